@@ -1,0 +1,1 @@
+"""The reference: the vendor's own code, where the user has it."""
