@@ -1,0 +1,1 @@
+"""The NVTX-segmented implementation in plain PyTorch, one stage a module."""

@@ -1,0 +1,127 @@
+"""The key-value cache: one buffer a layer, grown by doubling, so that a step's cost does not grow with its index.
+
+Shapes: B rows, G key-value heads, S positions, T new positions, D channels of a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+INITIAL_CAPACITY = 256
+
+
+class KVCache:
+    """Keys and values of every layer, and how many positions each row has filled.
+
+    Rows are aligned at position 0. They may differ in length (a batch of pages); then steps are of one token.
+    """
+
+    def __init__(self, layers: int, rows: int = 1) -> None:
+        self.lengths = [0] * rows
+        self._keys: list[Tensor | None] = [None] * layers
+        self._values: list[Tensor | None] = [None] * layers
+
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+        return len(self._keys)
+
+    @property
+    def length(self) -> int:
+        """Positions filled in the longest row."""
+        return max(self.lengths)
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether rows differ in length."""
+        return min(self.lengths) != max(self.lengths)
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes that one more position of one row takes, keys and values of all layers."""
+        buffers = [b for b in (*self._keys, *self._values) if b is not None]
+        return sum(b.shape[1] * b.shape[3] * b.element_size() for b in buffers)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Bytes held, the spare capacity included."""
+        return sum(b.nbytes for b in (*self._keys, *self._values) if b is not None)
+
+    def keys(self, layer: int) -> Tensor:
+        """Give a view of layer ``layer``'s keys, ``[B, G, S, D]``."""
+        return self._filled(self._keys[layer])
+
+    def values(self, layer: int) -> Tensor:
+        """Give a view of layer ``layer``'s values, ``[B, G, S, D]``."""
+        return self._filled(self._values[layer])
+
+    def positions(self, new: int, device: torch.device) -> Tensor:
+        """Give the positions that the next ``new`` tokens of each row take: ``[B, T]`` int64."""
+        if self.is_ragged:
+            return torch.tensor(self.lengths, device=device)[:, None]
+        start = self.length
+        return torch.arange(start, start + new, device=device).expand(len(self.lengths), new)
+
+    def append(self, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Write ``[B, G, T, D]`` of layer ``layer``; give views of all its keys and values, the new included.
+
+        The lengths move when :meth:`advance` is called, once all layers have written.
+        """
+        new = keys.shape[2]
+        total = self.length + new
+        buffers = []
+        for store, tensor in ((self._keys, keys), (self._values, values)):
+            buffer = self._with_room(store[layer], tensor, total)
+            if self.is_ragged:
+                rows = torch.arange(len(self.lengths), device=tensor.device)
+                buffer[rows, :, positions[:, 0]] = tensor[:, :, 0]
+            else:
+                buffer[:, :, self.length : total] = tensor
+            store[layer] = buffer
+            buffers.append(buffer[:, :, :total])
+        return buffers[0], buffers[1]
+
+    def advance(self, new: int) -> None:
+        """Count ``new`` more positions as filled in every row."""
+        self.lengths = [length + new for length in self.lengths]
+
+    def drop_last(self, count: int = 1) -> None:
+        """Forget the last ``count`` positions of every row."""
+        self.lengths = [length - count for length in self.lengths]
+
+    @classmethod
+    def join(cls, caches: Sequence[KVCache]) -> KVCache:
+        """Put single caches side by side as the rows of one batch."""
+        joined = cls(caches[0].layers, len(caches))
+        joined.lengths = [length for cache in caches for length in cache.lengths]
+        for layer in range(joined.layers):
+            joined._keys[layer] = _stack([cache.keys(layer) for cache in caches], joined.length)
+            joined._values[layer] = _stack([cache.values(layer) for cache in caches], joined.length)
+        return joined
+
+    def _filled(self, buffer: Tensor | None) -> Tensor:
+        if buffer is None:
+            raise IndexError("nothing has been written to this layer yet")
+        return buffer[:, :, : self.length]
+
+    def _with_room(self, buffer: Tensor | None, like: Tensor, total: int) -> Tensor:
+        if buffer is not None and buffer.shape[2] >= total:
+            return buffer
+        rows, heads, _, channels = like.shape
+        capacity = INITIAL_CAPACITY if buffer is None else buffer.shape[2]
+        while capacity < total:
+            capacity *= 2
+        grown = like.new_zeros(rows, heads, capacity, channels)
+        if buffer is not None:
+            grown[:, :, : self.length] = buffer[:, :, : self.length]
+        return grown
+
+
+def _stack(rows: Sequence[Tensor], length: int) -> Tensor:
+    padded = rows[0].new_zeros(len(rows), rows[0].shape[1], length, rows[0].shape[3])
+    for index, row in enumerate(rows):
+        padded[index, :, : row.shape[2]] = row[0]
+    return padded

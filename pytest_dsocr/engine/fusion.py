@@ -1,0 +1,60 @@
+"""Vision tokens into the prompt: rows ended by a newline, crops before the whole page, a separator last.
+
+Shapes: P crops in R rows of K columns, q x q tokens of a crop, h x w tokens of the whole page, C channels.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.errors import DsocrError
+
+
+def fuse(
+    crops_PNC: Tensor | None, page_NC: Tensor, grid: tuple[int, int], newline: Tensor, separator: Tensor
+) -> Tensor:
+    """Arrange one image's projected tokens as the decoder reads them: ``[tokens, C]``.
+
+    Args:
+        crops_PNC: the crops' tokens ``[P, q * q, C]``, or None where the page is not cropped.
+        page_NC: the whole page's tokens ``[h * w, C]``.
+        grid: columns and rows of crops.
+        newline: the vector that ends each row, ``[C]``.
+        separator: the vector that ends the image, ``[C]``.
+    """
+    parts = [end_rows(page_NC.unflatten(0, (_side(page_NC), -1)), newline), separator[None]]
+    if crops_PNC is not None:
+        parts.insert(0, end_rows(mosaic(crops_PNC, grid), newline))
+    return torch.cat(parts)
+
+
+def mosaic(crops_PNC: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Lay crops ``[P, q * q, C]`` out as the page they were cut from: ``[R * q, K * q, C]``."""
+    columns, rows = grid
+    side = _side(crops_PNC[0])
+    tiles = crops_PNC.view(rows, columns, side, side, -1)
+    return tiles.transpose(1, 2).reshape(rows * side, columns * side, -1)
+
+
+def end_rows(tokens_HWC: Tensor, newline: Tensor) -> Tensor:
+    """Append ``newline`` to each row of ``[H, W, C]`` and flatten: ``[H * (W + 1), C]``."""
+    ends = newline.expand(tokens_HWC.shape[0], 1, -1)
+    return torch.cat([tokens_HWC, ends], dim=1).flatten(0, 1)
+
+
+def scatter(embeds: Tensor, mask: Tensor, features: Tensor, expected: int) -> Tensor:
+    """Put ``features`` ``[expected, C]`` at the True positions of ``mask`` ``[1, S]`` into ``embeds`` ``[1, S, C]``.
+
+    PyTorch's own scatter accepts surplus features in silence, so the count is compared first.
+    """
+    if len(features) != expected:
+        raise DsocrError(
+            f"the prompt has {expected} image tokens and vision gave {len(features)} features; "
+            "prepare the inputs with the preset whose views they hold"
+        )
+    return embeds.masked_scatter(mask[..., None], features.to(embeds.dtype))
+
+
+def _side(tokens_NC: Tensor) -> int:
+    return int(len(tokens_NC) ** 0.5)

@@ -1,0 +1,154 @@
+"""The whole model, under the vendor's names: its safetensors load with ``strict=True``."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.engine.attention import AttentionFunction
+from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.clip import Clip
+from pytest_dsocr.engine.decoder import Layer, LmHead, RmsNorm, Rope, inverse_frequencies
+from pytest_dsocr.engine.experts import MixtureOfExperts
+from pytest_dsocr.engine.sam import Sam
+
+
+class DeepseekOCR(nn.Module):
+    """SAM, CLIP, projector and decoder; fulfils :class:`~pytest_dsocr.engine.protocol.OcrModel`.
+
+    The weights are whatever memory held until a checkpoint is loaded.
+    """
+
+    def __init__(self, arch: Architecture) -> None:
+        super().__init__()
+        self.arch = arch
+        self.model = Core(arch)
+        self.lm_head = LmHead(arch.decoder.hidden_size, arch.decoder.vocab_size, bias=False)
+
+    @classmethod
+    def empty(
+        cls,
+        arch: Architecture,
+        attend: AttentionFunction,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        round_rope: bool = True,
+    ) -> DeepseekOCR:
+        """Allocate a model without weights on ``device``, in evaluation mode.
+
+        ``round_rope`` rounds the rotary frequencies to ``dtype``, as the vendor's documented
+        ``model.to(torch.bfloat16)`` does; a model loaded in bf16 from the start keeps them in float32.
+        """
+        with torch.device("meta"):
+            model = cls(arch)
+        model = model.to(dtype).to_empty(device=device).requires_grad_(False).eval()
+        frequencies = inverse_frequencies(arch.decoder)
+        model.model.inv_freq = (frequencies.to(dtype) if round_rope else frequencies).to(device)
+        for layer in model.model.decoder_layers():
+            layer.self_attn.attend = attend
+        return model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.lm_head.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The weights' dtype."""
+        return self.lm_head.weight.dtype
+
+    @property
+    def image_newline(self) -> Tensor:
+        """The vector that ends each row of vision tokens, ``[C]``."""
+        return self.model.image_newline
+
+    @property
+    def view_seperator(self) -> Tensor:
+        """The vector that ends an image, ``[C]``."""
+        return self.model.view_seperator
+
+    @property
+    def max_position_embeddings(self) -> int | None:
+        """The limit of positions in the checkpoint's config."""
+        return self.arch.decoder.max_position_embeddings
+
+    def sam(self, pixels: Tensor) -> Tensor:
+        """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
+        return self.model.sam_model(pixels)
+
+    def clip(self, sam: Tensor) -> Tensor:
+        """Encode SAM's features ``[N, c, h, w]``: ``[N, 1 + h * w, c]``."""
+        return self.model.vision_model(sam)
+
+    def project(self, features: Tensor) -> Tensor:
+        """Take ``[N, h * w, 2c]`` to the decoder's width ``[N, h * w, C]``."""
+        return self.model.projector(features)
+
+    def embed(self, input_ids: Tensor) -> Tensor:
+        """Look up ``[B, T]`` ids: ``[B, T, C]``."""
+        return self.model.embed_tokens(input_ids)
+
+    def new_cache(self) -> KVCache:
+        """Give an empty cache for one row."""
+        return KVCache(self.arch.decoder.num_hidden_layers)
+
+    def join_caches(self, caches: list[KVCache]) -> KVCache:
+        """Put single rows' caches side by side."""
+        return KVCache.join(caches)
+
+    def decode(self, embeds: Tensor, cache: KVCache, *, all_logits: bool = False) -> Tensor:
+        """Run the decoder on ``[B, T, C]``, growing ``cache`` by T; float32 logits ``[B, 1 or T, V]``."""
+        hidden = self.model.decode(embeds, cache)
+        return self.lm_head(hidden if all_logits else hidden[:, -1:])
+
+    def stack_experts(self) -> None:
+        """Lay the experts' weights out so that a decode step need not wait for the device."""
+        for layer in self.model.decoder_layers():
+            if isinstance(layer.mlp, MixtureOfExperts):
+                layer.mlp.stack()
+
+
+class Core(nn.Module):
+    """Everything but the head that gives logits."""
+
+    inv_freq: Tensor
+
+    def __init__(self, arch: Architecture) -> None:
+        super().__init__()
+        config = arch.decoder
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(Layer(config, index) for index in range(config.num_hidden_layers))
+        self.norm = RmsNorm(config.hidden_size, config.rms_norm_eps)
+        self.sam_model = Sam(arch.sam)
+        self.vision_model = Clip(arch.clip)
+        self.projector = Projector(arch)
+        self.image_newline = nn.Parameter(torch.empty(config.hidden_size))
+        self.view_seperator = nn.Parameter(torch.empty(config.hidden_size))
+        self.register_buffer("inv_freq", inverse_frequencies(config), persistent=False)
+
+    def decode(self, x_BTC: Tensor, cache: KVCache) -> Tensor:
+        """Run the layers on ``[B, T, C]`` and normalise."""
+        new = x_BTC.shape[1]
+        rope = Rope(self.inv_freq, cache.positions(new, x_BTC.device), x_BTC.dtype)
+        for layer in self.layers:
+            x_BTC = layer(x_BTC, rope, cache)
+        cache.advance(new)
+        return self.norm(x_BTC)
+
+    def decoder_layers(self) -> list[Layer]:
+        """Give the decoder's layers, typed."""
+        return [layer for layer in self.layers if isinstance(layer, Layer)]
+
+
+class Projector(nn.Module):
+    """One linear layer from the vision towers' width to the decoder's."""
+
+    def __init__(self, arch: Architecture) -> None:
+        super().__init__()
+        self.layers = nn.Linear(arch.projector_input, arch.decoder.hidden_size)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.layers(features)

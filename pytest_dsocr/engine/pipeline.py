@@ -1,0 +1,170 @@
+"""The model's stages in order, each separately callable, watched and run under the vendor's precision.
+
+Shapes: B rows, S prompt tokens, C hidden channels, V vocabulary, N images, P crops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Generic
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.engine.fusion import fuse, scatter
+from pytest_dsocr.engine.protocol import CacheT, OcrModel
+from pytest_dsocr.engine.stages import Stage, Stages
+
+
+@dataclass(frozen=True)
+class View:
+    """The seams of one pass through the encoders: the crops together, or the whole page."""
+
+    sam: Tensor
+    clip: Tensor
+    projector: Tensor
+
+
+@dataclass(frozen=True)
+class Vision:
+    """The seams of one image's vision: ``vision_fusion`` is what goes into the prompt, ``[tokens, C]``."""
+
+    crops: View | None
+    page: View
+    vision_fusion: Tensor
+
+    @property
+    def views(self) -> int:
+        """Views that went through the encoders: the crops and the page."""
+        return len(self.page.sam) + (len(self.crops.sam) if self.crops else 0)
+
+
+@dataclass
+class DecodeState(Generic[CacheT]):
+    """Where decoding stands: the cache, and the logits of the position it ends at."""
+
+    cache: CacheT
+    logits: Tensor
+    """Float32 logits of the next token, ``[B, V]``."""
+    last_embeds: Tensor
+    """Embedding of the last prompt token, ``[B, 1, C]``."""
+    visions: list[Vision]
+    all_logits: Tensor | None = None
+    """Logits after each prompt token ``[B, S, V]``, where they were asked for."""
+    steps: int = 0
+    """Decode steps done."""
+
+
+class Pipeline(Generic[CacheT]):
+    """A model's stages.
+
+    Args:
+        model: the engine's model, or the vendor's behind its adapter.
+        stages: what to watch.
+        autocast: run under CUDA autocast to bf16, as the vendor's ``infer`` does.
+    """
+
+    def __init__(self, model: OcrModel[CacheT], stages: Stages, *, autocast: bool) -> None:
+        self.model = model
+        self.stages = stages
+        self.autocast = autocast
+
+    def sam(self, pixels: Tensor) -> Tensor:
+        """Encode views ``[P, 3, side, side]`` of any float dtype: ``[P, c, h, w]``."""
+        with self._run("sam"):
+            return self.model.sam(pixels.to(self.model.device, self.model.dtype))
+
+    def clip(self, sam: Tensor) -> Tensor:
+        """Encode SAM's features: ``[P, 1 + h * w, c]``, the class token first."""
+        with self._run("clip"):
+            return self.model.clip(sam)
+
+    def projector(self, clip: Tensor, sam: Tensor) -> Tensor:
+        """Project CLIP's features without the class token beside SAM's: ``[P, h * w, C]``."""
+        with self._run("projector"):
+            return self.model.project(torch.cat([clip[:, 1:], sam.flatten(2).transpose(1, 2)], dim=-1))
+
+    def vision_fusion(self, crops: Tensor | None, page: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Arrange the projected crops ``[P, q * q, C]`` and page ``[1, h * w, C]``: ``[tokens, C]``."""
+        with self._run("vision_fusion"):
+            return fuse(crops, page[0], grid, self.model.image_newline, self.model.view_seperator)
+
+    def view(self, pixels: Tensor) -> View:
+        """Run the encoders and the projector on views ``[P, 3, side, side]``."""
+        sam = self.sam(pixels)
+        clip = self.clip(sam)
+        return View(sam, clip, self.projector(clip, sam))
+
+    def vision(self, inputs: Inputs) -> list[Vision]:
+        """Run vision on every image; nothing where the vendor's gate is shut."""
+        if not inputs.has_vision:
+            return []
+        crops_left = inputs.images_crop
+        visions = []
+        for page, (columns, rows) in zip(inputs.images_ori, inputs.images_spatial_crop.tolist(), strict=True):
+            count = columns * rows if columns * rows > 1 else 0
+            crops, crops_left = crops_left[:count], crops_left[count:]
+            visions.append(self._one_image(crops, page[None], (columns, rows)))
+        return visions
+
+    def prefill(
+        self, inputs: Inputs, *, visions: Sequence[Vision] | None = None, all_logits: bool = False
+    ) -> DecodeState[CacheT]:
+        """Run the prompt through vision, fusion and decoder, filling a new cache.
+
+        Args:
+            inputs: what ``prepare_inputs`` gave.
+            visions: seams to use in place of running vision.
+            all_logits: keep the logits of every prompt position, for teacher forcing.
+        """
+        seen = self.vision(inputs) if visions is None else list(visions)
+        with self._run("prefill"):
+            embeds = self.model.embed(inputs.input_ids.to(self.model.device))
+            if seen:
+                features = torch.cat([vision.vision_fusion for vision in seen])
+                mask = inputs.images_seq_mask.to(self.model.device)
+                embeds = scatter(embeds, mask, features, inputs.image_tokens)
+            cache = self.model.new_cache()
+            logits = self.model.decode(embeds, cache, all_logits=all_logits)
+        return DecodeState(cache, logits[:, -1], embeds[:, -1:], seen, logits if all_logits else None)
+
+    def decode_step(self, state: DecodeState[CacheT], tokens: Sequence[int]) -> Tensor:
+        """Feed one token a row; the state moves on and its new logits ``[B, V]`` are given. Vision never runs."""
+        with self._run("decode"):
+            ids = torch.tensor(tokens, device=self.model.device)[:, None]
+            return self._step(state, self.model.embed(ids))
+
+    def redecode_last(self, state: DecodeState[CacheT]) -> Tensor:
+        """Decode the last prompt token again, so that the first token comes from a decode step."""
+        with self._run("decode"):
+            state.cache.drop_last()
+            return self._step(state, state.last_embeds)
+
+    def join(self, states: Sequence[DecodeState[CacheT]]) -> DecodeState[CacheT]:
+        """Put single pages' states side by side as the rows of one batch."""
+        return DecodeState(
+            self.model.join_caches([state.cache for state in states]),
+            torch.cat([state.logits for state in states]),
+            torch.cat([state.last_embeds for state in states]),
+            [vision for state in states for vision in state.visions],
+        )
+
+    def _step(self, state: DecodeState[CacheT], embeds: Tensor) -> Tensor:
+        state.logits = self.model.decode(embeds, state.cache)[:, -1]
+        state.steps += 1
+        return state.logits
+
+    def _one_image(self, crops: Tensor, page: Tensor, grid: tuple[int, int]) -> Vision:
+        of_crops = self.view(crops) if len(crops) else None
+        of_page = self.view(page)
+        fused = self.vision_fusion(of_crops.projector if of_crops else None, of_page.projector, grid)
+        return Vision(of_crops, of_page, fused)
+
+    @contextmanager
+    def _run(self, stage: Stage) -> Iterator[None]:
+        precision = torch.autocast("cuda", torch.bfloat16) if self.autocast else nullcontext()
+        with torch.no_grad(), precision, self.stages(stage):
+            yield

@@ -1,0 +1,83 @@
+"""What a session asks of a model, and of its cache: the engine's own fulfils it, and the vendor's behind an adapter.
+
+Shapes: B rows, T tokens, S positions, C hidden channels, V vocabulary, N views, h x w vision tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+
+class Cache(Protocol):
+    """Keys and values of the positions computed so far."""
+
+    @property
+    def length(self) -> int:
+        """Positions held, of the longest row."""
+
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+
+    def keys(self, layer: int) -> Tensor:
+        """Give a layer's keys, ``[B, G, S, D]``."""
+
+    def values(self, layer: int) -> Tensor:
+        """Give a layer's values, ``[B, G, S, D]``."""
+
+    def drop_last(self, count: int = 1) -> None:
+        """Forget the last positions."""
+
+
+CacheT = TypeVar("CacheT", bound=Cache)
+
+
+class OcrModel(Protocol[CacheT]):
+    """The stages of the model, each callable by itself."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The weights' dtype."""
+
+    @property
+    def image_newline(self) -> Tensor:
+        """The vector that ends each row of vision tokens, ``[C]``."""
+
+    @property
+    def view_seperator(self) -> Tensor:
+        """The vector that ends an image (the vendor's spelling), ``[C]``."""
+
+    @property
+    def max_position_embeddings(self) -> int | None:
+        """The model's own limit of positions, where its config has one."""
+
+    def sam(self, pixels: Tensor) -> Tensor:
+        """Encode views ``[N, 3, S, S]``: ``[N, c, h, w]``."""
+
+    def clip(self, sam: Tensor) -> Tensor:
+        """Encode SAM's features: ``[N, 1 + h * w, c]``."""
+
+    def project(self, features: Tensor) -> Tensor:
+        """Take CLIP's and SAM's features side by side ``[N, h * w, 2c]`` to ``[N, h * w, C]``."""
+
+    def embed(self, input_ids: Tensor) -> Tensor:
+        """Look up ``[B, T]`` ids: ``[B, T, C]``."""
+
+    def new_cache(self) -> CacheT:
+        """Give an empty cache for one row."""
+
+    def join_caches(self, caches: list[CacheT]) -> CacheT:
+        """Put single rows' caches side by side; raise ``DsocrError`` where batches are not supported."""
+
+    def decode(self, embeds: Tensor, cache: CacheT, *, all_logits: bool = False) -> Tensor:
+        """Run the decoder on ``[B, T, C]``, growing ``cache`` by T.
+
+        Gives float32 logits of the last token ``[B, 1, V]``, or of all ``[B, T, V]``.
+        """

@@ -1,0 +1,48 @@
+"""What one page gave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_dsocr.contract.markup import Box, Markup, Span
+from pytest_dsocr.engine.stages import Stage, StageTime
+
+FinishReason = Literal["eos", "length"]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How much of everything one page took."""
+
+    prompt_tokens: int
+    image_tokens: int
+    output_tokens: int
+    views: int
+    """Views encoded: the crops and the whole page."""
+    decode_steps: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """The text of one page, what was read in it, and what it took."""
+
+    text: str
+    """Decoded with its markup, without the EOS and the spaces around."""
+    token_ids: tuple[int, ...]
+    """As generated, the EOS included."""
+    markup: Markup
+    counts: Counts
+    finish_reason: FinishReason
+    stage_times: dict[Stage, StageTime]
+    """Empty unless the session's instrument is ``timed``."""
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The labelled spans in the text's order."""
+        return self.markup.spans
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """The boxes of all spans, in the text's order, in thousandths of the page."""
+        return tuple(box for span in self.spans for box in span.boxes)

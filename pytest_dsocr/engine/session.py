@@ -1,0 +1,217 @@
+"""A DeepSeek-OCR session: a page and a prompt in, text and boxes out, every stage open to the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal
+
+import torch
+
+from pytest_dsocr.contract.image import ImageSource
+from pytest_dsocr.contract.inputs import Inputs, prepare_inputs
+from pytest_dsocr.contract.markup import Markup, parse
+from pytest_dsocr.contract.mmd import clean_output
+from pytest_dsocr.contract.policy import DecodePolicy
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.engine.attention import attention_function
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.greedy import generate
+from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
+from pytest_dsocr.engine.placement import device_named, dtype_named
+from pytest_dsocr.engine.protocol import CacheT, OcrModel
+from pytest_dsocr.engine.result import Counts, FinishReason, Result
+from pytest_dsocr.engine.stages import Instrument, Stages
+from pytest_dsocr.engine.tokenizer import TextStream, Tokenizer
+
+FirstToken = Literal["prefill", "redecode"]
+"""Where the first token comes from: the prefill's logits, or the last prompt token decoded once more."""
+
+
+@dataclass(frozen=True)
+class StreamedToken:
+    """One token as it came, and the text that it completed (empty inside a character of several bytes)."""
+
+    token_id: int | None
+    """None for what is left of the text where the output ends inside a character."""
+    text: str
+
+
+class Session(Generic[CacheT]):
+    """One model and its tokenizer, ready for pages.
+
+    Args:
+        model: the engine's model, or the vendor's behind :class:`~pytest_dsocr.engine.vendor_model.VendorModel`.
+        tokenizer: the checkpoint's tokenizer.
+        policy: when decoding stops; from the model's own limits if left out.
+        instrument: ``off``, ``nvtx`` ranges, or ``timed`` ranges.
+        autocast: run under CUDA autocast to bf16; if left out, on a GPU in bf16, as the vendor's ``infer`` does.
+    """
+
+    def __init__(
+        self,
+        model: OcrModel[CacheT],
+        tokenizer: TextTokenizer,
+        *,
+        policy: DecodePolicy | None = None,
+        instrument: Instrument = "nvtx",
+        autocast: bool | None = None,
+    ) -> None:
+        if autocast is None:
+            autocast = model.device.type == "cuda" and model.dtype == torch.bfloat16
+        self.model = model
+        self.tokenizer = tokenizer
+        self.policy = policy or DecodePolicy.for_model(tokenizer.special.eos, model.max_position_embeddings)
+        self.stages = Stages(model.device, instrument)
+        self.pipeline = Pipeline(model, self.stages, autocast=autocast)
+
+    @staticmethod
+    def from_checkpoint(
+        path_or_name: str,
+        *,
+        device: str | torch.device = "cpu",
+        dtype: str | torch.dtype = "float32",
+        attn: str = "eager",
+        round_rope: bool = True,
+        on_progress: Callable[[int, int], None] | None = None,
+        **options: Any,
+    ) -> Session[Any]:
+        """Load a checkpoint into the engine's model.
+
+        Args:
+            path_or_name: a folder, ``synthetic:tiny``, or a hub name that the local cache holds.
+            device: ``cpu``, ``cuda`` or ``cuda:N``.
+            dtype: ``float32``, ``bfloat16`` or ``float16``.
+            attn: ``eager``, ``sdpa`` or ``flash_attention_2``.
+            round_rope: see :meth:`DeepseekOCR.empty`.
+            on_progress: called with the bytes loaded and their total.
+            **options: the session's own arguments.
+
+        Raises:
+            DsocrError: where any of them is not to be had; the message says what is.
+        """
+        place, number_type, attend = device_named(device), dtype_named(dtype), attention_function(attn)
+        checkpoint = resolve(path_or_name)
+        model = DeepseekOCR.empty(checkpoint.architecture, attend, place, number_type, round_rope=round_rope)
+        checkpoint.load_into(model, on_progress)
+        if place.type == "cuda":
+            model.stack_experts()
+        return Session(model, checkpoint.tokenizer, **options)
+
+    def prepare(
+        self, image: ImageSource | Sequence[ImageSource], *, prompt: str = "markdown", preset: str | Preset = "gundam"
+    ) -> Inputs:
+        """Turn one page, or one for each ``<image>`` of the prompt, into the model's inputs."""
+        with self.stages("tokenizer"):
+            return prepare_inputs(image, prompt, preset, self.tokenizer)
+
+    def prefill(self, inputs: Inputs, *, all_logits: bool = False) -> DecodeState[CacheT]:
+        """Run vision and the prompt; the state holds the seams, the cache and the first token's logits."""
+        return self.pipeline.prefill(inputs, all_logits=all_logits)
+
+    def decode_step(self, state: DecodeState[CacheT], token: int | Sequence[int]) -> torch.Tensor:
+        """Feed one token (one a row); gives the next logits ``[B, V]`` and moves ``state`` on."""
+        return self.pipeline.decode_step(state, [token] if isinstance(token, int) else token)
+
+    def run(
+        self,
+        image: ImageSource | Sequence[ImageSource],
+        *,
+        prompt: str = "markdown",
+        preset: str | Preset = "gundam",
+        max_new_tokens: int | None = None,
+        no_repeat_ngram_size: int | None = None,
+        first_token: FirstToken = "prefill",
+    ) -> Result:
+        """Read one page to its end."""
+        self.stages.clear()
+        inputs = self.prepare(image, prompt=prompt, preset=preset)
+        policy = self._policy(max_new_tokens, no_repeat_ngram_size)
+        return self.run_prepared(inputs, policy=policy, first_token=first_token)
+
+    def run_prepared(
+        self, inputs: Inputs, *, policy: DecodePolicy | None = None, first_token: FirstToken = "prefill"
+    ) -> Result:
+        """Read a page whose inputs are made."""
+        return self._read([inputs], policy or self.policy, first_token)[0]
+
+    def stream(
+        self,
+        image: ImageSource | Sequence[ImageSource],
+        *,
+        prompt: str = "markdown",
+        preset: str | Preset = "gundam",
+        max_new_tokens: int | None = None,
+    ) -> Iterator[StreamedToken]:
+        """Yield each token of one page as it comes; the texts together are the decoded output."""
+        inputs = self.prepare(image, prompt=prompt, preset=preset)
+        text = TextStream(self.tokenizer)
+        policy = self._policy(max_new_tokens, None)
+        for [token] in self._generate(self.pipeline.prefill(inputs), [inputs], policy):
+            yield StreamedToken(token, text.push(token))
+        if rest := text.flush():
+            yield StreamedToken(None, rest)
+
+    def run_batch(
+        self,
+        images: Sequence[ImageSource],
+        *,
+        prompt: str = "markdown",
+        preset: str | Preset = "gundam",
+        max_new_tokens: int | None = None,
+    ) -> list[Result]:
+        """Read several pages together; each result equals that of the page alone.
+
+        Pages are prefilled one by one and decoded as the rows of one batch. Stage times are the batch's.
+        """
+        self.stages.clear()
+        pages = [self.prepare(image, prompt=prompt, preset=preset) for image in images]
+        return self._read(pages, self._policy(max_new_tokens, None), "prefill")
+
+    def _read(
+        self, pages: Sequence[Inputs], policy: DecodePolicy, first_token: FirstToken
+    ) -> list[Result]:
+        states = [self.pipeline.prefill(inputs) for inputs in pages]
+        state = states[0] if len(states) == 1 else self.pipeline.join(states)
+        if first_token == "redecode":
+            self.pipeline.redecode_last(state)
+        steps = list(self._generate(state, pages, policy))
+        rows = [[step[row] for step in steps] for row in range(len(pages))]
+        read = [self._text_and_markup(row, policy) for row in rows]
+        times = self.stages.times()
+        return [
+            Result(text, tokens, markup, _count(inputs, own, state, tokens), _finish(tokens, policy), times)
+            for inputs, own, (text, tokens, markup) in zip(pages, states, read, strict=True)
+        ]
+
+    def _generate(
+        self, state: DecodeState[CacheT], pages: Sequence[Inputs], policy: DecodePolicy
+    ) -> Iterator[list[int]]:
+        prompts = [inputs.input_ids[0].tolist() for inputs in pages]
+        return generate(self.pipeline, state, prompts, policy, self.tokenizer.special.pad)
+
+    def _text_and_markup(
+        self, row: Sequence[int], policy: DecodePolicy
+    ) -> tuple[str, tuple[int, ...], Markup]:
+        end = row.index(policy.eos_id) + 1 if policy.eos_id in row else len(row)
+        tokens = tuple(row[:end])
+        with self.stages("postprocess"):
+            text = clean_output(self.tokenizer.decode(tokens))
+            return text, tokens, parse(text)
+
+    def _policy(self, max_new_tokens: int | None, no_repeat_ngram_size: int | None) -> DecodePolicy:
+        given = {"max_new_tokens": max_new_tokens, "no_repeat_ngram_size": no_repeat_ngram_size}
+        return replace(self.policy, **{name: value for name, value in given.items() if value is not None})
+
+
+def _finish(tokens: Sequence[int], policy: DecodePolicy) -> FinishReason:
+    return "eos" if tokens[-1] == policy.eos_id else "length"
+
+
+def _count(
+    inputs: Inputs, prefilled: DecodeState[CacheT], decoded: DecodeState[CacheT], tokens: Sequence[int]
+) -> Counts:
+    views = sum(vision.views for vision in prefilled.visions)
+    return Counts(inputs.prompt_tokens, inputs.image_tokens, len(tokens), views, decoded.steps)

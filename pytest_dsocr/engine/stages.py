@@ -1,0 +1,105 @@
+"""The stages' names, and what can be watched of them: NVTX ranges, and times.
+
+On a GPU a stage is timed by CUDA events on the stream that does its work, so that timing adds no wait; the
+elapsed times are read once, when they are asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+
+from pytest_dsocr.errors import DsocrError
+
+Stage = Literal[
+    "tokenizer", "sam", "clip", "projector", "vision_fusion", "prefill", "decode", "postprocess"
+]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+HOST_STAGES = frozenset({"tokenizer", "postprocess"})
+
+Instrument = Literal["off", "nvtx", "timed"]
+INSTRUMENTS: tuple[Instrument, ...] = get_args(Instrument)
+
+_NOTHING = nullcontext()
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """How often a stage ran, and each run's milliseconds."""
+
+    stage: Stage
+    runs_ms: tuple[float, ...]
+
+    @property
+    def total_ms(self) -> float:
+        """Milliseconds of all runs together."""
+        return sum(self.runs_ms)
+
+
+class Stages:
+    """Enter a stage with ``with stages("sam"):``; what that does depends on the instrument.
+
+    ``off`` does nothing, ``nvtx`` opens an NVTX range (nothing, where the nvtx package is absent), ``timed``
+    opens the range and times it as well.
+    """
+
+    def __init__(self, device: torch.device, instrument: Instrument = "off") -> None:
+        if instrument not in INSTRUMENTS:
+            raise DsocrError(f"instrument {instrument!r} is unknown; choose one of {', '.join(INSTRUMENTS)}")
+        self.instrument = instrument
+        self._on_gpu = device.type == "cuda"
+        self._marks: list[tuple[Stage, Any, Any]] = []
+        self._nvtx = None if instrument == "off" else _nvtx_package()
+
+    def __call__(self, stage: Stage) -> AbstractContextManager[None]:
+        """Give the context of one run of ``stage``."""
+        return _NOTHING if self.instrument == "off" else self._watch(stage)
+
+    def clear(self) -> None:
+        """Forget the times taken so far."""
+        self._marks.clear()
+
+    def times(self) -> dict[Stage, StageTime]:
+        """Give the times taken since :meth:`clear`, by stage; waits for the device once."""
+        if self._on_gpu and self._marks:
+            torch.cuda.synchronize()
+        runs: dict[Stage, list[float]] = {}
+        for stage, start, end in self._marks:
+            elapsed_ms = (end - start) / 1e6 if isinstance(start, int) else start.elapsed_time(end)
+            runs.setdefault(stage, []).append(elapsed_ms)
+        return {stage: StageTime(stage, tuple(runs[stage])) for stage in STAGES if stage in runs}
+
+    @contextmanager
+    def _watch(self, stage: Stage) -> Iterator[None]:
+        if self._nvtx is not None:
+            self._nvtx.push_range(stage, domain="dsocr")
+        start = self._now(stage)
+        try:
+            yield
+        finally:
+            if self.instrument == "timed":
+                self._marks.append((stage, start, self._now(stage)))
+            if self._nvtx is not None:
+                self._nvtx.pop_range(domain="dsocr")
+
+    def _now(self, stage: Stage) -> Any:
+        if self.instrument != "timed":
+            return None
+        if not self._on_gpu or stage in HOST_STAGES:
+            return time.perf_counter_ns()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+
+def _nvtx_package() -> Any:
+    try:
+        import nvtx
+    except ImportError:
+        return None
+    return nvtx
