@@ -1,0 +1,1 @@
+"""What the vendor does with an image and a prompt, as small pure functions."""

@@ -46,8 +46,7 @@ def flash_attention_2(q: Tensor, k: Tensor, v: Tensor, lengths: Sequence[int] | 
     """The flash-attn package's kernel; rows of different lengths go one by one."""
     if lengths is not None:
         rows = [
-            _flash(q[i : i + 1], k[i : i + 1, :, :length], v[i : i + 1, :, :length])
-            for i, length in enumerate(lengths)
+            _flash(q[i : i + 1], k[i : i + 1, :, :length], v[i : i + 1, :, :length]) for i, length in enumerate(lengths)
         ]
         return torch.cat(rows)
     return _flash(q, k, v)

@@ -25,9 +25,7 @@ class Layer(nn.Module):
         self.self_attn = Attention(config, index)
         self.post_attention_layernorm = RmsNorm(config.hidden_size, config.rms_norm_eps)
         self.mlp = (
-            MixtureOfExperts(config)
-            if config.is_moe(index)
-            else Mlp(config.hidden_size, config.intermediate_size)
+            MixtureOfExperts(config) if config.is_moe(index) else Mlp(config.hidden_size, config.intermediate_size)
         )
 
     def forward(self, x_BTC: Tensor, rope: Rope, cache: KVCache) -> Tensor:

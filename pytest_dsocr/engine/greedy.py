@@ -33,8 +33,9 @@ def generate(
     """
     bans = [NgramBan(policy.no_repeat_ngram_size, prompt) for prompt in prompts]
     ended = [False] * len(prompts)
-    for step in range(policy.max_new_tokens):
-        if step:
+    tokens: list[int] = []
+    for _ in range(policy.max_new_tokens):
+        if tokens:
             pipeline.decode_step(state, tokens)
         best = pick(state.logits, [ban.banned() for ban in bans])
         tokens = [pad_id if end else token for end, token in zip(ended, best, strict=True)]

@@ -24,7 +24,7 @@ from pytest_dsocr.engine.placement import device_named, dtype_named
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.result import Counts, FinishReason, Result
 from pytest_dsocr.engine.stages import Instrument, Stages
-from pytest_dsocr.engine.tokenizer import TextStream, Tokenizer
+from pytest_dsocr.engine.tokenizer import TextStream
 
 FirstToken = Literal["prefill", "redecode"]
 """Where the first token comes from: the prefill's logits, or the last prompt token decoded once more."""
@@ -128,14 +128,24 @@ class Session(Generic[CacheT]):
         """Read one page to its end."""
         self.stages.clear()
         inputs = self.prepare(image, prompt=prompt, preset=preset)
-        policy = self._policy(max_new_tokens, no_repeat_ngram_size)
-        return self.run_prepared(inputs, policy=policy, first_token=first_token)
+        return self.run_prepared(
+            inputs,
+            max_new_tokens=max_new_tokens,
+            no_repeat_ngram_size=no_repeat_ngram_size,
+            first_token=first_token,
+        )
 
     def run_prepared(
-        self, inputs: Inputs, *, policy: DecodePolicy | None = None, first_token: FirstToken = "prefill"
+        self,
+        inputs: Inputs,
+        *,
+        max_new_tokens: int | None = None,
+        no_repeat_ngram_size: int | None = None,
+        first_token: FirstToken = "prefill",
     ) -> Result:
         """Read a page whose inputs are made."""
-        return self._read([inputs], policy or self.policy, first_token)[0]
+        policy = self._policy(max_new_tokens, no_repeat_ngram_size)
+        return self._read([inputs], policy, first_token)[0]
 
     def stream(
         self,
@@ -170,9 +180,7 @@ class Session(Generic[CacheT]):
         pages = [self.prepare(image, prompt=prompt, preset=preset) for image in images]
         return self._read(pages, self._policy(max_new_tokens, None), "prefill")
 
-    def _read(
-        self, pages: Sequence[Inputs], policy: DecodePolicy, first_token: FirstToken
-    ) -> list[Result]:
+    def _read(self, pages: Sequence[Inputs], policy: DecodePolicy, first_token: FirstToken) -> list[Result]:
         states = [self.pipeline.prefill(inputs) for inputs in pages]
         state = states[0] if len(states) == 1 else self.pipeline.join(states)
         if first_token == "redecode":
@@ -192,9 +200,7 @@ class Session(Generic[CacheT]):
         prompts = [inputs.input_ids[0].tolist() for inputs in pages]
         return generate(self.pipeline, state, prompts, policy, self.tokenizer.special.pad)
 
-    def _text_and_markup(
-        self, row: Sequence[int], policy: DecodePolicy
-    ) -> tuple[str, tuple[int, ...], Markup]:
+    def _text_and_markup(self, row: Sequence[int], policy: DecodePolicy) -> tuple[str, tuple[int, ...], Markup]:
         end = row.index(policy.eos_id) + 1 if policy.eos_id in row else len(row)
         tokens = tuple(row[:end])
         with self.stages("postprocess"):

@@ -16,9 +16,7 @@ import torch
 
 from pytest_dsocr.errors import DsocrError
 
-Stage = Literal[
-    "tokenizer", "sam", "clip", "projector", "vision_fusion", "prefill", "decode", "postprocess"
-]
+Stage = Literal["tokenizer", "sam", "clip", "projector", "vision_fusion", "prefill", "decode", "postprocess"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 HOST_STAGES = frozenset({"tokenizer", "postprocess"})
 

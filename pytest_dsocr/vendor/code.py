@@ -201,9 +201,7 @@ def _stand_in_for_torchvision() -> list[str]:
     names = ("torchvision", "torchvision.transforms", "torchvision.transforms.functional")
     package, transforms, functional = (ModuleType(name) for name in names)
     package.__dict__.update(transforms=transforms)
-    transforms.__dict__.update(
-        ToTensor=_ToTensor, Normalize=_Normalize, Compose=_Compose, functional=functional
-    )
+    transforms.__dict__.update(ToTensor=_ToTensor, Normalize=_Normalize, Compose=_Compose, functional=functional)
     functional.__dict__.update(InterpolationMode=type("InterpolationMode", (), {}))
     for name, module in zip(names, (package, transforms, functional), strict=True):
         module.__spec__ = importlib.util.spec_from_loader(name, loader=None)

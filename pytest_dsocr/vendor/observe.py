@@ -18,7 +18,25 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.vendor.code import vendor_on_cpu
+
+
+class InferTokenizer:
+    """A tokenizer of this project with the methods that ``infer`` and its streamer call."""
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.eos_token_id = tokenizer.special.eos
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """Give the ids of ``text``; ``infer`` never asks for special tokens."""
+        assert not add_special_tokens
+        return self._tokenizer.encode(text)
+
+    def decode(self, ids: Any, **_: Any) -> str:
+        """Give the text of ``ids``, special tokens kept."""
+        return self._tokenizer.decode([int(token) for token in ids])
 
 
 @dataclass
@@ -37,6 +55,8 @@ class VendorRun:
     step_logits: list[Tensor] = field(default_factory=list)
     """Float32 logits that each token was chosen from, ``[V]``; the first are the prefill's."""
     token_ids: list[int] = field(default_factory=list)
+    prepare_ms: float = 0.0
+    """From the call of ``infer`` to that of ``generate``: loading, cropping, ids and mask."""
     forward_ms: list[float] = field(default_factory=list)
     """Milliseconds of each forward of the whole model; the first holds vision and prefill."""
     stage_ms: dict[str, float] = field(default_factory=dict)
@@ -157,9 +177,10 @@ class _Watch:
 
 @contextlib.contextmanager
 def _ceiling(model: Any, run: VendorRun, max_new_tokens: int) -> Iterator[None]:
-    original = model.generate
+    original, called = model.generate, time.perf_counter()
 
     def generate(input_ids: Tensor, **kwargs: Any) -> Tensor:
+        run.prepare_ms = (time.perf_counter() - called) * 1e3
         run.generate_kwargs = {"input_ids": input_ids, **kwargs}
         out: Tensor = original(input_ids, **{**kwargs, "max_new_tokens": max_new_tokens})
         run.token_ids = out[0, input_ids.shape[1] :].tolist()
