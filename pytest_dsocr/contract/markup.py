@@ -1,0 +1,152 @@
+"""The model's grounded text: ``<|ref|>label<|/ref|><|det|>[[x1, y1, x2, y2]]<|/det|>``, then the text of that region.
+
+Spans are those that the vendor's regular expression finds (non-greedy, across line breaks), in the same order, and
+boxes are those that it goes on to draw. What the vendor drops in silence is a ``problem`` here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pytest_dsocr.contract.literal import Value, read_literal
+
+REF, REF_END, DET, DET_END = "<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>"
+IMAGE_LABEL = "image"
+UNITS = 999  # the model's coordinate of a page's right and lower edge
+LARGEST = 1e300  # a coordinate above it has no pixel: the arithmetic would overflow
+
+_JOIN = REF_END + DET
+_QUOTED_CHARACTERS = 40
+
+
+class Box(NamedTuple):
+    """Left, top, right and bottom as the model wrote them, in units of 1/999 of the page's width and height."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+
+
+class PixelBox(NamedTuple):
+    """Left, top, right and bottom in pixels of the page; as little in order, or inside it, as the model's were."""
+
+    x1: int
+    y1: int
+    x2: int
+    y2: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """One label with its boxes, where it stands in the text, and what follows it.
+
+    ``start`` and ``end`` are character offsets, ``raw`` is the text between them, ``text`` runs on to the next span,
+    stripped. ``problem`` says why boxes are missing, or None.
+    """
+
+    label: str
+    boxes: tuple[Box, ...]
+    text: str
+    start: int
+    end: int
+    raw: str
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class Markup:
+    """A whole output: its spans, the text in front of the first one (stripped), and every problem found."""
+
+    preamble: str
+    spans: tuple[Span, ...]
+    problems: tuple[str, ...]
+
+
+def parse(text: str) -> Markup:
+    """Read ``text``, a cleaned output, in time and memory linear in its length. Accepts any string."""
+    matches = tuple(find_spans(text))
+    starts = [start for start, *_ in matches] + [len(text)]
+    spans = tuple(_span(text, match, following) for match, following in zip(matches, starts[1:], strict=True))
+    outside = [text[start:end] for start, end in _gaps(matches, len(text))]
+    problems = [f"span {n} at offset {span.start}: {span.problem}" for n, span in enumerate(spans) if span.problem]
+    return Markup(text[: starts[0]].strip(), spans, (*problems, *_leftovers(outside)))
+
+
+def find_spans(text: str) -> Iterator[tuple[int, int, int, int]]:
+    """Yield ``(start, end of label, start of coordinates, end)`` of each span, as offsets into ``text``.
+
+    The vendor's expression tries every ``<|ref|>`` anew, which is quadratic where many are left open. Once a search
+    for any of the three marks fails, no later start can succeed, so three searches a span are enough.
+    """
+    end = 0
+    while True:
+        start = text.find(REF, end)
+        label_end = text.find(_JOIN, start + len(REF)) if start >= 0 else -1
+        det_end = text.find(DET_END, label_end + len(_JOIN)) if label_end >= 0 else -1
+        if det_end < 0:
+            return
+        end = det_end + len(DET_END)
+        yield start, label_end, label_end + len(_JOIN), end
+
+
+def read_boxes(coordinates: str) -> tuple[tuple[Box, ...], str | None]:
+    """Read what stands between ``<|det|>`` and ``<|/det|>``: the boxes up to the first bad one, and what is bad."""
+    try:
+        value = read_literal(coordinates)
+    except ValueError as error:
+        return (), f"coordinates {quote(coordinates)} cannot be read: {error}"
+    if not isinstance(value, list | tuple) or not value:
+        return (), f"coordinates {quote(coordinates)} hold no list of boxes"
+    boxes: list[Box] = []
+    for item in value:
+        box = _box(item)
+        if box is None:
+            return tuple(boxes), f"box {len(boxes)} of {quote(coordinates)} is not four finite numbers"
+        boxes.append(box)
+    return tuple(boxes), None
+
+
+def to_pixels(box: Box, width: int, height: int) -> PixelBox:
+    """Place ``box`` on a page of ``width`` x ``height`` pixels; like the vendor, truncated towards zero."""
+    x1, y1, x2, y2 = (int(value / UNITS * side) for value, side in zip(box, (width, height) * 2, strict=True))
+    return PixelBox(x1, y1, x2, y2)
+
+
+def quote(text: str) -> str:
+    """Quote the beginning of ``text`` for a message."""
+    return repr(text if len(text) <= _QUOTED_CHARACTERS else text[:_QUOTED_CHARACTERS] + "...")
+
+
+def _span(text: str, match: tuple[int, int, int, int], following: int) -> Span:
+    start, label_end, det_start, end = match
+    label = text[start + len(REF) : label_end]
+    boxes, problem = read_boxes(text[det_start : end - len(DET_END)])
+    if problem is None and REF in label:
+        problem = f"label {quote(label)} holds a {REF} that was never closed"
+    return Span(label, boxes, text[end:following].strip(), start, end, text[start:end], problem)
+
+
+def _box(item: Value) -> Box | None:
+    if not isinstance(item, list | tuple) or len(item) != len(Box._fields):
+        return None
+    numbers = [number for number in item if isinstance(number, int | float)]
+    if len(numbers) < len(item) or not all(-LARGEST < number < LARGEST for number in numbers):
+        return None
+    return Box(*numbers)
+
+
+def _gaps(matches: tuple[tuple[int, int, int, int], ...], length: int) -> Iterator[tuple[int, int]]:
+    ends = [0] + [end for *_, end in matches]
+    starts = [start for start, *_ in matches] + [length]
+    return zip(ends, starts, strict=True)
+
+
+def _leftovers(outside: list[str]) -> Iterator[str]:
+    counts = Counter({mark: sum(part.count(mark) for part in outside) for mark in (REF, REF_END, DET, DET_END)})
+    for mark, count in counts.items():
+        if count:
+            yield f"{count} {mark} outside any span"
