@@ -1,0 +1,132 @@
+"""The files that one output leaves: text, figures, the page with its boxes, and everything read, as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from pytest_dsocr.contract.geometry import draw_geometry, is_geometry, read_geometry
+from pytest_dsocr.contract.image import ImageSource, load_image
+from pytest_dsocr.contract.markup import Markup, Span, parse
+from pytest_dsocr.contract.mmd import clean_output, to_mmd
+from pytest_dsocr.contract.overlay import draw_boxes
+from pytest_dsocr.contract.regions import MAX_JPEG_SIDE_PX, Region, crop_figure, place
+from pytest_dsocr.errors import DsocrError
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """The files that :func:`write_artifacts` wrote, in order, and every problem it met."""
+
+    paths: tuple[Path, ...]
+    problems: tuple[str, ...]
+
+
+def write_artifacts(text: str, image: ImageSource, directory: str | Path) -> Artifacts:
+    """Write what the vendor writes for the decoded output ``text`` of the page ``image``, and ``info.json``.
+
+    The files are ``result.mmd``, ``images/<k>.jpg`` for each figure that can be cut out, ``geo.jpg`` for a geometry
+    figure, ``result_with_boxes.jpg`` and ``info.json``, whose coordinates are pixels of the page with its EXIF
+    orientation applied. Everything is made before anything is written; each file then appears whole or not at all,
+    also where several writers share the directory. Other files in it stay.
+
+    Raises:
+        DsocrError: where ``image`` cannot be read, ``directory`` cannot be written, or ``text`` cannot be encoded.
+    """
+    page = load_image(image)
+    mmd, markup = to_mmd(text), parse(clean_output(text))
+    regions = place(markup.spans, *page.size)
+    problems = [*markup.problems, *(region.problem for region in regions if region.problem)]
+    pictures = _pictures(page, markup.spans, regions, mmd, problems)
+    info = _info(page, markup, regions, problems)
+    files = {"result.mmd": _utf8(mmd), **pictures, "info.json": _utf8(info)}
+    paths = tuple(_publish(Path(directory, name), content) for name, content in files.items())
+    return Artifacts(paths, tuple(problems))
+
+
+def _pictures(
+    page: Image.Image, spans: Sequence[Span], regions: Sequence[Region], mmd: str, problems: list[str]
+) -> dict[str, bytes]:
+    """Make every picture that can be made, by file name; add to ``problems`` why one cannot."""
+    makers: dict[str, Callable[[], Image.Image]] = {
+        f"images/{region.figure}.jpg": partial(crop_figure, page, region.pixels)
+        for region in regions
+        if region.figure is not None
+    }
+    if is_geometry(mmd):
+        makers["geo.jpg"] = partial(_geometry, mmd, problems)
+    makers["result_with_boxes.jpg"] = partial(draw_boxes, page, spans)
+    pictures: dict[str, bytes] = {}
+    for name, make in makers.items():
+        try:
+            pictures[name] = _jpeg(make())
+        except DsocrError as error:
+            problems.append(f"{name} is not written: {error}")
+    return pictures
+
+
+def _geometry(mmd: str, problems: list[str]) -> Image.Image:
+    geometry = read_geometry(mmd)
+    problems += geometry.problems
+    return draw_geometry(geometry)
+
+
+def _info(page: Image.Image, markup: Markup, regions: Sequence[Region], problems: Sequence[str]) -> str:
+    numbers = {span.start: number for number, span in enumerate(markup.spans)}
+    boxes = [{**_rectangle(region), "span": numbers[region.span.start]} for region in regions]
+    info = {
+        "page": {"width": page.width, "height": page.height},
+        "boxes": boxes,
+        "preamble": markup.preamble,
+        "spans": [asdict(span) for span in markup.spans],
+        "problems": problems,
+    }
+    return json.dumps(info, ensure_ascii=False, indent=1) + "\n"
+
+
+def _rectangle(region: Region) -> dict[str, Any]:
+    x1, y1, x2, y2 = region.pixels
+    label, text = region.span.label, region.span.text
+    return {"x": x1, "y": y1, "w": x2 - x1, "h": y2 - y1, "label": label, "text": text, "problem": region.problem}
+
+
+def _jpeg(image: Image.Image) -> bytes:
+    """Encode with Pillow's default quality, as the vendor does."""
+    if max(image.size) > MAX_JPEG_SIDE_PX:
+        raise DsocrError(f"a JPEG cannot hold {image.width} x {image.height} px; give a smaller page")
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise DsocrError(
+            f"the output holds half a character at offset {error.start}; decode whole token sequences"
+        ) from error
+
+
+def _publish(path: Path, content: bytes) -> Path:
+    """Write a file under a name of its own, then give it its real one in one step."""
+    partial_path = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial_path.write_bytes(content)
+            partial_path.replace(path)
+        except BaseException:
+            partial_path.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise DsocrError(f"{path} cannot be written ({error.strerror}); give a folder that can") from error
+    return path
