@@ -129,8 +129,13 @@ def main(vendor_folder: str) -> None:
     for name, text in OUTPUTS.items():
         with tempfile.TemporaryDirectory() as folder:
             cases[name] = record(code, text, Path(folder))
-    golden = {"provenance": provenance(code), "page_size": PAGE_SIZE, "cases": cases}
-    GOLDEN.write_text(json.dumps(golden, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    GOLDEN.write_text(_one_line_a_case(provenance(code), cases), encoding="utf-8")
+
+
+def _one_line_a_case(origin: dict[str, Any], cases: dict[str, Any]) -> str:
+    lines = (f"{json.dumps(name)}: {json.dumps(case, ensure_ascii=False)}" for name, case in cases.items())
+    head = {"provenance": origin, "page_size": PAGE_SIZE, "cases": {}}
+    return json.dumps(head, indent=1).removesuffix("{}\n}") + "{\n" + ",\n".join(lines) + "\n}\n}\n"
 
 
 if __name__ == "__main__":
