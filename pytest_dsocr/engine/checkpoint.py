@@ -1,0 +1,94 @@
+"""From what a user types to a checkpoint: a folder, a synthetic model, or a name in the local hub cache."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from torch import nn
+
+from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC, fill
+from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.engine.weights import Progress, load_weights
+from pytest_dsocr.errors import DsocrError
+
+SYNTHETIC_NAME = re.compile(r"synthetic:(?P<name>[^@]*)(@(?P<seed>\d+))?")
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+class _WeightSource(Protocol):
+    def __call__(self, model: nn.Module, *, on_progress: Progress | None) -> None: ...
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """An architecture with the weights and the tokenizer that belong to it."""
+
+    name: str
+    """What the user typed."""
+    architecture: Architecture
+    tokenizer: Tokenizer
+    weights: _WeightSource
+    """What fills a model's parameters."""
+
+    def load_into(self, model: nn.Module, on_progress: Progress | None = None) -> None:
+        """Fill ``model``'s parameters in place; raise ``DsocrError`` where the weights do not fit it."""
+        self.weights(model, on_progress=on_progress)
+
+
+def resolve(path_or_name: str | Path) -> Checkpoint:
+    """Find a checkpoint on this machine; the network is never asked.
+
+    Args:
+        path_or_name: a folder; ``synthetic:<name>``, with ``@<seed>`` for other weights than the default's; or a hub
+            name such as ``deepseek-ai/DeepSeek-OCR``, if the local hub cache holds it.
+
+    Raises:
+        DsocrError: where there is none of that name, or its config or its tokenizer is missing or broken.
+    """
+    name = str(path_or_name)
+    if synthetic := SYNTHETIC_NAME.fullmatch(name):
+        return _synthetic(name, synthetic["name"], int(synthetic["seed"] or DEFAULT_SEED))
+    folder = Path(name)
+    if folder.is_dir():
+        return _from_folder(name, folder)
+    if HUB_NAME.fullmatch(name) and not name.startswith("."):
+        return _from_folder(name, _cached_snapshot(name))
+    raise DsocrError(f"{name!r} is not a folder; {_valid()}")
+
+
+def _synthetic(name: str, size: str, seed: int) -> Checkpoint:
+    if size not in SYNTHETIC:
+        raise DsocrError(f"there is no synthetic model {size!r}; {_valid()}")
+    architecture = SYNTHETIC[size]
+    tokenizer = Tokenizer.byte_level(architecture.decoder.vocab_size)
+    return Checkpoint(name, architecture, tokenizer, partial(fill, seed=seed))
+
+
+def _from_folder(name: str, folder: Path) -> Checkpoint:
+    architecture, tokenizer = Architecture.from_folder(folder), Tokenizer.from_folder(folder)
+    return Checkpoint(name, architecture, tokenizer, partial(load_weights, folder=folder))
+
+
+def _cached_snapshot(name: str) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise DsocrError(
+            f"{name} is not a folder, and hub names need huggingface-hub; "
+            "give a folder or run: pip install 'pytest-dsocr[hub]'"
+        ) from None
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (OSError, ValueError):
+        raise DsocrError(
+            f"{name} is neither a folder nor in the local hub cache; fetch it with: hf download {name}"
+        ) from None
+
+
+def _valid() -> str:
+    return f"give a checkpoint's folder, one of synthetic:{', synthetic:'.join(SYNTHETIC)}, or a hub name"

@@ -1,0 +1,145 @@
+"""Models without a download: named sizes, and weights that follow from a seed and a tensor's name alone.
+
+The stream is Philox's raw words, which numpy keeps the same for ever; all that follows is exact or rounded once to
+float32 and once to the model's dtype. So a tensor has the same bytes on every machine, device and torch version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pytest_dsocr.contract.special import BOS, EOS, PAD
+from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
+from pytest_dsocr.engine.attention import eager
+from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.tokenizer import VENDOR_VOCAB_SIZE, byte_level_vocabulary
+from pytest_dsocr.engine.weights import Progress, save_weights
+from pytest_dsocr.errors import DsocrError
+
+_SMALL = Architecture(
+    SamConfig(
+        width=64,
+        layers=4,
+        heads=4,
+        global_attn_indexes=(1, 3),
+        neck_channels=32,
+        downsample_channels=(48, 64),
+    ),
+    ClipConfig(width=64, layers=2, heads=4),
+    DecoderConfig(
+        vocab_size=VENDOR_VOCAB_SIZE,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        n_routed_experts=8,
+        num_experts_per_tok=2,
+        moe_intermediate_size=32,
+        max_position_embeddings=8192,
+    ),
+)
+
+SYNTHETIC = {
+    "tiny": replace(_SMALL, decoder=replace(_SMALL.decoder, vocab_size=512)),
+    "small": _SMALL,
+    "full": replace(Architecture(), decoder=replace(DecoderConfig(), max_position_embeddings=8192)),
+}
+"""Architectures by name: ``small`` is ``tiny`` with the vendor's vocabulary, ``full`` is the vendor's model."""
+
+DEFAULT_SEED = 2
+"""Of the first few seeds the one whose small models differ most from page to page and do not stop at once."""
+
+CHUNK_WORDS = 1 << 18
+VALUES_PER_WORD = 4
+ROOT_OF_12 = math.sqrt(12)
+EMBEDDINGS = (
+    "embed_tokens.weight",
+    "image_newline",
+    "view_seperator",
+    "class_embedding",
+    "position_embedding.weight",
+    "pos_embed",
+)
+SHARPENED = ("q_proj.weight", "k_proj.weight", "mlp.gate.weight")
+"""Attention and routing are made to choose: with values of one unit they would average over everything."""
+
+
+def fill(model: nn.Module, seed: int = DEFAULT_SEED, on_progress: Progress | None = None) -> None:
+    """Give every parameter of ``model`` the values that ``seed`` and the parameter's name stand for."""
+    parameters = dict(model.named_parameters())
+    total_bytes = sum(parameter.nbytes for parameter in parameters.values())
+    done_bytes = 0
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            _fill_one(parameter, name, seed)
+            done_bytes += parameter.nbytes
+            if on_progress:
+                on_progress(done_bytes, total_bytes)
+
+
+def spread(name: str, shape: Sequence[int]) -> tuple[float, float]:
+    """Give the mean and the standard deviation of the values of one tensor.
+
+    They are chosen so that a model is lively: activations neither die nor grow without bounds, attention looks at
+    some tokens more than at others, experts differ, and what is on the page decides what is said.
+
+    Raises:
+        DsocrError: where ``name`` is of no known kind.
+    """
+    per_input = 1 / math.sqrt(math.prod(shape[1:]))
+    if name.endswith("bias"):
+        return 0.0, 0.1
+    if name.endswith("weight") and len(shape) == 1:
+        return 1.0, 0.1
+    if name.endswith(("rel_pos_h", "rel_pos_w")):
+        return 0.0, per_input
+    if name.endswith(EMBEDDINGS):
+        return 0.0, 0.5
+    if name.endswith(SHARPENED):
+        return 0.0, 1.5 * per_input
+    if name.endswith("weight"):
+        return 0.0, per_input
+    raise DsocrError(f"no synthetic values are defined for a tensor named {name}; extend spread()")
+
+
+def _fill_one(parameter: Tensor, name: str, seed: int) -> None:
+    key = hashlib.sha256(f"{seed}/{name}".encode()).digest()[:16]
+    words = np.random.Philox(key=int.from_bytes(key, "little"))
+    mean, std = spread(name, parameter.shape)
+    scale = float(np.float32(std * ROOT_OF_12 / (1 << 16)))
+    flat = parameter.view(-1)
+    for chunk in flat.split(CHUNK_WORDS * VALUES_PER_WORD):
+        raw = words.random_raw(-(-len(chunk) // VALUES_PER_WORD)).astype("<u8", copy=False).view("<i2")
+        values = torch.from_numpy(raw)[: len(chunk)].float().add_(0.5).mul_(scale).add_(mean)
+        chunk.copy_(values.to(parameter.dtype))
+
+
+def write_synthetic(name: str, folder: Path, dtype: torch.dtype = torch.bfloat16, seed: int = DEFAULT_SEED) -> None:
+    """Write ``synthetic:name`` as a checkpoint folder that other programs can read: config, weights, tokenizer.
+
+    Raises:
+        DsocrError: where ``folder`` holds weights already.
+    """
+    arch = SYNTHETIC[name]
+    model = DeepseekOCR.empty(arch, eager, torch.device("cpu"), dtype)
+    fill(model, seed)
+    save_weights(model.state_dict(), folder)
+    byte_level_vocabulary(arch.decoder.vocab_size).save(str(folder / "tokenizer.json"))
+    described = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
+    _write_json(folder / "tokenizer_config.json", {**described, "clean_up_tokenization_spaces": False})
+    _write_json(folder / "config.json", {**arch.to_config(), "torch_dtype": str(dtype).removeprefix("torch.")})
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,218 @@
+"""A checkpoint's tokenizer without transformers, a synthetic one, and text from tokens as they come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers
+
+from pytest_dsocr.contract.special import BOS, EOS, IMAGE, PAD, SpecialTokens
+from pytest_dsocr.errors import DsocrError
+
+FIRST_BYTE_ID = 3
+VENDOR_VOCAB_SIZE = 129280
+VENDOR_FIRST_MARKUP_ID = 128815
+MARKUP = (
+    IMAGE,
+    "<|ref|>",
+    "<|/ref|>",
+    "<|det|>",
+    "<|/det|>",
+    "<|grounding|>",
+    "<td>",
+    "</td>",
+    "<tr>",
+    "</tr>",
+    "<|User|>",
+    "<|Assistant|>",
+)
+"""The special tokens of pages, in the order of their ids."""
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+class HfTokenizer(Protocol):
+    """What is used of a transformers tokenizer."""
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """Give the ids of ``text``."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool, clean_up_tokenization_spaces: bool) -> str:
+        """Give the text of ``token_ids``."""
+
+
+class Tokenizer:
+    """Text to ids and back, nothing added and nothing tidied; fulfils ``TextTokenizer``.
+
+    The special ids are those that the vocabulary itself gives.
+    """
+
+    def __init__(self, encode: Callable[[str], list[int]], decode: Callable[[Sequence[int]], str]) -> None:
+        self._encode, self._decode = encode, decode
+        self.special = self._read_special()
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> Tokenizer:
+        """Read ``folder/tokenizer.json``, and the added tokens that only ``tokenizer_config.json`` lists.
+
+        Raises:
+            DsocrError: where it is missing or broken, lacks a special token, or its ids and the list disagree.
+        """
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise DsocrError(f"{folder} has no tokenizer.json; fetch the checkpoint's tokenizer into it")
+        try:
+            backend = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing more specific
+            raise DsocrError(f"{path} is not a tokenizer ({error}); fetch it again") from error
+        _add_listed_tokens(backend, folder / "tokenizer_config.json")
+        return cls._over(backend)
+
+    @classmethod
+    def wrap(cls, tokenizer: HfTokenizer) -> Tokenizer:
+        """Stand before a transformers tokenizer; raise ``DsocrError`` where it lacks a special token."""
+        return cls(
+            lambda text: tokenizer.encode(text, add_special_tokens=False),
+            lambda ids: tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False),
+        )
+
+    @classmethod
+    def byte_level(cls, vocab_size: int) -> Tokenizer:
+        """Give the synthetic tokenizer of :func:`byte_level_vocabulary`."""
+        return cls._over(byte_level_vocabulary(vocab_size))
+
+    @classmethod
+    def _over(cls, backend: tokenizers.Tokenizer) -> Tokenizer:
+        backend.no_truncation()
+        backend.no_padding()
+        return cls(
+            lambda text: backend.encode(text, add_special_tokens=False).ids,
+            lambda ids: backend.decode(list(ids), skip_special_tokens=False),
+        )
+
+    def encode(self, text: str) -> list[int]:
+        """Give the ids of ``text``, with no BOS and no EOS added; special tokens in it become their ids."""
+        return self._encode(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Give the text of ``ids``, special tokens kept, spaces as they are."""
+        return self._decode(ids)
+
+    def _read_special(self) -> SpecialTokens:
+        found = {text: self._id_of(text) for text in (BOS, EOS, PAD, IMAGE)}
+        ids = [token_id for token_id in found.values() if token_id is not None]
+        if len(ids) < len(found):
+            absent = ", ".join(text for text, token_id in found.items() if token_id is None)
+            raise DsocrError(f"the vocabulary lacks {absent}; give a DeepSeek-OCR checkpoint's tokenizer")
+        return SpecialTokens(*ids)
+
+    def _id_of(self, text: str) -> int | None:
+        ids = self._encode(text)
+        return ids[0] if len(ids) == 1 and self._decode(ids) == text else None
+
+
+class _Decoder(Protocol):
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+
+class TextStream:
+    """Text from tokens as they come; the pieces together are the decoded whole.
+
+    A piece never ends inside a character, and the cost of a token does not grow with the text.
+    """
+
+    # A character has at most four bytes and a token at least one, so that what a token adds shows within five.
+    WINDOW_TOKENS = 5
+
+    def __init__(self, tokenizer: _Decoder) -> None:
+        self._tokenizer = tokenizer
+        self._window: list[int] = []
+
+    def push(self, token_id: int) -> str:
+        """Give the text that ``token_id`` completes, empty inside a character."""
+        if not self._tokenizer.decode([token_id]):
+            return ""
+        before = _complete(self._tokenizer.decode(self._window))
+        self._window.append(token_id)
+        after = _complete(self._tokenizer.decode(self._window))
+        del self._window[: -self.WINDOW_TOKENS]
+        return after[len(before) :]
+
+    def flush(self) -> str:
+        """Give what a character cut off by the end of the tokens leaves behind, and start anew."""
+        text = self._tokenizer.decode(self._window)
+        self._window.clear()
+        return text[len(_complete(text)) :]
+
+
+def byte_level_vocabulary(vocab_size: int) -> tokenizers.Tokenizer:
+    """Make a vocabulary that encodes any text byte by byte, for models with synthetic weights.
+
+    BOS 0, EOS 1, pad 2, byte b at ``3 + b``; the markup's tokens at the vendor's ids if the size is the vendor's,
+    else last. Every other id is text of its own, ``<id>``, so that whatever a model says can be read.
+
+    Raises:
+        DsocrError: where ``vocab_size`` is too small to hold them.
+    """
+    least = FIRST_BYTE_ID + 256 + len(MARKUP)
+    if vocab_size < least:
+        raise DsocrError(f"a synthetic vocabulary of {vocab_size} is too small; give at least {least}")
+    first = VENDOR_FIRST_MARKUP_ID if vocab_size == VENDOR_VOCAB_SIZE else vocab_size - len(MARKUP)
+    texts = [f"<{token_id}>" for token_id in range(vocab_size)]
+    texts[:FIRST_BYTE_ID] = [BOS, EOS, PAD]
+    texts[FIRST_BYTE_ID : FIRST_BYTE_ID + 256] = _byte_symbols()
+    texts[first : first + len(MARKUP)] = MARKUP
+    vocabulary = {text: token_id for token_id, text in enumerate(texts)}
+    backend = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens([_special(text) for text in (BOS, EOS, PAD, *MARKUP)])
+    return backend
+
+
+def _complete(text: str) -> str:
+    """Drop the last character if it may be the beginning of another."""
+    return text.removesuffix(REPLACEMENT)
+
+
+def _byte_symbols() -> Iterable[str]:
+    """Give the printable stand-ins of the 256 bytes, as byte-level vocabularies spell them."""
+    printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
+    others = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+def _special(text: str) -> tokenizers.AddedToken:
+    return tokenizers.AddedToken(text, special=True, normalized=False)
+
+
+def _add_listed_tokens(backend: tokenizers.Tokenizer, path: Path) -> None:
+    listed = _read_listed_tokens(path)
+    present = {token.content for token in backend.get_added_tokens_decoder().values()}
+    backend.add_tokens([token for _, token in sorted(listed.items()) if token.content not in present])
+    for token_id, token in listed.items():
+        found = backend.token_to_id(token.content)
+        if found != token_id:
+            raise DsocrError(
+                f"{path} puts {token.content} at {token_id} but tokenizer.json at {found}; "
+                "fetch both files from the same checkpoint"
+            )
+
+
+def _read_listed_tokens(path: Path) -> dict[int, tokenizers.AddedToken]:
+    if not path.is_file():
+        return {}
+    try:
+        listed: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")).get("added_tokens_decoder", {})
+        return {int(token_id): _added_token(values) for token_id, values in listed.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DsocrError(f"{path} cannot be read ({error!r}); fetch it again") from error
+
+
+def _added_token(values: dict[str, Any]) -> tokenizers.AddedToken:
+    flags = ("lstrip", "rstrip", "normalized", "single_word", "special")
+    return tokenizers.AddedToken(values["content"], **{flag: values[flag] for flag in flags if flag in values})

@@ -1,0 +1,216 @@
+"""Safetensors on disk: loaded into a model, written from one, and told apart by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from pytest_dsocr.errors import DsocrError
+
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+COMPUTED = ".position_ids"
+"""A buffer that is in some checkpoints, for the vendor's class saves it, and holds nothing learnt."""
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes done and their total."""
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """Where a tensor lies, and what its file says of it."""
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {list(self.shape)}"
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes in the file."""
+        return prod(self.shape) * ITEM_BYTES[self.dtype]
+
+
+def load_weights(model: nn.Module, folder: Path, *, on_progress: Progress | None = None) -> None:
+    """Fill ``model``'s parameters in place from the safetensors in ``folder``, cast to the parameters' dtype.
+
+    Names and shapes are compared before any tensor is read; then tensor by tensor from the mapped file, so that the
+    model is in memory once.
+
+    Raises:
+        DsocrError: where a file is missing or broken, or a tensor is missing, surplus or misshapen.
+    """
+    parameters = dict(model.named_parameters())
+    stored = read_headers(folder)
+    _check_fit(parameters, stored, folder)
+    total_bytes = sum(tensor.n_bytes for tensor in stored.values())
+    done_bytes = 0
+    with torch.no_grad():
+        for name, tensor in _read(stored):
+            parameters[name].copy_(tensor)
+            done_bytes += tensor.nbytes
+            if on_progress:
+                on_progress(done_bytes, total_bytes)
+
+
+def save_weights(state: Mapping[str, Tensor], folder: Path, *, max_shard_bytes: int = 2 * 1024**3) -> None:
+    """Write ``state`` as safetensors in shards with an index, under file names like the published checkpoint's.
+
+    ``folder`` is made if it is absent. A tensor larger than ``max_shard_bytes`` gets a shard of its own.
+
+    Raises:
+        DsocrError: where ``folder`` holds weights already.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.glob("*.safetensors")):
+        raise DsocrError(f"{folder} holds weights already; give an empty folder")
+    shards = _split(state, max_shard_bytes)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as unfinished:
+        for file, names in shards.items():
+            save_file({name: _alone(state[name]) for name in names}, Path(unfinished) / file, {"format": "pt"})
+        (Path(unfinished) / INDEX).write_text(_index(shards, state), encoding="utf-8")
+        for file in (*shards, INDEX):
+            (Path(unfinished) / file).replace(folder / file)
+
+
+def fingerprint(folder: Path) -> str:
+    """Give a SHA-256 of the weights in ``folder``: the same however they are spread over files.
+
+    It is the hash of the sorted lines ``name dtype [shape] hash-of-data``, so that tensors are hashed side by side.
+    """
+    stored = read_headers(folder)
+    with ThreadPoolExecutor() as pool:
+        lines = pool.map(lambda item: f"{item[0]} {stored[item[0]]} {_hash(item[1])}\n", _read(stored))
+        return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
+
+
+def read_headers(folder: Path) -> dict[str, StoredTensor]:
+    """Say what tensors the safetensors in ``folder`` hold, reading the files' headers only.
+
+    Raises:
+        DsocrError: where there are none, or one is missing, broken, or repeats a tensor of another.
+    """
+    stored: dict[str, StoredTensor] = {}
+    for path in _files(folder):
+        for name, tensor in _header(path):
+            if name in stored:
+                raise DsocrError(f"{path} and {stored[name].path} both hold {name}; leave one checkpoint in {folder}")
+            stored[name] = tensor
+    return stored
+
+
+def _files(folder: Path) -> list[Path]:
+    if (folder / SINGLE).is_file():
+        return [folder / SINGLE]
+    if (folder / INDEX).is_file():
+        return _indexed_files(folder / INDEX)
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise DsocrError(f"{folder} has no *.safetensors; fetch the checkpoint's weights into it")
+    return files
+
+
+def _indexed_files(index: Path) -> list[Path]:
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DsocrError(f"{index} is not an index of safetensors ({error!r}); fetch it again") from error
+    absent = [name for name in names if not (index.parent / name).is_file()]
+    if absent:
+        raise DsocrError(
+            f"{index.parent} lacks {_first_few(absent)} of the {len(names)} files that {INDEX} lists; fetch them"
+        )
+    return [index.parent / name for name in names]
+
+
+def _header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
+    with _open(path) as file:
+        for name in file.keys():  # noqa: SIM118 - the file is no mapping
+            part = file.get_slice(name)
+            if not name.endswith(COMPUTED):
+                yield name, StoredTensor(path, tuple(part.get_shape()), part.get_dtype())
+
+
+def _read(stored: Mapping[str, StoredTensor]) -> Iterator[tuple[str, Tensor]]:
+    for path in dict.fromkeys(tensor.path for tensor in stored.values()):
+        with _open(path) as file:
+            yield from ((name, file.get_tensor(name)) for name, tensor in stored.items() if tensor.path == path)
+
+
+def _open(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="pt")
+    except (SafetensorError, OSError) as error:
+        raise DsocrError(f"{path} is not a whole safetensors file ({error}); fetch it again") from error
+
+
+def _check_fit(parameters: Mapping[str, Tensor], stored: Mapping[str, StoredTensor], folder: Path) -> None:
+    assert not any(parameter.is_meta for parameter in parameters.values()), "the model has no memory yet"
+    misfits = [
+        f"{name} ({stored[name]} for {list(parameter.shape)})"
+        for name, parameter in parameters.items()
+        if name in stored and not _fits(stored[name], parameter)
+    ]
+    kinds = {
+        "missing": [name for name in parameters if name not in stored],
+        "surplus": [name for name in stored if name not in parameters],
+        "misshapen": misfits,
+    }
+    found = [f"{len(names)} {kind}: {_first_few(names)}" for kind, names in kinds.items() if names]
+    if found:
+        raise DsocrError(
+            f"the weights in {folder} do not fit the model, {'; '.join(found)}; "
+            "use the weights and the config.json of one checkpoint"
+        )
+
+
+def _fits(stored: StoredTensor, parameter: Tensor) -> bool:
+    return stored.dtype in ITEM_BYTES and stored.shape == tuple(parameter.shape)
+
+
+def _first_few(names: list[str], few: int = 3) -> str:
+    return ", ".join(names[:few]) + (", ..." if len(names) > few else "")
+
+
+def _split(state: Mapping[str, Tensor], max_bytes: int) -> dict[str, list[str]]:
+    """Give the names of the tensors in each file."""
+    shards: list[list[str]] = [[]]
+    room_bytes = max_bytes
+    for name, tensor in state.items():
+        if tensor.nbytes > room_bytes and shards[-1]:
+            shards.append([])
+            room_bytes = max_bytes
+        shards[-1].append(name)
+        room_bytes -= tensor.nbytes
+    return {f"model-{n:05d}-of-{len(shards):06d}.safetensors": names for n, names in enumerate(shards, start=1)}
+
+
+def _alone(tensor: Tensor) -> Tensor:
+    """Give the tensor on the CPU in memory of its own: the format refuses views of one storage."""
+    tensor = tensor.detach().cpu().contiguous()
+    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
+
+
+def _index(shards: Mapping[str, list[str]], state: Mapping[str, Tensor]) -> str:
+    places = {name: file for file, names in shards.items() for name in names}
+    total_bytes = sum(tensor.nbytes for tensor in state.values())
+    return json.dumps({"metadata": {"total_size": total_bytes}, "weight_map": places}, indent=2)
+
+
+def _hash(tensor: Tensor) -> str:
+    return hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().data).hexdigest()
