@@ -118,9 +118,14 @@ class Architecture:
                 f"config.json has no vision_config.width with {SAM_KEY!r} and {CLIP_KEY!r}, so it is not a "
                 "DeepSeek-OCR checkpoint's; point at the folder that holds the model's own config.json"
             ) from None
-        language = {**config, **config.get("language_config", {})}
+        language = {**config, **(config.get("language_config") or {})}
         _refuse_other_decoders(language)
-        return cls(_read(SamConfig, sam), _read(ClipConfig, clip), _read(DecoderConfig, language))
+        try:
+            return cls(_read(SamConfig, sam), _read(ClipConfig, clip), _read(DecoderConfig, language))
+        except (TypeError, AttributeError, ZeroDivisionError) as error:
+            raise DsocrError(
+                f"config.json has a dimension that is no number above zero ({error}); fetch it again"
+            ) from error
 
     @classmethod
     def from_folder(cls, folder: Path) -> Architecture:
@@ -152,8 +157,9 @@ _Config = TypeVar("_Config", SamConfig, ClipConfig, DecoderConfig)
 
 
 def _read(kind: type[_Config], values: dict[str, Any]) -> _Config:
-    known = {f.name: values[f.name] for f in fields(kind) if values.get(f.name) is not None}
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in known.items()})
+    found = {f.name: values[f.name] for f in fields(kind) if values.get(f.name) is not None}
+    known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    return kind(**known)
 
 
 def _plain(config: SamConfig | ClipConfig) -> dict[str, Any]:

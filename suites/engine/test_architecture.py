@@ -1,0 +1,155 @@
+"""The model's dimensions, against the vendor's published ``config.json`` and index."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.synthetic import SYNTHETIC
+from pytest_dsocr.errors import DsocrError
+
+LANGUAGE: dict[str, Any] = {
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "first_k_dense_replace": 1,
+    "hidden_size": 1280,
+    "intermediate_size": 6848,
+    "kv_lora_rank": None,
+    "max_position_embeddings": 8192,
+    "moe_intermediate_size": 896,
+    "n_group": 1,
+    "n_routed_experts": 64,
+    "n_shared_experts": 2,
+    "num_attention_heads": 10,
+    "num_experts_per_tok": 6,
+    "num_hidden_layers": 12,
+    "num_key_value_heads": 10,
+    "q_lora_rank": None,
+    "topk_group": 1,
+    "topk_method": "greedy",
+    "use_mla": False,
+    "vocab_size": 129280,
+}
+PUBLISHED: dict[str, Any] = {
+    "model_type": "deepseek_vl_v2",
+    "language_config": LANGUAGE,
+    "vision_config": {
+        "image_size": 1024,
+        "mlp_ratio": 3.7362,
+        "width": {
+            "clip-l-14-224": {"heads": 16, "image_size": 224, "layers": 24, "patch_size": 14, "width": 1024},
+            "sam_vit_b": {
+                "downsample_channels": [512, 1024],
+                "global_attn_indexes": [2, 5, 8, 11],
+                "heads": 12,
+                "layers": 12,
+                "width": 768,
+            },
+        },
+    },
+    **LANGUAGE,
+}
+"""The entries of the published file that say how large the model is."""
+
+PUBLISHED_TENSORS = 2710
+PUBLISHED_BYTES = 6_672_212_480
+PUBLISHED_NAMES_SHA256 = "c3bd0ecd3dacf3b8d6bc9a086ae866572e5653437df4ac7d4c4bb6da954331c9"
+"""Of the sorted names of the published index's weight map, one a line."""
+
+
+def published(**language: Any) -> dict[str, Any]:
+    config = copy.deepcopy(PUBLISHED)
+    config["language_config"] |= language
+    return config
+
+
+def test_published_config_is_the_full_model() -> None:
+    assert Architecture.from_config(PUBLISHED) == SYNTHETIC["full"]
+
+
+def test_defaults_are_the_published_dimensions() -> None:
+    config = published()
+    for place in (config, config["language_config"]):
+        del place["max_position_embeddings"]
+    assert Architecture.from_config(config) == Architecture()
+
+
+def test_language_config_goes_before_the_top_level() -> None:
+    assert Architecture.from_config(published(num_hidden_layers=3)).decoder.num_hidden_layers == 3
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_round_trip_through_a_file(name: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(SYNTHETIC[name].to_config()), encoding="utf-8")
+    assert Architecture.from_folder(tmp_path) == SYNTHETIC[name]
+
+
+def test_state_dict_is_the_published_index() -> None:
+    with torch.device("meta"):
+        state = DeepseekOCR(Architecture()).to(torch.bfloat16).state_dict()
+    assert len(state) == PUBLISHED_TENSORS
+    assert sum(tensor.nbytes for tensor in state.values()) == PUBLISHED_BYTES
+    assert hashlib.sha256("\n".join(sorted(state)).encode()).hexdigest() == PUBLISHED_NAMES_SHA256
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("use_mla", True),
+        ("topk_method", "noaux_tc"),
+        ("topk_method", "group_limited_greedy"),
+        ("scoring_func", "sigmoid"),
+        ("rope_scaling", {"type": "yarn", "factor": 40}),
+    ],
+)
+def test_other_decoders_are_refused(name: str, value: object) -> None:
+    with pytest.raises(DsocrError, match=f"{name}="):
+        Architecture.from_config(published(**{name: value}))
+
+
+def test_mla_is_refused_where_the_config_is_silent() -> None:
+    config = published()
+    for place in (config, config["language_config"]):
+        del place["use_mla"]
+    with pytest.raises(DsocrError, match="use_mla=True"):
+        Architecture.from_config(config)
+
+
+@pytest.mark.parametrize(
+    ("language", "complaint"),
+    [
+        ({"num_attention_heads": 11}, "the decoder's heads divide its width"),
+        ({"num_key_value_heads": 3}, "multiple of its key-value heads"),
+        ({"num_experts_per_tok": 65}, "no more experts than there are"),
+        ({"num_attention_heads": 0}, "no number above zero"),
+        ({"hidden_size": "wide"}, "no number above zero"),
+    ],
+)
+def test_impossible_dimensions_are_refused(language: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(DsocrError, match=complaint):
+        Architecture.from_config(published(**language))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (None, "has no config.json"),
+        ("{", "cannot be read"),
+        ("[]", "not a DeepSeek-OCR checkpoint's"),
+        ('{"model_type": "llama"}', "not a DeepSeek-OCR checkpoint's"),
+        ('{"vision_config": {"width": {"sam_vit_b": {}}}}', "not a DeepSeek-OCR checkpoint's"),
+    ],
+)
+def test_folder_without_a_config_of_this_model(text: str | None, complaint: str, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    with pytest.raises(DsocrError, match=complaint):
+        Architecture.from_folder(tmp_path)
