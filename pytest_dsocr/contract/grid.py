@@ -1,0 +1,52 @@
+"""How many crops a page is cut into: the one place that decides it."""
+
+from __future__ import annotations
+
+import math
+
+from pytest_dsocr.errors import DsocrError
+
+CROP_PX = 640
+"""Side of a crop; a page that fits into one is not cut."""
+MIN_CROPS = 2
+MAX_CROPS = 9
+
+Grid = tuple[int, int]
+"""Columns and rows of crops."""
+
+CANDIDATES: tuple[Grid, ...] = tuple(
+    sorted(
+        (
+            (columns, rows)
+            for columns in range(1, MAX_CROPS + 1)
+            for rows in range(1, MAX_CROPS + 1)
+            if MIN_CROPS <= columns * rows <= MAX_CROPS
+        ),
+        key=math.prod,
+    )
+)
+"""The grids in the order in which the vendor tries them. Its order among equal numbers of crops is a set's, which
+no page's choice depends on."""
+
+
+def crop_grid(width_px: int, height_px: int) -> Grid:
+    """Give the columns and rows that a page of this size is cut into; ``(1, 1)`` is no cut.
+
+    The grid whose aspect ratio is nearest to the page's. Of grids equally near, a larger one is taken if the page
+    has more than half of its pixels.
+
+    Raises:
+        DsocrError: where the page has no pixels.
+    """
+    if width_px < 1 or height_px < 1:
+        raise DsocrError(f"a page of {width_px} x {height_px} has no pixels; give one that has some")
+    if width_px <= CROP_PX and height_px <= CROP_PX:
+        return 1, 1
+    best, least = CANDIDATES[0], math.inf
+    for grid in CANDIDATES:
+        columns, rows = grid
+        distance = abs(width_px / height_px - columns / rows)
+        more_than_half = width_px * height_px > 0.5 * CROP_PX**2 * columns * rows
+        if distance < least or (distance == least and more_than_half):
+            best, least = grid, distance
+    return best
