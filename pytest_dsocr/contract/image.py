@@ -1,0 +1,78 @@
+"""A page from a file, from bytes or from Pillow, as the RGB image that the vendor's code would see."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image, ImageOps
+
+from pytest_dsocr.errors import DsocrError
+
+ImageSource = str | os.PathLike[str] | bytes | Image.Image
+PDF_MAGIC = b"%PDF-"
+
+
+def load_image(source: ImageSource) -> Image.Image:
+    """Read a page and give it upright and in RGB.
+
+    The EXIF orientation is applied, or left alone where it cannot be read. Whatever has another mode goes through
+    Pillow's ``convert("RGB")``: alpha is dropped, so that the colours below it reappear, and 16-bit levels are
+    clipped to 255. Of several frames, the first is read. Pillow's limit on the number of pixels holds.
+
+    Args:
+        source: a path, an image file's bytes, or a Pillow image, which is left as it is.
+
+    Raises:
+        DsocrError: where there is no such file, or it is not an image, broken, empty or too large.
+    """
+    name = _name(source)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a caller who turns warnings into errors must get the same page
+            page = _upright_rgb(_opener(source, name))
+    except DsocrError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise DsocrError(f"{name} is refused ({error}); give a smaller page") from error
+    except Exception as error:  # on a broken file Pillow's readers raise almost anything
+        raise DsocrError(f"{name} cannot be read as an image ({error!r}); give a whole image file") from error
+    if 0 in page.size:
+        raise DsocrError(f"{name} is {page.width} x {page.height} px, which is empty; give a page with pixels")
+    return page
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """Read a file that a user named; raise ``DsocrError`` where that cannot be done."""
+    try:
+        if not Path(path).is_file():
+            raise DsocrError(f"{path} is not a file; give the path of a page")
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise DsocrError(f"{path} cannot be read ({error}); give the path of a readable file") from error
+
+
+def _upright_rgb(open_image: Callable[[], Image.Image]) -> Image.Image:
+    try:
+        page = ImageOps.exif_transpose(open_image())
+    except Exception:  # a broken EXIF block is no reason to lose the page; a broken page fails again below
+        page = open_image()
+    return page.convert("RGB")
+
+
+def _opener(source: ImageSource, name: str) -> Callable[[], Image.Image]:
+    if isinstance(source, Image.Image):
+        return lambda: source
+    data = source if isinstance(source, bytes) else read_file(source)
+    if data.startswith(PDF_MAGIC):
+        raise DsocrError(f"{name} is a PDF; take its pages with pytest_dsocr.contract.pdf.pdf_pages")
+    return lambda: Image.open(BytesIO(data))
+
+
+def _name(source: ImageSource) -> str:
+    if isinstance(source, Image.Image):
+        return "the Pillow image"
+    return f"the data ({len(source)} bytes)" if isinstance(source, bytes) else str(source)

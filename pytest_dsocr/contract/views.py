@@ -1,0 +1,55 @@
+"""What the encoders see of a page: the whole of it, and the crops; and their pixels as numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from pytest_dsocr.contract.grid import CROP_PX, Grid
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.errors import DsocrError
+
+GREY = (127, 127, 127)
+SQUASHED_UP_TO_PX = 640
+WHITE = np.float32(255)
+MEAN = STD = np.float32(0.5)
+
+
+def global_view(page: Image.Image, preset: Preset) -> Image.Image:
+    """Give the square view of the whole RGB page, ``preset.view_size`` px wide.
+
+    The page is centred between grey bars. Without crops and at up to 640 px it is squashed into the square instead.
+
+    Raises:
+        DsocrError: where not one pixel of the page's short side would be left. Of the vendor's code, Pillow 13 makes a
+            grey view there, and any older one a ``ValueError``.
+    """
+    side = preset.view_size
+    if not preset.crop and side <= SQUASHED_UP_TO_PX:
+        return page.resize((side, side))
+    if round(min(page.size) / max(page.size) * side) == 0:
+        raise DsocrError(
+            f"a page of {page.width} x {page.height} px vanishes in a view of {side} x {side}; "
+            "cut it into pages that are less narrow"
+        )
+    return ImageOps.pad(page, (side, side), color=GREY)
+
+
+def crops(page: Image.Image, grid: Grid) -> list[Image.Image]:
+    """Stretch the RGB page over ``grid`` and give its 640 px crops row by row; none for ``(1, 1)``."""
+    columns, rows = grid
+    if columns * rows == 1:
+        return []
+    stretched = page.resize((columns * CROP_PX, rows * CROP_PX))
+    corners = [(column * CROP_PX, row * CROP_PX) for row in range(rows) for column in range(columns)]
+    return [stretched.crop((left, top, left + CROP_PX, top + CROP_PX)) for left, top in corners]
+
+
+def pixels(view: Image.Image) -> NDArray[np.float32]:
+    """Give an RGB view's pixels in [-1, 1], channels first: float32 ``[3, H, W]``.
+
+    The arithmetic is that of torchvision's ``ToTensor`` and ``Normalize(0.5, 0.5)``, to the last bit.
+    """
+    levels = np.asarray(view, np.float32) / WHITE
+    return ((levels - MEAN) / STD).transpose(2, 0, 1)
