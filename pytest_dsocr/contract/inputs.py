@@ -1,0 +1,124 @@
+"""From page and prompt to the tensors that the vendor's ``infer`` hands to ``generate``.
+
+Shapes: S prompt tokens, N images, P crops of all images, V side of the view of the whole page, in pixels.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from pytest_dsocr.contract.grid import crop_grid
+from pytest_dsocr.contract.image import ImageSource, load_image
+from pytest_dsocr.contract.invariants import check_inputs
+from pytest_dsocr.contract.presets import Preset, get_preset
+from pytest_dsocr.contract.prompt import split_at_images
+from pytest_dsocr.contract.schedule import image_token_count, prompt_ids
+from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.views import crops, global_view, pixels
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """One prompt with its images, under the vendor's names."""
+
+    input_ids: Tensor
+    """``[1, S]`` int64."""
+    images_seq_mask: Tensor
+    """``[1, S]`` bool, True where an image's features go."""
+    images_spatial_crop: Tensor
+    """``[N, 2]`` int64, columns and rows of crops; always on the CPU."""
+    images_crop: Tensor
+    """``[P, 3, 640, 640]`` bf16, the images' crops in order; where there are none, ``[1, 3, base, base]`` of zeros
+    in float32."""
+    images_ori: Tensor
+    """``[N, 3, V, V]`` bf16, the whole pages; without an image, ``[1, 3, image_size, image_size]`` of zeros in
+    float32."""
+
+    @property
+    def images(self) -> list[tuple[Tensor, Tensor]]:
+        """The views as the vendor's model takes them."""
+        return [(self.images_crop, self.images_ori)]
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of the prompt, image tokens included."""
+        return self.input_ids.shape[1]
+
+    @cached_property
+    def image_tokens(self) -> int:
+        """Tokens of the prompt that stand for images."""
+        return int(self.images_seq_mask.sum())
+
+    @cached_property
+    def has_vision(self) -> bool:
+        """Whether the vendor's gate lets the images through in prefill.
+
+        It is shut for a prompt of one token, and where the whole pages' pixels sum to exactly zero.
+        """
+        return self.prompt_tokens != 1 and bool(torch.sum(self.images_ori) != 0)
+
+    def to(self, device: torch.device | str) -> Inputs:
+        """Give the same with all but ``images_spatial_crop`` on ``device``."""
+        names = ("input_ids", "images_seq_mask", "images_crop", "images_ori")
+        moved = replace(self, **{name: getattr(self, name).to(device) for name in names})
+        known = {"image_tokens": self.image_tokens, "has_vision": self.has_vision}
+        vars(moved).update(known)  # to ask a GPU for them again would synchronise
+        return moved
+
+
+def prepare_inputs(
+    images: ImageSource | Sequence[ImageSource],
+    prompt: str,
+    preset: str | Preset,
+    tokenizer: TextTokenizer,
+) -> Inputs:
+    """Turn one page, or several, and a prompt into the model's inputs.
+
+    With several pages their views follow one another, as in the vendor's loop; none at all is a text-only prompt.
+
+    Args:
+        images: a page for each ``<image>`` of the prompt, in order.
+        prompt: a text, or a name of :data:`~pytest_dsocr.contract.prompt.PROMPTS`.
+        preset: a name, or a ``Preset``.
+        tokenizer: of the model that will read them.
+
+    Raises:
+        DsocrError: for a page that cannot be read, a prompt that does not fit the pages, an unknown preset, or one
+            whose views do not give as many features as the prompt has image tokens.
+    """
+    preset = get_preset(preset)
+    pages = [load_image(image) for image in _as_list(images)]
+    pieces = split_at_images(prompt, len(pages))
+    grids = [crop_grid(page.width, page.height) if preset.crop else (1, 1) for page in pages]
+    counts = [image_token_count(preset, grid) for grid in grids]
+    ids, mask = prompt_ids(pieces, counts, tokenizer)
+    local_views = [crop for page, grid in zip(pages, grids, strict=True) for crop in crops(page, grid)]
+    global_views = [global_view(page, preset) for page in pages]
+    inputs = Inputs(
+        input_ids=torch.tensor([ids]),
+        images_seq_mask=torch.tensor([mask]),
+        images_spatial_crop=torch.tensor(grids or [(0, 0)]),
+        images_crop=_stack(local_views) if local_views else _blank(preset.base_size),
+        images_ori=_stack(global_views) if global_views else _blank(preset.image_size),
+    )
+    check_inputs(inputs, preset, tokenizer.special)
+    return inputs
+
+
+def _as_list(images: ImageSource | Sequence[ImageSource]) -> list[ImageSource]:
+    return [images] if isinstance(images, str | bytes | os.PathLike | Image.Image) else list(images)
+
+
+def _stack(views: list[Image.Image]) -> Tensor:
+    return torch.stack([torch.from_numpy(pixels(view)).to(torch.bfloat16) for view in views])
+
+
+def _blank(side_px: int) -> Tensor:
+    return torch.zeros((1, 3, side_px, side_px))
