@@ -1,0 +1,91 @@
+"""When decoding stops, and what it may not repeat."""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from pytest_dsocr.errors import DsocrError
+
+DEFAULT_NGRAM = 20
+EVALUATION_NGRAM = 35
+"""What the vendor's ``infer(eval_mode=True)`` uses."""
+FALLBACK_MAX_NEW_TOKENS = 8192
+"""What the vendor's ``infer`` hard-codes; here for a model whose config gives no limit."""
+
+
+class DsocrWarning(UserWarning):
+    """Something was assumed that the caller may want to decide."""
+
+
+@dataclass(frozen=True)
+class DecodePolicy:
+    """Greedy decoding until EOS or the ceiling; nothing else stops it.
+
+    Args:
+        eos_id: the token that ends the output.
+        no_repeat_ngram_size: no so many tokens in a row occur twice in prompt and output together; 0 turns it off.
+        max_new_tokens: ceiling of the output's length.
+    """
+
+    eos_id: int
+    no_repeat_ngram_size: int = DEFAULT_NGRAM
+    max_new_tokens: int = FALLBACK_MAX_NEW_TOKENS
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise DsocrError(f"max_new_tokens={self.max_new_tokens} leaves nothing to decode; give at least 1")
+        if self.no_repeat_ngram_size < 0:
+            raise DsocrError(f"no_repeat_ngram_size={self.no_repeat_ngram_size} is no length; give 0 to turn it off")
+
+    @classmethod
+    def for_model(cls, eos_id: int, max_position_embeddings: int | None) -> DecodePolicy:
+        """Give the policy whose ceiling is the model's own limit of positions.
+
+        Where the model has none, the ceiling is :data:`FALLBACK_MAX_NEW_TOKENS`, with one ``DsocrWarning`` a process.
+        """
+        if max_position_embeddings is None:
+            _warn_of_fallback()
+            return cls(eos_id)
+        return cls(eos_id, max_new_tokens=max_position_embeddings)
+
+
+@cache
+def _warn_of_fallback() -> None:
+    warnings.warn(
+        "the model's config has no max_position_embeddings, so output ends at the vendor's "
+        f"{FALLBACK_MAX_NEW_TOKENS} tokens; set max_new_tokens to choose another ceiling",
+        DsocrWarning,
+        stacklevel=3,
+    )
+
+
+class NgramBan:
+    """Which tokens would repeat an n-gram of those pushed; the cost of a token does not grow with their number.
+
+    Equal to transformers' ``NoRepeatNGramLogitsProcessor``.
+
+    Args:
+        size: tokens of the n-gram; 0 bans nothing.
+        tokens: what is pushed to begin with, usually the prompt.
+    """
+
+    def __init__(self, size: int, tokens: Iterable[int] = ()) -> None:
+        self._size = size
+        self._last: deque[int] = deque(maxlen=max(size - 1, 0))
+        self._followers: dict[tuple[int, ...], set[int]] = {}
+        for token in tokens:
+            self.push(token)
+
+    def push(self, token: int) -> None:
+        """Take one more token."""
+        if self._size and len(self._last) == self._size - 1:
+            self._followers.setdefault(tuple(self._last), set()).add(token)
+        self._last.append(token)
+
+    def banned(self) -> list[int]:
+        """Give the tokens that may not come next, in ascending order."""
+        return sorted(self._followers.get(tuple(self._last), ()))
