@@ -1,0 +1,121 @@
+"""Pages to test with, drawn by integer arithmetic, so that they are the same on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+ORIENTATION_TAG, ROTATED_BY_90 = 0x0112, 6
+CELL_PX = 12
+
+Canvas = NDArray[np.uint8]
+
+
+def noise(height: int, width: int, seed: int) -> NDArray[np.uint32]:
+    """A hash of each pixel's coordinates, ``[H, W]``."""
+    y, x = np.mgrid[:height, :width].astype(np.uint32)
+    value: NDArray[np.uint32] = x * np.uint32(0x9E3779B1) + y * np.uint32(0x85EBCA77) + np.uint32(seed)
+    for shift, factor in ((15, 0x2C1B3C6D), (12, 0x297A2D39)):
+        value = (value ^ (value >> np.uint32(shift))) * np.uint32(factor)
+    return value ^ (value >> np.uint32(15))
+
+
+def canvas(width: int, height: int, seed: int = 1) -> Canvas:
+    """White paper with dark strokes in lines of cells, a tint that grows along both axes, and a coloured block."""
+    cells = noise(height // CELL_PX + 1, width // CELL_PX + 1, seed)
+    strokes = np.kron(cells, np.ones((CELL_PX, CELL_PX), np.uint32))[:height, :width]
+    rows, columns = np.arange(height)[:, None], np.arange(width)[None]
+    inside = (rows % CELL_PX < 9) & ((strokes >> np.uint32(columns % CELL_PX)) & 1).astype(bool)
+    ink = np.where(inside, noise(height, width, seed + 1) % 96, 255 - noise(height, width, seed + 2) % 24)
+    page = np.repeat(ink[:, :, None], 3, axis=2).astype(np.uint8)
+    page[:, :, 1] -= (rows * 24 // height).astype(np.uint8)
+    page[:, :, 2] -= (columns * 24 // width).astype(np.uint8) // 2
+    page[: height // 4, : width // 5] = (200, 30, 60)
+    return page
+
+
+def rgb(width: int, height: int, seed: int = 1) -> Image.Image:
+    return Image.fromarray(canvas(width, height, seed))
+
+
+def halves(width: int, height: int) -> Image.Image:
+    """White on the left, black on the right."""
+    page = np.zeros((height, width, 3), np.uint8)
+    page[:, : width // 2] = 255
+    return Image.fromarray(page)
+
+
+def rotated() -> Image.Image:
+    page = rgb(900, 700, seed=6)
+    page.getexif()[ORIENTATION_TAG] = ROTATED_BY_90
+    return page
+
+
+def text_in_alpha() -> Image.Image:
+    """Opaque strokes over colours that show only where alpha is dropped."""
+    page = np.dstack([canvas(800, 1000, seed=7), canvas(800, 1000, seed=8)[:, :, 0]])
+    return Image.fromarray(page)
+
+
+def grey_and_alpha() -> Image.Image:
+    return Image.fromarray(canvas(660, 900, seed=12)[:, :, :2].copy(), mode="LA")
+
+
+def sixteen_bit() -> Image.Image:
+    """Levels below and above 255, where the conversion clips."""
+    return Image.fromarray((noise(720, 1000, seed=11) % 320).astype(np.uint16))
+
+
+def palette() -> Image.Image:
+    indices = (noise(900, 1300, seed=9) % 16).astype(np.uint8)
+    page = Image.fromarray(np.minimum(indices, canvas(1300, 900, seed=9)[:, :, 0] // 8))
+    page.putpalette([(index * factor + 40) % 256 for index in range(256) for factor in (37, 91, 153)])
+    return page
+
+
+def cmyk() -> Image.Image:
+    page = np.dstack([canvas(700, 700, seed=10), canvas(700, 700, seed=13)[:, :, 0] // 3])
+    return Image.fromarray(page, mode="CMYK")
+
+
+PAGES: Mapping[str, Callable[[], Image.Image]] = {
+    "portrait": lambda: rgb(850, 1300),
+    "landscape": lambda: rgb(1400, 800, seed=2),
+    "square": lambda: rgb(1000, 1000, seed=3),
+    "tiny": lambda: rgb(32, 20, seed=4),
+    "exactly_640": lambda: rgb(640, 640, seed=5),
+    "641_wide": lambda: rgb(641, 640),
+    "641_high": lambda: rgb(640, 641),
+    "panorama": lambda: rgb(5000, 600),
+    "column": lambda: rgb(600, 5000),
+    "1500_square": lambda: rgb(1500, 1500),
+    "screen": lambda: rgb(1920, 1080),
+    "a4": lambda: rgb(1240, 1754),
+    "exif": rotated,
+    "alpha": text_in_alpha,
+    "grey": lambda: rgb(750, 600, seed=14).convert("L"),
+    "palette": palette,
+    "cmyk": cmyk,
+    "16_bit": sixteen_bit,
+    "grey_alpha": grey_and_alpha,
+    "1_bit": lambda: Image.fromarray(noise(660, 620, seed=15) % 3 == 0),
+}
+
+ZERO_SUM_PAGES: Mapping[str, Callable[[], Image.Image]] = {
+    "halves": lambda: halves(1280, 640),
+    "square_halves": lambda: halves(1024, 1024),
+}
+"""Pages whose normalised pixels sum to exactly zero in some preset, where the vendor's image gate shuts: ``halves`` in
+tiny and small (and its two crops together in gundam), ``square_halves`` in base and gundam as well."""
+
+
+def write_page(name: str, folder: Path) -> Path:
+    """Write a page without loss, its EXIF data with it, and give the file's path."""
+    page = {**PAGES, **ZERO_SUM_PAGES}[name]()
+    path = folder / f"{name}.{'tif' if page.mode == 'CMYK' else 'png'}"
+    page.save(path, exif=page.getexif())
+    return path

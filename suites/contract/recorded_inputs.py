@@ -1,0 +1,29 @@
+"""What ``suites/vendor_live/record_inputs.py`` recorded of the vendor's ``infer``, and a tokenizer made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.contract.special import SpecialTokens
+
+RECORDED: dict[str, Any] = json.loads(
+    (Path(__file__).parents[2] / "golden" / "vendor" / "inputs.json").read_text(encoding="utf-8")
+)
+
+
+class RecordedTokenizer:
+    """Encodes the texts that were recorded with the real vocabulary, and no others."""
+
+    special = SpecialTokens()
+
+    def __init__(self, encoded: Mapping[str, list[int]]) -> None:
+        self._encoded = encoded
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._encoded[text])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        raise NotImplementedError
