@@ -71,6 +71,7 @@ def test_info_tells_boxes_in_pixels_with_their_text(tmp_path: Path) -> None:
     assert info["spans"][0]["boxes"] == [[94, 60, 905, 101]]
     assert (info["spans"][0]["start"], info["spans"][0]["end"]) == (7, 7 + len(TITLE))
     assert info["problems"] == []
+    assert "稀土" in (tmp_path / "info.json").read_text(encoding="utf-8")  # readable as it stands
 
 
 def test_problems_stand_in_the_record_and_in_info(tmp_path: Path) -> None:
@@ -160,6 +161,12 @@ def test_a_full_disk_leaves_whole_files_only(tmp_path: Path) -> None:
     with pytest.raises(DsocrError, match=r"result_with_boxes\.jpg cannot be written"):
         write_artifacts("text", Image.effect_noise((600, 600), 90), tmp_path)
     assert written(tmp_path) == {"result.mmd"}
+
+
+def test_a_directory_that_is_not_there_is_made(tmp_path: Path) -> None:
+    artifacts = write_artifacts("text", page(), str(tmp_path / "a" / "b"))
+    assert artifacts.paths[0] == tmp_path / "a" / "b" / "result.mmd"
+    assert written(tmp_path / "a" / "b") == {"result.mmd", "result_with_boxes.jpg", "info.json"}
 
 
 def test_files_get_the_usual_permissions_and_others_stay(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dsocr.contract.literal import read_literal
-from pytest_dsocr.contract.markup import Box, find_spans, parse, read_boxes
+from pytest_dsocr.contract.markup import LARGEST, Box, find_spans, parse, read_boxes
 from pytest_dsocr.contract.mmd import to_mmd
 from pytest_dsocr.contract.regions import place
 from suites.contract.fuzzing import fuzz
@@ -27,7 +27,7 @@ marked_text = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=4
 
 number = st.one_of(
     st.integers(-2000, 2000).map(str),
-    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True).map(repr),
     st.sampled_from(["0x1f", "1_000", "1e400", "-0", "+7", "- 3", "007.", ".5", "1" * 400, "01", "1__0", "nan", "inf"]),
 )
 blank = st.text(alphabet=" \n\t\r\f", max_size=2)

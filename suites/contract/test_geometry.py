@@ -79,20 +79,20 @@ def test_what_is_no_figure_is_refused(mmd: str) -> None:
 
 
 def test_lines_and_dots_stand_where_the_vendors_do() -> None:
-    image = draw_geometry(read_geometry(figure(["(-10, 0) -- (10, 0)"], ["-"])))
+    image = draw_geometry(read_geometry(figure(["(-10, 5) -- (10, 5)"], ["-"])))
     dark = np.asarray(image.convert("L")) < 128
-    # The vendor's axes span 75..540 px across and 72..534 px down, so (-10, 0) is at (152.5, 303).
-    assert dark[303, 153:462].all()
-    assert not dark[303, 80:147].any()
-    assert dark[299:308, 153].all()
-    assert not dark[290:296, 153].any()
+    # The vendor's axes span 75..540 px across and 72..534 px down, so (-10, 5) is at (152.5, 226).
+    assert dark[226, 153:462].all()
+    assert not dark[226, 80:147].any()
+    assert dark[222:231, 153].all()
+    assert not dark[213:219, 153].any()
     assert dark[73:533, 75].all()
     assert dark[534, 80:539].all()
 
 
 def test_what_lies_beyond_the_axes_is_cut_off() -> None:
     empty = np.asarray(draw_geometry(read_geometry(figure())))
-    beyond = figure(["(-999999, 20) -- (999999, 20)", "(20, 20) -- (30, 30)"], ["-", "-"], ["A: (15.5, 0)"])
+    beyond = figure(["(-999999, 16) -- (999999, 16)", "(16, -16) -- (16.5, 16)"], ["-", "-"], ["A: (15.5, 0)"])
     assert np.array_equal(np.asarray(draw_geometry(read_geometry(beyond))), empty)
 
 

@@ -72,10 +72,19 @@ def test_outline_stands_on_the_vendors_pixels_and_the_inside_is_tinted() -> None
 
 
 def test_the_label_is_written_white_on_its_colour_above_its_box() -> None:
-    pixels = np.asarray(drawn(span("text", "[[100, 200, 700, 800]]"))).astype(int)
-    name = pixels[185:199, 101:125]
-    assert (name == label_colour("text")).all(axis=-1).any()
+    pixels = np.asarray(drawn(span("text", "[[100, 200, 700, 800]]")))
+    background = (pixels[:200, 101] == label_colour("text")).all(axis=-1)
+    name = pixels[:200][background, 101:125]
+    assert 12 <= len(name) <= 24
     assert (name == 255).all(axis=-1).any()
+    assert (name >= label_colour("text")).all()
+
+
+@pytest.mark.parametrize("label", ["w" * 1000, "a\nb\nc\nd"])
+def test_a_long_label_is_cut_and_kept_on_one_line(label: str) -> None:
+    pixels = np.asarray(drawn(span(label, "[[100, 200, 700, 800]]")))
+    assert (pixels[:170] == 255).all()
+    assert (pixels[:, 800:] == 255).all()
 
 
 def test_a_label_at_the_upper_edge_stays_on_the_page() -> None:

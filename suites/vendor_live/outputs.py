@@ -105,6 +105,7 @@ OUTPUTS: dict[str, str] = {
     "a symbol joined by a removal": f"\\colon{TEXT}eqq and \\eqq{TITLE}colon",
     "a span joined by a removal": f"<|re{TITLE}f|>text<|/ref|><|det|>[[94, 120, 905, 300]]<|/det|> {TEXT}",
     "an equal span joined by a removal": f"<|re{TEXT}{TEXT[4:]} and {TEXT}",
+    "a span already gone, joined by a removal": f"{TEXT}{TEXT}<|re{TITLE}{TEXT[4:]} and {TEXT}",
     "chinese": f"{span('标题', '[[94, 60, 905, 101]]')}\n# 稀土价格\n\n{TEXT}\n钕比铅贵，也更轻。" + EOS,
     "tables": f"{TABLE}\n<table><tr><td>a</td><td></td></tr></table>\n{TABLE}\n<table></table>",
     "a link in the text": f"![](images/7.jpg) and ![]({IMAGE})",
