@@ -54,7 +54,7 @@ def resolve(path_or_name: str | Path) -> Checkpoint:
     if synthetic := SYNTHETIC_NAME.fullmatch(name):
         return _synthetic(name, synthetic["name"], int(synthetic["seed"] or DEFAULT_SEED))
     folder = Path(name)
-    if folder.is_dir():
+    if name and folder.is_dir():
         return _from_folder(name, folder)
     if HUB_NAME.fullmatch(name) and not name.startswith("."):
         return _from_folder(name, _cached_snapshot(name))
