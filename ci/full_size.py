@@ -21,15 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.contract.presets import get_preset
-from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from torch import Tensor
 
+from pytest_dsocr.contract.policy import DecodePolicy
+from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.demo import demo_page
 from pytest_dsocr.engine.attention import attention_function
+from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import DecodeState
+from pytest_dsocr.engine.result import Result
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import Instrument
 from pytest_dsocr.engine.vendor_model import VendorModel
@@ -140,10 +141,7 @@ def time_in_turn(case: Case, vendor: Any, model: Any, repeats: int, *, autocast:
         result = session.run(case.image, prompt=PROMPT, preset=PRESET)
         if turn >= 2:  # the first two warm up: the vendor's scripted activation is compiled in them
             theirs.append(vendor_stages(run))
-            stages = {name: stage.total_ms for name, stage in result.stage_times.items()}
-            decode = stages.pop("decode") / max(result.counts.decode_steps, 1)
-            ours.append({**stages, "decode_per_token": decode})
-            ours[-1]["prefill"] += ours[-1].pop("vision_fusion")
+            ours.append(session_stages(result))
     medians = [{name: statistics.median(t[name] for t in turns) for name in theirs[0]} for turns in (theirs, ours)]
     return {
         name: {
@@ -153,6 +151,13 @@ def time_in_turn(case: Case, vendor: Any, model: Any, repeats: int, *, autocast:
         }
         for name in medians[0]
     }
+
+
+def session_stages(result: Result) -> dict[str, float]:
+    """Give the session's times, fusion in the prefill as it is in the vendor's."""
+    total_ms: dict[str, float] = {stage: times.total_ms for stage, times in result.stage_times.items()}
+    decode_ms = total_ms.pop("decode") / result.counts.decode_steps
+    return {**total_ms, "prefill": total_ms["prefill"] + total_ms["vision_fusion"], "decode_per_token": decode_ms}
 
 
 def vendor_stages(run: VendorRun) -> dict[str, float]:

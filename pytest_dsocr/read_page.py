@@ -14,6 +14,7 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import to_pixels
 from pytest_dsocr.demo import demo_page
+from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.result import Result
 from pytest_dsocr.engine.session import Session
 
@@ -40,7 +41,7 @@ def read_page(options: Namespace) -> Iterator[str]:
     yield from _files(artifacts, options)
 
 
-def _load(options: Namespace) -> Session[object]:
+def _load(options: Namespace) -> Session[KVCache]:
     with tqdm(unit="B", unit_scale=True, desc="weights", disable=not sys.stderr.isatty(), leave=False) as bar:
 
         def on_progress(done_bytes: int, total_bytes: int) -> None:

@@ -96,7 +96,7 @@ class Attention(nn.Module):
 
 
 class Mlp(nn.Module):
-    """Two layers with the quick GELU (a sigmoid of 1.702 x) between them."""
+    """Two layers with the quick GELU between them."""
 
     def __init__(self, config: ClipConfig) -> None:
         super().__init__()
@@ -104,5 +104,10 @@ class Mlp(nn.Module):
         self.fc2 = nn.Linear(config.mlp_ratio * config.width, config.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = self.fc1(x)
-        return self.fc2(hidden * torch.sigmoid(1.702 * hidden))
+        return self.fc2(quick_gelu(self.fc1(x)))
+
+
+def quick_gelu(x: Tensor) -> Tensor:
+    """Scale by a sigmoid, in float32 and rounded once: what the vendor's scripted function does once it is fused."""
+    wide = x.float()
+    return (wide * torch.sigmoid(1.702 * wide)).to(x.dtype)

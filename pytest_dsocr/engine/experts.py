@@ -100,4 +100,4 @@ class MixtureOfExperts(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         self._stacked = None  # a move or a cast gives each expert a tensor of its own
-        return super()._apply(fn, recurse)
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]

@@ -75,7 +75,7 @@ class Pipeline(Generic[CacheT]):
     def sam(self, pixels: Tensor) -> Tensor:
         """Encode views ``[P, 3, side, side]`` of any float dtype: ``[P, c, h, w]``."""
         with self._run("sam"):
-            return self.model.sam(pixels.to(self.model.device, self.model.dtype))
+            return self.model.sam(pixels.to(self.model.dtype))
 
     def clip(self, sam: Tensor) -> Tensor:
         """Encode SAM's features: ``[P, 1 + h * w, c]``, the class token first."""
@@ -116,17 +116,16 @@ class Pipeline(Generic[CacheT]):
         """Run the prompt through vision, fusion and decoder, filling a new cache.
 
         Args:
-            inputs: what ``prepare_inputs`` gave.
+            inputs: what ``prepare_inputs`` gave, on the model's device.
             visions: seams to use in place of running vision.
             all_logits: keep the logits of every prompt position, for teacher forcing.
         """
         seen = self.vision(inputs) if visions is None else list(visions)
         with self._run("prefill"):
-            embeds = self.model.embed(inputs.input_ids.to(self.model.device))
+            embeds = self.model.embed(inputs.input_ids)
             if seen:
                 features = torch.cat([vision.vision_fusion for vision in seen])
-                mask = inputs.images_seq_mask.to(self.model.device)
-                embeds = scatter(embeds, mask, features, inputs.image_tokens)
+                embeds = scatter(embeds, inputs.images_seq_mask, features, inputs.image_tokens)
             cache = self.model.new_cache()
             logits = self.model.decode(embeds, cache, all_logits=all_logits)
         return DecodeState(cache, logits[:, -1], embeds[:, -1:], seen, logits if all_logits else None)

@@ -16,6 +16,7 @@ from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.engine.attention import attention_function
+from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.greedy import generate
 from pytest_dsocr.engine.model import DeepseekOCR
@@ -77,7 +78,7 @@ class Session(Generic[CacheT]):
         round_rope: bool = True,
         on_progress: Callable[[int, int], None] | None = None,
         **options: Any,
-    ) -> Session[Any]:
+    ) -> Session[KVCache]:
         """Load a checkpoint into the engine's model.
 
         Args:
@@ -103,9 +104,9 @@ class Session(Generic[CacheT]):
     def prepare(
         self, image: ImageSource | Sequence[ImageSource], *, prompt: str = "markdown", preset: str | Preset = "gundam"
     ) -> Inputs:
-        """Turn one page, or one for each ``<image>`` of the prompt, into the model's inputs."""
+        """Turn one page, or one for each ``<image>`` of the prompt, into the model's inputs, on its device."""
         with self.stages("tokenizer"):
-            return prepare_inputs(image, prompt, preset, self.tokenizer)
+            return prepare_inputs(image, prompt, preset, self.tokenizer).to(self.model.device)
 
     def prefill(self, inputs: Inputs, *, all_logits: bool = False) -> DecodeState[CacheT]:
         """Run vision and the prompt; the state holds the seams, the cache and the first token's logits."""

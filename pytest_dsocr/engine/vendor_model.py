@@ -127,7 +127,7 @@ class VendorModel:
     def decode(self, embeds: Tensor, cache: VendorCache, *, all_logits: bool = False) -> Tensor:
         """Run the vendor's decoder on ``[1, T, C]``: the forward that its OCR model inherits."""
         start = cache.length
-        decoder = super(type(self._core), self._core)
+        decoder: Any = super(type(self._core), self._core)
         out = decoder.forward(
             inputs_embeds=embeds,
             past_key_values=self._cache_object(cache),

@@ -118,7 +118,7 @@ class _Watch:
         self.run, self.keep = run, keep_tensors
         self.on_gpu = device.type == "cuda"
         self.marks: list[tuple[str, Any, Any]] = []
-        self.open: dict[str, Any] = {}
+        self.last: Any = None
 
     @contextlib.contextmanager
     def hooks(self, model: Any) -> Iterator[None]:
@@ -149,11 +149,16 @@ class _Watch:
                 self.run.stage_ms[name] = self.run.stage_ms.get(name, 0.0) + ms
 
     def _timed(self, name: str, module: nn.Module, keep: Callable[[Any], None]) -> list[Any]:
+        """Time from the end of the encoder before, so that what joins two encoders counts as the later one's."""
+        starts_afresh = name in ("sam", "forward")
+        opened: list[Any] = []
+
         def before(*_: Any) -> None:
-            self.open[name] = self._now()
+            opened.append(self._now() if starts_afresh else self.last)
 
         def after(_module: nn.Module, _args: Any, out: Any) -> None:
-            self.marks.append((name, self.open.pop(name), self._now()))
+            self.last = self._now()
+            self.marks.append((name, opened.pop(), self.last))
             if self.keep:
                 keep(out)
 

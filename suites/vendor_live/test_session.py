@@ -19,6 +19,7 @@ from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.vendor.code import build_vendor_model, load_vendor_code
 from pytest_dsocr.vendor.observe import InferTokenizer, VendorRun, observe_infer
+from suites.conftest import model_of
 from suites.contract.pages import PAGES, write_page
 from suites.vendor_live.conftest import vendor_folder
 
@@ -55,7 +56,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     logging.disable(logging.WARNING)
     session = Session.from_checkpoint(CHECKPOINT)
     vendor = build_vendor_model(load_vendor_code(vendor_folder()), resolve(CHECKPOINT).architecture)
-    missing, surplus = vendor.load_state_dict(session.model.state_dict(), strict=False)
+    missing, surplus = vendor.load_state_dict(model_of(session).state_dict(), strict=False)
     assert (missing, surplus) == (["model.vision_model.embeddings.position_ids"], [])
     yield Pair(session, vendor, tmp_path_factory.mktemp("vendor"))
     logging.disable(logging.NOTSET)
@@ -81,9 +82,9 @@ def test_session_is_the_vendors(pair: Pair, page: str, preset: Preset, tmp_path:
 def test_ngram_rule_is_the_vendors(pair: Pair, eval_mode: bool, size: int, tmp_path: Path) -> None:
     """A model made to repeat itself is stopped at the same token by both."""
     path = write_page("square", tmp_path)
-    weights = pair.session.model.lm_head.weight
+    weights = model_of(pair.session).lm_head.weight
     saved = weights.clone()
-    weights.copy_(pair.session.model.model.embed_tokens.weight * 50)
+    weights.copy_(model_of(pair.session).model.embed_tokens.weight * 50)
     pair.vendor.lm_head.weight.data.copy_(weights)
     try:
         run = pair.observe(path, PRESETS["tiny"], "free", eval_mode=eval_mode)

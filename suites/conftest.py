@@ -1,0 +1,22 @@
+"""What the suites share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.session import Session
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Session[Any]:
+    """A session on the smallest synthetic checkpoint."""
+    return Session.from_checkpoint("synthetic:tiny")
+
+
+def model_of(session: Session[Any]) -> DeepseekOCR:
+    """The engine's model behind a session, with its modules."""
+    assert isinstance(session.model, DeepseekOCR)
+    return session.model

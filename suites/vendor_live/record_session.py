@@ -1,0 +1,138 @@
+"""Record what the vendor's real ``infer`` does on a few pages into ``golden/vendor/session.json``.
+
+    DSOCR_VENDOR=DIR tox -e vendor -- python -m suites.vendor_live.record_session
+
+For each case: every seam's shape, norm and a fixed sample of values; the tokens, and the top two logits that each
+was chosen from.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+import tempfile
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy
+import PIL
+import tokenizers
+import torch
+import transformers
+from torch import Tensor
+
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.engine.attention import eager
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.vendor.code import VendorCode, build_vendor_model, load_vendor_code
+from pytest_dsocr.vendor.observe import InferTokenizer, VendorRun, observe_infer
+from suites.contract.pages import write_page
+from suites.vendor_live.conftest import vendor_folder
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "vendor" / "session.json"
+CHECKPOINT = "synthetic:small"
+NEW_TOKENS = 64
+SAMPLES = 16
+CASES = [
+    ("portrait", "gundam", "markdown"),
+    ("landscape", "gundam", "markdown"),
+    ("tiny", "gundam", "free"),
+    ("exif", "gundam", "free"),
+    ("portrait", "tiny", "markdown"),
+    ("portrait", "small", "free"),
+    ("portrait", "base", "markdown"),
+    ("portrait", "large", "markdown"),
+]
+
+
+def main() -> None:
+    logging.disable(logging.WARNING)
+    code = load_vendor_code(vendor_folder())
+    vendor = loaded(code)
+    with tempfile.TemporaryDirectory() as folder:
+        cases = [record(vendor, Path(folder), *case) for case in CASES]
+    golden = {"provenance": provenance(code), "checkpoint": CHECKPOINT, "cases": cases}
+    GOLDEN.write_text(json.dumps(golden, indent=1) + "\n", encoding="utf-8")
+
+
+def loaded(code: VendorCode) -> Any:
+    checkpoint = resolve(CHECKPOINT)
+    model = DeepseekOCR.empty(checkpoint.architecture, eager, torch.device("cpu"), torch.float32)
+    checkpoint.load_into(model)
+    vendor = build_vendor_model(code, checkpoint.architecture)
+    vendor.load_state_dict(model.state_dict(), strict=False)
+    return vendor
+
+
+def record(vendor: Any, folder: Path, page: str, preset: str, prompt: str) -> dict[str, Any]:
+    run = observe_infer(
+        vendor,
+        InferTokenizer(resolve(CHECKPOINT).tokenizer),
+        write_page(page, folder),
+        folder / "out",
+        prompt=PROMPTS[prompt],
+        preset=PRESETS[preset],
+        max_new_tokens=NEW_TOKENS,
+    )
+    return {
+        "page": page,
+        "preset": preset,
+        "prompt": prompt,
+        "prompt_tokens": run.generate_kwargs["input_ids"].shape[1],
+        "seams": {name: summary(tensor) for name, tensor in seams(run).items()},
+        "token_ids": run.token_ids,
+        "top_two_logits": [[round(float(x), 6) for x in logits.topk(2).values] for logits in run.step_logits],
+    }
+
+
+def seams(run: VendorRun) -> dict[str, Tensor]:
+    """The seams by name; where there are crops, theirs come first in the vendor's order of work."""
+    views = ["crops", "page"] if len(run.sam) == 2 else ["page"]
+    named = {
+        f"{stage}.{view}": tensor
+        for stage, tensors in (("sam", run.sam), ("clip", run.clip), ("projector", run.projector))
+        for view, tensor in zip(views, tensors, strict=True)
+    }
+    assert run.prompt_embeds is not None
+    named["vision_fusion"] = run.prompt_embeds[run.generate_kwargs["images_seq_mask"]]
+    named["prefill"] = run.step_logits[0]
+    return named
+
+
+def summary(tensor: Tensor) -> dict[str, Any]:
+    flat = tensor.double().flatten()
+    sample = flat[:: max(1, len(flat) // SAMPLES)][:SAMPLES]
+    return {
+        "shape": list(tensor.shape),
+        "norm": float(flat.norm()),
+        "mean": float(flat.mean()),
+        "sample": [round(float(x), 7) for x in sample],
+    }
+
+
+def provenance(code: VendorCode) -> dict[str, Any]:
+    return {
+        "vendor_sha256": code.sha256,
+        "overrides": [*code.overrides, f"generate: max_new_tokens {NEW_TOKENS} in place of 8192", "Tensor.cuda: stays"],
+        "device": "cpu",
+        "dtype": "float32",
+        "attention": "eager",
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "tokenizers": tokenizers.__version__,
+            "pillow": PIL.__version__,
+            "numpy": numpy.__version__,
+        },
+        "date": date.today().isoformat(),
+        "command": "python -m suites.vendor_live.record_session",
+    }
+
+
+if __name__ == "__main__":
+    main()
