@@ -107,6 +107,7 @@ def test_boxes_are_those_that_python_would_read(text: str) -> None:
     assert problem is not None or len(boxes) > 0
 
 
+@pytest.mark.filterwarnings("ignore:invalid escape sequence", "ignore:.*is an invalid escape sequence")
 @fuzz
 @given(odd_literal)
 def test_a_literal_is_pythons_or_refused(text: str) -> None:
