@@ -21,9 +21,11 @@ from suites.contract.fuzzing import fuzz
 from suites.vendor_live.outputs import span
 
 SPAN = re.compile(r"<\|ref\|>(?P<label>.*?)<\|/ref\|><\|det\|>(?P<coordinates>.*?)<\|/det\|>", re.DOTALL)
+OPEN, CLOSE = "<|ref|>a<|/ref|><|det|>", "<|/det|>"
 MARKS = ["<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>"]
 PIECES = [*MARKS, "<|/ref|><|det|>", "<|", "|>", "ref", "/det", "<", "image", "[[1, 2, 3, 4]]", "\n", "\0", "稀"]
-marked_text = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=40).map("".join)
+WHOLE = [OPEN, CLOSE, span("image", "[[1, 2, 3, 4]]"), span("te\nxt", "[[5, 6]]"), span("a<|/det|>", "<|ref|>")]
+marked_text = st.lists(st.sampled_from(PIECES + WHOLE) | st.text(max_size=3), max_size=60).map("".join)
 
 number = st.one_of(
     st.integers(-2000, 2000).map(str),
@@ -43,7 +45,6 @@ odd_literal = st.lists(
 
 GUARD_S = 90
 MEGABYTE = 1_000_000
-OPEN, CLOSE = "<|ref|>a<|/ref|><|det|>", "<|/det|>"
 # Each is (before, what is repeated, after).
 HOSTILE = {
     "open labels": ("", "<|ref|>", ""),
