@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from suites.contract.pages import rgb
+
 
 def digest(
     input_ids: Tensor, images_seq_mask: Tensor, images_spatial_crop: Tensor, images: list[tuple[Tensor, Tensor]]
@@ -23,6 +25,12 @@ def digest(
         "images_ori": fingerprint(images_ori),
         "dtypes": [str(tensor.dtype) for tensor in (input_ids, images_seq_mask, images_spatial_crop)],
     }
+
+
+def resampling() -> str:
+    """A fingerprint of how the installed Pillow resizes: from 13.0 on, a tall page comes out other than before."""
+    resized = rgb(90, 200).resize((30, 20)).tobytes() + rgb(200, 90).resize((30, 20)).tobytes()
+    return hashlib.sha256(resized).hexdigest()[:16]
 
 
 def runs(row: Tensor) -> list[list[int]]:

@@ -62,7 +62,7 @@ def text_in_alpha() -> Image.Image:
 
 
 def grey_and_alpha() -> Image.Image:
-    return Image.fromarray(canvas(660, 900, seed=12)[:, :, :2].copy(), mode="LA")
+    return Image.fromarray(canvas(660, 900, seed=12)[:, :, :2].copy())
 
 
 def sixteen_bit() -> Image.Image:
@@ -79,7 +79,7 @@ def palette() -> Image.Image:
 
 def cmyk() -> Image.Image:
     page = np.dstack([canvas(700, 700, seed=10), canvas(700, 700, seed=13)[:, :, 0] // 3])
-    return Image.fromarray(page, mode="CMYK")
+    return Image.frombytes("CMYK", (700, 700), page.tobytes())
 
 
 PAGES: Mapping[str, Callable[[], Image.Image]] = {
@@ -117,5 +117,5 @@ def write_page(name: str, folder: Path) -> Path:
     """Write a page without loss, its EXIF data with it, and give the file's path."""
     page = {**PAGES, **ZERO_SUM_PAGES}[name]()
     path = folder / f"{name}.{'tif' if page.mode == 'CMYK' else 'png'}"
-    page.save(path, exif=page.getexif())
+    page.save(path, exif=page.getexif(), compress_level=1)
     return path

@@ -1,9 +1,10 @@
-"""Record what the vendor's real ``infer`` hands to ``generate`` into ``golden/vendor/inputs.json``.
+"""Record what the vendor's real ``infer`` hands to ``generate`` into ``golden/vendor/inputs-*.json``.
 
     python -m suites.vendor_live.record_inputs VENDOR_FOLDER TOKENIZER_FOLDER
 
 The pages go through every preset with the synthetic tokenizer, which CI has as well. The prompts go with the real
-vocabulary, of which only the ids of these texts are kept.
+vocabulary, of which only the ids of these texts are kept. There is one recording for each way in which Pillow has
+resized pages: 13.0 changed it.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from pytest_dsocr.contract.prompt import PROMPTS, locate
 from pytest_dsocr.engine.tokenizer import VENDOR_VOCAB_SIZE, Tokenizer
 from pytest_dsocr.vendor.code import VendorCode, load_vendor_code
 from pytest_dsocr.vendor.observe import InferTokenizer
-from suites.contract.digest import digest
+from suites.contract.digest import digest, resampling
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, write_page
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "vendor" / "inputs.json"
+GOLDEN = Path(__file__).parents[2] / "golden" / "vendor" / f"inputs-pillow-{version('pillow').split('.')[0]}.json"
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy")
 PROMPT_PAGE = "square"  # 2 x 2 crops
 ODD_PROMPTS = {
@@ -180,6 +181,7 @@ def provenance(code: VendorCode, vocabulary: Path) -> dict[str, Any]:
         "vocabulary_sha256": hashlib.sha256(vocabulary.read_bytes()).hexdigest(),
         "overrides": [*code.overrides, "generate: notes its arguments", "Tensor.cuda: stays on the CPU"],
         "python": platform.python_version(),
+        "resampling": resampling(),
         "versions": {name: version(name) for name in PACKAGES},
         "presets": [asdict(preset) for preset in PRESETS.values()],
     }
