@@ -168,7 +168,7 @@ def byte_level_vocabulary(vocab_size: int) -> tokenizers.Tokenizer:
     texts[first : first + len(MARKUP)] = MARKUP
     vocabulary = {text: token_id for token_id, text in enumerate(texts)}
     backend = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([_special(text) for text in (BOS, EOS, PAD, *MARKUP)])
     return backend

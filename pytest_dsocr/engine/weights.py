@@ -82,7 +82,8 @@ def save_weights(state: Mapping[str, Tensor], folder: Path, *, max_shard_bytes: 
     shards = _split(state, max_shard_bytes)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as unfinished:
         for file, names in shards.items():
-            save_file({name: _alone(state[name]) for name in names}, Path(unfinished) / file, {"format": "pt"})
+            tensors = {name: state[name].detach().cpu().contiguous() for name in names}
+            save_file(tensors, Path(unfinished) / file, metadata={"format": "pt"})
         (Path(unfinished) / INDEX).write_text(_index(shards, state), encoding="utf-8")
         for file in (*shards, INDEX):
             (Path(unfinished) / file).replace(folder / file)
@@ -198,12 +199,6 @@ def _split(state: Mapping[str, Tensor], max_bytes: int) -> dict[str, list[str]]:
         shards[-1].append(name)
         room_bytes -= tensor.nbytes
     return {f"model-{n:05d}-of-{len(shards):06d}.safetensors": names for n, names in enumerate(shards, start=1)}
-
-
-def _alone(tensor: Tensor) -> Tensor:
-    """Give the tensor on the CPU in memory of its own: the format refuses views of one storage."""
-    tensor = tensor.detach().cpu().contiguous()
-    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
 
 
 def _index(shards: Mapping[str, list[str]], state: Mapping[str, Tensor]) -> str:

@@ -86,7 +86,6 @@ def test_stream_of_a_text(text: str) -> None:
     if "\ufffd" not in text:
         assert not any("\ufffd" in piece for piece in pieces)
     assert "".join(pieces) + stream.flush() == text
-    assert stream.flush() == ""
 
 
 # Bytes that begin and continue characters of every length, so that most sequences are broken somewhere.
@@ -102,6 +101,21 @@ def test_stream_of_any_ids_is_their_text(ids: list[int]) -> None:
 def test_stream_holds_back_the_bytes_of_a_character() -> None:
     stream = TextStream(BYTES)
     assert [stream.push(token_id) for token_id in BYTES.encode("a漢🎉")] == ["a", "", "", "漢", "", "", "", "🎉"]
+
+
+def test_stream_is_not_led_astray_by_ids_without_a_text() -> None:
+    first, second, third = byte_ids("漢".encode())
+    stream = TextStream(BYTES)
+    ids = [first, *[VENDOR_SIZE + 1] * 9, second, third]
+    assert "".join(map(stream.push, ids)) == BYTES.decode(ids) == "漢"
+
+
+def test_flush_gives_the_cut_off_character_and_starts_anew() -> None:
+    stream = TextStream(BYTES)
+    assert stream.push(byte_ids("漢".encode())[0]) == ""
+    assert stream.flush() == "\ufffd"
+    assert stream.flush() == ""
+    assert stream.push(byte_ids(b"a")[0]) == "a"
 
 
 class LongestDecode:

@@ -197,10 +197,15 @@ def test_shards_keep_below_their_size(tmp_path: Path) -> None:
     assert list(by_file.values()) == [["t1", "t2", "t3"], ["t4"], ["t50"]]
 
 
-def test_views_of_one_storage_are_saved_apart(tmp_path: Path) -> None:
+def test_views_and_transposes_are_saved_as_what_they_show(tmp_path: Path) -> None:
     both = torch.arange(6.0)
-    save_weights({"a": both[:3], "b": both[3:]}, tmp_path)
-    assert {name: tensor.n_bytes for name, tensor in read_headers(tmp_path).items()} == {"a": 12, "b": 12}
+    save_weights({"a": both[:3], "b": both[3:], "c": torch.arange(6.0).view(2, 3).T}, tmp_path)
+    stored = read_headers(tmp_path)
+    assert {name: (tensor.shape, tensor.n_bytes) for name, tensor in stored.items()} == {
+        "a": ((3,), 12),
+        "b": ((3,), 12),
+        "c": ((3, 2), 24),
+    }
 
 
 def test_folder_with_weights_is_not_overwritten(tmp_path: Path) -> None:
@@ -210,8 +215,8 @@ def test_folder_with_weights_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_failed_save_leaves_nothing(tmp_path: Path) -> None:
-    broken = {"fine": torch.zeros(3), "sparse": torch.eye(2).to_sparse()}
-    with pytest.raises((RuntimeError, NotImplementedError, ValueError)):
+    broken = {"fine": torch.zeros(3), "without data": torch.zeros(3, device="meta")}
+    with pytest.raises(NotImplementedError):
         save_weights(broken, tmp_path, max_shard_bytes=1)
     assert list(tmp_path.iterdir()) == []
 
