@@ -64,6 +64,6 @@ def _render_page(document: Any, number: int, name: str, scale: float) -> Image.I
                 "lower the dpi"
             )
         image: Image.Image = page.render(scale=scale).to_pil()
-        return image.convert("RGB")
+        return image
     except (RuntimeError, ValueError, MemoryError) as error:  # PdfiumError is a RuntimeError
         raise DsocrError(f"page {number} of {name} cannot be rendered ({error}); repair the file") from error

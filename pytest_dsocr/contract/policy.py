@@ -82,7 +82,7 @@ class NgramBan:
 
     def push(self, token: int) -> None:
         """Take one more token."""
-        if self._size and len(self._last) == self._size - 1:
+        if len(self._last) == self._size - 1:
             self._followers.setdefault(tuple(self._last), set()).add(token)
         self._last.append(token)
 

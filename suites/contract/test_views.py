@@ -33,6 +33,11 @@ def test_bars_beside_a_white_page(name: str) -> None:
     assert rows.tolist() == expected.tolist()
 
 
+def test_a_small_view_beside_crops_is_padded_all_the_same() -> None:
+    view = global_view(Image.new("RGB", (1200, 600), "white"), Preset("mine", 512, 640, crop=True))
+    assert view.getpixel((0, 0)) == (GREY, GREY, GREY)
+
+
 def test_crops_are_cut_row_by_row() -> None:
     columns, rows = 3, 2
     indices = np.arange(columns * rows, dtype=np.uint8).reshape(rows, columns)
