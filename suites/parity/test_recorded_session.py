@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ from torch import Tensor
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.session import Session
 from suites.contract.pages import write_page
+from suites.recordings import recording_of
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden/vendor/session.json").read_text(encoding="utf-8"))
+GOLDEN = recording_of("session")
 TOLERANCE = 1e-4  # of a seam's norm: the recording was made on another processor
 
 

@@ -1,4 +1,4 @@
-"""Record what the vendor's real ``infer`` does on a few pages into ``golden/vendor/session.json``.
+"""Record what the vendor's real ``infer`` does on a few pages into ``golden/vendor/session-pillow-*.json``.
 
     DSOCR_VENDOR=DIR tox -e vendor -- python -m suites.vendor_live.record_session
 
@@ -30,10 +30,11 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.vendor.code import VendorCode, build_vendor_model, load_vendor_code
 from pytest_dsocr.vendor.observe import InferTokenizer, VendorRun, observe_infer
+from suites.contract.digest import resampling
 from suites.contract.pages import write_page
+from suites.recordings import FOLDER
 from suites.vendor_live.conftest import vendor_folder
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "vendor" / "session.json"
 CHECKPOINT = "synthetic:small"
 NEW_TOKENS = 64
 SAMPLES = 16
@@ -56,7 +57,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         cases = [record(vendor, Path(folder), *case) for case in CASES]
     golden = {"provenance": provenance(code), "checkpoint": CHECKPOINT, "cases": cases}
-    GOLDEN.write_text(json.dumps(golden, indent=1) + "\n", encoding="utf-8")
+    path = FOLDER / f"session-pillow-{PIL.__version__.split('.')[0]}.json"
+    path.write_text(json.dumps(golden, indent=1) + "\n", encoding="utf-8")
 
 
 def loaded(code: VendorCode) -> Any:
@@ -118,6 +120,7 @@ def provenance(code: VendorCode) -> dict[str, Any]:
     return {
         "vendor_sha256": code.sha256,
         "overrides": [*code.overrides, f"generate: max_new_tokens {NEW_TOKENS} in place of 8192", "Tensor.cuda: stays"],
+        "resampling": resampling(),
         "device": "cpu",
         "dtype": "float32",
         "attention": "eager",
