@@ -14,9 +14,12 @@ import json
 import logging
 import platform
 import statistics
+import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.demo import demo_page
 from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
+from pytest_dsocr.engine.decoder import inverse_frequencies
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.result import Result
@@ -39,6 +43,9 @@ from pytest_dsocr.vendor.observe import InferTokenizer, VendorRun, observe_infer
 
 PROMPT = "<image>\n<|grounding|>Convert the document to markdown. "
 PRESET = get_preset("gundam")
+PAGE_PX = 1400
+VARIANTS = ("session", "session_without_autocast", "session_with_exact_rope", "vendor_classes_in_session")
+TIMINGS = ("times", "times_without_autocast")
 
 
 @dataclass
@@ -224,22 +231,42 @@ def study(case: Case, model: Any, vendor: Any, args: argparse.Namespace) -> dict
 
 def exact_frequencies(model: DeepseekOCR) -> Tensor:
     """Give the rotary frequencies that the cast to bf16 has not rounded."""
-    from pytest_dsocr.engine.decoder import inverse_frequencies
-
     return inverse_frequencies(model.arch.decoder).to(model.device)
 
 
-def machine() -> dict[str, str]:
-    """Say what this ran on."""
-    import transformers
-
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+def provenance(args: argparse.Namespace) -> dict[str, Any]:
+    """Say what was measured, on what, with which code."""
     return {
-        "gpu": gpu,
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "python": platform.python_version(),
+        "vendor_sha256": load_vendor_code(args.vendor).sha256,
+        "checkpoint": args.checkpoint,
+        "page": f"the demo page, {PAGE_PX} x {PAGE_PX} px",
+        "preset": PRESET.name,
+        "device": torch.cuda.get_device_name() if args.device != "cpu" else platform.processor(),
+        "dtype": args.dtype,
+        "overrides": [f"generate: max_new_tokens {args.tokens} in place of 8192"],
+        "repeats": args.repeats,
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in ("torch", "transformers", "pillow", "numpy")},
+        "date": datetime.now(UTC).date().isoformat(),
+        "command": "python ci/full_size.py " + " ".join(sys.argv[1:]),
     }
+
+
+def summary(attn: str, found: dict[str, Any]) -> Iterator[str]:
+    """Tell one attention's findings in a screenful."""
+    yield f"\n{attn}: {found['prompt_tokens']} prompt tokens"
+    for name in VARIANTS:
+        variant = found[name]
+        worst = max(variant["seam_relative_error"].items(), key=lambda item: item[1])
+        yield (
+            f"  {name:<28} worst seam {worst[0]} {worst[1]:.1e}, "
+            f"logits {variant['forced_logits_relative_error_max']:.1e}, "
+            f"top-1 {variant['top1_agreement']}, tokens part at {variant['own_tokens_first_difference']}"
+        )
+    for timing in TIMINGS:
+        ratios = ", ".join(f"{name} {t['session_over_vendor']:.2f}" for name, t in found[timing].items())
+        yield f"  {timing:<28} session over vendor: {ratios}"
+    yield "  a decode step                early {early_ms:.1f} ms, late {late_ms:.1f} ms".format(**found["step_growth"])
 
 
 def main() -> None:
@@ -257,17 +284,17 @@ def main() -> None:
     args = parser.parse_args()
     logging.disable(logging.WARNING)
     checkpoint = resolve(args.checkpoint)
-    report: dict[str, Any] = {"machine": machine(), "vendor_sha256": load_vendor_code(args.vendor).sha256}
+    report: dict[str, Any] = {"provenance": provenance(args)}
     with tempfile.TemporaryDirectory() as scratch:
         image = Path(scratch) / "page.png"
-        demo_page(1400, 1400).save(image)
+        demo_page(PAGE_PX, PAGE_PX).save(image)
         case = Case(checkpoint, image, args.tokens, Path(scratch) / "out")
         for attn in args.attn:
             pair = build_both(checkpoint, args.vendor, attn, args.device, getattr(torch, args.dtype))
             report[attn] = study(case, *pair, args)
             args.out.write_text(json.dumps(report, indent=1))
-            print(attn, json.dumps(report[attn], indent=1))
-    print(json.dumps(report["machine"]), asdict(PRESET))
+            print(*summary(attn, report[attn]), sep="\n", flush=True)
+    print(f"\nevery figure: {args.out}")
 
 
 if __name__ == "__main__":

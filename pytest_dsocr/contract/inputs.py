@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -21,7 +22,10 @@ from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.contract.prompt import split_at_images
 from pytest_dsocr.contract.schedule import image_token_count, prompt_ids
 from pytest_dsocr.contract.special import TextTokenizer
-from pytest_dsocr.contract.views import crops, global_view, pixels
+from pytest_dsocr.contract.views import crops, global_view
+
+WHITE = 255
+MEAN = STD = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,19 +109,24 @@ def prepare_inputs(
         input_ids=torch.tensor([ids]),
         images_seq_mask=torch.tensor([mask]),
         images_spatial_crop=torch.tensor(grids or [(0, 0)]),
-        images_crop=_stack(local_views) if local_views else _blank(preset.base_size),
-        images_ori=_stack(global_views) if global_views else _blank(preset.image_size),
+        images_crop=pixels(local_views) if local_views else _blank(preset.base_size),
+        images_ori=pixels(global_views) if global_views else _blank(preset.image_size),
     )
     check_inputs(inputs, preset, tokenizer.special)
     return inputs
 
 
+def pixels(views: Sequence[Image.Image]) -> Tensor:
+    """Give RGB views of one size as pixels in [-1, 1], channels first: bf16 ``[N, 3, H, W]``.
+
+    The arithmetic is that of torchvision's ``ToTensor`` and ``Normalize(0.5, 0.5)`` in float32, to the last bit.
+    """
+    levels = torch.from_numpy(np.stack([np.asarray(view) for view in views])).permute(0, 3, 1, 2)
+    return levels.contiguous().float().div_(WHITE).sub_(MEAN).div_(STD).to(torch.bfloat16)
+
+
 def _as_list(images: ImageSource | Sequence[ImageSource]) -> list[ImageSource]:
     return [images] if isinstance(images, str | bytes | os.PathLike | Image.Image) else list(images)
-
-
-def _stack(views: list[Image.Image]) -> Tensor:
-    return torch.stack([torch.from_numpy(pixels(view)).to(torch.bfloat16) for view in views])
 
 
 def _blank(side_px: int) -> Tensor:

@@ -1,9 +1,7 @@
-"""What the encoders see of a page: the whole of it, and the crops; and their pixels as numbers."""
+"""What the encoders see of a page: the whole of it, and the crops."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from pytest_dsocr.contract.grid import CROP_PX, Grid
@@ -12,8 +10,6 @@ from pytest_dsocr.errors import DsocrError
 
 GREY = (127, 127, 127)
 SQUASHED_UP_TO_PX = 640
-WHITE = np.float32(255)
-MEAN = STD = np.float32(0.5)
 
 
 def global_view(page: Image.Image, preset: Preset) -> Image.Image:
@@ -44,12 +40,3 @@ def crops(page: Image.Image, grid: Grid) -> list[Image.Image]:
     stretched = page.resize((columns * CROP_PX, rows * CROP_PX))
     corners = [(column * CROP_PX, row * CROP_PX) for row in range(rows) for column in range(columns)]
     return [stretched.crop((left, top, left + CROP_PX, top + CROP_PX)) for left, top in corners]
-
-
-def pixels(view: Image.Image) -> NDArray[np.float32]:
-    """Give an RGB view's pixels in [-1, 1], channels first: float32 ``[3, H, W]``.
-
-    The arithmetic is that of torchvision's ``ToTensor`` and ``Normalize(0.5, 0.5)``, to the last bit.
-    """
-    levels = np.asarray(view, np.float32) / WHITE
-    return ((levels - MEAN) / STD).transpose(2, 0, 1)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from pytest_dsocr.contract.inputs import Inputs, prepare_inputs
+from pytest_dsocr.contract.inputs import Inputs, pixels, prepare_inputs
 from pytest_dsocr.contract.presets import PRESETS, Preset
 from pytest_dsocr.engine.tokenizer import VENDOR_VOCAB_SIZE, Tokenizer
 from pytest_dsocr.errors import DsocrError
@@ -140,3 +141,17 @@ def test_a_small_page_needs_no_crops_of_640(tokenizer: Tokenizer) -> None:
 
 def views_of(inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return inputs.images_spatial_crop, inputs.images_crop, inputs.images_ori
+
+
+def test_pixels_of_every_level() -> None:
+    """Channels first, and each level the float32 that the chain of float32 operations gives, then rounded to bf16."""
+    ramp = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    page = Image.fromarray(np.dstack([ramp, ramp[::-1], ramp.T]))
+    [levels] = pixels([page])
+    half, white = np.float32(0.5), np.float32(255)
+    expected = torch.tensor([(np.float32(value) / white - half) / half for value in range(256)])
+    assert levels.shape == (3, 16, 16)
+    assert levels.dtype == torch.bfloat16
+    assert torch.equal(levels[0].flatten(), expected.to(torch.bfloat16))
+    assert torch.equal(levels[1], levels[0].flip(0))
+    assert torch.equal(levels[2], levels[0].T)

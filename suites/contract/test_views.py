@@ -1,4 +1,4 @@
-"""Views and their pixels, seen from outside; ``test_inputs.py`` compares them bit for bit with the vendor's."""
+"""Views, seen from outside; ``test_inputs.py`` compares them bit for bit with the vendor's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.contract.presets import PRESETS, Preset
-from pytest_dsocr.contract.views import crops, global_view, pixels
+from pytest_dsocr.contract.views import crops, global_view
 from pytest_dsocr.errors import DsocrError
 from suites.contract.pages import rgb
 
@@ -54,21 +54,6 @@ def test_crops_are_stretched_and_not_padded() -> None:
 
 def test_an_uncut_page_has_no_crops() -> None:
     assert crops(rgb(100, 100), (1, 1)) == []
-
-
-def test_pixels_of_every_level() -> None:
-    """Channels first, and each level the float32 that the chain of float32 operations gives."""
-    ramp = np.arange(256, dtype=np.uint8).reshape(16, 16)
-    page = Image.fromarray(np.dstack([ramp, ramp[::-1], ramp.T]))
-    levels = pixels(page)
-    half, top = np.float32(0.5), np.float32(255)
-    expected = [(np.float32(value) / top - half) / half for value in range(256)]
-    assert levels.shape == (3, 16, 16)
-    assert levels.dtype == np.float32
-    assert levels[0].flatten().tolist() == [float(value) for value in expected]
-    assert np.array_equal(levels[1], levels[0][::-1])
-    assert np.array_equal(levels[2], levels[0].T)
-    assert (levels.min(), levels.max()) == (-1, 1)
 
 
 @pytest.mark.parametrize("size", [(9000, 2), (2, 9000), (2048, 1)])
