@@ -1,6 +1,6 @@
 """Record what the vendor's real ``infer`` does on a few pages into ``golden/vendor/session-pillow-*.json``.
 
-    DSOCR_VENDOR=DIR tox -e vendor -- python -m suites.vendor_live.record_session
+    python -m suites.vendor_live.record_session VENDOR_FOLDER
 
 For each case: every seam's shape, norm and a fixed sample of values; the tokens, and the top two logits that each
 was chosen from.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import platform
+import sys
 import tempfile
 from datetime import date
 from pathlib import Path
@@ -33,7 +34,6 @@ from pytest_dsocr.vendor.observe import InferTokenizer, VendorRun, observe_infer
 from suites.contract.digest import resampling
 from suites.contract.pages import write_page
 from suites.recordings import FOLDER
-from suites.vendor_live.conftest import vendor_folder
 
 CHECKPOINT = "synthetic:small"
 NEW_TOKENS = 64
@@ -50,9 +50,9 @@ CASES = [
 ]
 
 
-def main() -> None:
+def main(vendor_folder: str) -> None:
     logging.disable(logging.WARNING)
-    code = load_vendor_code(vendor_folder())
+    code = load_vendor_code(Path(vendor_folder))
     vendor = loaded(code)
     with tempfile.TemporaryDirectory() as folder:
         cases = [record(vendor, Path(folder), *case) for case in CASES]
@@ -133,9 +133,9 @@ def provenance(code: VendorCode) -> dict[str, Any]:
             "numpy": numpy.__version__,
         },
         "date": date.today().isoformat(),
-        "command": "python -m suites.vendor_live.record_session",
+        "command": "python -m suites.vendor_live.record_session VENDOR_FOLDER",
     }
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
