@@ -35,7 +35,7 @@ class Result:
     counts: Counts
     finish_reason: FinishReason
     stage_times: dict[Stage, StageTime]
-    """Empty unless the session's instrument is ``timed``."""
+    """Of all that the session did since its result before; empty unless its instrument is ``timed``."""
 
     @property
     def spans(self) -> tuple[Span, ...]:

@@ -157,6 +157,7 @@ class Session(Generic[CacheT]):
         max_new_tokens: int | None = None,
     ) -> Iterator[StreamedToken]:
         """Yield each token of one page as it comes; the texts together are the decoded output."""
+        self.stages.clear()
         inputs = self.prepare(image, prompt=prompt, preset=preset)
         text = TextStream(self.tokenizer)
         policy = self._policy(max_new_tokens, None)
@@ -190,6 +191,7 @@ class Session(Generic[CacheT]):
         rows = [[step[row] for step in steps] for row in range(len(pages))]
         read = [self._text_and_markup(row, policy) for row in rows]
         times = self.stages.times()
+        self.stages.clear()
         return [
             Result(text, tokens, markup, _count(inputs, own, state, tokens), _finish(tokens, policy), times)
             for inputs, own, (text, tokens, markup) in zip(pages, states, read, strict=True)

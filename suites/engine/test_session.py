@@ -39,6 +39,15 @@ def test_every_stage_is_timed_and_decode_once_a_step(tiny: Session[Any]) -> None
     assert all(ms > 0 for times in result.stage_times.values() for ms in times.runs_ms)
 
 
+def test_a_page_run_twice_is_timed_twice_and_not_added_up(tiny: Session[Any]) -> None:
+    session = Session(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
+    inputs = session.prepare(PAGES["tiny"](), preset="tiny")
+    first, second = (session.run_prepared(inputs, max_new_tokens=2).stage_times for _ in range(2))
+    assert [len(times["prefill"].runs_ms) for times in (first, second)] == [1, 1]
+    assert "tokenizer" in first
+    assert "tokenizer" not in second
+
+
 def test_instrument_does_not_change_the_tokens(tiny: Session[Any]) -> None:
     outputs = {
         Session(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument=instrument)
