@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
+from typing import Any
 
 from PIL import Image
 from tqdm import tqdm
@@ -31,7 +32,12 @@ def read_page(options: Namespace) -> Iterator[str]:
     yield f"page        {options.page or 'drawn for the purpose'}, {page.width} x {page.height} px"
     yield f"model       {options.checkpoint}, {options.device}, {options.dtype}, {options.attn}"
     yield f"inputs      {_inputs(inputs, options.preset)}"
-    result = session.run_prepared(inputs, max_new_tokens=options.max_new_tokens)
+    with _progress_bar(unit="token", desc="decode", total=options.max_new_tokens) as bar:
+
+        def on_token(_: int) -> None:
+            bar.update()
+
+        result = session.run_prepared(inputs, max_new_tokens=options.max_new_tokens, on_token=on_token)
     artifacts = write_artifacts(result.text, page, options.out)
     yield f"output      {result.counts.output_tokens} tokens, ended by {result.finish_reason}"
     yield ""
@@ -42,7 +48,7 @@ def read_page(options: Namespace) -> Iterator[str]:
 
 
 def _load(options: Namespace) -> Session[KVCache]:
-    with tqdm(unit="B", unit_scale=True, desc="weights", disable=not sys.stderr.isatty(), leave=False) as bar:
+    with _progress_bar(unit="B", unit_scale=True, desc="weights") as bar:
 
         def on_progress(done_bytes: int, total_bytes: int) -> None:
             bar.total = total_bytes
@@ -56,6 +62,10 @@ def _load(options: Namespace) -> Session[KVCache]:
             on_progress=on_progress,
             instrument="timed",
         )
+
+
+def _progress_bar(**options: Any) -> tqdm[Any]:
+    return tqdm(disable=not sys.stderr.isatty(), leave=False, **options)
 
 
 def _inputs(inputs: Inputs, preset: str) -> str:

@@ -143,10 +143,11 @@ class Session(Generic[CacheT]):
         max_new_tokens: int | None = None,
         no_repeat_ngram_size: int | None = None,
         first_token: FirstToken = "prefill",
+        on_token: Callable[[int], None] | None = None,
     ) -> Result:
-        """Read a page whose inputs are made."""
+        """Read a page whose inputs are made; ``on_token`` is called with each token as it comes."""
         policy = self._policy(max_new_tokens, no_repeat_ngram_size)
-        return self._read([inputs], policy, first_token)[0]
+        return self._read([inputs], policy, first_token, on_token)[0]
 
     def stream(
         self,
@@ -180,14 +181,24 @@ class Session(Generic[CacheT]):
         """
         self.stages.clear()
         pages = [self.prepare(image, prompt=prompt, preset=preset) for image in images]
-        return self._read(pages, self._policy(max_new_tokens, None), "prefill")
+        return self._read(pages, self._policy(max_new_tokens, None))
 
-    def _read(self, pages: Sequence[Inputs], policy: DecodePolicy, first_token: FirstToken) -> list[Result]:
+    def _read(
+        self,
+        pages: Sequence[Inputs],
+        policy: DecodePolicy,
+        first_token: FirstToken = "prefill",
+        on_token: Callable[[int], None] | None = None,
+    ) -> list[Result]:
         states = [self.pipeline.prefill(inputs) for inputs in pages]
         state = states[0] if len(states) == 1 else self.pipeline.join(states)
         if first_token == "redecode":
             self.pipeline.redecode_last(state)
-        steps = list(self._generate(state, pages, policy))
+        steps = []
+        for step in self._generate(state, pages, policy):
+            steps.append(step)
+            if on_token:
+                on_token(step[0])
         rows = [[step[row] for step in steps] for row in range(len(pages))]
         read = [self._text_and_markup(row, policy) for row in rows]
         times = self.stages.times()

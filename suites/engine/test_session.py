@@ -66,6 +66,13 @@ def test_streamed_texts_together_are_the_output(tiny: Session[Any]) -> None:
     assert "".join(s.text for s in streamed) == tiny.tokenizer.decode(result.token_ids)
 
 
+def test_a_caller_is_told_of_each_token(tiny: Session[Any]) -> None:
+    told: list[int] = []
+    inputs = tiny.prepare(PAGES["tiny"](), preset="tiny")
+    result = tiny.run_prepared(inputs, max_new_tokens=TOKENS, on_token=told.append)
+    assert told == list(result.token_ids)
+
+
 def test_the_first_token_streams_before_the_second_is_computed(tiny: Session[Any]) -> None:
     session = Session(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
     stream = session.stream(PAGES["portrait"](), preset="tiny", max_new_tokens=5)
