@@ -50,8 +50,6 @@ class VendorRun:
     projector: list[Tensor] = field(default_factory=list)
     prompt_embeds: Tensor | None = None
     """The decoder's input, vision tokens scattered in: ``[1, S, C]``."""
-    layer_outputs: list[Tensor] = field(default_factory=list)
-    """The hidden states after each decoder layer of the prefill, ``[1, S, C]``."""
     step_logits: list[Tensor] = field(default_factory=list)
     """Float32 logits that each token was chosen from, ``[V]``; the first are the prefill's."""
     token_ids: list[int] = field(default_factory=list)
@@ -60,8 +58,6 @@ class VendorRun:
     forward_ms: list[float] = field(default_factory=list)
     """Milliseconds of each forward of the whole model; the first holds vision and prefill."""
     stage_ms: dict[str, float] = field(default_factory=dict)
-    infer_ms: float = 0.0
-    stdout: str = ""
 
 
 def observe_infer(
@@ -92,9 +88,7 @@ def observe_infer(
     run = VendorRun()
     watch = _Watch(run, model.lm_head.weight.device, keep_tensors)
     on_cpu = vendor_on_cpu(model) if model.lm_head.weight.device.type == "cpu" else contextlib.nullcontext()
-    printed = io.StringIO()
-    with on_cpu, watch.hooks(model), _ceiling(model, run, max_new_tokens), contextlib.redirect_stdout(printed):
-        start = time.perf_counter()
+    with on_cpu, watch.hooks(model), _ceiling(model, run, max_new_tokens), contextlib.redirect_stdout(io.StringIO()):
         model.infer(
             tokenizer,
             prompt=prompt,
@@ -105,9 +99,7 @@ def observe_infer(
             crop_mode=preset.crop,
             **infer_options,
         )
-        run.infer_ms = (time.perf_counter() - start) * 1e3
     watch.finish()
-    run.stdout = printed.getvalue()
     return run
 
 
@@ -129,7 +121,6 @@ class _Watch:
             *self._timed("projector", core.projector, lambda out: run.projector.append(out)),
             *self._timed("forward", model, lambda out: run.step_logits.append(out.logits[0, -1])),
             core.layers[0].register_forward_pre_hook(self._prompt_embeds),
-            *(layer.register_forward_hook(self._layer_output) for layer in core.layers),
         ]
         try:
             yield
@@ -167,10 +158,6 @@ class _Watch:
     def _prompt_embeds(self, _module: nn.Module, args: tuple[Tensor, ...]) -> None:
         if self.keep and self.run.prompt_embeds is None:
             self.run.prompt_embeds = args[0].clone()
-
-    def _layer_output(self, _module: nn.Module, _args: Any, out: tuple[Tensor, ...]) -> None:
-        if self.keep and len(self.run.step_logits) == 0:
-            self.run.layer_outputs.append(out[0].clone())
 
     def _now(self) -> Any:
         if not self.on_gpu:

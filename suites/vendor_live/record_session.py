@@ -119,7 +119,12 @@ def summary(tensor: Tensor) -> dict[str, Any]:
 def provenance(code: VendorCode) -> dict[str, Any]:
     return {
         "vendor_sha256": code.sha256,
-        "overrides": [*code.overrides, f"generate: max_new_tokens {NEW_TOKENS} in place of 8192", "Tensor.cuda: stays"],
+        "overrides": [
+            *code.overrides,
+            f"generate: max_new_tokens {NEW_TOKENS} in place of 8192",
+            "Tensor.cuda: stays on the CPU",
+            "pixels: cast from bf16 to the weights' float32 in front of SAM",
+        ],
         "resampling": resampling(),
         "device": "cpu",
         "dtype": "float32",
