@@ -50,7 +50,7 @@ class Stages:
         if instrument not in INSTRUMENTS:
             raise DsocrError(f"instrument {instrument!r} is unknown; choose one of {', '.join(INSTRUMENTS)}")
         self.instrument = instrument
-        self._on_gpu = device.type == "cuda"
+        self._gpu = device if device.type == "cuda" else None
         self._marks: list[tuple[Stage, Any, Any]] = []
         self._nvtx = None if instrument == "off" else _nvtx_package()
 
@@ -64,8 +64,8 @@ class Stages:
 
     def times(self) -> dict[Stage, StageTime]:
         """Give the times taken since :meth:`clear`, by stage; waits for the device once."""
-        if self._on_gpu and self._marks:
-            torch.cuda.synchronize()
+        if self._gpu and self._marks:
+            torch.cuda.synchronize(self._gpu)
         runs: dict[Stage, list[float]] = {}
         for stage, start, end in self._marks:
             elapsed_ms = (end - start) / 1e6 if isinstance(start, int) else start.elapsed_time(end)
@@ -88,10 +88,10 @@ class Stages:
     def _now(self, stage: Stage) -> Any:
         if self.instrument != "timed":
             return None
-        if not self._on_gpu or stage in HOST_STAGES:
+        if self._gpu is None or stage in HOST_STAGES:
             return time.perf_counter_ns()
         event = torch.cuda.Event(enable_timing=True)
-        event.record()
+        event.record(torch.cuda.current_stream(self._gpu))  # the caller's current device may be another
         return event
 
 

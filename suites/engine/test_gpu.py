@@ -71,6 +71,19 @@ def test_stages_are_timed_by_the_device(on_gpu: Session[Any]) -> None:
     assert times["projector"].total_ms < 1
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA GPUs")
+def test_a_session_on_another_gpu_than_the_current_one(on_gpu: Session[Any]) -> None:
+    second = Session.from_checkpoint("synthetic:tiny", device="cuda:1", instrument="timed")
+    page = PAGES["portrait"]()
+    result = second.run(page, max_new_tokens=TOKENS)
+    assert result.token_ids == on_gpu.run(page, max_new_tokens=TOKENS).token_ids
+    busy = torch.randn(4096, 4096, device="cuda:1")
+    with second.stages("clip"):
+        for _ in range(50):
+            busy = busy @ busy / 4096
+    assert second.stages.times()["clip"].total_ms > 50
+
+
 def test_bf16_runs_under_autocast_as_the_vendors_infer_does() -> None:
     session = Session.from_checkpoint("synthetic:tiny", device="cuda", dtype="bfloat16")
     assert session.pipeline.autocast
