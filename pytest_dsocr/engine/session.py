@@ -179,6 +179,8 @@ class Session(Generic[CacheT]):
 
         Pages are prefilled one by one and decoded as the rows of one batch. Stage times are the batch's.
         """
+        if not images:
+            return []
         self.stages.clear()
         pages = [self.prepare(image, prompt=prompt, preset=preset) for image in images]
         return self._read(pages, self._policy(max_new_tokens, None))

@@ -100,6 +100,10 @@ def test_batched_rows_equal_their_single_runs(attn: str) -> None:
     assert len(together[1].token_ids) < TOKENS
 
 
+def test_a_batch_of_no_pages_gives_no_results(tiny: Session[Any]) -> None:
+    assert tiny.run_batch([]) == []
+
+
 def test_attention_functions_agree(tiny: Session[Any]) -> None:
     fused = Session.from_checkpoint("synthetic:tiny", attn="sdpa")
     page = PAGES["landscape"]()

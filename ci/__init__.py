@@ -1,0 +1,1 @@
+"""Pipelines, and what they run on GPU machines."""

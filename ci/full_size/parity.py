@@ -1,0 +1,74 @@
+"""Seams, teacher-forced logits and tokens of a session, held against one run of the vendor's ``infer``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ci.full_size.case import Case
+from pytest_dsocr.contract.policy import NgramBan
+from pytest_dsocr.engine.greedy import pick
+from pytest_dsocr.engine.pipeline import DecodeState
+from pytest_dsocr.vendor.observe import VendorRun
+
+
+def compare(case: Case, run: VendorRun, model: Any, *, autocast: bool) -> dict[str, Any]:
+    """Compare every seam, and the logits after each of the vendor's tokens."""
+    session = case.session(model, autocast=autocast)
+    inputs = case.prepare(session)
+    state = session.prefill(inputs)
+    seams = seam_errors(state, run)
+    forced = [state.logits[0], *(session.decode_step(state, token)[0] for token in run.token_ids[:-1])]
+    mine, theirs = torch.stack(forced), torch.stack(run.step_logits)
+    differing = (mine.argmax(-1) != theirs.argmax(-1)).nonzero().flatten().tolist()
+    return {
+        "seam_relative_error": seams,
+        "prefill_logits_relative_error": relative(mine[0], theirs[0]),
+        "forced_logits_relative_error_max": max(map(relative, mine, theirs)),
+        "top1_agreement": [len(mine) - len(differing), len(mine)],
+        "disagreements": [margin_at(step, mine, theirs) for step in differing],
+        "tokens_part_at": parting(mine, inputs.input_ids[0].tolist(), run.token_ids),
+    }
+
+
+def seam_errors(state: DecodeState[Any], run: VendorRun) -> dict[str, float]:
+    """Relative error of each vision seam; the vendor's first runs are the crops', its last the page's."""
+    vision = state.visions[0]
+    errors = {}
+    for name, seen in (("sam", run.sam), ("clip", run.clip), ("projector", run.projector)):
+        if vision.crops is not None:
+            errors[f"{name}.crops"] = relative(getattr(vision.crops, name), seen[0])
+        errors[f"{name}.page"] = relative(getattr(vision.page, name), seen[-1])
+    embeds, mask = run.prompt_embeds, run.generate_kwargs["images_seq_mask"]
+    assert embeds is not None
+    errors["vision_fusion"] = relative(vision.vision_fusion, embeds[mask])
+    return errors
+
+
+def relative(mine: Tensor, theirs: Tensor) -> float:
+    """Norm of the difference over the norm of the reference, in float64."""
+    a, b = mine.double(), theirs.double()
+    return float((a - b).norm() / b.norm())
+
+
+def margin_at(k: int, mine: Tensor, theirs: Tensor) -> dict[str, float]:
+    """Say how far apart the reference's best two were where the best tokens differ, in bf16 steps of the best."""
+    top = theirs[k].topk(2).values
+    ulp = 2.0 ** (torch.frexp(top[0].abs().float()).exponent.item() - 8)
+    error = float((mine[k] - theirs[k]).abs().max())
+    return {"step": k, "margin": float(top[0] - top[1]), "bf16_ulp": ulp, "largest_logit_error": error}
+
+
+def parting(mine: Tensor, prompt: list[int], tokens: list[int]) -> int | None:
+    """Give the first step at which free greedy decoding leaves the vendor's ``tokens``, or None.
+
+    Up to there its history is theirs, so the teacher-forced logits ``[steps, V]`` are its own.
+    """
+    ban = NgramBan(20, prompt)
+    for step, token in enumerate(tokens):
+        if pick(mine[step : step + 1], [ban.banned()]) != [token]:
+            return step
+        ban.push(token)
+    return None

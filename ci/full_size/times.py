@@ -1,0 +1,61 @@
+"""Stage times of the session and of the vendor's ``infer``, taken in turn on one page."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from ci.full_size.case import PROMPT, Case
+from pytest_dsocr.engine.result import Result
+from pytest_dsocr.vendor.observe import VendorRun
+
+
+def time_in_turn(case: Case, vendor: Any, model: Any, repeats: int, *, autocast: bool) -> dict[str, Any]:
+    """Alternate ``infer`` and the session on one page; medians in milliseconds, and their ratio."""
+    session = case.session(model, autocast=autocast, instrument="timed")
+    theirs, ours = [], []
+    for turn in range(repeats + 2):
+        run = case.observe(vendor, keep_tensors=False)
+        result = session.run(case.image, prompt=PROMPT, preset=case.preset)
+        if turn >= 2:  # the first two warm up: the vendor's scripted activation is compiled in them
+            theirs.append(vendor_stages(run))
+            ours.append(session_stages(result))
+    medians = [{name: statistics.median(t[name] for t in turns) for name in theirs[0]} for turns in (theirs, ours)]
+    return {
+        name: {
+            "vendor_ms": medians[0][name],
+            "session_ms": medians[1][name],
+            "session_over_vendor": medians[1][name] / medians[0][name],
+        }
+        for name in medians[0]
+    }
+
+
+def session_stages(result: Result) -> dict[str, float]:
+    """Give the session's times, fusion in the prefill as it is in the vendor's."""
+    total_ms: dict[str, float] = {stage: times.total_ms for stage, times in result.stage_times.items()}
+    decode_ms = total_ms.pop("decode") / result.counts.decode_steps
+    return {**total_ms, "prefill": total_ms["prefill"] + total_ms["vision_fusion"], "decode_per_token": decode_ms}
+
+
+def vendor_stages(run: VendorRun) -> dict[str, float]:
+    """Name the vendor's times as the session's; its prefill holds fusion and the language model."""
+    encoders = sum(run.stage_ms.values())
+    return {
+        "tokenizer": run.prepare_ms,
+        **run.stage_ms,
+        "prefill": run.forward_ms[0] - encoders,
+        "decode_per_token": statistics.mean(run.forward_ms[1:]),
+    }
+
+
+def step_growth(case: Case, model: Any, steps: int) -> dict[str, float]:
+    """Time single decode steps early and late in one output: a step's cost must not grow with its index."""
+    session = case.session(model, autocast=model.device.type == "cuda", instrument="timed")
+    state = session.prefill(case.prepare(session))
+    session.stages.clear()
+    for _ in range(steps):
+        session.decode_step(state, 100)
+    runs_ms = session.stages.times()["decode"].runs_ms
+    tenth = steps // 10
+    return {"early_ms": statistics.median(runs_ms[tenth : 2 * tenth]), "late_ms": statistics.median(runs_ms[-tenth:])}
