@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -48,9 +49,10 @@ def seam_errors(state: DecodeState[Any], run: VendorRun) -> dict[str, float]:
 
 
 def relative(mine: Tensor, theirs: Tensor) -> float:
-    """Norm of the difference over the norm of the reference, in float64."""
+    """Norm of the difference over the norm of the reference, in float64; infinite where either holds a NaN."""
     a, b = mine.double(), theirs.double()
-    return float((a - b).norm() / b.norm())
+    error = float((a - b).norm() / b.norm())
+    return error if math.isfinite(error) else math.inf
 
 
 def margin_at(k: int, mine: Tensor, theirs: Tensor) -> dict[str, float]:
