@@ -52,7 +52,7 @@ def test_all_rows_ended_is_the_end(tiny: Session[Any]) -> None:
     assert steps == [[first]]
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_ngram_of_prompt_and_output_is_repeated(tiny: Session[Any], size: int) -> None:
     inputs = tiny.prepare(PAGES["portrait"](), preset="gundam")
     result = tiny.run_prepared(inputs, max_new_tokens=40, no_repeat_ngram_size=size)

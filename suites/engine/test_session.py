@@ -13,6 +13,7 @@ from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import STAGES
 from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.errors import DsocrError
+from suites.conftest import model_of
 from suites.contract.pages import PAGES
 
 TOKENS = 10
@@ -178,3 +179,14 @@ def test_an_object_that_is_not_the_vendors_is_refused() -> None:
 
     with pytest.raises(DsocrError, match="not the vendor's DeepseekOCRForCausalLM"):
         VendorModel(Other())
+
+
+def test_a_vendor_model_in_training_mode_is_refused(tiny: Session[Any]) -> None:
+    """There the vendor's forward runs vision at every step."""
+    like_the_vendors = model_of(tiny)
+    like_the_vendors.train()
+    try:
+        with pytest.raises(DsocrError, match=r"training mode.*call model\.eval"):
+            VendorModel(like_the_vendors)
+    finally:
+        like_the_vendors.eval()

@@ -51,8 +51,8 @@ def test_timed_gives_every_run_in_milliseconds() -> None:
     times = stages.times()
     assert list(times) == ["sam", "clip"]
     first_ms, second_ms = times["sam"].runs_ms
-    assert first_ms >= 20
-    assert second_ms >= 30
+    assert 20 <= first_ms < 5000, "milliseconds, whatever else the machine was doing"
+    assert 30 <= second_ms < 5000
     assert times["sam"].total_ms == first_ms + second_ms
     stages.clear()
     assert stages.times() == {}
