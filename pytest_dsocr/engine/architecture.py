@@ -169,9 +169,9 @@ def _plain(config: SamConfig | ClipConfig) -> dict[str, Any]:
 
 def _refuse_other_decoders(language: dict[str, Any]) -> None:
     expected = {"use_mla": False, "topk_method": "greedy", "scoring_func": "softmax", "rope_scaling": None}
-    defaults = {"use_mla": True, "topk_method": "greedy", "scoring_func": "softmax", "rope_scaling": None}
+    where_absent = {**expected, "use_mla": True}
     for name, value in expected.items():
-        found = language.get(name, defaults[name])
+        found = language.get(name, where_absent[name])
         if found != value:
             raise DsocrError(
                 f"config.json has {name}={found!r} where DeepSeek-OCR has {value!r}; this engine computes "

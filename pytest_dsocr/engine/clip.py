@@ -111,7 +111,7 @@ class Mlp(nn.Module):
 
 
 def quick_gelu(x: Tensor) -> Tensor:
-    """Scale by a sigmoid; on a GPU in float32 and rounded once, as the vendor's scripted function does there."""
+    """Scale by a sigmoid; on a GPU in float32 and rounded once, as the vendor's does there under autocast."""
     if x.is_cuda and not x.requires_grad:
         return _fused_quick_gelu()(x)
     return x * torch.sigmoid(1.702 * x)
