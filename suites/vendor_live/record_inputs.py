@@ -12,14 +12,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
-import platform
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -37,9 +34,9 @@ from pytest_dsocr.vendor.code import VendorCode, load_vendor_code
 from pytest_dsocr.vendor.observe import InferTokenizer
 from suites.contract.digest import digest, resampling
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, write_page
+from suites.vendor_live.golden import one_line_a_case, provenance
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "vendor" / f"inputs-pillow-{version('pillow').split('.')[0]}.json"
-PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy")
 PROMPT_PAGE = "square"  # 2 x 2 crops
 ODD_PROMPTS = {
     "space_after": "<image>\nFree OCR. ",
@@ -172,17 +169,12 @@ def grids(code: VendorCode) -> list[list[int]]:
     return table
 
 
-def provenance(code: VendorCode, vocabulary: Path) -> dict[str, Any]:
+def origin(code: VendorCode, vocabulary: Path) -> dict[str, Any]:
     return {
-        "command": "python -m suites.vendor_live.record_inputs VENDOR_FOLDER TOKENIZER_FOLDER",
-        "date": datetime.now(UTC).date().isoformat(),
-        "vendor_sha256": code.sha256,
+        **provenance(code, "record_inputs VENDOR_FOLDER TOKENIZER_FOLDER", ["generate: notes its arguments"]),
         "vocabulary": "that of DeepSeek-V3 with DeepSeek-OCR's own added tokens",
         "vocabulary_sha256": hashlib.sha256(vocabulary.read_bytes()).hexdigest(),
-        "overrides": [*code.overrides, "generate: notes its arguments", "Tensor.cuda: stays on the CPU"],
-        "python": platform.python_version(),
         "resampling": resampling(),
-        "versions": {name: version(name) for name in PACKAGES},
         "presets": [asdict(preset) for preset in PRESETS.values()],
     }
 
@@ -194,7 +186,7 @@ def main(vendor_folder: str, tokenizer_folder: str) -> None:
         files = {page: write_page(page, Path(folder)).name for page in (*PAGES, *ZERO_SUM_PAGES)}
         recorder, page = Recorder(code, Path(folder)), files[PROMPT_PAGE]
         head = {
-            "provenance": provenance(code, Path(tokenizer_folder) / "tokenizer.json"),
+            "provenance": origin(code, Path(tokenizer_folder) / "tokenizer.json"),
             "generate": decoding(recorder, page, tokenizer),
         }
         sections: dict[str, list[Any]] = {
@@ -202,15 +194,7 @@ def main(vendor_folder: str, tokenizer_folder: str) -> None:
             "prompts": prompts(recorder, page, tokenizer),
             "grids": grids(code),
         }
-    GOLDEN.write_text(_one_line_a_case(head, sections), encoding="utf-8")
-
-
-def _one_line_a_case(head: dict[str, Any], sections: dict[str, list[Any]]) -> str:
-    parts = [f'"{name}": {json.dumps(value, indent=1)}' for name, value in head.items()]
-    for name, cases in sections.items():
-        lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
-        parts.append(f'"{name}": [\n{lines}\n]')
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    GOLDEN.write_text(one_line_a_case(head, sections), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,11 +8,7 @@ every line after the decoding is the vendor's.
 from __future__ import annotations
 
 import contextlib
-import datetime
-import importlib.metadata
 import io
-import json
-import platform
 import sys
 import tempfile
 import warnings
@@ -26,10 +22,10 @@ from PIL import Image, ImageDraw
 from torch import Tensor, nn
 
 from pytest_dsocr.vendor.code import VendorCode, load_vendor_code
+from suites.vendor_live.golden import one_line_a_case, provenance
 from suites.vendor_live.outputs import OUTPUTS, PAGE_SIZE
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "vendor" / "postprocess.json"
-PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "matplotlib")
 OUTLINE_WIDTHS_PX = (2, 4)  # the vendor draws its fills and label backgrounds 1 px wide
 
 
@@ -112,30 +108,15 @@ def _silence() -> Iterator[None]:
         yield
 
 
-def provenance(code: VendorCode) -> dict[str, Any]:
-    return {
-        "command": "python -m suites.vendor_live.record_postprocess VENDOR_FOLDER",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "vendor_sha256": code.sha256,
-        "overrides": [*code.overrides, "generate: one token", "tokenizer: one text", "Tensor.cuda: stays on the CPU"],
-        "python": platform.python_version(),
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
-    }
-
-
 def main(vendor_folder: str) -> None:
     code = load_vendor_code(Path(vendor_folder))
     cases = {}
     for name, text in OUTPUTS.items():
         with tempfile.TemporaryDirectory() as folder:
             cases[name] = record(code, text, Path(folder))
-    GOLDEN.write_text(_one_line_a_case(provenance(code), cases), encoding="utf-8")
-
-
-def _one_line_a_case(origin: dict[str, Any], cases: dict[str, Any]) -> str:
-    lines = (f"{json.dumps(name)}: {json.dumps(case, ensure_ascii=False)}" for name, case in cases.items())
-    head = {"provenance": origin, "page_size": PAGE_SIZE, "cases": {}}
-    return json.dumps(head, indent=1).removesuffix("{}\n}") + "{\n" + ",\n".join(lines) + "\n}\n}\n"
+    made = provenance(code, "record_postprocess VENDOR_FOLDER", ["generate: one token", "tokenizer: one text"])
+    head = {"provenance": made, "page_size": PAGE_SIZE}
+    GOLDEN.write_text(one_line_a_case(head, {"cases": cases}), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,20 +8,14 @@ was chosen from.
 
 from __future__ import annotations
 
-import json
 import logging
-import platform
 import sys
 import tempfile
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-import numpy
 import PIL
-import tokenizers
 import torch
-import transformers
 from torch import Tensor
 
 from pytest_dsocr.contract.presets import PRESETS
@@ -34,6 +28,7 @@ from pytest_dsocr.vendor.observe import InferTokenizer, VendorRun, observe_infer
 from suites.contract.digest import resampling
 from suites.contract.pages import write_page
 from suites.recordings import FOLDER
+from suites.vendor_live.golden import one_line_a_case, provenance
 
 CHECKPOINT = "synthetic:small"
 NEW_TOKENS = 64
@@ -56,9 +51,9 @@ def main(vendor_folder: str) -> None:
     vendor = loaded(code)
     with tempfile.TemporaryDirectory() as folder:
         cases = [record(vendor, Path(folder), *case) for case in CASES]
-    golden = {"provenance": provenance(code), "checkpoint": CHECKPOINT, "cases": cases}
+    head = {"provenance": origin(code), "checkpoint": CHECKPOINT}
     path = FOLDER / f"session-pillow-{PIL.__version__.split('.')[0]}.json"
-    path.write_text(json.dumps(golden, indent=1) + "\n", encoding="utf-8")
+    path.write_text(one_line_a_case(head, {"cases": cases}), encoding="utf-8")
 
 
 def loaded(code: VendorCode) -> Any:
@@ -116,29 +111,17 @@ def summary(tensor: Tensor) -> dict[str, Any]:
     }
 
 
-def provenance(code: VendorCode) -> dict[str, Any]:
+def origin(code: VendorCode) -> dict[str, Any]:
+    overrides = [
+        f"generate: max_new_tokens {NEW_TOKENS} in place of 8192",
+        "pixels: cast from bf16 to the weights' float32 in front of SAM",
+    ]
     return {
-        "vendor_sha256": code.sha256,
-        "overrides": [
-            *code.overrides,
-            f"generate: max_new_tokens {NEW_TOKENS} in place of 8192",
-            "Tensor.cuda: stays on the CPU",
-            "pixels: cast from bf16 to the weights' float32 in front of SAM",
-        ],
+        **provenance(code, "record_session VENDOR_FOLDER", overrides),
         "resampling": resampling(),
         "device": "cpu",
         "dtype": "float32",
         "attention": "eager",
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "tokenizers": tokenizers.__version__,
-            "pillow": PIL.__version__,
-            "numpy": numpy.__version__,
-        },
-        "date": date.today().isoformat(),
-        "command": "python -m suites.vendor_live.record_session VENDOR_FOLDER",
     }
 
 
