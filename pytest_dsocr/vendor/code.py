@@ -54,6 +54,8 @@ def load_vendor_code(folder: Path) -> VendorCode:
     if missing:
         raise DsocrError(f"{folder} lacks {', '.join(missing)}; give a folder with the vendor's Python files")
     overrides = _stand_in_for_torchvision()
+    for name in [name for name in sys.modules if name.split(".")[0] == PACKAGE]:
+        del sys.modules[name]  # of a folder loaded before
     package = ModuleType(PACKAGE)
     package.__path__ = [str(folder)]
     sys.modules[PACKAGE] = package
@@ -64,7 +66,8 @@ def load_vendor_code(folder: Path) -> VendorCode:
             f"the vendor's code cannot be imported here ({error}); run in an environment with "
             "transformers==4.46.3, tokenizers==0.20.3, addict, easydict, einops, matplotlib and requests"
         ) from error
-    sha256 = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in FILES}
+    imported = {name: sys.modules[f"{PACKAGE}.{Path(name).stem}"].__file__ for name in FILES}
+    sha256 = {name: hashlib.sha256(Path(str(path)).read_bytes()).hexdigest() for name, path in imported.items()}
     return VendorCode(modeling, sys.modules[f"{PACKAGE}.deepencoder"], sha256, overrides)
 
 
@@ -97,26 +100,28 @@ def build_vendor_model(code: VendorCode, arch: Architecture, attn: str = "eager"
 @contextmanager
 def vendor_on_cpu(model: Any) -> Iterator[None]:
     """Let the vendor's hard-coded ``.cuda()`` and bf16 pixels work on a CPU model of any dtype."""
-    original = Tensor.cuda
-
-    def stay(self: Tensor, *_: Any, **__: Any) -> Tensor:
-        return self
 
     def to_weights(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         dtype = next(module.parameters()).dtype
         return tuple(arg.to(dtype) for arg in args)
 
     hook = model.model.sam_model.register_forward_pre_hook(to_weights)
-    Tensor.cuda = stay  # type: ignore[assignment]
     try:
-        yield
+        with cuda_stays():
+            yield
     finally:
-        Tensor.cuda = original  # type: ignore[method-assign]
         hook.remove()
 
 
 @contextmanager
-def _replaced(module: ModuleType, values: dict[str, Any]) -> Iterator[None]:
+def cuda_stays() -> Iterator[None]:
+    """Make ``Tensor.cuda`` leave a tensor where it is."""
+    with _replaced(Tensor, {"cuda": lambda tensor, *_, **__: tensor}):
+        yield
+
+
+@contextmanager
+def _replaced(module: object, values: dict[str, Any]) -> Iterator[None]:
     saved = {name: getattr(module, name) for name in values}
     try:
         for name, value in values.items():
@@ -196,8 +201,15 @@ class _Compose:
 
 
 def _stand_in_for_torchvision() -> list[str]:
-    if importlib.util.find_spec("torchvision") is not None:
+    spec = importlib.util.find_spec("torchvision")
+    if spec is not None and spec.loader is not None:
         return []
+    if spec is None:
+        _make_stand_in()
+    return ["torchvision: a stand-in for ToTensor, Normalize and Compose"]
+
+
+def _make_stand_in() -> None:
     names = ("torchvision", "torchvision.transforms", "torchvision.transforms.functional")
     package, transforms, functional = (ModuleType(name) for name in names)
     package.__dict__.update(transforms=transforms)
@@ -206,4 +218,3 @@ def _stand_in_for_torchvision() -> list[str]:
     for name, module in zip(names, (package, transforms, functional), strict=True):
         module.__spec__ = importlib.util.spec_from_loader(name, loader=None)
         sys.modules[name] = module
-    return ["torchvision: a stand-in for ToTensor, Normalize and Compose"]

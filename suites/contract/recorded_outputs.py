@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "vendor" / "postprocess.json"
-RECORD: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8"))
+from suites.recordings import FOLDER
+
+RECORD: dict[str, Any] = json.loads((FOLDER / "postprocess.json").read_text(encoding="utf-8"))
 PAGE_SIZE: tuple[int, int] = (RECORD["page_size"][0], RECORD["page_size"][1])
 
 

@@ -7,11 +7,18 @@ import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.vendor.code import VendorCode
+from suites.recordings import FOLDER
 
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "matplotlib")
+
+
+def path_of(kind: str) -> Path:
+    """Where a recording that depends on the installed Pillow goes."""
+    return FOLDER / f"{kind}-pillow-{version('pillow').split('.')[0]}.json"
 
 
 def provenance(code: VendorCode, command: str, overrides: Sequence[str]) -> dict[str, Any]:

@@ -17,10 +17,8 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from PIL import Image
@@ -30,13 +28,12 @@ from transformers import AutoTokenizer
 from pytest_dsocr.contract.presets import PRESETS, Preset
 from pytest_dsocr.contract.prompt import PROMPTS, locate
 from pytest_dsocr.engine.tokenizer import VENDOR_VOCAB_SIZE, Tokenizer
-from pytest_dsocr.vendor.code import VendorCode, load_vendor_code
+from pytest_dsocr.vendor.code import VendorCode, cuda_stays, load_vendor_code
 from pytest_dsocr.vendor.observe import InferTokenizer
 from suites.contract.digest import digest, resampling
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, write_page
-from suites.vendor_live.golden import one_line_a_case, provenance
+from suites.vendor_live.golden import one_line_a_case, path_of, provenance
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "vendor" / f"inputs-pillow-{version('pillow').split('.')[0]}.json"
 PROMPT_PAGE = "square"  # 2 x 2 crops
 ODD_PROMPTS = {
     "space_after": "<image>\nFree OCR. ",
@@ -101,7 +98,7 @@ class Recorder:
 
 @contextlib.contextmanager
 def _on_cpu() -> Iterator[None]:
-    with mock.patch.object(Tensor, "cuda", lambda tensor: tensor), warnings.catch_warnings():
+    with cuda_stays(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
@@ -194,7 +191,7 @@ def main(vendor_folder: str, tokenizer_folder: str) -> None:
             "prompts": prompts(recorder, page, tokenizer),
             "grids": grids(code),
         }
-    GOLDEN.write_text(one_line_a_case(head, sections), encoding="utf-8")
+    path_of("inputs").write_text(one_line_a_case(head, sections), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,11 +21,12 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor, nn
 
-from pytest_dsocr.vendor.code import VendorCode, load_vendor_code
+from pytest_dsocr.vendor.code import VendorCode, cuda_stays, load_vendor_code
+from suites.recordings import FOLDER
 from suites.vendor_live.golden import one_line_a_case, provenance
 from suites.vendor_live.outputs import OUTPUTS, PAGE_SIZE
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "vendor" / "postprocess.json"
+GOLDEN = FOLDER / "postprocess.json"
 OUTLINE_WIDTHS_PX = (2, 4)  # the vendor draws its fills and label backgrounds 1 px wide
 
 
@@ -95,7 +96,7 @@ def _listening(modeling: Any) -> Iterator[dict[str, list[Any]]]:
     with (
         mock.patch.object(modeling, "re_match", noted_find),
         mock.patch.object(ImageDraw.ImageDraw, "rectangle", noted_rectangle),
-        mock.patch.object(Tensor, "cuda", lambda tensor: tensor),
+        cuda_stays(),
     ):
         yield heard
 
