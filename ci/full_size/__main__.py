@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from ci.full_size.case import Case, build_both
+from ci.full_size.case import WARM_UP_RUNS, Case, build_both
 from ci.full_size.parity import compare
 from ci.full_size.times import step_growth, time_in_turn
 from pytest_dsocr.contract.presets import PRESETS
@@ -35,11 +35,10 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.decoder import inverse_frequencies
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.vendor_model import VendorModel
-from pytest_dsocr.vendor.code import load_vendor_code
+from pytest_dsocr.vendor.code import VendorCode, load_vendor_code
 from suites.contract.pages import PAGES, write_page
 
 PAGE_PX = 1400
-WARM_UP_RUNS = 2
 VARIANTS = ("session", "session_without_autocast", "session_with_exact_rope", "vendor_classes_in_session")
 TIMINGS = ("times", "times_without_autocast")
 
@@ -85,15 +84,15 @@ def exact_frequencies(model: DeepseekOCR) -> Tensor:
     return inverse_frequencies(model.arch.decoder).to(model.device)
 
 
-def provenance(args: argparse.Namespace) -> dict[str, Any]:
+def provenance(code: VendorCode, args: argparse.Namespace) -> dict[str, Any]:
     """Say what was measured, on what, with which code."""
     return {
-        "vendor_sha256": load_vendor_code(args.vendor).sha256,
+        "vendor_sha256": code.sha256,
         "checkpoint": args.checkpoint,
         "page": f"the demo page, {PAGE_PX} x {PAGE_PX} px, gundam; the sweep: the suites' pages in every preset",
         "device": torch.cuda.get_device_name() if args.device != "cpu" else platform.processor(),
         "dtype": args.dtype,
-        "overrides": [f"generate: max_new_tokens {args.tokens} in place of 8192"],
+        "overrides": [*code.overrides, f"generate: max_new_tokens {args.tokens} in place of 8192"],
         "repeats": args.repeats,
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in ("torch", "transformers", "pillow", "numpy")},
@@ -140,14 +139,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("full-size.json"))
     args = parser.parse_args()
     logging.disable(logging.WARNING)
-    checkpoint = resolve(args.checkpoint)
-    report: dict[str, Any] = {"provenance": provenance(args)}
+    checkpoint, code = resolve(args.checkpoint), load_vendor_code(args.vendor)
+    report: dict[str, Any] = {"provenance": provenance(code, args)}
     with tempfile.TemporaryDirectory() as scratch:
         image = Path(scratch) / "page.png"
         demo_page(PAGE_PX, PAGE_PX).save(image)
         case = Case(checkpoint, image, PRESETS["gundam"], args.tokens, Path(scratch))
         for attn in args.attn:
-            pair = build_both(checkpoint, args.vendor, attn, args.device, getattr(torch, args.dtype))
+            pair = build_both(checkpoint, code, attn, args.device, args.dtype)
             report[attn] = study(case, *pair, args)
             if args.sweep:
                 report[attn]["sweep"] = sweep(case, *pair)

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.checkpoint import Checkpoint
 from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.placement import device_named, dtype_named
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import Instrument
-from pytest_dsocr.vendor.code import build_vendor_model, load_vendor_code
+from pytest_dsocr.vendor.code import VendorCode, build_vendor_model
 from pytest_dsocr.vendor.observe import InferTokenizer, VendorRun, observe_infer
 
+WARM_UP_RUNS = 2  # in which the vendor's scripted activation is compiled
 PROMPT = "<image>\n<|grounding|>Convert the document to markdown. "
 
 
@@ -57,16 +57,17 @@ class Case:
         return session.prepare(self.image, prompt=PROMPT, preset=self.preset)
 
 
-def build_both(checkpoint: Checkpoint, folder: Path, attn: str, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
+def build_both(checkpoint: Checkpoint, code: VendorCode, attn: str, device: str, dtype: str) -> tuple[Any, Any]:
     """Build the engine's model and the vendor's with the same weights, the vendor's cast as its card says."""
     arch = checkpoint.architecture
-    model = DeepseekOCR.empty(arch, attention_function(attn), torch.device(device), dtype)
+    place, number_type = device_named(device), dtype_named(dtype)
+    model = DeepseekOCR.empty(arch, attention_function(attn), place, number_type)
     checkpoint.load_into(model)
-    with torch.device(device):
-        vendor = build_vendor_model(load_vendor_code(folder), arch, attn)
-    vendor = vendor.to(dtype)
+    with place:
+        vendor = build_vendor_model(code, arch, attn)
+    vendor = vendor.to(number_type)
     missing, surplus = vendor.load_state_dict(model.state_dict(), strict=False)
     assert (missing, surplus) == (["model.vision_model.embeddings.position_ids"], []), (missing, surplus)
-    if device != "cpu":
+    if place.type == "cuda":
         model.stack_experts()
     return model, vendor

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ci.full_size.case import Case
-from pytest_dsocr.contract.policy import NgramBan
+from pytest_dsocr.contract.policy import DEFAULT_NGRAM, NgramBan
 from pytest_dsocr.engine.greedy import pick
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.vendor.observe import VendorRun
@@ -35,17 +35,9 @@ def compare(case: Case, run: VendorRun, model: Any, *, autocast: bool) -> dict[s
 
 
 def seam_errors(state: DecodeState[Any], run: VendorRun) -> dict[str, float]:
-    """Relative error of each vision seam; the vendor's first runs are the crops', its last the page's."""
-    vision = state.visions[0]
-    errors = {}
-    for name, seen in (("sam", run.sam), ("clip", run.clip), ("projector", run.projector)):
-        if vision.crops is not None:
-            errors[f"{name}.crops"] = relative(getattr(vision.crops, name), seen[0])
-        errors[f"{name}.page"] = relative(getattr(vision.page, name), seen[-1])
-    embeds, mask = run.prompt_embeds, run.generate_kwargs["images_seq_mask"]
-    assert embeds is not None
-    errors["vision_fusion"] = relative(vision.vision_fusion, embeds[mask])
-    return errors
+    """Relative error of each vision seam."""
+    [vision], theirs = state.visions, run.seams
+    return {name: relative(mine, theirs[name]) for name, mine in vision.seams.items()}
 
 
 def relative(mine: Tensor, theirs: Tensor) -> float:
@@ -68,7 +60,7 @@ def parting(mine: Tensor, prompt: list[int], tokens: list[int]) -> int | None:
 
     Up to there its history is theirs, so the teacher-forced logits ``[steps, V]`` are its own.
     """
-    ban = NgramBan(20, prompt)
+    ban = NgramBan(DEFAULT_NGRAM, prompt)
     for step, token in enumerate(tokens):
         if pick(mine[step : step + 1], [ban.banned()]) != [token]:
             return step

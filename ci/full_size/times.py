@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from ci.full_size.case import PROMPT, Case
+from ci.full_size.case import PROMPT, WARM_UP_RUNS, Case
 from pytest_dsocr.engine.result import Result
 from pytest_dsocr.vendor.observe import VendorRun
 
@@ -14,10 +14,10 @@ def time_in_turn(case: Case, vendor: Any, model: Any, repeats: int, *, autocast:
     """Alternate ``infer`` and the session on one page; medians in milliseconds, and their ratio."""
     session = case.session(model, autocast=autocast, instrument="timed")
     theirs, ours = [], []
-    for turn in range(repeats + 2):
+    for turn in range(WARM_UP_RUNS + repeats):
         run = case.observe(vendor, keep_tensors=False)
         result = session.run(case.image, prompt=PROMPT, preset=case.preset)
-        if turn >= 2:  # the first two warm up: the vendor's scripted activation is compiled in them
+        if turn >= WARM_UP_RUNS:
             theirs.append(vendor_stages(run))
             ours.append(session_stages(result))
     medians = [{name: statistics.median(t[name] for t in turns) for name in theirs[0]} for turns in (theirs, ours)]

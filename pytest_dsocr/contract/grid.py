@@ -29,6 +29,12 @@ CANDIDATES: tuple[Grid, ...] = tuple(
 no page's choice depends on."""
 
 
+def crop_count(grid: Grid) -> int:
+    """Count the crops of ``grid``: none for ``(1, 1)``, where the page is not cut."""
+    columns, rows = grid
+    return 0 if columns * rows == 1 else columns * rows
+
+
 def crop_grid(width_px: int, height_px: int) -> Grid:
     """Give the columns and rows that a page of this size is cut into; ``(1, 1)`` is no cut.
 

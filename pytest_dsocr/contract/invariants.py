@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from pytest_dsocr.contract.grid import CANDIDATES, CROP_PX, Grid
+from pytest_dsocr.contract.grid import CANDIDATES, CROP_PX, Grid, crop_count
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.schedule import feature_count, image_token_count
 from pytest_dsocr.contract.special import SpecialTokens
@@ -72,7 +72,7 @@ def _grid_problems(spatial_crop: Tensor, preset: Preset) -> Iterator[str]:
 
 
 def _view_problems(inputs: Inputs, grids: list[Grid], preset: Preset) -> Iterator[str]:
-    crops = sum(columns * rows for columns, rows in grids if (columns, rows) != ONE_VIEW)
+    crops = sum(map(crop_count, grids))
     whole, blank_px = (len(grids), preset.view_size), preset.base_size
     if grids == [NO_IMAGE]:
         yield from _tensor_problems("images_ori", inputs.images_ori, _square(1, preset.image_size), torch.float32)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_dsocr.contract.grid import Grid
+from pytest_dsocr.contract.grid import Grid, crop_count
 from pytest_dsocr.contract.presets import PATCH_PX, Preset
 from pytest_dsocr.contract.special import TextTokenizer
 
@@ -30,7 +30,7 @@ def global_token_count(side: int) -> int:
 def crop_token_count(side: int, grid: Grid) -> int:
     """Count the tokens of the crops, laid out as one page with a newline to each row; none for ``(1, 1)``."""
     columns, rows = grid
-    return 0 if columns * rows == 1 else side * rows * (side * columns + 1)
+    return side * rows * (side * columns + 1) if crop_count(grid) else 0
 
 
 def image_token_count(preset: Preset, grid: Grid) -> int:

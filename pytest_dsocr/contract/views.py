@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PIL import Image, ImageOps
 
-from pytest_dsocr.contract.grid import CROP_PX, Grid
+from pytest_dsocr.contract.grid import CROP_PX, Grid, crop_count
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.errors import DsocrError
 
@@ -34,9 +34,9 @@ def global_view(page: Image.Image, preset: Preset) -> Image.Image:
 
 def crops(page: Image.Image, grid: Grid) -> list[Image.Image]:
     """Stretch the RGB page over ``grid`` and give its 640 px crops row by row; none for ``(1, 1)``."""
-    columns, rows = grid
-    if columns * rows == 1:
+    if not crop_count(grid):
         return []
+    columns, rows = grid
     stretched = page.resize((columns * CROP_PX, rows * CROP_PX))
     corners = [(column * CROP_PX, row * CROP_PX) for row in range(rows) for column in range(columns)]
     return [stretched.crop((left, top, left + CROP_PX, top + CROP_PX)) for left, top in corners]

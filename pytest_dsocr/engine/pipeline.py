@@ -13,6 +13,7 @@ from typing import Generic
 import torch
 from torch import Tensor
 
+from pytest_dsocr.contract.grid import crop_count
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.fusion import fuse, scatter
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
@@ -35,6 +36,18 @@ class Vision:
     crops: View | None
     page: View
     vision_fusion: Tensor
+
+    @property
+    def seams(self) -> dict[str, Tensor]:
+        """Every seam by its name: ``sam.crops``, ``sam.page`` and so on where there are crops, ``vision_fusion``."""
+        views = {"crops": self.crops, "page": self.page}
+        of_views = {
+            f"{stage}.{name}": getattr(view, stage)
+            for stage in ("sam", "clip", "projector")
+            for name, view in views.items()
+            if view is not None
+        }
+        return {**of_views, "vision_fusion": self.vision_fusion}
 
     @property
     def views(self) -> int:
@@ -105,7 +118,7 @@ class Pipeline(Generic[CacheT]):
         crops_left = inputs.images_crop
         visions = []
         for page, (columns, rows) in zip(inputs.images_ori, inputs.images_spatial_crop.tolist(), strict=True):
-            count = columns * rows if columns * rows > 1 else 0
+            count = crop_count((columns, rows))
             crops, crops_left = crops_left[:count], crops_left[count:]
             visions.append(self._one_image(crops, page[None], (columns, rows)))
         return visions

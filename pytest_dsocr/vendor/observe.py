@@ -59,6 +59,18 @@ class VendorRun:
     """Milliseconds of each forward of the whole model; the first holds vision and prefill."""
     stage_ms: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def seams(self) -> dict[str, Tensor]:
+        """Every vision seam, under the names of :attr:`pytest_dsocr.engine.pipeline.Vision.seams`."""
+        views = ["crops", "page"] if len(self.sam) == 2 else ["page"]
+        of_views = {
+            f"{stage}.{view}": tensor
+            for stage, tensors in (("sam", self.sam), ("clip", self.clip), ("projector", self.projector))
+            for view, tensor in zip(views, tensors, strict=True)
+        }
+        assert self.prompt_embeds is not None, "the run kept no tensors"
+        return {**of_views, "vision_fusion": self.prompt_embeds[self.generate_kwargs["images_seq_mask"]]}
+
 
 def observe_infer(
     model: Any,

@@ -12,7 +12,7 @@ from torch import Tensor
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.session import Session
 from suites.contract.pages import write_page
-from suites.recordings import recording_of
+from suites.recordings import recording_of, spaced
 
 GOLDEN = recording_of("session")
 TOLERANCE = 1e-4  # of a seam's norm: the recording was made on another processor
@@ -45,22 +45,14 @@ def test_the_recordings_can_tell_pages_presets_and_prompts_apart() -> None:
 
 def seams(state: DecodeState[Any]) -> dict[str, Tensor]:
     [vision] = state.visions
-    views = {"crops": vision.crops, "page": vision.page}
-    named = {
-        f"{stage}.{name}": getattr(view, stage)
-        for stage in ("sam", "clip", "projector")
-        for name, view in views.items()
-        if view is not None
-    }
-    return {**named, "vision_fusion": vision.vision_fusion, "prefill": state.logits[0]}
+    return {**vision.seams, "prefill": state.logits[0]}
 
 
 def check_seam(name: str, mine: Tensor, recorded: dict[str, Any]) -> None:
     assert list(mine.shape) == recorded["shape"], name
     flat = mine.double().flatten()
     assert float(flat.norm()) == pytest.approx(recorded["norm"], rel=TOLERANCE), name
-    samples = len(recorded["sample"])
-    sample = flat[:: max(1, len(flat) // samples)][:samples]
+    sample = spaced(flat, len(recorded["sample"]))
     scale = recorded["norm"] / len(flat) ** 0.5
     torch.testing.assert_close(
         sample, torch.tensor(recorded["sample"], dtype=torch.float64), rtol=TOLERANCE, atol=TOLERANCE * scale

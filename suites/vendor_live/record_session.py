@@ -14,21 +14,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import PIL
-import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.vendor.code import VendorCode, build_vendor_model, load_vendor_code
-from pytest_dsocr.vendor.observe import InferTokenizer, VendorRun, observe_infer
+from pytest_dsocr.vendor.observe import InferTokenizer, observe_infer
 from suites.contract.digest import resampling
 from suites.contract.pages import write_page
-from suites.recordings import FOLDER
-from suites.vendor_live.golden import one_line_a_case, provenance
+from suites.recordings import spaced
+from suites.vendor_live.golden import one_line_a_case, path_of, provenance
 
 CHECKPOINT = "synthetic:small"
 NEW_TOKENS = 64
@@ -48,21 +44,13 @@ CASES = [
 def main(vendor_folder: str) -> None:
     logging.disable(logging.WARNING)
     code = load_vendor_code(Path(vendor_folder))
-    vendor = loaded(code)
+    checkpoint = resolve(CHECKPOINT)
+    vendor = build_vendor_model(code, checkpoint.architecture)
+    checkpoint.load_into(vendor)
     with tempfile.TemporaryDirectory() as folder:
         cases = [record(vendor, Path(folder), *case) for case in CASES]
     head = {"provenance": origin(code), "checkpoint": CHECKPOINT}
-    path = FOLDER / f"session-pillow-{PIL.__version__.split('.')[0]}.json"
-    path.write_text(one_line_a_case(head, {"cases": cases}), encoding="utf-8")
-
-
-def loaded(code: VendorCode) -> Any:
-    checkpoint = resolve(CHECKPOINT)
-    model = DeepseekOCR.empty(checkpoint.architecture, eager, torch.device("cpu"), torch.float32)
-    checkpoint.load_into(model)
-    vendor = build_vendor_model(code, checkpoint.architecture)
-    vendor.load_state_dict(model.state_dict(), strict=False)
-    return vendor
+    path_of("session").write_text(one_line_a_case(head, {"cases": cases}), encoding="utf-8")
 
 
 def record(vendor: Any, folder: Path, page: str, preset: str, prompt: str) -> dict[str, Any]:
@@ -75,39 +63,25 @@ def record(vendor: Any, folder: Path, page: str, preset: str, prompt: str) -> di
         preset=PRESETS[preset],
         max_new_tokens=NEW_TOKENS,
     )
+    seams = {**run.seams, "prefill": run.step_logits[0]}
     return {
         "page": page,
         "preset": preset,
         "prompt": prompt,
         "prompt_tokens": run.generate_kwargs["input_ids"].shape[1],
-        "seams": {name: summary(tensor) for name, tensor in seams(run).items()},
+        "seams": {name: summary(tensor) for name, tensor in seams.items()},
         "token_ids": run.token_ids,
         "top_two_logits": [[round(float(x), 6) for x in logits.topk(2).values] for logits in run.step_logits],
     }
 
 
-def seams(run: VendorRun) -> dict[str, Tensor]:
-    """The seams by name; where there are crops, theirs come first in the vendor's order of work."""
-    views = ["crops", "page"] if len(run.sam) == 2 else ["page"]
-    named = {
-        f"{stage}.{view}": tensor
-        for stage, tensors in (("sam", run.sam), ("clip", run.clip), ("projector", run.projector))
-        for view, tensor in zip(views, tensors, strict=True)
-    }
-    assert run.prompt_embeds is not None
-    named["vision_fusion"] = run.prompt_embeds[run.generate_kwargs["images_seq_mask"]]
-    named["prefill"] = run.step_logits[0]
-    return named
-
-
 def summary(tensor: Tensor) -> dict[str, Any]:
     flat = tensor.double().flatten()
-    sample = flat[:: max(1, len(flat) // SAMPLES)][:SAMPLES]
     return {
         "shape": list(tensor.shape),
         "norm": float(flat.norm()),
         "mean": float(flat.mean()),
-        "sample": [round(float(x), 7) for x in sample],
+        "sample": [round(float(x), 7) for x in spaced(flat, SAMPLES)],
     }
 
 
