@@ -1,50 +1,131 @@
-"""The command line: ``python -m pytest_dsocr run PAGE``."""
+"""The command line: ``dsocr run``, ``dsocr compare``, ``dsocr vendor setup``, ``inspect`` and ``record``."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pytest_dsocr.errors import DsocrError
+
+GOLDEN = Path("golden/vendor")
 
 
 def parser() -> argparse.ArgumentParser:
     """Describe the commands and their options."""
     top = argparse.ArgumentParser(prog="dsocr", description="DeepSeek-OCR, stage by stage.")
-    commands = top.add_subparsers(dest="command", required=True)
-    run = commands.add_parser(
-        "run",
-        help="read one page, print its stages and boxes, draw the boxes",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    run.add_argument("page", nargs="?", type=Path, help="an image; a page drawn for the purpose if left out")
-    run.add_argument(
-        "--checkpoint", default="synthetic:tiny", help="a folder, a hub name in the local cache, or synthetic:NAME"
-    )
-    run.add_argument("--prompt", default="markdown", help="a named prompt, or a text with <image> in it")
-    run.add_argument("--preset", default="gundam", help="tiny, small, base, large or gundam")
-    run.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
-    run.add_argument("--dtype", default="float32", help="float32, bfloat16 or float16")
-    run.add_argument("--attn", default="eager", help="eager, sdpa or flash_attention_2")
-    run.add_argument("--max-new-tokens", type=int, default=128, help="stop after as many tokens")
-    run.add_argument("--out", type=Path, default=Path("dsocr-out"), help="folder for the artefacts")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    _run(_command(commands, "run", "read one page, print its stages and boxes, draw the boxes"))
+    _compare(_command(commands, "compare", "hold the session against the vendor's code, recorded or live"))
+    vendor = commands.add_parser("vendor", help="the vendor's code: its environment, its anchors, recordings of it")
+    of_vendor = vendor.add_subparsers(required=True, metavar="COMMAND")
+    _setup(_command(of_vendor, "setup", "make the environment that the vendor's code needs", "vendor_setup"))
+    _inspect(_command(of_vendor, "inspect", "say what the vendor's files hold, and where", "vendor_inspect"))
+    _record(_command(of_vendor, "record", "record what the vendor's code does with pages", "vendor_record"))
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if all went well, 2 on bad input."""
+    """Run the command line; 0 if all went well, 1 if a comparison failed, 2 on bad input."""
     options = parser().parse_args(arguments)
-    from pytest_dsocr.read_page import read_page  # torch is loaded once the options are known to be good
-
+    module = importlib.import_module(f"pytest_dsocr.commands.{options.module}")  # torch only where it is needed
+    options.status = 0
     try:
-        for line in read_page(options):
+        for line in module.run(options):
             print(line, flush=True)
     except DsocrError as error:
         print(f"dsocr: {error}", file=sys.stderr)
         return 2
-    return 0
+    except KeyboardInterrupt:
+        print("dsocr: interrupted", file=sys.stderr)
+        return 130
+    return int(options.status)
+
+
+def _command(commands: Any, name: str, purpose: str, module: str | None = None) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(
+        name, help=purpose, description=purpose, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    command.set_defaults(module=module or name)
+    return command
+
+
+def _run(command: argparse.ArgumentParser) -> None:
+    command.add_argument("page", nargs="?", type=Path, help="an image; a page drawn for the purpose if left out")
+    _add_model(command, "synthetic:tiny")
+    command.add_argument("--prompt", default="markdown", help="a named prompt, or a text with <image> in it")
+    command.add_argument("--preset", default="gundam", help="tiny, small, base, large or gundam")
+    command.add_argument("--max-new-tokens", type=int, default=128, help="stop after as many tokens")
+    command.add_argument("--out", type=Path, default=Path("dsocr-out"), help="folder for the artefacts")
+
+
+def _compare(command: argparse.ArgumentParser) -> None:
+    command.add_argument("pages", nargs="+", type=Path, help="images, or folders of images")
+    _add_reference(command)
+    _add_model(command, "synthetic:small")
+    _add_cases(command)
+    command.add_argument("--json", type=Path, help="also write every comparison as JSON")
+
+
+def _setup(command: argparse.ArgumentParser) -> None:
+    command.add_argument("vendor", type=Path, help="folder with the vendor's Python files: a hub snapshot, a clone")
+    _add_environment(command)
+    command.add_argument("--reuse-torch", action="store_true", help="use this environment's torch; install none")
+    command.add_argument("--with", action="append", default=[], dest="extra", metavar="PACKAGE", help="install as well")
+
+
+def _inspect(command: argparse.ArgumentParser) -> None:
+    command.add_argument("vendor", type=Path, help="folder with the vendor's Python files")
+    _add_environment(command)
+    command.add_argument("--anchors", type=Path, default=GOLDEN / "anchors.json", help="what to tell drift from")
+    command.add_argument("--write", action="store_true", help="write what is found to --anchors")
+
+
+def _record(command: argparse.ArgumentParser) -> None:
+    command.add_argument("vendor", type=Path, help="folder with the vendor's Python files")
+    command.add_argument("pages", nargs="+", type=Path, help="images, or folders of images")
+    _add_environment(command)
+    _add_model(command, "synthetic:small")
+    _add_cases(command)
+    command.add_argument("--time-limit", type=float, default=600, help="seconds without a sign of progress")
+    command.add_argument("--golden", type=Path, default=GOLDEN, help="folder of recordings")
+    command.add_argument("--again", action="store_true", help="record cases anew that are recorded already")
+
+
+def _add_reference(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--reference",
+        type=Path,
+        default=GOLDEN,
+        help="a folder of recordings, one recording, or a folder with the vendor's Python files to run live",
+    )
+    _add_environment(command)
+    command.add_argument("--time-limit", type=float, default=600, help="seconds without a sign of progress")
+    command.add_argument("--reference-device", help="cpu, cuda or cuda:N; the session's if left out")
+    command.add_argument("--reference-dtype", help="float32 or bfloat16; the session's if left out")
+    command.add_argument("--reference-attn", help="eager or flash_attention_2; the session's if left out")
+
+
+def _add_environment(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--env", type=Path, help="the vendor's environment; one in the user's cache if left out")
+
+
+def _add_model(command: argparse.ArgumentParser, checkpoint: str) -> None:
+    command.add_argument(
+        "--checkpoint", default=checkpoint, help="a folder, a hub name in the local cache, or synthetic:NAME"
+    )
+    command.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+    command.add_argument("--dtype", default="float32", help="float32, bfloat16 or float16")
+    command.add_argument("--attn", default="eager", help="eager, sdpa or flash_attention_2")
+
+
+def _add_cases(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--presets", nargs="+", default=["gundam"], help="tiny, small, base, large, gundam")
+    command.add_argument("--prompts", nargs="+", default=["markdown"], help="named prompts, or texts with <image>")
+    command.add_argument("--max-new-tokens", type=int, default=None, help="stop after as many tokens; 8192 if left out")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The ``run`` command: one page through the session, told line by line."""
+"""``dsocr run``: one page through the session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_dsocr.engine.result import Result
 from pytest_dsocr.engine.session import Session
 
 
-def read_page(options: Namespace) -> Iterator[str]:
+def run(options: Namespace) -> Iterator[str]:
     """Read the page that ``options`` name, write its artefacts, and yield what to tell the user.
 
     Raises:

@@ -1,0 +1,92 @@
+"""How an answer of the reference was made: which files, versions, device, weights, and what was overridden."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from importlib import metadata
+from typing import Any, NamedTuple
+
+PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "flash-attn", "torchvision")
+
+
+class Key(NamedTuple):
+    """What decides whether two sides can be compared bit for bit."""
+
+    checkpoint: str
+    device: str
+    """``cpu``, or a GPU's name such as ``nvidia-h200``."""
+    dtype: str
+    attention: str
+
+    def __str__(self) -> str:
+        return f"{slug(self.checkpoint)}/{self.device}-{self.dtype}-{self.attention}"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Everything that an answer of the reference depends on; its fields are JSON values."""
+
+    checkpoint: str
+    checkpoint_sha256: str
+    vendor_sha256: Mapping[str, str]
+    """Of each of the vendor's files that was really imported."""
+    device: str
+    dtype: str
+    attention: str
+    resampling: str
+    """See :func:`pytest_dsocr.contract.resampling.resampling`."""
+    versions: Mapping[str, str]
+    overrides: tuple[str, ...]
+    """What was put in the place of something that the vendor's code has hard-coded."""
+    date: str
+    command: str
+
+    @property
+    def key(self) -> Key:
+        """What recordings are looked up by."""
+        return Key(self.checkpoint, self.device, self.dtype, self.attention)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Provenance:
+        """Read what :meth:`to_json` gave; raise ``KeyError`` where something is missing."""
+        return cls(**{**{f.name: value[f.name] for f in fields(cls)}, "overrides": tuple(value["overrides"])})
+
+    def differences(self, other: Provenance) -> list[str]:
+        """Say in which respects other than date and command the two were made differently, one line each."""
+        mine, theirs = self.to_json(), other.to_json()
+        return [
+            f"{name}: {mine[name]!r} and {theirs[name]!r}"
+            for name in mine
+            if name not in ("date", "command") and mine[name] != theirs[name]
+        ]
+
+
+def versions() -> dict[str, str]:
+    """Give Python's version and those of the installed packages that the reference's numbers depend on."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def device_class(torch_device: str) -> str:
+    """Give ``cpu``, or the name of the GPU that torch calls ``torch_device``, such as ``nvidia-h200``."""
+    if torch_device.startswith("cuda"):
+        import torch
+
+        return slug(torch.cuda.get_device_name(torch_device).lower())
+    return "cpu"
+
+
+def slug(name: str) -> str:
+    """Turn a name into one that any file system takes."""
+    return "-".join("".join(c if c.isalnum() or c in "._" else " " for c in name).split())

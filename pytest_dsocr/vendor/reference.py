@@ -1,0 +1,45 @@
+"""What suites ask of the reference, whether it is the vendor's code live or a recording of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from pytest_dsocr.case import Case
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.observation import InputsDigest, Observation
+from pytest_dsocr.vendor.provenance import Provenance
+
+
+class ReferenceFaultError(DsocrError):
+    """The reference could not answer, which says nothing about the subject: never a verdict, always an error."""
+
+
+class NotRecordedError(DsocrError):
+    """The recording does not hold what was asked for; the comparison is then NOT-COMPARED."""
+
+
+class Reference(Protocol):
+    """The vendor's code, live or recorded. Every method raises :class:`ReferenceFaultError` where it cannot answer.
+
+    A recording raises :class:`NotRecordedError` for what it lacks.
+    """
+
+    @property
+    def provenance(self) -> Provenance:
+        """How its answers are made."""
+
+    def inputs(self, case: Case) -> InputsDigest:
+        """Give what ``infer`` hands to ``generate``."""
+
+    def observe(self, case: Case) -> Observation:
+        """Run ``infer`` as it is, artefacts included, and give all that was seen."""
+
+    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
+        """Give each stage's milliseconds, one for each of ``turns`` runs; ``decode`` is the mean of a run's steps."""
+
+    def flops(self, case: Case) -> Mapping[str, int]:
+        """Give each stage's floating-point operations as torch's counter sees them; ``decode`` is the last step's."""
+
+    def close(self) -> None:
+        """Let go of whatever it holds."""
