@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
 from torch import nn
 
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC, fill
+from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC, fill, synthetic_fingerprint
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.engine.weights import Progress, load_weights
+from pytest_dsocr.engine.weights import Progress, fingerprint, load_weights
 from pytest_dsocr.errors import DsocrError
 
 SYNTHETIC_NAME = re.compile(r"synthetic:(?P<name>[^@]*)(@(?P<seed>\d+))?")
@@ -34,6 +35,14 @@ class Checkpoint:
     tokenizer: Tokenizer
     weights: _WeightSource
     """What fills a model's parameters."""
+    fingerprint: Callable[[], str]
+    folder: Path | None = None
+    """Where its files are; None for a synthetic one."""
+
+    @cached_property
+    def sha256(self) -> str:
+        """A hash that tells its weights from any other's; reads them all."""
+        return self.fingerprint()
 
     def load_into(self, model: nn.Module, on_progress: Progress | None = None) -> None:
         """Fill ``model``'s parameters in place; raise ``DsocrError`` where the weights do not fit it."""
@@ -66,12 +75,14 @@ def _synthetic(name: str, size: str, seed: int) -> Checkpoint:
         raise DsocrError(f"there is no synthetic model {size!r}; {_valid()}")
     architecture = SYNTHETIC[size]
     tokenizer = Tokenizer.byte_level(architecture.decoder.vocab_size)
-    return Checkpoint(name, architecture, tokenizer, partial(fill, seed=seed))
+    fingerprint = partial(synthetic_fingerprint, architecture, seed)
+    return Checkpoint(name, architecture, tokenizer, partial(fill, seed=seed), fingerprint)
 
 
 def _from_folder(name: str, folder: Path) -> Checkpoint:
     architecture, tokenizer = Architecture.from_folder(folder), Tokenizer.from_folder(folder)
-    return Checkpoint(name, architecture, tokenizer, partial(load_weights, folder=folder))
+    weights, identity = partial(load_weights, folder=folder), partial(fingerprint, folder)
+    return Checkpoint(name, architecture, tokenizer, weights, identity, folder)
 
 
 def _cached_snapshot(name: str) -> Path:

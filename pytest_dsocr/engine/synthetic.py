@@ -62,6 +62,7 @@ DEFAULT_SEED = 2
 
 CHUNK_WORDS = 1 << 18
 VALUES_PER_WORD = 4
+FINGERPRINT_VALUES = 256
 ROOT_OF_12 = math.sqrt(12)
 EMBEDDINGS = (
     "embed_tokens.weight",
@@ -82,10 +83,22 @@ def fill(model: nn.Module, seed: int = DEFAULT_SEED, on_progress: Progress | Non
     done_bytes = 0
     with torch.no_grad():
         for name, parameter in parameters.items():
-            _fill_one(parameter, name, seed)
+            _fill_one(parameter.view(-1), name, parameter.shape, seed)
             done_bytes += parameter.nbytes
             if on_progress:
                 on_progress(done_bytes, total_bytes)
+
+
+def synthetic_fingerprint(arch: Architecture, seed: int) -> str:
+    """Give a SHA-256 that tells these weights from any other's: of each tensor's shape and first values."""
+    digest = hashlib.sha256()
+    with torch.device("meta"):
+        parameters = dict(DeepseekOCR(arch).named_parameters())
+    for name, parameter in parameters.items():
+        first = torch.empty(min(parameter.numel(), FINGERPRINT_VALUES))
+        _fill_one(first, name, parameter.shape, seed)
+        digest.update(f"{name} {list(parameter.shape)} ".encode() + first.numpy().astype("<f4").tobytes())
+    return digest.hexdigest()
 
 
 def spread(name: str, shape: Sequence[int]) -> tuple[float, float]:
@@ -113,16 +126,16 @@ def spread(name: str, shape: Sequence[int]) -> tuple[float, float]:
     raise DsocrError(f"no synthetic values are defined for a tensor named {name}; extend spread()")
 
 
-def _fill_one(parameter: Tensor, name: str, seed: int) -> None:
+def _fill_one(flat: Tensor, name: str, shape: Sequence[int], seed: int) -> None:
+    """Fill the beginning of the tensor ``name`` of ``shape``, or all of it."""
     key = hashlib.sha256(f"{seed}/{name}".encode()).digest()[:16]
     words = np.random.Philox(key=int.from_bytes(key, "little"))
-    mean, std = spread(name, parameter.shape)
+    mean, std = spread(name, shape)
     scale = float(np.float32(std * ROOT_OF_12 / (1 << 16)))
-    flat = parameter.view(-1)
     for chunk in flat.split(CHUNK_WORDS * VALUES_PER_WORD):
         raw = words.random_raw(-(-len(chunk) // VALUES_PER_WORD)).astype("<u8", copy=False).view("<i2")
         values = torch.from_numpy(raw)[: len(chunk)].float().add_(0.5).mul_(scale).add_(mean)
-        chunk.copy_(values.to(parameter.dtype))
+        chunk.copy_(values.to(flat.dtype))
 
 
 def write_synthetic(name: str, folder: Path, dtype: torch.dtype = torch.bfloat16, seed: int = DEFAULT_SEED) -> None:

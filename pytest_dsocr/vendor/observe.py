@@ -1,7 +1,8 @@
 """Run the vendor's real ``infer`` on one page and watch it from outside: what it hands on, stage by stage.
 
-Everything is seen through forward hooks. The one thing changed is the ceiling of ``generate``, which ``infer``
-hard-codes at 8192 new tokens.
+Tensors are seen through forward hooks, its reading of its own output through the two functions that do it. What is
+changed is the ceiling of ``generate``, which ``infer`` hard-codes at 8192 new tokens, and, for a vocabulary of other
+size, the image token's id.
 """
 
 from __future__ import annotations
@@ -9,34 +10,26 @@ from __future__ import annotations
 import contextlib
 import io
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.case import Case
+from pytest_dsocr.contract.special import SpecialTokens
+from pytest_dsocr.observation import Step, TopTwo
 from pytest_dsocr.vendor.code import vendor_on_cpu
+from pytest_dsocr.vendor.meters import Meter, clock_of
 
+VENDOR_IMAGE_ID = SpecialTokens().image
 
-class InferTokenizer:
-    """A tokenizer of this project with the methods that ``infer`` and its streamer call."""
-
-    def __init__(self, tokenizer: TextTokenizer) -> None:
-        self._tokenizer = tokenizer
-        self.eos_token_id = tokenizer.special.eos
-
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Give the ids of ``text``; ``infer`` never asks for special tokens."""
-        assert not add_special_tokens
-        return self._tokenizer.encode(text)
-
-    def decode(self, ids: Any, **_: Any) -> str:
-        """Give the text of ``ids``, special tokens kept."""
-        return self._tokenizer.decode([int(token) for token in ids])
+OnStage = Callable[[str, int], None]
+"""Called as a stage ends with its name and how often it has ended; ``token`` for each token."""
 
 
 @dataclass
@@ -50,38 +43,72 @@ class VendorRun:
     projector: list[Tensor] = field(default_factory=list)
     prompt_embeds: Tensor | None = None
     """The decoder's input, vision tokens scattered in: ``[1, S, C]``."""
+    prefill_logits: Tensor | None = None
+    """Float32 logits of the first token, ``[V]``."""
     step_logits: list[Tensor] = field(default_factory=list)
-    """Float32 logits that each token was chosen from, ``[V]``; the first are the prefill's."""
+    """Logits that each token was chosen from, ``[V]``, on the CPU; the first are the prefill's."""
+    top_two: list[TopTwo] = field(default_factory=list)
+    """The best two of each step's."""
     token_ids: list[int] = field(default_factory=list)
+    text: str = ""
+    """What ``infer`` searched for spans: decoded and stripped. Empty in ``eval_mode``."""
+    spans: list[tuple[str, Any]] = field(default_factory=list)
+    """Label and coordinates of each span, as ``infer`` evaluated them; None where it could not."""
     prepare_ms: float = 0.0
     """From the call of ``infer`` to that of ``generate``: loading, cropping, ids and mask."""
-    forward_ms: list[float] = field(default_factory=list)
-    """Milliseconds of each forward of the whole model; the first holds vision and prefill."""
-    stage_ms: dict[str, float] = field(default_factory=dict)
+    postprocess_ms: float = 0.0
+    """From the end of ``generate`` to that of ``infer``: decoding, spans, drawing, writing."""
+    forwards: list[float] = field(default_factory=list)
+    """What each forward of the whole model took, in the meter's unit; the first holds vision and prefill."""
+    stages: dict[str, float] = field(default_factory=dict)
+    """What ``sam``, ``clip`` and ``projector`` took, in the meter's unit."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Every token with the best two that it was chosen from."""
+        return tuple(Step(token, top) for token, top in zip(self.token_ids, self.top_two, strict=True))
+
+    @property
+    def stacked_logits(self) -> Tensor:
+        """All logits that were kept, ``[steps, V]``."""
+        return torch.stack(self.step_logits)
+
+    @property
+    def inputs(self) -> dict[str, Tensor]:
+        """The tensors handed to ``generate``, named as the fields of ``Inputs``."""
+        [(crops, page)] = self.generate_kwargs["images"]
+        names = ("input_ids", "images_seq_mask", "images_spatial_crop")
+        return {**{name: self.generate_kwargs[name] for name in names}, "images_crop": crops, "images_ori": page}
 
     @property
     def seams(self) -> dict[str, Tensor]:
-        """Every vision seam, under the names of :attr:`pytest_dsocr.engine.pipeline.Vision.seams`."""
+        """Every vision seam, under the names of :attr:`pytest_dsocr.engine.pipeline.Vision.seams`.
+
+        None where the vendor's image gate was shut.
+        """
+        if not self.sam:
+            return {}
         views = ["crops", "page"] if len(self.sam) == 2 else ["page"]
         of_views = {
             f"{stage}.{view}": tensor
             for stage, tensors in (("sam", self.sam), ("clip", self.clip), ("projector", self.projector))
             for view, tensor in zip(views, tensors, strict=True)
         }
-        assert self.prompt_embeds is not None, "the run kept no tensors"
+        assert self.prompt_embeds is not None
         return {**of_views, "vision_fusion": self.prompt_embeds[self.generate_kwargs["images_seq_mask"]]}
 
 
 def observe_infer(
     model: Any,
     tokenizer: Any,
-    image_file: Path,
-    output_folder: Path,
+    case: Case,
+    out: Path,
     *,
-    prompt: str,
-    preset: Preset,
-    max_new_tokens: int,
+    image_id: int = VENDOR_IMAGE_ID,
     keep_tensors: bool = True,
+    keep_logits: bool = False,
+    meter: Meter | None = None,
+    on_stage: OnStage = lambda stage, times: None,
     **infer_options: Any,
 ) -> VendorRun:
     """Call ``model.infer`` and give what was seen.
@@ -89,50 +116,54 @@ def observe_infer(
     Args:
         model: the vendor's model.
         tokenizer: what ``infer`` asks of a tokenizer.
-        image_file: the page.
-        output_folder: where ``infer`` writes.
-        prompt: with its ``<image>``.
-        preset: sizes and crop mode.
-        max_new_tokens: the ceiling in the place of 8192.
-        keep_tensors: keep the seams and logits; without, only times and tokens.
+        case: the page, the prompt, sizes and crop mode, and the ceiling in the place of 8192.
+        out: where ``infer`` writes.
+        image_id: the image token's id in this vocabulary.
+        keep_tensors: keep the seams and the best two of each step; without, only what the meter read, and tokens.
+        keep_logits: keep all logits of every step.
+        meter: what is read around each stage; a clock if left out.
+        on_stage: see :data:`OnStage`.
         **infer_options: ``save_results``, ``eval_mode``.
     """
     run = VendorRun()
-    watch = _Watch(run, model.lm_head.weight.device, keep_tensors)
-    on_cpu = vendor_on_cpu(model) if model.lm_head.weight.device.type == "cpu" else contextlib.nullcontext()
-    with on_cpu, watch.hooks(model), _ceiling(model, run, max_new_tokens), contextlib.redirect_stdout(io.StringIO()):
-        model.infer(
-            tokenizer,
-            prompt=prompt,
-            image_file=str(image_file),
-            output_path=str(output_folder),
-            base_size=preset.base_size,
-            image_size=preset.image_size,
-            crop_mode=preset.crop,
-            **infer_options,
-        )
+    device = model.lm_head.weight.device
+    watch = _Watch(run, meter or clock_of(device), keep_tensors, keep_logits, on_stage)
+    on_cpu = vendor_on_cpu(model) if device.type == "cpu" else contextlib.nullcontext()
+    with on_cpu, watch.meter.running(), watch.hooks(model), _listening(model, run), _silence():
+        with _generate_called_with(model, run, case.max_new_tokens, image_id) as generated:
+            model.infer(
+                tokenizer,
+                prompt=case.prompt,
+                image_file=str(case.page),
+                output_path=str(out),
+                base_size=case.preset.base_size,
+                image_size=case.preset.image_size,
+                crop_mode=case.preset.crop,
+                **infer_options,
+            )
+        run.postprocess_ms = (time.perf_counter() - generated.pop()) * 1e3
     watch.finish()
     return run
 
 
 class _Watch:
-    """Hooks that copy what passes between the vendor's modules, and mark when."""
+    """Hooks that copy what passes between the vendor's modules, and read the meter there."""
 
-    def __init__(self, run: VendorRun, device: torch.device, keep_tensors: bool) -> None:
-        self.run, self.keep = run, keep_tensors
-        self.on_gpu = device.type == "cuda"
+    def __init__(self, run: VendorRun, meter: Meter, keep: bool, keep_logits: bool, on_stage: OnStage) -> None:
+        self.run, self.meter, self.keep, self.keep_logits, self.on_stage = run, meter, keep, keep_logits, on_stage
         self.marks: list[tuple[str, Any, Any]] = []
+        self.ended: Counter[str] = Counter()
         self.last: Any = None
 
     @contextlib.contextmanager
     def hooks(self, model: Any) -> Iterator[None]:
         core, run = model.model, self.run
         handles = [
-            *self._timed("sam", core.sam_model, lambda out: run.sam.append(out)),
-            *self._timed("clip", core.vision_model, lambda out: run.clip.append(out)),
-            *self._timed("projector", core.projector, lambda out: run.projector.append(out)),
-            *self._timed("forward", model, lambda out: run.step_logits.append(out.logits[0, -1])),
-            core.layers[0].register_forward_pre_hook(self._prompt_embeds),
+            *self._metered("sam", core.sam_model, run.sam.append),
+            *self._metered("clip", core.vision_model, run.clip.append),
+            *self._metered("projector", core.projector, run.projector.append),
+            *self._metered("token", model, self._keep_logits),
+            core.layers[0].register_forward_pre_hook(self._keep_prompt_embeds),
         ]
         try:
             yield
@@ -141,57 +172,87 @@ class _Watch:
                 handle.remove()
 
     def finish(self) -> None:
-        """Turn the marks into milliseconds."""
-        if self.on_gpu:
-            torch.cuda.synchronize()
+        """Turn the marks into amounts."""
         for name, start, end in self.marks:
-            ms = start.elapsed_time(end) if self.on_gpu else (end - start) / 1e6
-            if name == "forward":
-                self.run.forward_ms.append(ms)
+            amount = self.meter.difference(start, end)
+            if name == "token":
+                self.run.forwards.append(amount)
             else:
-                self.run.stage_ms[name] = self.run.stage_ms.get(name, 0.0) + ms
+                self.run.stages[name] = self.run.stages.get(name, 0.0) + amount
 
-    def _timed(self, name: str, module: nn.Module, keep: Callable[[Any], None]) -> list[Any]:
-        """Time from the end of the encoder before, so that what joins two encoders counts as the later one's."""
-        starts_afresh = name in ("sam", "forward")
+    def _metered(self, name: str, module: nn.Module, keep: Callable[[Any], None]) -> list[Any]:
+        """Read from the end of the encoder before, so that what joins two encoders counts as the later one's."""
+        starts_afresh = name in ("sam", "token")
         opened: list[Any] = []
 
         def before(*_: Any) -> None:
-            opened.append(self._now() if starts_afresh else self.last)
+            opened.append(self.meter.read() if starts_afresh else self.last)
 
         def after(_module: nn.Module, _args: Any, out: Any) -> None:
-            self.last = self._now()
+            self.last = self.meter.read()
             self.marks.append((name, opened.pop(), self.last))
             if self.keep:
                 keep(out)
+            self.ended[name] += 1
+            self.on_stage(name, self.ended[name])
 
         return [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
 
-    def _prompt_embeds(self, _module: nn.Module, args: tuple[Tensor, ...]) -> None:
+    def _keep_prompt_embeds(self, _module: nn.Module, args: tuple[Tensor, ...]) -> None:
         if self.keep and self.run.prompt_embeds is None:
             self.run.prompt_embeds = args[0].clone()
 
-    def _now(self) -> Any:
-        if not self.on_gpu:
-            return time.perf_counter_ns()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+    def _keep_logits(self, out: Any) -> None:
+        logits = out.logits[0, -1].float()
+        if self.run.prefill_logits is None:
+            self.run.prefill_logits = logits.clone()
+        self.run.top_two.append(TopTwo.of(logits))
+        if self.keep_logits:
+            self.run.step_logits.append(logits.cpu().clone())
 
 
 @contextlib.contextmanager
-def _ceiling(model: Any, run: VendorRun, max_new_tokens: int) -> Iterator[None]:
-    original, called = model.generate, time.perf_counter()
+def _generate_called_with(model: Any, run: VendorRun, max_new_tokens: int, image_id: int) -> Iterator[list[float]]:
+    """Note what ``generate`` is called with and gives; yields a list that gets the time at which it was done."""
+    original, called, done = model.generate, time.perf_counter(), []
 
     def generate(input_ids: Tensor, **kwargs: Any) -> Tensor:
         run.prepare_ms = (time.perf_counter() - called) * 1e3
+        if image_id != VENDOR_IMAGE_ID:
+            input_ids = input_ids.masked_fill(input_ids == VENDOR_IMAGE_ID, image_id)
         run.generate_kwargs = {"input_ids": input_ids, **kwargs}
         out: Tensor = original(input_ids, **{**kwargs, "max_new_tokens": max_new_tokens})
         run.token_ids = out[0, input_ids.shape[1] :].tolist()
+        done.append(time.perf_counter())
         return out
 
     model.generate = generate
     try:
-        yield
+        yield done
     finally:
         del model.generate
+
+
+@contextlib.contextmanager
+def _listening(model: Any, run: VendorRun) -> Iterator[None]:
+    """Note the text that ``infer`` searches for spans, and how it reads each."""
+    names: dict[str, Any] = type(model).infer.__globals__
+    search, read = names["re_match"], names["extract_coordinates_and_label"]
+
+    def noted_search(text: str) -> Any:
+        run.text = text
+        return search(text)
+
+    def noted_read(span: Any, *size_px: int) -> Any:
+        found = read(span, *size_px)
+        run.spans.append(found or (span[1], None))
+        return found
+
+    with mock.patch.dict(names, {"re_match": noted_search, "extract_coordinates_and_label": noted_read}):
+        yield
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield

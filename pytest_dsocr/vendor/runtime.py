@@ -1,0 +1,221 @@
+"""The vendor's code in this process, with a checkpoint's weights: the reference as its worker runs it."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from pytest_dsocr.case import VENDOR_CEILING, Case
+from pytest_dsocr.contract.markup import LARGEST, Box
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.special import BOS, EOS, PAD
+from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
+from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.observation import Artefact, InputsDigest, Observation, Output, Seam, SpanSeen, top_logits
+from pytest_dsocr.vendor.build import build_overrides, load_vendor_model
+from pytest_dsocr.vendor.code import VendorCode, load_vendor_code
+from pytest_dsocr.vendor.meters import Flops, Meter
+from pytest_dsocr.vendor.observe import VENDOR_IMAGE_ID, VendorRun, observe_infer
+from pytest_dsocr.vendor.provenance import Provenance, device_class, versions
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with what is under way, how much of it is done, and its total, where that is known."""
+
+FLOP_TOKENS = 2  # the prefill's and one of a decode step
+
+
+@dataclass(frozen=True)
+class VendorRuntime:
+    """The vendor's model and tokenizer, ready for cases; fulfils ``Reference``.
+
+    Only for an environment in which the vendor's code runs; :class:`~pytest_dsocr.vendor.live.LiveReference` is for
+    all others.
+    """
+
+    model: Any
+    tokenizer: Any
+    image_id: int
+    origin: Provenance
+    on_progress: Progress
+
+    @classmethod
+    def load(
+        cls,
+        vendor: Path,
+        checkpoint: str,
+        *,
+        device: str = "cpu",
+        dtype: str = "float32",
+        attention: str = "eager",
+        command: str = "",
+        on_progress: Progress = lambda what, done, total: None,
+    ) -> VendorRuntime:
+        """Import the vendor's files from the folder ``vendor`` and load ``checkpoint`` into its model.
+
+        Raises:
+            DsocrError: where a file, the checkpoint or the device is not to be had, or the vendor's code cannot run
+                the checkpoint.
+        """
+        logging.disable(logging.WARNING)  # transformers has much to say of code of this age
+        code, found = load_vendor_code(vendor), resolve(checkpoint)
+        special = found.tokenizer.special
+        if special.bos != 0:
+            raise DsocrError(
+                f"the vendor's infer puts BOS 0 in front, and {checkpoint} has {special.bos}; it cannot run"
+            )
+        weights = partial(on_progress, "weights")
+        model = load_vendor_model(code, found, device=device, dtype=dtype, attention=attention, on_progress=weights)
+        origin = Provenance(
+            checkpoint=found.name,
+            checkpoint_sha256=found.sha256,
+            vendor_sha256=code.sha256,
+            device=device_class(device),
+            dtype=dtype,
+            attention=attention,
+            resampling=resampling(),
+            versions=versions(),
+            overrides=_overrides(code, found, device, dtype),
+            date=datetime.now(UTC).date().isoformat(),
+            command=command,
+        )
+        return cls(model, _tokenizer(found), special.image, origin, on_progress)
+
+    @property
+    def provenance(self) -> Provenance:
+        """How the answers are made."""
+        return self.origin
+
+    def inputs(self, case: Case, *, keep_values: bool = False) -> InputsDigest:
+        """Give what ``infer`` hands to ``generate``, which then makes one token."""
+        with tempfile.TemporaryDirectory() as scratch:
+            run = self._run(replace(case, max_new_tokens=1), Path(scratch), keep_tensors=False)
+        return InputsDigest.of(run.inputs, keep_values=keep_values)
+
+    def observe(
+        self, case: Case, *, keep_values: bool = False, keep_logits: bool = False, out: Path | None = None
+    ) -> Observation:
+        """Run ``infer`` and give all that was seen.
+
+        Args:
+            case: what to read.
+            keep_values: keep the tensors themselves beside their summaries.
+            keep_logits: keep all logits of every step.
+            out: where ``infer`` leaves its files; a folder that is removed if left out.
+        """
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = out or Path(scratch)
+            run = self._run(case, folder, keep_logits=keep_logits, save_results=True)
+            output = _output(run, folder)
+        assert run.prefill_logits is not None
+        seams = {**run.seams, "prefill": run.prefill_logits}
+        return Observation(
+            case_id=case.id,
+            inputs=InputsDigest.of(run.inputs, keep_values=keep_values),
+            seams={name: Seam.of(tensor, keep_values=keep_values) for name, tensor in seams.items()},
+            prefill_top=top_logits(run.prefill_logits),
+            steps=run.steps,
+            output=output,
+            logits=run.stacked_logits if keep_logits else None,
+            provenance=self._provenance_of(case),
+        )
+
+    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
+        """Give each stage's milliseconds in each of ``turns`` runs, after one that warms up.
+
+        ``prefill`` holds the fusion, ``decode`` is the mean of a run's steps, and ``postprocess`` writes files.
+        """
+        runs = []
+        with tempfile.TemporaryDirectory() as scratch:
+            for _ in range(1 + turns):
+                run = self._run(case, Path(scratch), keep_tensors=False, save_results=True)
+                runs.append({"tokenizer": run.prepare_ms, **_stages(run), "postprocess": run.postprocess_ms})
+        return {stage: tuple(run[stage] for run in runs[1:]) for stage in runs[0]}
+
+    def flops(self, case: Case) -> Mapping[str, int]:
+        """Give each stage's operations; ``prefill`` holds the fusion, ``decode`` is the first step's."""
+        with tempfile.TemporaryDirectory() as scratch:
+            short = replace(case, max_new_tokens=FLOP_TOKENS)
+            run = self._run(short, Path(scratch), keep_tensors=False, meter=Flops())
+        return {stage: int(count) for stage, count in _stages(run).items()}
+
+    def close(self) -> None:
+        """Hold nothing beyond this object's life."""
+
+    def _run(self, case: Case, out: Path, *, meter: Meter | None = None, **options: Any) -> VendorRun:
+        def on_stage(stage: str, times: int) -> None:
+            self.on_progress(stage, times, case.max_new_tokens if stage == "token" else None)
+
+        return observe_infer(
+            self.model, self.tokenizer, case, out, image_id=self.image_id, meter=meter, on_stage=on_stage, **options
+        )
+
+    def _provenance_of(self, case: Case) -> dict[str, Any]:
+        ceiling = f"generate: max_new_tokens {case.max_new_tokens} in place of {VENDOR_CEILING}"
+        overrides = [ceiling] if case.max_new_tokens != VENDOR_CEILING else []
+        return {**self.origin.to_json(), "overrides": [*self.origin.overrides, *overrides]}
+
+
+def _stages(run: VendorRun) -> dict[str, float]:
+    """Name what the meter read as the project's stages are."""
+    prefill, *steps = run.forwards
+    decode = {"decode": sum(steps) / len(steps)} if steps else {}
+    return {**run.stages, "prefill": prefill - sum(run.stages.values()), **decode}
+
+
+def _output(run: VendorRun, folder: Path) -> Output:
+    spans = tuple(SpanSeen(label, _boxes(coordinates)) for label, coordinates in run.spans)
+    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    artefacts = {name: _artefact(path) for name, path in files.items()}
+    mmd = files["result.mmd"].read_bytes().decode()
+    return Output(run.text, spans, mmd, artefacts)
+
+
+def _boxes(coordinates: Any) -> tuple[Box, ...]:
+    """Give the boxes that the vendor goes on to draw: those in front of the first that is not four numbers."""
+    items = coordinates if isinstance(coordinates, list | tuple) else ()
+    return tuple(Box(*points) for points in takewhile(_is_box, items))
+
+
+def _is_box(points: Any) -> bool:
+    if not isinstance(points, list | tuple) or len(points) != 4:
+        return False
+    return all(isinstance(value, int | float) and -LARGEST < value < LARGEST for value in points)
+
+
+def _artefact(path: Path) -> Artefact:
+    if path.suffix != ".jpg":
+        return Artefact(path.stat().st_size)
+    with Image.open(path) as picture:
+        return Artefact(path.stat().st_size, picture.size)
+
+
+def _overrides(code: VendorCode, checkpoint: Checkpoint, device: str, dtype: str) -> tuple[str, ...]:
+    found = [*code.overrides, *build_overrides(checkpoint.architecture)]
+    if checkpoint.tokenizer.special.image != VENDOR_IMAGE_ID:
+        found.append(f"image token: id {checkpoint.tokenizer.special.image} in place of {VENDOR_IMAGE_ID}")
+    if device == "cpu":
+        found.append("Tensor.cuda: stays on the CPU")
+        if dtype != "bfloat16":
+            found.append(f"pixels: cast from bfloat16 to the weights' {dtype} in front of SAM")
+    return tuple(found)
+
+
+def _tokenizer(checkpoint: Checkpoint) -> Any:
+    """Give transformers' own tokenizer of the checkpoint, as the vendor's card loads it."""
+    if checkpoint.folder:
+        return AutoTokenizer.from_pretrained(checkpoint.folder, local_files_only=True)
+    vocabulary = byte_level_vocabulary(checkpoint.architecture.decoder.vocab_size)
+    tokens = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
+    make: Any = PreTrainedTokenizerFast
+    return make(tokenizer_object=vocabulary, clean_up_tokenization_spaces=False, **tokens)
