@@ -15,16 +15,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.vendor.files import FILES, check_vendor_folder
 from pytest_dsocr.vendor.torchvision_stand_in import stand_in_for_torchvision
 
 PACKAGE = "dsocr_vendor_code"
-FILES = (
-    "modeling_deepseekocr.py",
-    "modeling_deepseekv2.py",
-    "deepencoder.py",
-    "conversation.py",
-    "configuration_deepseek_v2.py",
-)
 
 
 @dataclass(frozen=True)
@@ -43,9 +37,7 @@ def load_vendor_code(folder: Path) -> VendorCode:
     Raises:
         DsocrError: where a file is missing, or the environment cannot import it.
     """
-    missing = [name for name in FILES if not (folder / name).is_file()]
-    if missing:
-        raise DsocrError(f"{folder} lacks {', '.join(missing)}; give a folder with the vendor's Python files")
+    check_vendor_folder(folder)
     overrides = stand_in_for_torchvision()
     for name in [name for name in sys.modules if name.split(".")[0] == PACKAGE]:
         del sys.modules[name]  # of a folder loaded before

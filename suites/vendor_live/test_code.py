@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.vendor.code import FILES, load_vendor_code
+from pytest_dsocr.vendor.code import load_vendor_code
+from pytest_dsocr.vendor.files import FILES
 from suites.vendor_live.conftest import vendor_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the vendor's code warns on every recent torch
