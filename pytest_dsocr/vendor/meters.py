@@ -7,13 +7,7 @@ import time
 from typing import Any, Protocol
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode, flop_registry
-
-_ATEN = torch.ops.aten
-CPU_ATTENTION = {
-    _ATEN._scaled_dot_product_flash_attention_for_cpu: flop_registry[_ATEN._scaled_dot_product_efficient_attention]
-}
-"""What torch's counter leaves out: attention on the CPU, which CLIP runs, counted as the GPU's is."""
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 
 class Meter(Protocol):
@@ -65,10 +59,14 @@ class CudaEvents:
 
 
 class Flops:
-    """Floating-point operations, as torch's counter sees them."""
+    """Floating-point operations, as torch's counter sees them.
+
+    It leaves out the attention that SAM and CLIP run on the CPU, which is counted here as the GPU's is.
+    """
 
     def __init__(self) -> None:
-        self._counter = FlopCounterMode(display=False, custom_mapping=CPU_ATTENTION)
+        on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        self._counter = FlopCounterMode(display=False, custom_mapping={on_cpu: _attention_flops})
 
     def running(self) -> contextlib.AbstractContextManager[Any]:
         """Count."""
@@ -81,6 +79,11 @@ class Flops:
     def difference(self, start: int, end: int) -> float:
         """Give operations."""
         return end - start
+
+
+def _attention_flops(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    """Count for the shapes ``[B, heads, tokens, channels]``."""
+    return int(sdpa_flop_count(query, key, value))
 
 
 def clock_of(device: torch.device) -> Meter:
