@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -21,6 +22,12 @@ from pytest_dsocr.observation import (
 
 Packed = tuple[dict[str, Any], dict[str, Tensor]]
 """A JSON value, and the tensors that it goes with."""
+
+
+def without_values(observation: Observation) -> Observation:
+    """Give the observation with its summaries alone: what a recording keeps."""
+    seams = {name: replace(seam, values=None) for name, seam in observation.seams.items()}
+    return replace(observation, inputs=replace(observation.inputs, values=None), seams=seams, logits=None)
 
 
 def pack(observation: Observation) -> Packed:
