@@ -10,17 +10,20 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from pytest_dsocr.contract.markup import Box
 
 SAMPLE_VALUES = 64
 SKETCH_VALUES = 128
-TOP_LOGITS = 20
+BEST_OF_STEP = 5
+BEST_OF_PREFILL = 20
 GOLDEN_RATIO = (5**0.5 - 1) / 2
 """Multiples of it, modulo 1, fill an interval evenly and in step with no axis of a tensor."""
 
@@ -66,24 +69,24 @@ class Seam:
         )
 
 
-class TopTwo(NamedTuple):
-    """The best two tokens of a decoding step and their logits."""
+class Best(NamedTuple):
+    """The best tokens of a decoding step, :data:`BEST_OF_STEP` of them, and their logits, the best first."""
 
-    ids: tuple[int, int]
-    logits: tuple[float, float]
+    ids: tuple[int, ...]
+    logits: tuple[float, ...]
 
     @classmethod
-    def of(cls, logits: Tensor) -> TopTwo:
+    def of(cls, logits: Tensor, count: int = BEST_OF_STEP) -> Best:
         """Read them off logits ``[V]``."""
-        values, ids = logits.float().topk(2)
+        values, ids = logits.float().topk(min(count, len(logits)))
         return cls(tuple(ids.tolist()), tuple(values.tolist()))
 
 
 class Step(NamedTuple):
-    """One generated token, and the best two that it was chosen from before any rule forbade one."""
+    """One generated token, and the best that it was chosen from before any rule forbade one."""
 
     token: int
-    top: TopTwo
+    best: Best
 
 
 Runs = tuple[tuple[int, int], ...]
@@ -143,6 +146,14 @@ class Artefact:
     size_px: tuple[int, int] | None = None
     """Width and height, of a picture."""
 
+    @classmethod
+    def of(cls, path: Path) -> Artefact:
+        """Look at a file."""
+        if path.suffix != ".jpg":
+            return cls(path.stat().st_size)
+        with Image.open(path) as picture:
+            return cls(path.stat().st_size, picture.size)
+
 
 @dataclass(frozen=True)
 class Output:
@@ -166,8 +177,8 @@ class Observation:
     seams: Mapping[str, Seam]
     """``sam.crops``, ``sam.page``, ``clip.*``, ``projector.*`` where they were run, ``vision_fusion``, ``prefill``
     (the logits of the first token)."""
-    prefill_top: tuple[tuple[int, float], ...]
-    """The best :data:`TOP_LOGITS` first tokens with their logits."""
+    prefill_best: Best
+    """The best :data:`BEST_OF_PREFILL` first tokens."""
     steps: tuple[Step, ...]
     output: Output
     logits: Tensor | None = None
@@ -179,12 +190,6 @@ class Observation:
     def token_ids(self) -> tuple[int, ...]:
         """The tokens generated, the EOS included."""
         return tuple(step.token for step in self.steps)
-
-
-def top_logits(logits: Tensor) -> tuple[tuple[int, float], ...]:
-    """Give the best :data:`TOP_LOGITS` tokens of ``[V]`` with their logits."""
-    values, ids = logits.float().topk(min(TOP_LOGITS, len(logits)))
-    return tuple(zip(ids.tolist(), values.tolist(), strict=True))
 
 
 def sample_positions(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:

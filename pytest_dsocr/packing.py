@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation import (
     Artefact,
+    Best,
     InputsDigest,
     Observation,
     Output,
     Seam,
     SpanSeen,
     Step,
-    TopTwo,
 )
 
 Packed = tuple[dict[str, Any], dict[str, Tensor]]
@@ -38,14 +39,15 @@ def pack(observation: Observation) -> Packed:
         seams[name] = {key: getattr(seam, key) for key in ("shape", "dtype", "sha256", "mean", "std", "norm")}
         kinds = {"sample": seam.sample, "sketch": seam.sketch, "values": seam.values}
         tensors |= {f"{kind}/{name}": tensor for kind, tensor in kinds.items() if tensor is not None}
+    tensors |= _pack_best("prefill", [observation.prefill_best])
+    tensors |= _pack_best("steps", [step.best for step in observation.steps])
     if observation.logits is not None:
         tensors["logits"] = observation.logits
     packed = {
         "case_id": observation.case_id,
         "inputs": inputs,
         "seams": seams,
-        "prefill_top": observation.prefill_top,
-        "steps": [[step.token, *step.top.ids, *step.top.logits] for step in observation.steps],
+        "tokens": observation.token_ids,
         "output": _pack_output(observation.output),
     }
     return packed, tensors
@@ -54,12 +56,13 @@ def pack(observation: Observation) -> Packed:
 def unpack(packed: Mapping[str, Any], tensors: Mapping[str, Tensor], provenance: Mapping[str, Any]) -> Observation:
     """Put an observation together again; raise ``KeyError``, ``TypeError`` or ``ValueError`` where parts are wrong."""
     seams = {name: _unpack_seam(name, summary, tensors) for name, summary in packed["seams"].items()}
+    [prefill_best], best = _unpack_best("prefill", tensors), _unpack_best("steps", tensors)
     return Observation(
         case_id=packed["case_id"],
         inputs=unpack_inputs(packed["inputs"], tensors),
         seams=seams,
-        prefill_top=tuple((token, logit) for token, logit in packed["prefill_top"]),
-        steps=tuple(Step(token, TopTwo((a, b), (x, y))) for token, a, b, x, y in packed["steps"]),
+        prefill_best=prefill_best,
+        steps=tuple(Step(token, one) for token, one in zip(packed["tokens"], best, strict=True)),
         output=_unpack_output(packed["output"]),
         logits=tensors.get("logits"),
         provenance=provenance,
@@ -93,6 +96,16 @@ def _unpack_seam(name: str, summary: Mapping[str, Any], tensors: Mapping[str, Te
         sketch=tensors[f"sketch/{name}"],
         values=tensors.get(f"values/{name}"),
     )
+
+
+def _pack_best(name: str, best: Sequence[Best]) -> dict[str, Tensor]:
+    ids = torch.tensor([one.ids for one in best], dtype=torch.int32)
+    return {f"best_ids/{name}": ids, f"best_logits/{name}": torch.tensor([one.logits for one in best])}
+
+
+def _unpack_best(name: str, tensors: Mapping[str, Tensor]) -> list[Best]:
+    rows = (tensors[f"{kind}/{name}"].tolist() for kind in ("best_ids", "best_logits"))
+    return [Best(tuple(ids), tuple(logits)) for ids, logits in zip(*rows, strict=True)]
 
 
 def _pack_output(output: Output) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from pytest_dsocr.case import Case
 from pytest_dsocr.contract.special import SpecialTokens
-from pytest_dsocr.observation import Step, TopTwo
+from pytest_dsocr.observation import Best, Step
 from pytest_dsocr.vendor.code import vendor_on_cpu
 from pytest_dsocr.vendor.meters import Meter, clock_of
 
@@ -47,8 +47,8 @@ class VendorRun:
     """Float32 logits of the first token, ``[V]``."""
     step_logits: list[Tensor] = field(default_factory=list)
     """Logits that each token was chosen from, ``[V]``, on the CPU; the first are the prefill's."""
-    top_two: list[TopTwo] = field(default_factory=list)
-    """The best two of each step's."""
+    best: list[Best] = field(default_factory=list)
+    """The best of each step's."""
     token_ids: list[int] = field(default_factory=list)
     text: str = ""
     """What ``infer`` searched for spans: decoded and stripped. Empty in ``eval_mode``."""
@@ -65,8 +65,8 @@ class VendorRun:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Every token with the best two that it was chosen from."""
-        return tuple(Step(token, top) for token, top in zip(self.token_ids, self.top_two, strict=True))
+        """Every token with the best that it was chosen from."""
+        return tuple(Step(token, best) for token, best in zip(self.token_ids, self.best, strict=True))
 
     @property
     def stacked_logits(self) -> Tensor:
@@ -119,7 +119,7 @@ def observe_infer(
         case: the page, the prompt, sizes and crop mode, and the ceiling in the place of 8192.
         out: where ``infer`` writes.
         image_id: the image token's id in this vocabulary.
-        keep_tensors: keep the seams and the best two of each step; without, only what the meter read, and tokens.
+        keep_tensors: keep the seams and the best of each step; without, only what the meter read, and tokens.
         keep_logits: keep all logits of every step.
         meter: what is read around each stage; a clock if left out.
         on_stage: see :data:`OnStage`.
@@ -206,7 +206,7 @@ class _Watch:
         logits = out.logits[0, -1].float()
         if self.run.prefill_logits is None:
             self.run.prefill_logits = logits.clone()
-        self.run.top_two.append(TopTwo.of(logits))
+        self.run.best.append(Best.of(logits))
         if self.keep_logits:
             self.run.step_logits.append(logits.cpu().clone())
 

@@ -12,7 +12,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from pytest_dsocr.case import VENDOR_CEILING, Case
@@ -22,7 +21,7 @@ from pytest_dsocr.contract.special import BOS, EOS, PAD
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.observation import Artefact, InputsDigest, Observation, Output, Seam, SpanSeen, top_logits
+from pytest_dsocr.observation import BEST_OF_PREFILL, Artefact, Best, InputsDigest, Observation, Output, Seam, SpanSeen
 from pytest_dsocr.vendor.build import build_overrides, load_vendor_model
 from pytest_dsocr.vendor.code import VendorCode, load_vendor_code
 from pytest_dsocr.vendor.meters import Flops, Meter
@@ -123,7 +122,7 @@ class VendorRuntime:
             case_id=case.id,
             inputs=InputsDigest.of(run.inputs, keep_values=keep_values),
             seams={name: Seam.of(tensor, keep_values=keep_values) for name, tensor in seams.items()},
-            prefill_top=top_logits(run.prefill_logits),
+            prefill_best=Best.of(run.prefill_logits, BEST_OF_PREFILL),
             steps=run.steps,
             output=output,
             logits=run.stacked_logits if keep_logits else None,
@@ -176,7 +175,7 @@ def _stages(run: VendorRun) -> dict[str, float]:
 def _output(run: VendorRun, folder: Path) -> Output:
     spans = tuple(SpanSeen(label, _boxes(coordinates)) for label, coordinates in run.spans)
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    artefacts = {name: _artefact(path) for name, path in files.items()}
+    artefacts = {name: Artefact.of(path) for name, path in files.items()}
     mmd = files["result.mmd"].read_bytes().decode()
     return Output(run.text, spans, mmd, artefacts)
 
@@ -191,13 +190,6 @@ def _is_box(points: Any) -> bool:
     if not isinstance(points, list | tuple) or len(points) != 4:
         return False
     return all(isinstance(value, int | float) and -LARGEST < value < LARGEST for value in points)
-
-
-def _artefact(path: Path) -> Artefact:
-    if path.suffix != ".jpg":
-        return Artefact(path.stat().st_size)
-    with Image.open(path) as picture:
-        return Artefact(path.stat().st_size, picture.size)
 
 
 def _overrides(code: VendorCode, checkpoint: Checkpoint, device: str, dtype: str) -> tuple[str, ...]:

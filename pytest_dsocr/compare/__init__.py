@@ -1,0 +1,1 @@
+"""Pure functions that hold two observations side by side and return verdicts; they never print and never raise."""

@@ -1,0 +1,62 @@
+"""Tensors compared: exactly where both are at hand, by their summaries where one is a recording."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.observation import Seam, sample_positions
+
+SHOWN_VALUES = 3
+
+
+def compare_seam(name: str, mine: Seam | None, theirs: Seam | None, allowed: float) -> Comparison:
+    """Compare a seam of the subject with the reference's.
+
+    The error is the norm of the difference over the norm of the reference: of all values where both sides have them,
+    else estimated from the sketches, to 6 %.
+    """
+    if theirs is None:
+        return not_compared(name, "the reference has no such seam")
+    if mine is None:
+        return not_compared(name, "the subject does not offer this seam")
+    if mine.shape != theirs.shape:
+        measured = f"shape {list(mine.shape)}; the reference has {list(theirs.shape)}"
+        return Comparison(name, Verdict.WRONG, measured, math.inf)
+    if (mine.dtype, mine.sha256) == (theirs.dtype, theirs.sha256):
+        return Comparison(name, Verdict.MATCH, f"every bit of {list(mine.shape)}", 0.0)
+    error = relative_error(mine, theirs)
+    verdict = Verdict.DRIFT if error <= allowed else Verdict.WRONG
+    return Comparison(
+        name, verdict, f"relative error {error:.1e} (allowed {allowed:.0e})", error, tuple(_anatomy(mine, theirs))
+    )
+
+
+def relative_error(mine: Seam, theirs: Seam) -> float:
+    """Give the norm of the difference over the norm of ``theirs``; infinite where either holds a NaN or infinity."""
+    a, b = (mine.values, theirs.values) if _whole(mine, theirs) else (mine.sketch, theirs.sketch)
+    assert a is not None
+    assert b is not None
+    difference = float((a.double() - b.double()).norm())
+    error = difference / theirs.norm if theirs.norm else (math.inf if difference else 0.0)
+    return error if math.isfinite(error) else math.inf
+
+
+def _whole(mine: Seam, theirs: Seam) -> bool:
+    return mine.values is not None and theirs.values is not None
+
+
+def _anatomy(mine: Seam, theirs: Seam) -> Iterator[str]:
+    """Yield the statistics of both sides, and the values that differ most among those sampled."""
+    for statistic in ("mean", "std", "norm"):
+        yield f"{statistic:<5}{getattr(mine, statistic):>14.6g}{getattr(theirs, statistic):>14.6g} (reference)"
+    apart = (mine.sample - theirs.sample).abs()
+    differing = int((apart != 0).sum())
+    yield f"{differing} of {len(apart)} sampled values differ, at most by {float(apart.max()):.3g}"
+    positions = sample_positions(math.prod(mine.shape))
+    for k in torch.argsort(apart, descending=True)[: min(SHOWN_VALUES, differing)].tolist():
+        index = tuple(int(i) for i in torch.unravel_index(torch.tensor(int(positions[k])), mine.shape))
+        yield f"at {list(index)}: {float(mine.sample[k]):.6g}, the reference has {float(theirs.sample[k]):.6g}"

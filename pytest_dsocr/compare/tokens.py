@@ -1,0 +1,86 @@
+"""Greedy tokens compared, step by step along the reference's own output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_dsocr.compare.tolerances import Tolerances
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.observation import Best, Step
+
+SHOWN_STEPS = 5
+
+
+@dataclass(frozen=True)
+class ForcedStep:
+    """What the subject would have said after the reference's tokens so far."""
+
+    token: int
+    """Its own choice."""
+    best: Best
+    """Its own best."""
+    at_reference: tuple[float, ...]
+    """Its logits of the reference's best."""
+
+
+def compare_logits(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits: Tolerances) -> Comparison:
+    """Compare the logits of the reference's best tokens at every step, teacher-forced."""
+    if not theirs or len(forced) != len(theirs):
+        return not_compared("logits", f"{len(forced)} steps of the subject, {len(theirs)} of the reference")
+    errors = [_logit_error(mine, step) for mine, step in zip(forced, theirs, strict=True)]
+    error = max(errors)
+    k = errors.index(error)
+    if error == 0.0:
+        return Comparison("logits", Verdict.MATCH, f"those of the best tokens at {len(theirs)} steps", 0.0)
+    verdict = Verdict.DRIFT if error <= limits.logits else Verdict.WRONG
+    measured = f"relative error at most {error:.1e}, at step {k} (allowed {limits.logits:.0e})"
+    return Comparison("logits", verdict, measured, error)
+
+
+def compare_tokens(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits: Tolerances) -> Comparison:
+    """Compare the choice at every step, teacher-forced: MATCH, TIE-FLIP where all that differ are ties, or WRONG."""
+    if not theirs or len(forced) != len(theirs):
+        return not_compared("tokens", f"{len(forced)} steps of the subject, {len(theirs)} of the reference")
+    differing = [k for k, (mine, step) in enumerate(zip(forced, theirs, strict=True)) if mine.token != step.token]
+    if not differing:
+        return Comparison("tokens", Verdict.MATCH, f"all {len(theirs)}")
+    wrong = [k for k in differing if not is_tie(forced[k], theirs[k], limits)]
+    verdict = Verdict.WRONG if wrong else Verdict.TIE_FLIP
+    measured = f"{len(theirs) - len(differing)} of {len(theirs)} equal, {len(differing) - len(wrong)} ties"
+    told = (wrong or differing)[:SHOWN_STEPS]
+    details = tuple(_told(k, forced[k], theirs[k], limits) for k in told)
+    return Comparison("tokens", verdict, f"{measured}; first differing step {differing[0]}", None, details)
+
+
+def is_tie(mine: ForcedStep, theirs: Step, limits: Tolerances) -> bool:
+    """Say whether both sides saw the two tokens as equals, up to rounding.
+
+    Both must have both tokens among their best, and neither may see them further apart than the limit.
+    """
+    gaps = (gap_ulps(best, mine.token, theirs.token, limits) for best in (mine.best, theirs.best))
+    return all(gap <= limits.tie_ulps for gap in gaps)
+
+
+def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
+    """Give how far two tokens' logits are apart, in units in the last place of the best; infinite if one is not there."""
+    if a not in best.ids or b not in best.ids:
+        return math.inf
+    apart = best.logits[best.ids.index(a)] - best.logits[best.ids.index(b)]
+    return abs(apart) / limits.ulp(best.logits[0])
+
+
+def _logit_error(mine: ForcedStep, theirs: Step) -> float:
+    largest = max(map(abs, theirs.best.logits)) or 1.0
+    error = max(abs(a - b) for a, b in zip(mine.at_reference, theirs.best.logits, strict=True)) / largest
+    return error if math.isfinite(error) else math.inf
+
+
+def _told(k: int, mine: ForcedStep, theirs: Step, limits: Tolerances) -> str:
+    gaps = [gap_ulps(best, mine.token, theirs.token, limits) for best in (theirs.best, mine.best)]
+    apart = " and ".join(f"{gap:.0f}" if gap < math.inf else "unknown" for gap in gaps)
+    return (
+        f"step {k}: token {mine.token}, the reference has {theirs.token}; ULP of {limits.dtype} between them: "
+        f"{apart} (reference, subject; a tie: up to {limits.tie_ulps})"
+    )

@@ -1,0 +1,64 @@
+"""What a comparison can say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """From equal to wrong; NOT-COMPARED says nothing, and is never a pass."""
+
+    MATCH = "MATCH"
+    """Equal."""
+    DRIFT = "DRIFT"
+    """Different, inside the tolerance."""
+    TIE_FLIP = "TIE-FLIP"
+    """Another token where the reference's own best two were within rounding of each other, or what follows of it."""
+    WRONG = "WRONG"
+    """Outside the tolerance."""
+    NOT_COMPARED = "NOT-COMPARED"
+    """One side has nothing to compare."""
+
+
+SEVERITY = (Verdict.NOT_COMPARED, Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP, Verdict.WRONG)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One thing of a case, compared."""
+
+    what: str
+    """``input_ids``, ``sam.page``, ``tokens``, ``result.mmd`` and so on."""
+    verdict: Verdict
+    measured: str
+    """What was found, beside what is allowed, in a phrase."""
+    error: float | None = None
+    """The relative error, of tensors."""
+    details: tuple[str, ...] = ()
+    """The first places where the two part, a line each."""
+
+
+def equal(what: str, mine: object, theirs: object, measured: str) -> Comparison:
+    """Compare two exact things, of which ``measured`` tells where they are equal."""
+    if mine == theirs:
+        return Comparison(what, Verdict.MATCH, measured)
+    return Comparison(what, Verdict.WRONG, f"{shown(mine)}; the reference has {shown(theirs)}")
+
+
+def not_compared(what: str, why: str) -> Comparison:
+    """Say that there was nothing to compare."""
+    return Comparison(what, Verdict.NOT_COMPARED, why)
+
+
+def worst(comparisons: Iterable[Comparison]) -> Verdict:
+    """Give the gravest verdict; NOT-COMPARED where nothing was compared."""
+    verdicts = {comparison.verdict for comparison in comparisons}
+    return max(verdicts, key=SEVERITY.index, default=Verdict.NOT_COMPARED)
+
+
+def shown(value: object, width: int = 60) -> str:
+    """Give a value's beginning."""
+    text = value if isinstance(value, str) else str(value)
+    return text if len(text) <= width else text[: width - 3] + "..."
