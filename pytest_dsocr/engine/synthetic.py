@@ -22,7 +22,7 @@ from pytest_dsocr.contract.special import BOS, EOS, PAD
 from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.tokenizer import VENDOR_VOCAB_SIZE, byte_level_vocabulary
+from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE, byte_level_vocabulary
 from pytest_dsocr.engine.weights import Progress, save_weights
 from pytest_dsocr.errors import DsocrError
 

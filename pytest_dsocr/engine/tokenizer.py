@@ -1,36 +1,17 @@
-"""A checkpoint's tokenizer without transformers, a synthetic one, and text from tokens as they come."""
+"""A checkpoint's tokenizer without transformers, and text from tokens as they come."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import tokenizers
-from tokenizers import decoders, models, pre_tokenizers
 
 from pytest_dsocr.contract.special import BOS, EOS, IMAGE, PAD, SpecialTokens
+from pytest_dsocr.engine.vocabulary import byte_level_vocabulary
 from pytest_dsocr.errors import DsocrError
-
-FIRST_BYTE_ID = 3
-VENDOR_VOCAB_SIZE = 129280
-VENDOR_FIRST_MARKUP_ID = 128815
-MARKUP = (
-    IMAGE,
-    "<|ref|>",
-    "<|/ref|>",
-    "<|det|>",
-    "<|/det|>",
-    "<|grounding|>",
-    "<td>",
-    "</td>",
-    "<tr>",
-    "</tr>",
-    "<|User|>",
-    "<|Assistant|>",
-)
-"""The special tokens of pages, in the order of their ids."""
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -149,45 +130,9 @@ class TextStream:
         return text[len(_complete(text)) :]
 
 
-def byte_level_vocabulary(vocab_size: int) -> tokenizers.Tokenizer:
-    """Make a vocabulary that encodes any text byte by byte, for models with synthetic weights.
-
-    BOS 0, EOS 1, pad 2, byte b at ``3 + b``; the markup's tokens at the vendor's ids if the size is the vendor's,
-    else last. Every other id is text of its own, ``<id>``, so that whatever a model says can be read.
-
-    Raises:
-        DsocrError: where ``vocab_size`` is too small to hold them.
-    """
-    least = FIRST_BYTE_ID + 256 + len(MARKUP)
-    if vocab_size < least:
-        raise DsocrError(f"a synthetic vocabulary of {vocab_size} is too small; give at least {least}")
-    first = VENDOR_FIRST_MARKUP_ID if vocab_size == VENDOR_VOCAB_SIZE else vocab_size - len(MARKUP)
-    texts = [f"<{token_id}>" for token_id in range(vocab_size)]
-    texts[:FIRST_BYTE_ID] = [BOS, EOS, PAD]
-    texts[FIRST_BYTE_ID : FIRST_BYTE_ID + 256] = _byte_symbols()
-    texts[first : first + len(MARKUP)] = MARKUP
-    vocabulary = {text: token_id for token_id, text in enumerate(texts)}
-    backend = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens([_special(text) for text in (BOS, EOS, PAD, *MARKUP)])
-    return backend
-
-
 def _complete(text: str) -> str:
     """Drop the last character if it may be the beginning of another."""
     return text.removesuffix(REPLACEMENT)
-
-
-def _byte_symbols() -> Iterable[str]:
-    """Give the printable stand-ins of the 256 bytes, as byte-level vocabularies spell them."""
-    printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
-    others = iter(range(256, 512))
-    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
-
-
-def _special(text: str) -> tokenizers.AddedToken:
-    return tokenizers.AddedToken(text, special=True, normalized=False)
 
 
 def _add_listed_tokens(backend: tokenizers.Tokenizer, path: Path) -> None:

@@ -19,7 +19,7 @@ from pytest_dsocr.contract.markup import LARGEST, Box
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.contract.special import BOS, EOS, PAD
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
-from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
+from pytest_dsocr.engine.vocabulary import byte_level_vocabulary
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.observation import BEST_OF_PREFILL, Artefact, Best, InputsDigest, Observation, Output, Seam, SpanSeen
 from pytest_dsocr.vendor.build import build_overrides, load_vendor_model

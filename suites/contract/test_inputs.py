@@ -12,7 +12,8 @@ from PIL import Image
 
 from pytest_dsocr.contract.inputs import Inputs, pixels, prepare_inputs
 from pytest_dsocr.contract.presets import PRESETS, Preset
-from pytest_dsocr.engine.tokenizer import VENDOR_VOCAB_SIZE, Tokenizer
+from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE
 from pytest_dsocr.errors import DsocrError
 from suites.contract.digest import digest, runs
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, rgb, write_page

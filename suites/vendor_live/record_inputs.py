@@ -27,7 +27,8 @@ from transformers import AutoTokenizer
 
 from pytest_dsocr.contract.presets import PRESETS, Preset
 from pytest_dsocr.contract.prompt import PROMPTS, locate
-from pytest_dsocr.engine.tokenizer import VENDOR_VOCAB_SIZE, Tokenizer
+from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE
 from pytest_dsocr.vendor.code import VendorCode, cuda_stays, load_vendor_code
 from pytest_dsocr.vendor.observe import InferTokenizer
 from suites.contract.digest import digest, resampling
