@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from suites.contract.digest import resampling
+from pytest_dsocr.contract.resampling import resampling
 
 FOLDER = Path(__file__).parents[1] / "golden" / "vendor"
 

@@ -12,13 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import platform
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +24,10 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from ci.full_size.case import WARM_UP_RUNS, Case, build_both
+from ci.full_size.case import WARM_UP_RUNS, Study, build_both
 from ci.full_size.parity import compare
 from ci.full_size.times import step_growth, time_in_turn
+from pytest_dsocr.case import make_case
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.demo import demo_page
 from pytest_dsocr.engine.checkpoint import resolve
@@ -36,6 +35,7 @@ from pytest_dsocr.engine.decoder import inverse_frequencies
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.vendor.code import VendorCode, load_vendor_code
+from pytest_dsocr.vendor.provenance import device_class, versions
 from suites.contract.pages import PAGES, write_page
 
 PAGE_PX = 1400
@@ -43,7 +43,7 @@ VARIANTS = ("session", "session_without_autocast", "session_with_exact_rope", "v
 TIMINGS = ("times", "times_without_autocast")
 
 
-def study(case: Case, model: Any, vendor: Any, args: argparse.Namespace) -> dict[str, Any]:
+def study(case: Study, model: Any, vendor: Any, args: argparse.Namespace) -> dict[str, Any]:
     """Everything about one page: whether the vendor repeats itself, parity of each variant, times."""
     gpu = model.device.type == "cuda"
     run = case.observe(vendor)
@@ -66,13 +66,13 @@ def study(case: Case, model: Any, vendor: Any, args: argparse.Namespace) -> dict
     return found
 
 
-def sweep(case: Case, model: Any, vendor: Any) -> list[dict[str, Any]]:
+def sweep(case: Study, model: Any, vendor: Any) -> list[dict[str, Any]]:
     """Compare every page of the suites in every preset."""
     gpu = model.device.type == "cuda"
     found = []
     cases = [(page, preset) for page in PAGES for preset in PRESETS.values()]
     for page, preset in tqdm(cases, desc="sweep", unit="case"):
-        one = replace(case, image=write_page(page, case.folder), preset=preset)
+        one = replace(case, case=replace(case.case, page=write_page(page, case.folder), preset=preset))
         run = one.observe(vendor)
         compared = compare(one, run, model, autocast=gpu)
         found.append({"page": page, "preset": preset.name, "distinct_tokens": len(set(run.token_ids)), **compared})
@@ -90,12 +90,11 @@ def provenance(code: VendorCode, args: argparse.Namespace) -> dict[str, Any]:
         "vendor_sha256": code.sha256,
         "checkpoint": args.checkpoint,
         "page": f"the demo page, {PAGE_PX} x {PAGE_PX} px, gundam; the sweep: the suites' pages in every preset",
-        "device": torch.cuda.get_device_name() if args.device != "cpu" else platform.processor(),
+        "device": device_class(args.device),
         "dtype": args.dtype,
         "overrides": [*code.overrides, f"generate: max_new_tokens {args.tokens} in place of 8192"],
         "repeats": args.repeats,
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in ("torch", "transformers", "pillow", "numpy")},
+        "versions": versions(),
         "date": datetime.now(UTC).date().isoformat(),
         "command": "python -m ci.full_size " + " ".join(sys.argv[1:]),
     }
@@ -144,7 +143,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         image = Path(scratch) / "page.png"
         demo_page(PAGE_PX, PAGE_PX).save(image)
-        case = Case(checkpoint, image, PRESETS["gundam"], args.tokens, Path(scratch))
+        case = Study(checkpoint, make_case(image, "markdown", "gundam", args.tokens), Path(scratch))
         for attn in args.attn:
             pair = build_both(checkpoint, code, attn, args.device, args.dtype)
             report[attn] = study(case, *pair, args)

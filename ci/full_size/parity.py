@@ -8,21 +8,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ci.full_size.case import Case
+from ci.full_size.case import Study
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM, NgramBan
 from pytest_dsocr.engine.greedy import pick
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.vendor.observe import VendorRun
 
 
-def compare(case: Case, run: VendorRun, model: Any, *, autocast: bool) -> dict[str, Any]:
+def compare(case: Study, run: VendorRun, model: Any, *, autocast: bool) -> dict[str, Any]:
     """Compare every seam, and the logits after each of the vendor's tokens."""
     session = case.session(model, autocast=autocast)
     inputs = case.prepare(session)
     state = session.prefill(inputs)
     seams = seam_errors(state, run)
     forced = [state.logits[0], *(session.decode_step(state, token)[0] for token in run.token_ids[:-1])]
-    mine, theirs = torch.stack(forced), torch.stack(run.step_logits)
+    mine, theirs = torch.stack(forced), run.stacked_logits.to(model.device)
     differing = (mine.argmax(-1) != theirs.argmax(-1)).nonzero().flatten().tolist()
     return {
         "seam_relative_error": seams,

@@ -5,18 +5,18 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from ci.full_size.case import PROMPT, WARM_UP_RUNS, Case
+from ci.full_size.case import WARM_UP_RUNS, Study
 from pytest_dsocr.engine.result import Result
 from pytest_dsocr.vendor.observe import VendorRun
 
 
-def time_in_turn(case: Case, vendor: Any, model: Any, repeats: int, *, autocast: bool) -> dict[str, Any]:
+def time_in_turn(case: Study, vendor: Any, model: Any, repeats: int, *, autocast: bool) -> dict[str, Any]:
     """Alternate ``infer`` and the session on one page; medians in milliseconds, and their ratio."""
     session = case.session(model, autocast=autocast, instrument="timed")
     theirs, ours = [], []
     for turn in range(WARM_UP_RUNS + repeats):
         run = case.observe(vendor, keep_tensors=False)
-        result = session.run(case.image, prompt=PROMPT, preset=case.preset)
+        result = session.run(case.case.page, prompt=case.case.prompt, preset=case.case.preset)
         if turn >= WARM_UP_RUNS:
             theirs.append(vendor_stages(run))
             ours.append(session_stages(result))
@@ -40,16 +40,16 @@ def session_stages(result: Result) -> dict[str, float]:
 
 def vendor_stages(run: VendorRun) -> dict[str, float]:
     """Name the vendor's times as the session's; its prefill holds fusion and the language model."""
-    encoders = sum(run.stage_ms.values())
+    encoders = sum(run.stages.values())
     return {
         "tokenizer": run.prepare_ms,
-        **run.stage_ms,
-        "prefill": run.forward_ms[0] - encoders,
-        "decode_per_token": statistics.mean(run.forward_ms[1:]),
+        **run.stages,
+        "prefill": run.forwards[0] - encoders,
+        "decode_per_token": statistics.mean(run.forwards[1:]),
     }
 
 
-def step_growth(case: Case, model: Any, steps: int) -> dict[str, float]:
+def step_growth(case: Study, model: Any, steps: int) -> dict[str, float]:
     """Time single decode steps early and late in one output: a step's cost must not grow with its index."""
     session = case.session(model, autocast=model.device.type == "cuda", instrument="timed")
     state = session.prefill(case.prepare(session))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -49,6 +49,11 @@ class Inputs:
     def images(self) -> list[tuple[Tensor, Tensor]]:
         """The views as the vendor's model takes them."""
         return [(self.images_crop, self.images_ori)]
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor by its name here."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @property
     def prompt_tokens(self) -> int:

@@ -65,7 +65,7 @@ class SessionSubject:
             steps = tuple(self._free(case, inputs, visions, on_token))
         observation = Observation(
             case_id=case.id,
-            inputs=InputsDigest.of(_tensors(inputs), keep_values=self.keep_values),
+            inputs=InputsDigest.of(inputs.tensors, keep_values=self.keep_values),
             seams={name: Seam.of(tensor, keep_values=self.keep_values) for name, tensor in seams.items()},
             prefill_best=Best.of(prefill, BEST_OF_PREFILL),
             steps=steps,
@@ -113,8 +113,3 @@ class SessionSubject:
 def _seams(state: DecodeState[Any]) -> dict[str, Tensor]:
     seams = {name: tensor for vision in state.visions for name, tensor in vision.seams.items()}
     return {**seams, "prefill": state.logits[0]}
-
-
-def _tensors(inputs: Inputs) -> dict[str, Tensor]:
-    names = ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori")
-    return {name: getattr(inputs, name) for name in names}

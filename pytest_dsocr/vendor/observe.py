@@ -11,7 +11,7 @@ import contextlib
 import io
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,9 +76,7 @@ class VendorRun:
     @property
     def inputs(self) -> dict[str, Tensor]:
         """The tensors handed to ``generate``, named as the fields of ``Inputs``."""
-        [(crops, page)] = self.generate_kwargs["images"]
-        names = ("input_ids", "images_seq_mask", "images_spatial_crop")
-        return {**{name: self.generate_kwargs[name] for name in names}, "images_crop": crops, "images_ori": page}
+        return inputs_of(self.generate_kwargs)
 
     @property
     def seams(self) -> dict[str, Tensor]:
@@ -144,6 +142,13 @@ def observe_infer(
         run.postprocess_ms = (time.perf_counter() - generated.pop()) * 1e3
     watch.finish()
     return run
+
+
+def inputs_of(generate_kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Give the tensors among ``generate``'s arguments, named as the fields of ``Inputs``."""
+    [(crops, page)] = generate_kwargs["images"]
+    rows = {name: generate_kwargs[name] for name in ("input_ids", "images_seq_mask", "images_spatial_crop")}
+    return {**rows, "images_crop": crops, "images_ori": page}
 
 
 class _Watch:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from importlib import metadata
 from typing import Any, NamedTuple
 
-PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "flash-attn", "torchvision")
+PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "matplotlib", "flash-attn", "torchvision")
 
 
 class Key(NamedTuple):

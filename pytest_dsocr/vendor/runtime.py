@@ -88,7 +88,7 @@ class VendorRuntime:
             date=datetime.now(UTC).date().isoformat(),
             command=command,
         )
-        return cls(model, _tokenizer(found), special.image, origin, on_progress)
+        return cls(model, vendor_tokenizer(found), special.image, origin, on_progress)
 
     @property
     def provenance(self) -> Provenance:
@@ -203,11 +203,15 @@ def _overrides(code: VendorCode, checkpoint: Checkpoint, device: str, dtype: str
     return tuple(found)
 
 
-def _tokenizer(checkpoint: Checkpoint) -> Any:
+def synthetic_tokenizer(vocab_size: int) -> Any:
+    """Give transformers' tokenizer with the synthetic vocabulary."""
+    tokens = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
+    make: Any = PreTrainedTokenizerFast
+    return make(tokenizer_object=byte_level_vocabulary(vocab_size), clean_up_tokenization_spaces=False, **tokens)
+
+
+def vendor_tokenizer(checkpoint: Checkpoint) -> Any:
     """Give transformers' own tokenizer of the checkpoint, as the vendor's card loads it."""
     if checkpoint.folder:
         return AutoTokenizer.from_pretrained(checkpoint.folder, local_files_only=True)
-    vocabulary = byte_level_vocabulary(checkpoint.architecture.decoder.vocab_size)
-    tokens = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
-    make: Any = PreTrainedTokenizerFast
-    return make(tokenizer_object=vocabulary, clean_up_tokenization_spaces=False, **tokens)
+    return synthetic_tokenizer(checkpoint.architecture.decoder.vocab_size)

@@ -15,7 +15,8 @@ from pytest_dsocr.contract.presets import PRESETS, Preset
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE
 from pytest_dsocr.errors import DsocrError
-from suites.contract.digest import digest, runs
+from pytest_dsocr.observation import runs
+from suites.contract.digest import digest
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, rgb, write_page
 from suites.contract.recorded_inputs import RECORDED, RecordedTokenizer
 
@@ -33,12 +34,7 @@ def page_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: write_page(name, folder) for name in PAGES_BY_NAME}
 
 
-def as_generate_gets_them(inputs: Inputs) -> dict[str, Any]:
-    names = ("input_ids", "images_seq_mask", "images_spatial_crop", "images")
-    return {name: getattr(inputs, name) for name in names}
-
-
-def test_every_page_and_preset_was_recorded() -> None:
+def test_every_page_and_preset_wdigest() -> None:
     recorded = [(case["page"], case["preset"]) for case in RECORDED["prepared"]]
     assert recorded == [(page, preset) for page in PAGES_BY_NAME for preset in PRESETS]
 
@@ -46,7 +42,7 @@ def test_every_page_and_preset_was_recorded() -> None:
 @pytest.mark.parametrize("case", RECORDED["prepared"], ids=lambda case: f"{case['page']}-{case['preset']}")
 def test_inputs_are_the_vendors(case: dict[str, Any], page_files: dict[str, Path], tokenizer: Tokenizer) -> None:
     inputs = prepare_inputs(page_files[case["page"]], "markdown", case["preset"], tokenizer)
-    mine = digest(**as_generate_gets_them(inputs))
+    mine = digest(inputs.tensors)
     assert mine == {name: case[name] for name in mine}
     if "gate_sum" in case:
         assert inputs.has_vision == (case["gate_sum"] != 0)
@@ -55,7 +51,7 @@ def test_inputs_are_the_vendors(case: dict[str, Any], page_files: dict[str, Path
 @pytest.mark.parametrize("case", RECORDED["prompts"], ids=lambda case: case["name"])
 def test_prompts_are_the_vendors_in_the_real_vocabulary(case: dict[str, Any], page_files: dict[str, Path]) -> None:
     inputs = prepare_inputs(page_files["square"], case["text"], "gundam", RecordedTokenizer(case["encoded"]))
-    mine = digest(**as_generate_gets_them(inputs))
+    mine = digest(inputs.tensors)
     assert {name: mine[name] for name in ("input_ids", "images_seq_mask")} == {
         name: case[name] for name in ("input_ids", "images_seq_mask")
     }
@@ -86,7 +82,7 @@ def test_several_images_are_their_own_inputs_in_a_row(preset: str, tokenizer: To
 
 def test_one_page_or_a_list_of_one_are_the_same(tokenizer: Tokenizer) -> None:
     one, listed = (prepare_inputs(pages, "free", "tiny", tokenizer) for pages in (rgb(50, 50), [rgb(50, 50)]))
-    assert digest(**as_generate_gets_them(one)) == digest(**as_generate_gets_them(listed))
+    assert digest(one.tensors) == digest(listed.tensors)
 
 
 def test_text_only(tokenizer: Tokenizer) -> None:

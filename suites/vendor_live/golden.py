@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -11,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.vendor.code import VendorCode
+from pytest_dsocr.vendor.provenance import versions
 from suites.recordings import FOLDER
-
-PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "matplotlib")
 
 
 def path_of(kind: str) -> Path:
@@ -28,8 +26,7 @@ def provenance(code: VendorCode, command: str, overrides: Sequence[str]) -> dict
         "date": datetime.now(UTC).date().isoformat(),
         "vendor_sha256": code.sha256,
         "overrides": [*code.overrides, *overrides, "Tensor.cuda: stays on the CPU"],
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in PACKAGES},
+        "versions": versions(),
     }
 
 

@@ -27,11 +27,12 @@ from transformers import AutoTokenizer
 
 from pytest_dsocr.contract.presets import PRESETS, Preset
 from pytest_dsocr.contract.prompt import PROMPTS, locate
-from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE
 from pytest_dsocr.vendor.code import VendorCode, cuda_stays, load_vendor_code
-from pytest_dsocr.vendor.observe import InferTokenizer
-from suites.contract.digest import digest, resampling
+from pytest_dsocr.vendor.observe import inputs_of
+from pytest_dsocr.vendor.runtime import synthetic_tokenizer
+from suites.contract.digest import digest
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, write_page
 from suites.vendor_live.golden import one_line_a_case, path_of, provenance
 
@@ -62,13 +63,12 @@ class Stub:
         self.given = {"input_ids": input_ids, **given}
         return torch.cat([input_ids, torch.tensor([[given["eos_token_id"]]])], dim=1)
 
-    def inputs(self) -> dict[str, Any]:
-        names = ("input_ids", "images_seq_mask", "images_spatial_crop", "images")
-        return {name: self.given[name] for name in names}
+    def inputs(self) -> dict[str, Tensor]:
+        return inputs_of(self.given)
 
     def arguments(self) -> dict[str, Any]:
         """All but the inputs; a streamer, which is an object, as whether there is one."""
-        others = {name: value for name, value in self.given.items() if name not in self.inputs()}
+        others = {name: value for name, value in self.given.items() if name not in (*self.inputs(), "images")}
         return {**others, "streamer": others.get("streamer") is not None}
 
 
@@ -105,18 +105,18 @@ def _on_cpu() -> Iterator[None]:
 
 
 def prepared(recorder: Recorder, files: dict[str, str]) -> list[dict[str, Any]]:
-    tokenizer = InferTokenizer(Tokenizer.byte_level(VENDOR_VOCAB_SIZE))
+    tokenizer = synthetic_tokenizer(VENDOR_VOCAB_SIZE)
     cases = []
     for page, file in files.items():
         for preset in PRESETS.values():
             given = recorder.infer(file, preset, PROMPTS["markdown"], tokenizer, eval_mode=True).inputs()
-            cases.append({"page": page, "preset": preset.name, **digest(**given), **_gate(page, given)})
+            cases.append({"page": page, "preset": preset.name, **digest(given), **_gate(page, given)})
     return cases
 
 
-def _gate(page: str, given: dict[str, Any]) -> dict[str, Any]:
+def _gate(page: str, given: dict[str, Tensor]) -> dict[str, Any]:
     """What the vendor's gate sums up, where it is a sum of ones and so the same on any machine."""
-    page_view = given["images"][0][1]
+    page_view = given["images_ori"]
     exact = page in ZERO_SUM_PAGES and bool((page_view.abs() == 1).all())
     return {"gate_sum": float(torch.sum(page_view))} if exact else {}
 
@@ -127,7 +127,7 @@ def prompts(recorder: Recorder, file: str, tokenizer: Any) -> list[dict[str, Any
     for name, text in texts.items():
         encoded: dict[str, list[int]] = {}
         given = recorder.infer(file, PRESETS["gundam"], text, _Noting(tokenizer, encoded), eval_mode=True).inputs()
-        row = digest(**given)
+        row = digest(given)
         ids = {"input_ids": row["input_ids"], "images_seq_mask": row["images_seq_mask"]}
         cases.append({"name": name, "text": text, "encoded": encoded, **ids})
     return cases
