@@ -1,0 +1,201 @@
+"""The worker's process as its client sees it: started, spoken to, and ended, whatever it does meanwhile."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
+import pytest_dsocr
+from pytest_dsocr.vendor.wire import Message, Request, decode, encode
+
+GRACE_S = 3.0
+POLL_S = 0.5
+MAX_LINE_BYTES = 1 << 24
+QUOTED_CHARACTERS = 80
+STDERR_LINES, STDERR_BYTES = 20, 8192
+
+# The caller's package by its path, so that nothing else of the caller's environment comes with it.
+BOOTSTRAP = """
+import importlib.util, sys
+if sys.version_info < (3, 11):
+    sys.exit("pytest-dsocr needs Python 3.11 or later, and this is " + sys.version)
+package, folder = sys.argv[1:]
+spec = importlib.util.spec_from_file_location(
+    "pytest_dsocr", package + "/__init__.py", submodule_search_locations=[package]
+)
+sys.modules["pytest_dsocr"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["pytest_dsocr"])
+from pytest_dsocr.vendor.worker import main
+main(folder)
+"""
+FLAGS = ("-I", "-X", "utf8", "-X", "faulthandler")
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+
+
+class WorkerFault(Exception):  # noqa: N818 - a part of what a ReferenceFaultError says
+    """What went wrong with a worker.
+
+    Args:
+        what: it did, such as ``was killed by SIGKILL``.
+        advice: what to do about it.
+        trace: the end of its stderr.
+        is_lost: whether the process can be spoken to no more, and another may do better.
+    """
+
+    def __init__(self, what: str, advice: str, trace: str = "", *, is_lost: bool = False) -> None:
+        super().__init__(what)
+        self.what, self.advice, self.trace, self.is_lost = what, advice, trace, is_lost
+        self.phase = ""
+
+
+class WorkerProcess:
+    """One process, in a session of its own, with a folder for its stderr, its temporary files and its tensors.
+
+    Whoever holds it closes it; at the latest that happens as the holder's process ends.
+    """
+
+    def __init__(self, python: Path, time_limit_s: float) -> None:
+        self.time_limit_s = time_limit_s
+        self.folder = Path(tempfile.mkdtemp(prefix="dsocr-worker-"))
+        try:
+            self._process = _start(python, self.folder)
+        except OSError as error:
+            shutil.rmtree(self.folder)
+            what = f"could not be started as {python} ({error.strerror})"
+            raise WorkerFault(what, "name the environment that `dsocr vendor setup` made") from error
+        self.close = weakref.finalize(self, _end, self._process, self.folder)
+        self._received = b""
+
+    @property
+    def pid(self) -> int:
+        """Of the process, and of its group."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End it at once."""
+        _signal(self._process, signal.SIGKILL)
+        self.close()
+
+    def send(self, request: Request) -> None:
+        """Write a request to its stdin; raise ``WorkerFault`` where it takes none within the time limit."""
+        assert self._process.stdin
+        pipe, line, deadline = self._process.stdin.fileno(), encode(request), self._deadline()
+        with suppress(BrokenPipeError):  # it has ended; what it said last will be read
+            while line and self._ready(pipe, select.POLLOUT, deadline):
+                with suppress(BlockingIOError):
+                    line = line[os.write(pipe, line) :]
+
+    def receive(self) -> Message:
+        """Give its next message; raise ``WorkerFault`` where none comes within the time limit."""
+        assert self._process.stdout
+        pipe, deadline = self._process.stdout.fileno(), self._deadline()
+        while b"\n" not in self._received:
+            if len(self._received) > MAX_LINE_BYTES:
+                raise self._garbage(self._received)
+            chunk = os.read(pipe, MAX_LINE_BYTES) if self._ready(pipe, select.POLLIN, deadline) else b""
+            if not chunk:
+                raise self._ended()
+            self._received += chunk
+        line, _, self._received = self._received.partition(b"\n")
+        try:
+            return decode(line)
+        except ValueError:
+            raise self._garbage(line) from None
+
+    def loss(self, what: str, advice: str) -> WorkerFault:
+        """Give the fault with which this process is lost."""
+        return WorkerFault(what, advice, self.trace(), is_lost=True)
+
+    def trace(self, more: str = "") -> str:
+        """Give the last lines of its stderr, and of ``more``."""
+        with (self.folder / "stderr").open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - STDERR_BYTES))
+            lines = [*file.read().decode(errors="replace").splitlines(), *more.splitlines()]
+        shown = ["".join(c if c.isprintable() else " " for c in line.rstrip()) for line in lines if line.strip()]
+        return "\n".join(shown[-STDERR_LINES:])
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self.time_limit_s
+
+    def _ready(self, pipe: int, event: int, deadline: float) -> bool:
+        """Wait until the pipe is ready; False if the process has ended, though a child may hold its pipe open."""
+        poller = select.poll()
+        poller.register(pipe, event)
+        while not poller.poll(POLL_S * 1000):
+            if self._process.poll() is not None:
+                return bool(poller.poll(0))
+            if time.monotonic() > deadline:
+                what = f"gave no sign of life for {self.time_limit_s:g} s and was killed"
+                raise self.loss(what, "raise the time limit if it was only slow")
+        return True
+
+    def _ended(self) -> WorkerFault:
+        midway = " in the middle of an answer" if self._received else ""
+        try:
+            status = self._process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            return self.loss(f"closed its pipe{midway} and ran on", "look for the cause in its stderr")
+        if status == -signal.SIGKILL:
+            return self.loss(f"was killed by SIGKILL{midway}", "if memory ran out, give it more or a smaller case")
+        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
+        return self.loss(f"{how}{midway}", "look for the cause in its stderr")
+
+    def _garbage(self, line: bytes) -> WorkerFault:
+        start = line[: 4 * QUOTED_CHARACTERS].decode(errors="replace")[:QUOTED_CHARACTERS]
+        return self.loss(f"wrote what is no message, {start!r}", "find out what writes to its pipe")
+
+
+def _start(python: Path, folder: Path) -> subprocess.Popen[bytes]:
+    scratch = folder / "tmp"
+    scratch.mkdir()
+    # What is said of Python to the caller's interpreter is not meant for the worker's, nor for what that starts.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "__PYVENV"))}
+    package = Path(pytest_dsocr.__file__).parent
+    with (folder / "stderr").open("wb") as stderr:
+        process = subprocess.Popen(
+            [python, *FLAGS, "-c", BOOTSTRAP, package, folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            bufsize=0,
+            env={**inherited, **OFFLINE, "TMPDIR": str(scratch)},
+            start_new_session=True,
+        )
+    assert process.stdin
+    os.set_blocking(process.stdin.fileno(), False)
+    return process
+
+
+def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
+    """Close its stdin, at which it ends of itself; where it does not, make it, with all that it has started."""
+    assert process.stdin
+    assert process.stdout
+    try:
+        process.stdin.close()
+        if not _has_ended(process):
+            _signal(process, signal.SIGTERM)
+            _has_ended(process)
+    finally:
+        _signal(process, signal.SIGKILL)
+        _has_ended(process)
+        process.stdout.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_S)
+    return process.returncode is not None
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
+        os.killpg(process.pid, number)

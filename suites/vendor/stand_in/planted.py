@@ -1,0 +1,97 @@
+"""Faults on request in the stand-in: ``planted.json`` beside this file names one, where it strikes and how often.
+
+``{"fault": "kill", "at": "token", "turn": 3, "once": true}`` kills the worker as it chooses the third token of a run,
+and leaves the one started in its place alone. ``planted.log`` gets the process id of each worker that was struck.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+PLAN = Path(__file__).with_name("planted.json")
+LOG = Path(__file__).with_name("planted.log")
+
+_turns: Counter[str] = Counter()
+
+
+def at(place: str) -> None:
+    """Strike, if this is the place and the turn."""
+    if place == "infer":
+        _turns.clear()
+    _turns[place] += 1
+    plan = json.loads(PLAN.read_text()) if PLAN.exists() else {}
+    if (plan.get("at"), plan.get("turn", 1)) != (place, _turns[place]) or (plan.get("once") and LOG.exists()):
+        return
+    with LOG.open("a") as log:
+        log.write(f"{os.getpid()}\n")
+    FAULTS[plan["fault"]]()
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _hang() -> None:
+    while True:
+        time.sleep(60)
+
+
+def _write_everywhere(content: bytes) -> None:
+    for descriptor in range(3, 64):
+        try:
+            os.write(descriptor, content)
+        except OSError:
+            continue
+
+
+def _out_of_memory(kind: type[Exception]) -> None:
+    raise kind("tried to allocate 20.00 GiB")
+
+
+def _import_what_is_not_there() -> None:
+    importlib.import_module("a_package_that_is_not_there")
+
+
+def _garbage() -> None:
+    _write_everywhere(b"\x1b[2KLoading model... 97%\n" + b"x" * 500)
+    _hang()
+
+
+def _half_a_line() -> None:
+    _write_everywhere(b'{"message": "answer", "id": 2, "result": {"case_')
+    _kill()
+
+
+def _deafen() -> None:
+    os.closerange(3, 64)
+    _hang()
+
+
+def _complain() -> None:
+    for number in range(30):
+        sys.stderr.write(f"complaint {number}\n")
+    sys.exit(3)
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    "kill": _kill,
+    "exit": _complain,
+    "abort": os.abort,
+    "memory": lambda: _out_of_memory(MemoryError),
+    "cuda_memory": lambda: _out_of_memory(torch.OutOfMemoryError),
+    "import_error": _import_what_is_not_there,
+    "hang": _hang,
+    "garbage": _garbage,
+    "half_a_line": _half_a_line,
+    "deafen": _deafen,
+}
