@@ -66,7 +66,8 @@ def _compare(command: argparse.ArgumentParser) -> None:
     command.add_argument("pages", nargs="+", type=Path, help="images, or folders of images")
     _add_reference(command)
     _add_model(command, "synthetic:small")
-    _add_cases(command)
+    _add_cases(command, "; of a recording, all that it holds if left out")
+    command.set_defaults(presets=None, prompts=None)
     command.add_argument("--json", type=Path, help="also write every comparison as JSON")
 
 
@@ -122,9 +123,9 @@ def _add_model(command: argparse.ArgumentParser, checkpoint: str) -> None:
     command.add_argument("--attn", default="eager", help="eager, sdpa or flash_attention_2")
 
 
-def _add_cases(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--presets", nargs="+", default=["gundam"], help="tiny, small, base, large, gundam")
-    command.add_argument("--prompts", nargs="+", default=["markdown"], help="named prompts, or texts with <image>")
+def _add_cases(command: argparse.ArgumentParser, note: str = "") -> None:
+    command.add_argument("--presets", nargs="+", default=["gundam"], help=f"tiny, small, base, large, gundam{note}")
+    command.add_argument("--prompts", nargs="+", default=["markdown"], help=f"names, or texts with <image>{note}")
     command.add_argument("--max-new-tokens", type=int, default=None, help="stop after as many tokens; 8192 if left out")
 
 

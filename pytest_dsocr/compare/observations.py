@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pytest_dsocr.compare.inputs import compare_inputs
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.seams import compare_seam
-from pytest_dsocr.compare.tokens import ForcedStep, compare_logits, compare_tokens
+from pytest_dsocr.compare.tokens import ForcedStep, compare_best, compare_logits, compare_tokens
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.observation import Observation
@@ -28,6 +28,7 @@ def compare_observations(
     for name in dict.fromkeys([*theirs.seams, *mine.seams]):
         allowed = limits.logits if name == "prefill" else limits.seam
         yield compare_seam(name, mine.seams.get(name), theirs.seams.get(name), allowed)
+    yield compare_best(mine.prefill_best, theirs.prefill_best, limits)
     yield compare_logits(forced, theirs.steps, limits)
     tokens = compare_tokens(forced, theirs.steps, limits)
     yield tokens

@@ -25,6 +25,24 @@ class ForcedStep:
     """Its logits of the reference's best."""
 
 
+def compare_best(mine: Best, theirs: Best, limits: Tolerances) -> Comparison:
+    """Compare the best first tokens; of one that the subject has not among its best, its logit is at most the last."""
+    own, bound = dict(zip(mine.ids, mine.logits, strict=True)), mine.logits[-1]
+    apart = [
+        abs(own[token] - logit) if token in own else max(0.0, logit - bound)
+        for token, logit in zip(theirs.ids, theirs.logits, strict=True)
+    ]
+    error = _relative(max(apart), theirs)
+    shared = sum(token in own for token in theirs.ids)
+    if mine == theirs:
+        return Comparison("prefill_best", Verdict.MATCH, f"the best {len(theirs.ids)} and their logits", 0.0)
+    verdict = Verdict.DRIFT if error <= limits.logits else Verdict.WRONG
+    measured = (
+        f"{shared} of the best {len(theirs.ids)} shared, relative error {error:.1e} (allowed {limits.logits:.0e})"
+    )
+    return Comparison("prefill_best", verdict, measured, error)
+
+
 def compare_logits(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits: Tolerances) -> Comparison:
     """Compare the logits of the reference's best tokens at every step, teacher-forced."""
     if not theirs or len(forced) != len(theirs):
@@ -64,7 +82,7 @@ def is_tie(mine: ForcedStep, theirs: Step, limits: Tolerances) -> bool:
 
 
 def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
-    """Give how far two tokens' logits are apart, in units in the last place of the best; infinite if one is not there."""
+    """Give how far two tokens' logits are apart, in ULP of the best; infinite where one is not among ``best``."""
     if a not in best.ids or b not in best.ids:
         return math.inf
     apart = best.logits[best.ids.index(a)] - best.logits[best.ids.index(b)]
@@ -72,8 +90,11 @@ def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
 
 
 def _logit_error(mine: ForcedStep, theirs: Step) -> float:
-    largest = max(map(abs, theirs.best.logits)) or 1.0
-    error = max(abs(a - b) for a, b in zip(mine.at_reference, theirs.best.logits, strict=True)) / largest
+    return _relative(max(abs(a - b) for a, b in zip(mine.at_reference, theirs.best.logits, strict=True)), theirs.best)
+
+
+def _relative(apart: float, theirs: Best) -> float:
+    error = apart / (max(map(abs, theirs.logits)) or 1.0)
     return error if math.isfinite(error) else math.inf
 
 

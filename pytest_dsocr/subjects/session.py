@@ -48,6 +48,11 @@ class SessionSubject:
         self.session = session
         self.keep_values = keep_values
 
+    @property
+    def dtype(self) -> str:
+        """What the weights are in, such as ``float32``."""
+        return str(self.session.model.dtype).removeprefix("torch.")
+
     def follow(
         self, case: Case, theirs: Observation, on_token: OnToken = lambda step: None
     ) -> tuple[Observation, tuple[ForcedStep, ...]]:

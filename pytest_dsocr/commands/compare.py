@@ -1,0 +1,134 @@
+"""``dsocr compare``: the session held against the vendor's code, case by case."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from pytest_dsocr.case import Case
+from pytest_dsocr.commands.cases import cases_of, pages_in
+from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.parity import CaseReport, compare_case
+from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.vendor.live import LiveReference
+from pytest_dsocr.vendor.opening import Wanted, open_reference
+from pytest_dsocr.vendor.recording import RecordedReference
+
+TOLD = (Verdict.WRONG, Verdict.TIE_FLIP)
+
+
+def run(options: Namespace) -> Iterator[str]:
+    """Compare the cases that ``options`` name and yield the verdicts; status 1 where one is WRONG or none was given.
+
+    Raises:
+        DsocrError: on any bad option or page, and where the reference cannot answer.
+    """
+    with tqdm(disable=not sys.stderr.isatty(), leave=False, unit="case") as bar:
+        reference = _open(options, bar)
+        try:
+            yield f"reference   {_told(reference, options.reference)}"
+            cases = _cases(reference, options)
+            session = Session.from_checkpoint(
+                options.checkpoint, device=options.device, dtype=options.dtype, attn=options.attn
+            )
+            yield f"subject     session, {options.checkpoint}, {options.device}, {options.dtype}, {options.attn}"
+            subject = SessionSubject(session, keep_values=isinstance(reference, LiveReference))
+            bar.reset(total=len(cases))
+            reports = []
+            for case in cases:
+                bar.set_postfix_str(case.id)
+                reports.append(compare_case(subject, reference, case))
+                bar.update()
+                yield from _case(reports[-1])
+        finally:
+            reference.close()
+    yield from _summary(reports)
+    if options.json:
+        options.json.write_text(json.dumps(_as_json(reports, reference), indent=1) + "\n", encoding="utf-8")
+        yield f"written     {options.json}"
+    verdicts = {report.verdict for report in reports}
+    options.status = int(bool(verdicts & {Verdict.WRONG, Verdict.NOT_COMPARED}) or not reports)
+
+
+def _open(options: Namespace, bar: tqdm[Any]) -> LiveReference | RecordedReference:
+    wanted = Wanted(
+        resolve(options.checkpoint),
+        options.reference_device or options.device,
+        options.reference_dtype or options.dtype,
+        options.reference_attn or options.attn,
+    )
+
+    def on_progress(what: str, done: int, total: int | None) -> None:
+        bar.set_postfix_str(f"reference: {what} {done:,}" + (f" of {total:,}" if total else ""))
+
+    return open_reference(
+        options.reference, wanted, env=options.env, time_limit_s=options.time_limit, on_progress=on_progress
+    )
+
+
+def _told(reference: LiveReference | RecordedReference, where: Path) -> str:
+    made = reference.provenance
+    how = "live" if isinstance(reference, LiveReference) else f"recorded on {made.date}"
+    main_file = next(iter(made.vendor_sha256.values()))[:12]
+    return (
+        f"{how}, {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}, vendor's file {main_file} ({where})"
+    )
+
+
+def _cases(reference: LiveReference | RecordedReference, options: Namespace) -> list[Case]:
+    """Give the cases asked for; of a recording, where none are named, all that it holds of the pages."""
+    named = options.presets or options.prompts
+    if isinstance(reference, LiveReference) or named:
+        options.presets, options.prompts = options.presets or ["gundam"], options.prompts or ["markdown"]
+        return cases_of(options)
+    folders = {page.name: page.parent for page in pages_in(options.pages)}
+    recorded = [(case.described["page"], case) for case in reference.recording.cases.values()]
+    cases = [case.case(folders[page]) for page, case in recorded if page in folders]
+    if not cases:
+        raise DsocrError("the recording holds none of these pages; give the pages that were recorded")
+    return cases
+
+
+def _case(report: CaseReport) -> Iterator[str]:
+    counts = ", ".join(f"{report.counts[verdict]} {verdict}" for verdict in SEVERITY[::-1] if report.counts[verdict])
+    times = f"reference {report.reference_s:.2f} s, subject {report.subject_s:.2f} s"
+    yield f"{report.verdict:<12}{report.case_id}: {counts}; worst error {report.worst_error:.1e}; {times}"
+    for comparison in report.comparisons:
+        if comparison.verdict in TOLD:
+            yield f"    {comparison.verdict:<9} {comparison.what}: {comparison.measured}"
+            yield from (f"              {line}" for line in comparison.details)
+
+
+def _summary(reports: Sequence[CaseReport]) -> Iterator[str]:
+    """Yield a table: a row for each thing compared, a column for each verdict."""
+    rows: dict[str, list[Comparison]] = {}
+    for comparison in (comparison for report in reports for comparison in report.comparisons):
+        rows.setdefault(comparison.what, []).append(comparison)
+    yield ""
+    yield f"{'compared':<22}" + "".join(f"{verdict:>14}" for verdict in SEVERITY[::-1]) + f"{'worst error':>14}"
+    for what, found in rows.items():
+        counts = [sum(comparison.verdict is verdict for comparison in found) for verdict in SEVERITY[::-1]]
+        errors = [comparison.error for comparison in found if comparison.error is not None]
+        cells = "".join(f"{count or '-':>14}" for count in counts)
+        yield f"{what:<22}{cells}" + (f"{max(errors):>14.1e}" if errors else "")
+    made = sum(comparison.verdict is not Verdict.NOT_COMPARED for found in rows.values() for comparison in found)
+    reference_s = sum(report.reference_s for report in reports) / len(reports)
+    subject_s = sum(report.subject_s for report in reports) / len(reports)
+    yield ""
+    yield f"{made} comparisons in {len(reports)} cases"
+    yield f"a case took {reference_s:.2f} s of the reference and {subject_s:.2f} s of the subject"
+
+
+def _as_json(reports: Sequence[CaseReport], reference: LiveReference | RecordedReference) -> dict[str, Any]:
+    cases = [{**asdict(report), "verdict": report.verdict} for report in reports]
+    return {"reference": reference.provenance.to_json(), "cases": cases}

@@ -1,0 +1,90 @@
+"""From what a user names to a reference: the vendor's files, a recording, or a folder of recordings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.engine.checkpoint import Checkpoint
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.vendor.environment import find_environment
+from pytest_dsocr.vendor.files import FILES
+from pytest_dsocr.vendor.live import LiveReference
+from pytest_dsocr.vendor.provenance import Key, device_class
+from pytest_dsocr.vendor.recording import MANIFEST, RecordedReference, Recording, find_recording
+
+ANCHORS = "anchors.json"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which reference is wanted, beside where it is."""
+
+    checkpoint: Checkpoint
+    device: str = "cpu"
+    """As torch calls it, or the name of a kind of device that a recording was made on, such as ``nvidia-h200``."""
+    dtype: str = "float32"
+    attention: str = "eager"
+
+    @property
+    def key(self) -> Key:
+        """What a recording of it is looked up by."""
+        device = device_class(self.device) if self.device.startswith("cuda") else self.device
+        return Key(self.checkpoint.name, device, self.dtype, self.attention)
+
+
+def open_reference(
+    where: Path,
+    wanted: Wanted,
+    *,
+    env: Path | None = None,
+    time_limit_s: float = 600,
+    on_progress: Callable[[str, int, int | None], None] | None = None,
+) -> LiveReference | RecordedReference:
+    """Open the reference that ``where`` names; a live one starts with its first request.
+
+    Args:
+        where: a folder with the vendor's Python files, a recording, or a folder of recordings.
+        wanted: its checkpoint and key; one recording that is named has its own key.
+        env: the environment of the vendor's code, for a live one; see ``find_environment``.
+        time_limit_s: for a live one, the longest without a sign of progress.
+        on_progress: for a live one, what tells of it.
+
+    Raises:
+        DsocrError: where there is nothing of the kind.
+        ReferenceFaultError: where the recording is damaged, of another checkpoint, stale, or not there.
+    """
+    if (where / FILES[0]).is_file():
+        return LiveReference(
+            where,
+            wanted.checkpoint.name,
+            python=find_environment(env),
+            device=wanted.device,
+            dtype=wanted.dtype,
+            attention=wanted.attention,
+            time_limit_s=time_limit_s,
+            on_progress=on_progress,
+        )
+    if not where.is_dir():
+        raise DsocrError(f"there is no folder {where}; give one with the vendor's Python files, or with recordings")
+    one = (where / MANIFEST).is_file()
+    recording = Recording.open(where) if one else find_recording(where, wanted.key, resampling())
+    return RecordedReference(
+        recording, checkpoint_sha256=wanted.checkpoint.sha256, vendor_sha256=pinned(recording.folder.parents[1])
+    )
+
+
+def pinned(golden: Path) -> Mapping[str, str] | None:
+    """Give the hashes of the vendor's files that the folder of recordings pins, where it does."""
+    path = golden / ANCHORS
+    if not path.is_file():
+        return None
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DsocrError(
+            f"{path} cannot be read ({error!r}); put it back, or write it with: dsocr vendor inspect"
+        ) from error
