@@ -1,7 +1,11 @@
-"""Pages to test with, drawn by integer arithmetic, so that they are the same on every machine."""
+"""Pages to test with, drawn by integer arithmetic, so that they are the same on every machine.
+
+``python -m suites.contract.pages FOLDER`` writes them as files.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -119,3 +123,10 @@ def write_page(name: str, folder: Path) -> Path:
     path = folder / f"{name}.{'tif' if page.mode == 'CMYK' else 'png'}"
     page.save(path, exif=page.getexif(), compress_level=1)
     return path
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for page_name in PAGES:
+        write_page(page_name, folder)
