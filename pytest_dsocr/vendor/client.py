@@ -143,10 +143,9 @@ class Client:
 
     def _advice(self, failure: Failure) -> str:
         if failure.kind in IMPORT_ERRORS:
-            found = ", ".join(
-                f"{name} {version}" for name, version in (self._hello.versions if self._hello else {}).items()
-            )
-            return f"make its environment with `dsocr vendor setup {self._load['vendor']}` ({self._python} has {found})"
+            found = self._hello.versions if self._hello else {}
+            has = ", ".join(f"{name} {version}" for name, version in found.items())
+            return f"make its environment with `dsocr vendor setup {self._load['vendor']}` ({self._python} has {has})"
         if failure.kind in MEMORY_ERRORS or "allocate memory" in failure.message:
             return "give it a smaller preset or checkpoint, bfloat16, or a device with more memory"
         return "look for the cause in its traceback"
@@ -158,8 +157,10 @@ def _provenance(answer: Answer, _: Mapping[str, Tensor]) -> Provenance:
 
 def _message(request: str, faults: Sequence[WorkerFault]) -> str:
     """Say in one sentence what happened and what to do, with the end of the last worker's stderr below."""
-    subjects = ("it", "the one started in its place")
-    events = [f"{fault.phase}{subject} {fault.what}" for fault, subject in zip(faults, subjects, strict=False)]
+    first, *others = faults
+    events = [f"{first.phase}it {first.what}"]
+    for fault in others:
+        events.append(f"{'' if first.phase else fault.phase}the one started in its place {fault.what}")
     last = faults[-1]
     sentence = f"the vendor's worker could not answer {request}: {', and '.join(events)}"
     advice = f"; {last.advice}" if last.advice else ""

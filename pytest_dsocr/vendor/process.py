@@ -13,7 +13,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-import pytest_dsocr
+from pytest_dsocr.vendor.environment import command_in
 from pytest_dsocr.vendor.wire import Message, Request, decode, encode
 
 GRACE_S = 3.0
@@ -22,21 +22,7 @@ MAX_LINE_BYTES = 1 << 24
 QUOTED_CHARACTERS = 80
 STDERR_LINES, STDERR_BYTES = 20, 8192
 
-# The caller's package by its path, so that nothing else of the caller's environment comes with it.
-BOOTSTRAP = """
-import importlib.util, sys
-if sys.version_info < (3, 11):
-    sys.exit("pytest-dsocr needs Python 3.11 or later, and this is " + sys.version)
-package, folder = sys.argv[1:]
-spec = importlib.util.spec_from_file_location(
-    "pytest_dsocr", package + "/__init__.py", submodule_search_locations=[package]
-)
-sys.modules["pytest_dsocr"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(sys.modules["pytest_dsocr"])
-from pytest_dsocr.vendor.worker import main
-main(folder)
-"""
-FLAGS = ("-I", "-X", "utf8", "-X", "faulthandler")
+FLAGS = ("-X", "utf8", "-X", "faulthandler")  # the vendor prints any character; a crash in C says where
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
@@ -158,10 +144,10 @@ def _start(python: Path, folder: Path) -> subprocess.Popen[bytes]:
     scratch.mkdir()
     # What is said of Python to the caller's interpreter is not meant for the worker's, nor for what that starts.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "__PYVENV"))}
-    package = Path(pytest_dsocr.__file__).parent
+    executable, *rest = command_in(python, "pytest_dsocr.vendor.worker", str(folder))
     with (folder / "stderr").open("wb") as stderr:
         process = subprocess.Popen(
-            [python, *FLAGS, "-c", BOOTSTRAP, package, folder],
+            [executable, *FLAGS, *rest],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,

@@ -76,14 +76,14 @@ _KINDS: Mapping[str, type[Message]] = {kind.__name__: kind for kind in (Hello, R
 
 def encode(message: Message) -> bytes:
     """Give a message's line, its end included."""
-    return json.dumps({"message": type(message).__name__, **vars(message)}).encode() + b"\n"
+    return json.dumps({"type": type(message).__name__, **vars(message)}).encode() + b"\n"
 
 
 def decode(line: bytes) -> Message:
     """Read a line; raise ``ValueError`` where it is none of the messages."""
     try:
         fields = json.loads(line)
-        return _KINDS[fields.pop("message")](**fields)
+        return _KINDS[fields.pop("type")](**fields)
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("no message") from error
 

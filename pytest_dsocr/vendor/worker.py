@@ -6,7 +6,6 @@ imported before it has said hello.
 
 from __future__ import annotations
 
-import ast
 import os
 import shutil
 import sys
@@ -18,7 +17,9 @@ from threading import Thread
 from typing import IO, TYPE_CHECKING, Any
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.files import FILES, check_vendor_folder
+from pytest_dsocr.vendor.environment import PINS
+from pytest_dsocr.vendor.files import check_vendor_folder
+from pytest_dsocr.vendor.inspection import modules_of
 from pytest_dsocr.vendor.provenance import versions
 from pytest_dsocr.vendor.wire import (
     Answer,
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pytest_dsocr.vendor.runtime import VendorRuntime
-
-TRANSFORMERS = "4.46"
-"""What the vendor's code needs, and later versions lack."""
 
 Reply = tuple[Any, Mapping[str, "Tensor"], Mapping[str, Any]]
 """A result as JSON, the tensors that go with it, and its provenance."""
@@ -94,6 +92,7 @@ class Desk:
 
     def _load(self, params: dict[str, Any]) -> Reply:
         vendor = Path(params.pop("vendor"))
+        check_vendor_folder(vendor)
         check_versions(vendor)
         from pytest_dsocr.vendor.runtime import VendorRuntime
 
@@ -128,22 +127,13 @@ class Desk:
 
 def check_versions(vendor: Path) -> None:
     """Raise ``DsocrError`` where the folder's code uses transformers, and another version of it is here."""
-    check_vendor_folder(vendor)
-    found = versions().get("transformers", "none")
-    if not found.startswith(f"{TRANSFORMERS}.") and any(_uses_transformers(vendor / name) for name in FILES):
+    [pin] = (pin for pin in PINS if pin.startswith("transformers=="))
+    found, needed = versions().get("transformers", "none"), pin.split("==")[1].rpartition(".")[0]
+    if "transformers" in modules_of(vendor) and not found.startswith(f"{needed}."):
         raise DsocrError(
-            f"the code in {vendor} needs transformers {TRANSFORMERS}, and the worker's environment has {found}; "
-            f"make one with: dsocr vendor setup {vendor}"
+            f"the code in {vendor} needs transformers {needed}, and the worker's environment has {found}; "
+            f"make one with `dsocr vendor setup {vendor}`"
         )
-
-
-def _uses_transformers(path: Path) -> bool:
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if any(name.split(".")[0] == "transformers" for name in names):
-            return True
-    return False
 
 
 def _take_pipes() -> tuple[IO[bytes], IO[bytes]]:
@@ -166,3 +156,7 @@ def _listen(requests: IO[bytes], inbox: SimpleQueue[Request], folder: str) -> No
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -68,7 +68,7 @@ def _garbage() -> None:
 
 
 def _half_a_line() -> None:
-    _write_everywhere(b'{"message": "answer", "id": 2, "result": {"case_')
+    _write_everywhere(b'{"type": "Answer", "id": 2, "result": {"case_')
     _kill()
 
 
