@@ -1,0 +1,255 @@
+"""Recordings of the vendor's code: a folder of cases under a manifest of hashes, read whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.case import Case
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.observation import InputsDigest, Observation
+from pytest_dsocr.vendor.provenance import Key, Provenance
+from pytest_dsocr.vendor.recorded_case import (
+    FORMAT,
+    MALFORMED,
+    RecordedCase,
+    case_files,
+    fault,
+    read_file,
+    read_sealed,
+    traits,
+)
+from pytest_dsocr.vendor.reference import NotRecordedError, ReferenceFaultError
+from pytest_dsocr.vendor.sealed import seal, sha256
+
+MANIFEST = "manifest.json"
+NEAREST = 3
+"""How many of those that there are a message names."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """A recording of which every byte was checked."""
+
+    folder: Path
+    provenance: Provenance
+    """How its cases were made; each has a date and a command of its own."""
+    cases: Mapping[str, RecordedCase]
+    """By id, sorted."""
+
+    @classmethod
+    def open(cls, folder: Path) -> Recording:
+        """Read and verify a recording.
+
+        Raises:
+            ReferenceFaultError: where a file is missing, surplus or damaged, or the folder is another recording's;
+                it says which file and why.
+        """
+        manifest = _read_manifest(folder)
+        provenance = Provenance.from_json(manifest["provenance"])
+        entries = manifest["cases"]
+        _check_names(folder, {MANIFEST}.union(*(entry["files"] for entry in entries.values())))
+        cases = {case_id: _read_listed(folder / f"{case_id}.json", entry) for case_id, entry in entries.items()}
+        for case_id, case in cases.items():
+            if case.described != entries[case_id]["case"] or case.origin.differences(provenance):
+                raise fault(folder / f"{case_id}.json", f"says of its case or making other than {MANIFEST}")
+        _check_place(folder, provenance)
+        return cls(folder, provenance, cases)
+
+
+def encode_manifest(folder: Path, provenance: Provenance, cases: Mapping[str, RecordedCase]) -> bytes:
+    """Give the content of the manifest over ``cases``, whose files lie in ``folder``."""
+    entries = {}
+    for case_id, case in sorted(cases.items()):
+        contents = {name: read_file(folder / name) for name in case_files(case_id)}
+        files = {name: {"bytes": len(content), "sha256": sha256(content)} for name, content in contents.items()}
+        entries[case_id] = {"case": case.described, "files": files}
+    return seal({"format": FORMAT, "provenance": provenance.to_json(), "cases": entries})
+
+
+def folder_names(provenance: Provenance) -> list[Path]:
+    """Give where in the folder of recordings one may lie, most wanted first.
+
+    The later ones are for a key of which there is a recording already, under a Pillow that resizes otherwise.
+    """
+    home, pillow = Path(str(provenance.key)), provenance.versions.get("pillow", "none").split(".")[0]
+    endings = ("", f"-pillow-{pillow}", f"-resampling-{provenance.resampling}")
+    return [home.with_name(home.name + ending) for ending in endings]
+
+
+def find_recording(golden: Path, key: Key, resampling: str) -> Recording:
+    """Find and verify the recording of ``key`` made with a Pillow that resizes as ``resampling`` says.
+
+    Raises:
+        ReferenceFaultError: where there is none, or there are two, or it is damaged.
+    """
+    faults, known = [], {}
+    for manifest in golden.glob(f"*/[!.]*/{MANIFEST}"):
+        try:
+            made = Provenance.from_json(_read_manifest(manifest.parent)["provenance"])
+            known[manifest.parent] = {**made.key._asdict(), "resampling": made.resampling}
+        except ReferenceFaultError as error:
+            faults.append(error)
+    wanted = {**key._asdict(), "resampling": resampling}
+    matches = sorted(folder for folder, fields in known.items() if fields == wanted)
+    if len(matches) > 1:
+        raise ReferenceFaultError(f"{matches[0]} and {matches[1]} are recordings of the same key; delete one")
+    if not matches and faults:
+        raise faults[0]
+    if not matches:
+        there = _nearest(wanted, {str(folder.relative_to(golden)): fields for folder, fields in known.items()})
+        raise ReferenceFaultError(
+            f"{golden} holds no recording of {key} with resampling {resampling}, {there}; "
+            "make one with: dsocr vendor record"
+        )
+    return Recording.open(matches[0])
+
+
+class RecordedReference:
+    """A recording in the place of the vendor's code; fulfils ``Reference``.
+
+    Args:
+        recording: what it answers from.
+        checkpoint_sha256: of the checkpoint under test.
+        vendor_sha256: of the vendor's files that the suites were written against, by name.
+
+    Raises:
+        ReferenceFaultError: where the recording was made with another checkpoint, from other files, or with a Pillow
+            that resizes otherwise than the installed one.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        checkpoint_sha256: str | None = None,
+        vendor_sha256: Mapping[str, str] | None = None,
+    ) -> None:
+        made = recording.provenance
+        if checkpoint_sha256 not in (None, made.checkpoint_sha256):
+            weights = f"{made.checkpoint} of SHA-256 {made.checkpoint_sha256[:16]}"
+            raise _unfit(recording, f"was made with {weights}, and the checkpoint under test has {checkpoint_sha256}")
+        for name, stated in made.vendor_sha256.items():
+            if vendor_sha256 is not None and vendor_sha256.get(name) != stated:
+                raise _unfit(recording, f"was made with a {name} of SHA-256 {stated[:16]}, which is not the pinned one")
+        if made.resampling != resampling():
+            pillow = made.versions.get("pillow", "unknown")
+            raise _unfit(recording, f"was made with Pillow {pillow}, which resizes otherwise than the installed one")
+        self.recording = recording
+
+    @property
+    def provenance(self) -> Provenance:
+        """How its answers were made."""
+        return self.recording.provenance
+
+    def cases(self, pages: Path) -> list[Case]:
+        """Give the recorded cases, with their pages by name in the folder ``pages``.
+
+        Raises:
+            DsocrError: where a page is missing there.
+        """
+        cases = [case.case(pages) for case in self.recording.cases.values()]
+        missing = sorted({case.page.name for case in cases if not case.page.is_file()})
+        if missing:
+            raise DsocrError(f"{pages} lacks {', '.join(missing)}; give the folder with the pages of the recording")
+        return cases
+
+    def inputs(self, case: Case) -> InputsDigest:
+        """Give what ``infer`` handed to ``generate``."""
+        return self.observe(case).inputs
+
+    def observe(self, case: Case) -> Observation:
+        """Give what was seen of a case with this page's content, prompt, preset and ceiling.
+
+        Raises:
+            NotRecordedError: where there is none.
+            ReferenceFaultError: where the page is not the one that was recorded under its name.
+        """
+        wanted, folder = traits(case.to_json()), self.recording.folder
+        known = {case_id: traits(recorded.described) for case_id, recorded in self.recording.cases.items()}
+        for case_id, found in known.items():
+            if found == wanted:
+                return self.recording.cases[case_id].observation
+        recorded_pages = {recorded.described["page"] for recorded in self.recording.cases.values()}
+        if case.page.name in recorded_pages and wanted["page"] not in {found["page"] for found in known.values()}:
+            raise ReferenceFaultError(
+                f"{case.page} has other pixels than the page recorded under its name in {folder}; "
+                "put the recorded page back, or record this one with: dsocr vendor record"
+            )
+        raise NotRecordedError(
+            f"{folder} does not hold {case.id}, {_nearest(wanted, known)}; add it with: dsocr vendor record"
+        )
+
+    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
+        """Raise ``NotRecordedError``: times belong to the machine that they were taken on."""
+        raise NotRecordedError("a recording holds no stage times; give the vendor's folder to take them live")
+
+    def flops(self, case: Case) -> Mapping[str, int]:
+        """Raise ``NotRecordedError``."""
+        raise NotRecordedError("a recording holds no FLOPs; give the vendor's folder to count them live")
+
+    def close(self) -> None:
+        """Hold nothing open."""
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    manifest = read_sealed(path, read_file(path))
+    try:
+        Provenance.from_json(manifest["provenance"])
+        for case_id, entry in manifest["cases"].items():
+            if tuple(entry["files"]) != case_files(case_id):
+                raise ValueError(f"{case_id} has files {list(entry['files'])}")
+    except MALFORMED as error:
+        raise fault(path, f"is no manifest ({error!r})") from error
+    return manifest
+
+
+def _check_names(folder: Path, listed: Iterable[str]) -> None:
+    found = {path.name for path in folder.iterdir()}
+    for name in sorted({*listed} - found):
+        raise fault(folder / name, f"is missing, and {MANIFEST} lists it")
+    for name in sorted(found - {*listed}):
+        raise ReferenceFaultError(f"{folder / name} is not part of the recording there; delete it")
+
+
+def _read_listed(path: Path, entry: Mapping[str, Any]) -> RecordedCase:
+    contents = []
+    for name, stated in entry["files"].items():
+        content = read_file(path.with_name(name))
+        if len(content) != stated["bytes"]:
+            raise fault(path.with_name(name), f"is damaged: it has {len(content)} bytes of {stated['bytes']}")
+        if sha256(content) != stated["sha256"]:
+            raise fault(path.with_name(name), f"is damaged: it does not have the SHA-256 that {MANIFEST} states")
+        contents.append(content)
+    return RecordedCase.decode(path, *contents)
+
+
+def _check_place(folder: Path, provenance: Provenance) -> None:
+    names, home = folder_names(provenance), folder.resolve()
+    if Path(home.parent.name, home.name) not in names:
+        raise ReferenceFaultError(
+            f"{folder / MANIFEST} is of {provenance.key}, which does not fit its folder; "
+            f"move the recording to {names[0]} in the folder of recordings"
+        )
+
+
+def _unfit(recording: Recording, why: str) -> ReferenceFaultError:
+    return ReferenceFaultError(
+        f"{recording.folder / MANIFEST} {why}; take another recording, or make one with: dsocr vendor record"
+    )
+
+
+def _nearest(wanted: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -> str:
+    """Name what there is that differs least, and in what."""
+    if not known:
+        return "nor any other"
+    differing = {
+        name: [f"{field} {fields[field]:.40}" for field in wanted if fields[field] != wanted[field]]
+        for name, fields in known.items()
+    }
+    closest = sorted(differing, key=lambda name: (len(differing[name]), name))[:NEAREST]
+    return "but " + "; ".join(f"{name} ({', '.join(differing[name])})" for name in closest)
