@@ -32,7 +32,7 @@ def compare_best(mine: Best, theirs: Best, limits: Tolerances) -> Comparison:
         abs(own[token] - logit) if token in own else max(0.0, logit - bound)
         for token, logit in zip(theirs.ids, theirs.logits, strict=True)
     ]
-    error = _relative(max(apart), theirs)
+    error = _relative(apart, mine.logits, theirs)
     shared = sum(token in own for token in theirs.ids)
     if mine == theirs:
         return Comparison("prefill_best", Verdict.MATCH, f"the best {len(theirs.ids)} and their logits", 0.0)
@@ -90,12 +90,15 @@ def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
 
 
 def _logit_error(mine: ForcedStep, theirs: Step) -> float:
-    return _relative(max(abs(a - b) for a, b in zip(mine.at_reference, theirs.best.logits, strict=True)), theirs.best)
+    apart = [abs(a - b) for a, b in zip(mine.at_reference, theirs.best.logits, strict=True)]
+    return _relative(apart, mine.at_reference, theirs.best)
 
 
-def _relative(apart: float, theirs: Best) -> float:
-    error = apart / (max(map(abs, theirs.logits)) or 1.0)
-    return error if math.isfinite(error) else math.inf
+def _relative(apart: Sequence[float], mine: Sequence[float], theirs: Best) -> float:
+    """Give the largest difference over the largest logit; infinite where a side holds a NaN or infinity."""
+    if not all(map(math.isfinite, (*mine, *theirs.logits))):
+        return math.inf
+    return max(apart) / (max(map(abs, theirs.logits)) or 1.0)
 
 
 def _told(k: int, mine: ForcedStep, theirs: Step, limits: Tolerances) -> str:
