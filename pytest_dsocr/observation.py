@@ -56,13 +56,15 @@ class Seam:
         """Sum up ``tensor``, of any shape and float dtype, on any device."""
         own = tensor.detach().cpu().contiguous()
         flat = own.double().flatten().numpy()
+        with np.errstate(invalid="ignore"):  # what holds an infinity has no deviation, which is no reason to warn
+            mean, std, norm = flat.mean(), flat.std(), np.linalg.norm(flat)
         return cls(
             shape=tuple(own.shape),
             dtype=str(own.dtype).removeprefix("torch."),
             sha256=bytes_sha256(own),
-            mean=float(flat.mean()),
-            std=float(flat.std()),
-            norm=float(np.linalg.norm(flat)),
+            mean=float(mean),
+            std=float(std),
+            norm=float(norm),
             sample=torch.from_numpy(flat[sample_positions(flat.size)]).float(),
             sketch=torch.from_numpy(_sketch(flat)).float(),
             values=own if keep_values else None,
