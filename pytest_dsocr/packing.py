@@ -100,7 +100,8 @@ def _unpack_seam(name: str, summary: Mapping[str, Any], tensors: Mapping[str, Te
 
 def _pack_best(name: str, best: Sequence[Best]) -> dict[str, Tensor]:
     ids = torch.tensor([one.ids for one in best], dtype=torch.int32)
-    return {f"best_ids/{name}": ids, f"best_logits/{name}": torch.tensor([one.logits for one in best])}
+    logits = torch.tensor([one.logits for one in best], dtype=torch.float32)
+    return {f"best_ids/{name}": ids, f"best_logits/{name}": logits}
 
 
 def _unpack_best(name: str, tensors: Mapping[str, Tensor]) -> list[Best]:
