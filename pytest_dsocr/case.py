@@ -53,12 +53,14 @@ def make_case(page: str | Path, prompt: str, preset: str, max_new_tokens: int | 
     """Make a case of what a user types; ``prompt`` is a name of ``PROMPTS`` or a text.
 
     Raises:
-        DsocrError: where there is no such preset or page.
+        DsocrError: where there is no such preset or page, or nothing would be decoded.
     """
     if preset not in PRESETS:
         raise DsocrError(f"there is no preset {preset!r}; give one of {', '.join(PRESETS)}")
     if not Path(page).is_file():
         raise DsocrError(f"there is no page {page}; give an image file")
+    if max_new_tokens is not None and max_new_tokens < 1:
+        raise DsocrError(f"max_new_tokens={max_new_tokens} leaves nothing to decode; give at least 1")
     return Case(Path(page), PROMPTS.get(prompt, prompt), PRESETS[preset], max_new_tokens or VENDOR_CEILING)
 
 
