@@ -18,7 +18,7 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import NgramBan
-from pytest_dsocr.engine.greedy import pick
+from pytest_dsocr.engine.greedy import generate, pick
 from pytest_dsocr.engine.pipeline import DecodeState, Vision
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation import (
@@ -58,13 +58,15 @@ class SessionSubject:
     ) -> tuple[Observation, tuple[ForcedStep, ...]]:
         """Read ``case`` along the reference's tokens, and freely where the two would part.
 
-        Where every choice is the reference's, decoding freely gives the same steps, and is not done again.
+        Where every choice is the reference's and decoding ends where the reference's did, decoding freely gives the
+        same steps, and is not done again.
         """
         inputs = self.session.prepare(case.page, prompt=case.prompt, preset=case.preset)
         state = self.session.prefill(inputs)
         seams, prefill, visions = _seams(state), state.logits[0], state.visions
         forced = tuple(self._forced(inputs, state, theirs.steps, on_token))
-        if [step.token for step in forced] == list(theirs.token_ids):
+        choices = [step.token for step in forced]
+        if choices == list(theirs.token_ids) and self._ends(case, choices):
             steps = tuple(Step(step.token, step.best) for step in forced)
         else:
             steps = tuple(self._free(case, inputs, visions, on_token))
@@ -92,15 +94,15 @@ class SessionSubject:
     def _free(self, case: Case, inputs: Inputs, visions: list[Vision], on_token: OnToken) -> Iterator[Step]:
         state = self.session.pipeline.prefill(inputs, visions=visions)
         policy = replace(self.session.policy, max_new_tokens=case.max_new_tokens)
-        ban = self._ban(inputs)
-        for k in range(policy.max_new_tokens):
-            [token] = pick(state.logits, [ban.banned()])
+        prompt, pad_id = inputs.input_ids[0].tolist(), self.session.tokenizer.special.pad
+        for k, [token] in enumerate(generate(self.session.pipeline, state, [prompt], policy, pad_id)):
             yield Step(token, Best.of(state.logits[0]))
             on_token(k)
-            if token == policy.eos_id:
-                return
-            ban.push(token)
-            self.session.decode_step(state, token)
+
+    def _ends(self, case: Case, tokens: list[int]) -> bool:
+        """Say whether decoding that gives ``tokens`` ends after the last of them."""
+        eos_id = self.session.policy.eos_id
+        return eos_id not in tokens[:-1] and (tokens[-1:] == [eos_id] or len(tokens) == case.max_new_tokens)
 
     def _ban(self, inputs: Inputs) -> NgramBan:
         return NgramBan(self.session.policy.no_repeat_ngram_size, inputs.input_ids[0].tolist())
