@@ -24,8 +24,6 @@ SAMPLE_VALUES = 64
 SKETCH_VALUES = 128
 BEST_OF_STEP = 5
 BEST_OF_PREFILL = 20
-GOLDEN_RATIO = (5**0.5 - 1) / 2
-"""Multiples of it, modulo 1, fill an interval evenly and in step with no axis of a tensor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,9 +193,13 @@ class Observation:
 
 
 def sample_positions(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Give where a flat tensor of ``count`` values is sampled: spread evenly, in step with none of its axes."""
-    turns = np.arange(1, min(count, SAMPLE_VALUES) + 1) * GOLDEN_RATIO % 1.0
-    return (turns * count).astype(np.int64)
+    """Give where a flat tensor of ``count`` values is sampled: once in each of equal stretches, in step with no axis.
+
+    A tensor of few values is sampled whole.
+    """
+    stretches = min(count, SAMPLE_VALUES)
+    turns = np.arange(stretches) + _mixed(stretches) / 2.0**32
+    return (turns * (count / stretches)).astype(np.int64)
 
 
 def runs(row: Tensor) -> Runs:
@@ -218,9 +220,14 @@ def bytes_sha256(tensor: Tensor) -> str:
 
 
 def _sketch(flat: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    mixed = np.arange(flat.size, dtype=np.uint32)
-    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-        mixed = (mixed ^ (mixed >> np.uint32(shift))) * np.uint32(factor)
-    mixed ^= mixed >> np.uint32(16)
+    mixed = _mixed(flat.size)
     signed = np.where(mixed & np.uint32(1), flat, -flat)
     return np.bincount((mixed >> np.uint32(1)) % SKETCH_VALUES, signed, SKETCH_VALUES).astype(np.float64)
+
+
+def _mixed(count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Give numbers below 2**32 that look random, one for each index."""
+    mixed = np.arange(count, dtype=np.uint32)
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        mixed = (mixed ^ (mixed >> np.uint32(shift))) * np.uint32(factor)
+    return mixed ^ (mixed >> np.uint32(16))
