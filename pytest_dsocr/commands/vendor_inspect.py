@@ -94,15 +94,20 @@ def _detail(name: str, detail: Detail) -> str:
 
 def _packages(folder: Path, loaded: Loaded | None) -> Iterator[str]:
     yield ""
-    yield f"{'module':<14}{'needed':<20}{'installed' if loaded else ''}".rstrip()
+    yield f"{'module':<16}{'needed':<20}{'installed' if loaded else ''}".rstrip()
     pins = dict(pin.split("==") for pin in plan_here().pins if "==" in pin)
     of_config = {"transformers": version} if (version := transformers_of(folder)) else {}
     wanted = STAND_IN | pins | {"PIL": pins["pillow"]} | of_config
     for module, is_required in modules_of(folder).items():
         needed = wanted.get(module, "any") if is_required else "optional"
-        has = loaded.versions[module] if loaded else ""
-        differs = has and needed[:1].isdigit() and has.split("+")[0] != needed
-        yield f"{module:<14}{needed:<20}{'missing' if has is None else has}{', which differs' if differs else ''}".rstrip()
+        installed = _installed(loaded.versions[module], needed) if loaded else ""
+        yield f"{module:<16}{needed:<20}{installed}".rstrip()
+
+
+def _installed(version: str | None, needed: str) -> str:
+    if version is None:
+        return "missing"
+    return version if not needed[0].isdigit() or version.split("+")[0] == needed else f"{version}, which differs"
 
 
 def _copies(folder: Path) -> Iterator[str]:

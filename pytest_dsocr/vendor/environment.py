@@ -22,6 +22,9 @@ SHARED = ("torch", "pillow", "numpy")
 STAMP = "dsocr-environment.json"
 """Written last: an environment without it is half made."""
 
+MARK = "dsocr-setup.lock"
+"""Written first, and locked while setup is at work: a folder that bears it is setup's own to clear."""
+
 _BOOT = """\
 import importlib.util, runpy, sys
 folder, module = sys.argv.pop(1), sys.argv.pop(1)
@@ -96,6 +99,8 @@ def find_environment(given: Path | None) -> Path:
             f"{folder} is no virtual environment, for it has no {interpreter(Path())}; name another, or make it with "
             f"`dsocr vendor setup DIR --env {folder}`"
         )
+    if (folder / MARK).exists() and not read_stamp(folder):
+        raise DsocrError(f"{folder} is half made; finish it with `dsocr vendor setup DIR --env {folder}`")
     return interpreter(folder)
 
 

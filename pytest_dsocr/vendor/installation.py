@@ -18,12 +18,8 @@ from pathlib import Path
 from typing import TextIO
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.environment import STAMP, Plan, Stamp, interpreter, read_stamp
+from pytest_dsocr.vendor.environment import MARK, STAMP, Plan, Stamp, interpreter, read_stamp
 
-MARK = "dsocr-setup.lock"
-"""Written first and locked while setup is at work: a folder that bears it is setup's own to clear."""
-
-PIP = ("-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar", "off")
 TAKEN_UP = re.compile(
     r"(?:Collecting|Processing) (?:\S*/)?(\w\S*?)(?:[<>=!~;@\[]|-\d|\s|$)|Installing collected packages|Building wheel"
 )
@@ -61,8 +57,8 @@ def set_up(plan: Plan, folder: Path) -> Iterator[str]:
         if not is_made(plan, folder):
             _clear(folder)
             yield from _fill(plan, folder, lock)
-            versions = _prove(plan, folder, lock)
-            _write(Stamp(plan, versions, datetime.now(UTC).isoformat(timespec="seconds")), folder)
+            versions = prove(plan, folder)
+            write_stamp(Stamp(plan, versions, datetime.now(UTC).isoformat(timespec="seconds")), folder)
         (folder / STAMP).touch()  # the one last set up is the one that is found
 
 
@@ -72,7 +68,32 @@ def is_made(plan: Plan, folder: Path) -> bool:
     return stamp is not None and stamp.plan == plan
 
 
-def _write(stamp: Stamp, folder: Path) -> None:
+def prove(plan: Plan, folder: Path) -> dict[str, str]:
+    """Import what was installed in ``folder`` by its own interpreter, and give the versions.
+
+    Raises:
+        DsocrError: where something cannot be imported, or is not what the plan names.
+    """
+    wanted = {name: version for name, _, version in (pin.partition("==") for pin in plan.pins)}
+    lines = list(_lines("the new environment", [str(interpreter(folder)), "-I", "-c", PROOF, *wanted]))
+    said = json.loads(next(line for line in reversed(lines) if line.startswith("{")))
+    versions: dict[str, str] = said["versions"]
+    wrong = [
+        f"{name} {versions[name]} in place of {version}"
+        for name, version in wanted.items()
+        if version and versions[name].split("+")[0] != version
+    ]
+    for name, file in said["files"].items():
+        homes = plan.torch_from if name == "torch" and plan.torch_from else (str(folder),)
+        if not any(Path(file).resolve().is_relative_to(os.path.realpath(home)) for home in homes):
+            wrong.append(f"{name} from {file}")
+    if wrong:
+        raise DsocrError(f"the new environment has {', '.join(wrong)}; give no --with that replaces packages")
+    return versions
+
+
+def write_stamp(stamp: Stamp, folder: Path) -> None:
+    """Say that the environment in ``folder`` is complete."""
     part = folder / f"{STAMP}.part"
     part.write_text(json.dumps(asdict(stamp), indent=1) + "\n", encoding="utf-8")
     part.replace(folder / STAMP)
@@ -105,33 +126,40 @@ def _clear(folder: Path) -> None:
 def _fill(plan: Plan, folder: Path, lock: TextIO) -> Iterator[str]:
     yield "a virtual environment"
     yield from _lines("Python's venv", [sys.executable, "-I", "-m", "venv", str(folder)], lock)
-    pip = [str(interpreter(folder)), *PIP]
     if not plan.torch_from:
-        yield from _packages([*pip, *plan.pins, *plan.extra], lock)
+        yield from _installed(folder, [*plan.pins, *plan.extra], lock)
         return
     # The caller's packages are shown only to the extras: pip would else take theirs for what the pins still lack.
-    yield from _packages([*pip, *(pin for pin in plan.pins if not pin.startswith("torch=="))], lock)
+    yield from _installed(folder, [pin for pin in plan.pins if not pin.startswith("torch==")], lock)
+    list(
+        _lines("pip", [*_pip(folder), "uninstall", "--yes", "setuptools"], lock)
+    )  # venv's hides the caller's newer one
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
     (site / "dsocr-torch.pth").write_text("\n".join(plan.torch_from) + "\n", encoding="utf-8")
     if plan.extra:
-        yield from _packages([*pip, *plan.pins, *plan.extra], lock)
+        yield from _installed(folder, [*plan.pins, *plan.extra], lock)
 
 
-def _packages(pip: Sequence[str], lock: TextIO) -> Iterator[str]:
-    for line in _lines("pip", pip, lock):
+def _installed(folder: Path, packages: Sequence[str], lock: TextIO) -> Iterator[str]:
+    command = [*_pip(folder), "install", "--progress-bar", "off", *packages]
+    for line in _lines("pip", command, lock):
         if found := TAKEN_UP.match(line.strip()):
             yield found[1] or found[0].lower()
 
 
-def _lines(what: str, command: Sequence[str], lock: TextIO) -> Iterator[str]:
-    """Yield the lines of a command's output; it holds the lock too, lest it outlive a killed setup unseen."""
+def _pip(folder: Path) -> list[str]:
+    return [str(interpreter(folder)), "-I", "-m", "pip", "--no-input", "--disable-pip-version-check"]
+
+
+def _lines(what: str, command: Sequence[str], *locks: TextIO) -> Iterator[str]:
+    """Yield the lines of a command's output; it holds the locks too, lest it outlive a killed setup unseen."""
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        pass_fds=[lock.fileno()],
+        pass_fds=[lock.fileno() for lock in locks],
         encoding="utf-8",
         errors="replace",
     ) as process:
@@ -150,23 +178,3 @@ def _failure(what: str, tail: Sequence[str]) -> str:
     text = "\n".join(tail)
     advice = [advice for sign, advice in ADVICE if sign in text][:1]
     return "; ".join([f"{what} failed", *advice, "it said last:"]) + "".join(f"\n  {line}" for line in tail)
-
-
-def _prove(plan: Plan, folder: Path, lock: TextIO) -> dict[str, str]:
-    """Import what was installed, and give the versions."""
-    wanted = {name: version for name, _, version in (pin.partition("==") for pin in plan.pins)}
-    lines = list(_lines("the new environment", [str(interpreter(folder)), "-I", "-c", PROOF, *wanted], lock))
-    said = json.loads(next(line for line in reversed(lines) if line.startswith("{")))
-    versions: dict[str, str] = said["versions"]
-    wrong = [
-        f"{name} {versions[name]} in place of {version}"
-        for name, version in wanted.items()
-        if version and versions[name].split("+")[0] != version
-    ]
-    for name, file in said["files"].items():
-        homes = plan.torch_from if name == "torch" and plan.torch_from else (str(folder),)
-        if not any(Path(file).resolve().is_relative_to(os.path.realpath(home)) for home in homes):
-            wrong.append(f"{name} from {file}")
-    if wrong:
-        raise DsocrError(f"the new environment has {', '.join(wrong)}; give no --with that replaces packages")
-    return versions
