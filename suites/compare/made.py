@@ -1,0 +1,92 @@
+"""Observations made up for tests, and what two of them have in common to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.contract.markup import Box
+from pytest_dsocr.observation import (
+    Artefact,
+    Best,
+    InputsDigest,
+    Observation,
+    Output,
+    Seam,
+    SpanSeen,
+    Step,
+    bytes_sha256,
+)
+
+OUTPUT = Output(
+    text="<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes",
+    spans=(SpanSeen("title", (Box(1, 2, 3, 4),)), SpanSeen("image", (Box(5, 6, 7, 8), Box(9, 10, 11, 12)))),
+    mmd="# Minutes\n",
+    artefacts={
+        "result.mmd": Artefact(10),
+        "images/0.jpg": Artefact(812, (30, 20)),
+        "result_with_boxes.jpg": Artefact(99_000, (850, 1300)),
+        "info.json": Artefact(400),
+    },
+)
+
+STEPS = (
+    Step(7, Best((7, 3, 9), (8.0, 4.0, 2.0))),
+    Step(3, Best((3, 7, 9), (8.0, 7.0, 2.0))),
+    Step(1, Best((1, 9, 3), (8.0, 6.0, 5.0))),
+)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    """Normal values that are the same at every call."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def input_tensors() -> dict[str, Tensor]:
+    """The five tensors of a page with two crops, shrunk."""
+    return {
+        "input_ids": torch.tensor([[0, 500, 500, 500, 21, 22, 22, 500]]),
+        "images_seq_mask": torch.tensor([[False, True, True, True, False, False, False, True]]),
+        "images_spatial_crop": torch.tensor([[2, 1]]),
+        "images_crop": random(2, 3, 4, 4, seed=1).bfloat16(),
+        "images_ori": random(1, 3, 6, 6, seed=2).bfloat16(),
+    }
+
+
+def seam_tensors() -> dict[str, Tensor]:
+    return {
+        "sam.page": random(1, 4, 3, 3, seed=3),
+        "vision_fusion": random(9, 4, seed=4),
+        "prefill": random(12, seed=5),
+    }
+
+
+def observation(*, keep_values: bool = False, **changes: Any) -> Observation:
+    """An observation of three steps, with ``changes`` to its fields."""
+    made = Observation(
+        case_id="page-tiny-free",
+        inputs=InputsDigest.of(input_tensors(), keep_values=keep_values),
+        seams={name: Seam.of(tensor, keep_values=keep_values) for name, tensor in seam_tensors().items()},
+        prefill_best=Best((7, 3, 9, 4), (8.0, 4.0, 2.0, 1.0)),
+        steps=STEPS,
+        output=OUTPUT,
+        logits=random(3, 12, seed=6) if keep_values else None,
+    )
+    return replace(made, **changes)
+
+
+def every_bit(value: object) -> object:
+    """Turn a value into one that equals another's only where types, tensors and numbers are the same bit for bit."""
+    if isinstance(value, Tensor):
+        return str(value.dtype), tuple(value.shape), bytes_sha256(value)
+    if is_dataclass(value):
+        return type(value).__name__, {f.name: every_bit(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: every_bit(one) for name, one in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value).__name__, [every_bit(one) for one in value]
+    return type(value).__name__, value.hex() if isinstance(value, float) else value

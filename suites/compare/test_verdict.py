@@ -1,0 +1,55 @@
+"""What a comparison can say, and which of several is the gravest."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict, equal, not_compared, shown, worst
+
+
+def test_verdicts_are_named_as_reports_name_them() -> None:
+    assert [str(verdict) for verdict in Verdict] == ["MATCH", "DRIFT", "TIE-FLIP", "WRONG", "NOT-COMPARED"]
+
+
+def test_severity_ranks_every_verdict_and_not_compared_below_all() -> None:
+    assert SEVERITY == ("NOT-COMPARED", "MATCH", "DRIFT", "TIE-FLIP", "WRONG")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "gravest"),
+    [
+        ([], "NOT-COMPARED"),
+        (["NOT-COMPARED", "NOT-COMPARED"], "NOT-COMPARED"),
+        (["MATCH", "NOT-COMPARED"], "MATCH"),
+        (["NOT-COMPARED", "DRIFT", "MATCH"], "DRIFT"),
+        (["TIE-FLIP", "DRIFT", "MATCH"], "TIE-FLIP"),
+        (["MATCH", "WRONG", "TIE-FLIP", "DRIFT"], "WRONG"),
+    ],
+)
+def test_worst(verdicts: list[str], gravest: str) -> None:
+    assert worst(Comparison("x", Verdict(verdict), "") for verdict in verdicts) == gravest
+
+
+def test_exact_things_match_or_are_shown_side_by_side() -> None:
+    assert equal("grid", (2, 3), (2, 3), "columns and rows") == Comparison("grid", Verdict.MATCH, "columns and rows")
+    apart = equal("grid", (2, 3), "2x3", "columns and rows")
+    assert apart == Comparison("grid", Verdict.WRONG, "(2, 3); the reference has 2x3")
+
+
+def test_nothing_to_compare_says_why() -> None:
+    assert not_compared("sam", "no seam") == Comparison("sam", Verdict.NOT_COMPARED, "no seam")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a" * 60, "a" * 60),
+        ("a" * 61, "a" * 57 + "..."),
+        ([1, None], "[1, None]"),
+        ("", ""),
+        ("é" * 99, "é" * 57 + "..."),
+    ],
+)
+def test_shown_fits_a_line(value: object, text: str) -> None:
+    assert shown(value) == text
+    assert shown("abcdef", 5) == "ab..."
