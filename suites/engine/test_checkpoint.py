@@ -73,6 +73,26 @@ def test_progress_is_passed_on(written: Path) -> None:
         assert seen[-1] == (4 * 1_000_256, 4 * 1_000_256)
 
 
+def test_synthetic_weights_are_told_apart_without_being_made() -> None:
+    names = ["synthetic:tiny", "synthetic:tiny@3", "synthetic:small", "synthetic:full"]
+    hashes = [resolve(name).sha256 for name in names]
+    assert len(set(hashes)) == len(names)
+    assert hashes == [resolve(name).sha256 for name in names]
+    assert resolve(f"synthetic:tiny@{DEFAULT_SEED}").sha256 == hashes[0]
+
+
+def test_a_folders_hash_is_of_its_weights_and_made_when_asked_for(written: Path, tmp_path: Path) -> None:
+    assert resolve(written).sha256 == fingerprint(written)
+    write_synthetic("tiny", tmp_path, torch.bfloat16)
+    checkpoint = resolve(tmp_path)
+    before = fingerprint(tmp_path)
+    assert before != fingerprint(written)
+    assert checkpoint.sha256 == before
+    for file in tmp_path.glob("*.safetensors"):
+        file.unlink()
+    assert checkpoint.sha256 == before, "it is made once"
+
+
 def test_a_name_in_the_hub_cache_is_found_without_the_network(hub_cache: Path) -> None:
     entry = hub_cache / f"models--{HUB_NAME.replace('/', '--')}"
     snapshot = entry / "snapshots" / REVISION

@@ -18,7 +18,14 @@ from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC, fill, spread, write_synthetic
+from pytest_dsocr.engine.synthetic import (
+    DEFAULT_SEED,
+    SYNTHETIC,
+    fill,
+    spread,
+    synthetic_fingerprint,
+    write_synthetic,
+)
 from pytest_dsocr.errors import DsocrError
 from suites.contract.pages import PAGES
 
@@ -36,6 +43,9 @@ RECORDED_SHA256 = {
 
 RECORDED_BF16_SHA256 = "e2e1e92d6d10875296bf1ae50a93786e15abae0ef343ce251b10c654a6f51c46"
 """Of all tensors of ``tiny`` in bf16, in the order of their names."""
+
+TINY_SHA256 = "123462bd469300898fdf06a3aa50331ab7947d3be0929bcff520f8bb8dfe3499"
+"""The fingerprint of ``synthetic:tiny``."""
 
 
 def empty(arch: Architecture, dtype: torch.dtype = torch.float32) -> DeepseekOCR:
@@ -115,6 +125,23 @@ def test_kinds_are_told_by_name_and_shape() -> None:
     assert of["model.sam_model.net_2.weight"] == (0.0, 1 / 288**0.5)
     assert of["model.sam_model.blocks.0.attn.rel_pos_w"] == (0.0, 1 / 4)
     assert of["model.image_newline"] == of["model.embed_tokens.weight"] == of["model.sam_model.pos_embed"] == (0.0, 0.5)
+
+
+def test_the_fingerprint_is_of_every_tensors_name_shape_and_first_values() -> None:
+    """Written a second time, from what fills a model; recordings name their weights by it."""
+    digest = hashlib.sha256()
+    for name, parameter in on_meta(SYNTHETIC["tiny"]).named_parameters():
+        first = TINY[name].reshape(-1)[:256].contiguous()
+        digest.update(f"{name} {list(parameter.shape)} ".encode() + raw(first))
+    assert synthetic_fingerprint(SYNTHETIC["tiny"], DEFAULT_SEED) == digest.hexdigest() == TINY_SHA256
+
+
+def test_the_fingerprint_tells_seeds_sizes_and_shapes_apart() -> None:
+    tiny = SYNTHETIC["tiny"]
+    architectures = [tiny, SYNTHETIC["small"], replace(tiny, decoder=replace(tiny.decoder, n_routed_experts=16))]
+    prints = [synthetic_fingerprint(arch, DEFAULT_SEED) for arch in architectures]
+    prints += [synthetic_fingerprint(tiny, seed) for seed in (0, 1)]
+    assert len(set(prints)) == 5
 
 
 def test_a_tensor_of_no_known_kind_is_refused() -> None:
