@@ -1,0 +1,134 @@
+"""From the command line to cases: options, pages in folders, and what is refused."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from pytest_dsocr.__main__ import main, parser
+from pytest_dsocr.commands.cases import cases_of, pages_in
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.errors import DsocrError
+
+FILES = ("b.PNG", "a.jpg", "c.tif", "notes.txt", "d.webp", "e.pdf", "f.jpeg", "g.bmp", "h.gif", "i.tiff")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pages").mkdir()
+    for name in FILES:
+        Image.new("RGB", (4, 4)).save(tmp_path / "pages" / name, "PNG")
+    return tmp_path / "pages"
+
+
+def options(*arguments: str | Path) -> Namespace:
+    return parser().parse_args([str(argument) for argument in arguments])
+
+
+def names(pages: Sequence[Path]) -> list[str]:
+    return [page.name for page in pages]
+
+
+def test_a_folder_stands_for_its_images_by_name(folder: Path) -> None:
+    images = ["a.jpg", "b.PNG", "c.tif", "d.webp", "f.jpeg", "g.bmp", "h.gif", "i.tiff"]
+    assert names(list(pages_in([folder]))) == images
+
+
+def test_files_are_taken_as_they_are_named_and_in_that_order(folder: Path) -> None:
+    named = [folder / "notes.txt", folder / "c.tif", folder / "absent.png"]
+    assert list(pages_in(named)) == named
+    assert names(list(pages_in([folder / "g.bmp", folder])))[:3] == ["g.bmp", "a.jpg", "b.PNG"]
+
+
+def test_a_folder_without_images_is_refused(folder: Path) -> None:
+    for name in FILES:
+        if name != "notes.txt":
+            (folder / name).unlink()
+    with pytest.raises(DsocrError) as caught:
+        list(pages_in([folder]))
+    assert str(caught.value) == f"the folder {folder} holds no images; give one that does, or image files"
+
+
+def test_cases_are_every_page_in_every_preset_with_every_prompt(folder: Path) -> None:
+    pages = (folder / "g.bmp", folder / "a.jpg")
+    asked = options(
+        "vendor", "record", "code", *pages, "--presets", "tiny", "base", "--prompts", "free", "<image>What?"
+    )
+    cases = cases_of(asked)
+    assert [(case.page, case.preset.name, case.prompt) for case in cases] == [
+        (page, preset, prompt)
+        for page in pages
+        for preset in ("tiny", "base")
+        for prompt in (PROMPTS["free"], "<image>What?")
+    ]
+    assert {case.max_new_tokens for case in cases} == {8192}
+
+
+def test_a_case_named_twice_is_one(folder: Path) -> None:
+    asked = options("vendor", "record", "code", folder / "a.jpg", folder, folder / "a.jpg", "--presets", "tiny", "tiny")
+    asked.prompts = ["free", PROMPTS["free"]]
+    pages = [case.page.name for case in cases_of(asked)]
+    assert pages == ["a.jpg", "b.PNG", "c.tif", "d.webp", "f.jpeg", "g.bmp", "h.gif", "i.tiff"]
+
+
+def test_the_ceiling_is_passed_on(folder: Path) -> None:
+    asked = options("vendor", "record", "code", folder / "a.jpg", "--max-new-tokens", "7")
+    assert [case.max_new_tokens for case in cases_of(asked)] == [7]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.jpg", "--presets", "huge"], "there is no preset 'huge'; give one of tiny, small, base, large, gundam"),
+        (["absent.png"], r"there is no page .*absent\.png; give an image file"),
+        (["a.jpg", "--max-new-tokens", "0"], "max_new_tokens=0 leaves nothing to decode; give at least 1"),
+    ],
+)
+def test_bad_cases_are_refused(arguments: list[str], message: str, folder: Path) -> None:
+    page, *rest = arguments
+    with pytest.raises(DsocrError, match=f"^{message}$"):
+        cases_of(options("vendor", "record", "code", folder / page, *rest))
+
+
+def test_a_recording_is_made_of_the_papers_preset_and_prompt_unless_told(folder: Path) -> None:
+    [case] = cases_of(options("vendor", "record", "code", folder / "a.jpg"))
+    assert case.id == "a-gundam-markdown"
+
+
+def test_compare_leaves_cases_to_the_recording_unless_told() -> None:
+    left, told = options("compare", "p"), options("compare", "p", "--presets", "tiny", "--prompts", "free", "ocr")
+    assert (left.presets, left.prompts, left.max_new_tokens, left.json) == (None, None, None, None)
+    assert (told.presets, told.prompts) == (["tiny"], ["free", "ocr"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module"),
+    [
+        (["run"], "run"),
+        (["compare", "p"], "compare"),
+        (["vendor", "setup", "v"], "vendor_setup"),
+        (["vendor", "inspect", "v"], "vendor_inspect"),
+        (["vendor", "record", "v", "p"], "vendor_record"),
+    ],
+)
+def test_every_command_has_its_module_and_says_what_it_is_for(
+    arguments: list[str], module: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert options(*arguments).module == module
+    words = [word for word in arguments if len(word) > 1]
+    with pytest.raises(SystemExit) as left:
+        parser().parse_args([*words, "--help"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: dsocr {' '.join(words)}")
+
+
+@pytest.mark.parametrize("arguments", [[], ["compare"], ["vendor"], ["vendor", "record", "v"], ["read"]])
+def test_what_is_left_out_is_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 2
+    assert "usage: dsocr" in capsys.readouterr().err
