@@ -104,7 +104,7 @@ def _summary(recording: Recording, options: Namespace) -> Iterator[str]:
     size_bytes = sum(file.stat().st_size for file in recording.folder.iterdir())
     cases = len(recording.cases)
     size = f"{size_bytes / 1e3:.0f} kB, {size_bytes // cases} bytes a case"
-    yield f"written     {recording.folder}: {cases} cases, {size}"
+    yield f"holds       {recording.folder}: {cases} cases, {size}"
     pages = shlex.join(str(page) for page in options.pages)
     yield f"next        dsocr compare {pages} --reference {options.golden} --checkpoint {options.checkpoint}"
 

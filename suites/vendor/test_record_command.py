@@ -52,7 +52,7 @@ def test_pages_are_recorded_once_and_then_are_there(
     cases = ["square-tiny-markdown", "square-small-markdown", "tiny-tiny-markdown", "tiny-small-markdown"]
     assert [line.split()[0] for line in lines[2:6]] == cases
     assert all("4 tokens" in line and line.endswith(" s") for line in lines[2:6])
-    assert lines[6].startswith(f"written     {golden / HOME}: 4 cases, ")
+    assert lines[6].startswith(f"holds       {golden / HOME}: 4 cases, ")
     assert lines[7].startswith(f"next        dsocr compare {pages} ")
 
     recording = Recording.open(golden / HOME)

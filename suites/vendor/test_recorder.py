@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from suites.vendor.replay import MADE, Replay, content_of, make_cases, observe, 
 
 HOME = "synthetic-tiny/cpu-float32-eager"
 WORK = "synthetic-tiny/.cpu-float32-eager.recording"
+LOCK = "synthetic-tiny/.cpu-float32-eager.lock"
 OTHER_TORCH = replace(MADE, versions={**MADE.versions, "torch": "2.12.0"})
 OLDER_PILLOW = replace(MADE, resampling="0123456789abcdef", versions={**MADE.versions, "pillow": "12.0.0"})
 
@@ -133,6 +135,16 @@ def test_unfinished_cases_made_otherwise_are_given_up(made: Made, golden: Path) 
         assert ids(target.missing(made.cases)) == ids(made.cases)
 
 
+def test_unfinished_cases_that_are_given_up_do_not_hide_recorded_ones(made: Made, golden: Path) -> None:
+    record(golden, made.reference(), made.cases)
+    with recorder(golden, OTHER_TORCH) as target:
+        target.add(made.cases[0], made.reference(provenance=OTHER_TORCH).observe(made.cases[0]))
+    reference = made.reference()
+    record(golden, reference, made.cases)
+    assert reference.asked == []
+    assert [path.name for path in (golden / HOME).parent.iterdir()] == ["cpu-float32-eager"]
+
+
 def test_another_date_or_command_gives_nothing_up(made: Made, golden: Path) -> None:
     record(golden, made.reference(), made.cases[:1])
     reference = made.reference(provenance=replace(MADE, date="2026-02-03", command="other"))
@@ -194,7 +206,10 @@ def test_a_damaged_recording_is_neither_extended_nor_touched(made: Made, golden:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".safetensors"])
-def test_a_damaged_unfinished_case_is_made_anew(suffix: str, made: Made, golden: Path) -> None:
+@pytest.mark.parametrize("named", [3, 1])
+def test_a_damaged_unfinished_case_is_made_anew_where_it_is_named(
+    suffix: str, named: int, made: Made, golden: Path
+) -> None:
     with recorder(golden, MADE) as target:
         for case in made.cases:
             target.add(case, made.reference().observe(case))
@@ -203,8 +218,9 @@ def test_a_damaged_unfinished_case_is_made_anew(suffix: str, made: Made, golden:
     content[len(content) // 2] ^= 1
     damaged.write_bytes(content)
     reference = made.reference()
-    assert len(record(golden, reference, made.cases).cases) == len(made.cases)
-    assert reference.asked == [made.cases[1].id]
+    recording = record(golden, reference, made.cases[:named])
+    assert reference.asked == ([made.cases[1].id] if named > 1 else [])
+    assert len(recording.cases) == (3 if named > 1 else 2)
 
 
 def test_a_place_that_cannot_be_written_is_said(made: Made, golden: Path) -> None:
@@ -252,6 +268,22 @@ def test_one_recorder_at_a_time_and_a_killed_one_lets_go(made: Made, golden: Pat
     assert [path.name for path in (golden / HOME).parent.iterdir()] == ["cpu-float32-eager"]
 
 
+def test_a_lock_that_its_holder_deletes_as_it_is_taken_holds_nobody_off(
+    made: Made, golden: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opened it before the deletion must not think that it holds what the next one makes anew."""
+    flock, deletions = fcntl.flock, iter([True])
+
+    def late(lock: IO[str], operation: int) -> None:
+        if next(deletions, False):
+            (golden / LOCK).unlink()
+        flock(lock, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with recorder(golden, MADE), pytest.raises(DsocrError, match="is at work on"):
+        record(golden, made.reference(), made.cases)
+
+
 SCENARIOS = {"nothing": None, "one-case": MADE, "another-torch": OTHER_TORCH, "again": MADE}
 """How what is there was made when the recorder that is to be killed begins; for ``again`` it is all, else one case."""
 
@@ -283,6 +315,8 @@ def test_a_kill_at_any_step_leaves_the_old_the_new_or_one_to_go_on_with(
     readable = [can_be_read(golden, old=old, new=new) for golden in left]
     if old:
         assert readable.count(False) == 1, "nothing is to be read only between the two renames"
+        with recorder(left[readable.index(False)], MADE):
+            assert can_be_read(left[readable.index(False)], old=old, new=new), "the old is put back at once"
     made_anew = [go_on(golden, made, made.cases[:2], again=scenario == "again") for golden in left]
     assert all(content_of(golden) == new for golden in left)
     assert {*made_anew} == ({0, 1} if scenario == "one-case" else {0, 1, 2})

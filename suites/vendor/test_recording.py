@@ -232,6 +232,23 @@ def test_any_damage_is_an_error_that_names_the_file(
     find_recording(golden, MADE.key, MADE.resampling)
 
 
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda content: content[:-20], "its end is missing"),
+        (
+            lambda content: content.replace(b"eager", b"sdpa!"),
+            "its content does not have the SHA-256 that stands at its",
+        ),
+    ],
+)
+def test_a_manifest_tells_what_became_of_it(damage: Callable[[bytes], bytes], why: str, folder: Path) -> None:
+    manifest = folder / MANIFEST
+    manifest.write_bytes(damage(manifest.read_bytes()))
+    with pytest.raises(ReferenceFaultError, match=rf"^{manifest} is damaged: {why}.*; restore the recording from"):
+        Recording.open(folder)
+
+
 def test_a_missing_file_is_named(folder: Path) -> None:
     for path in files_of(folder):
         content = path.read_bytes()
