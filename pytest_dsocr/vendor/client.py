@@ -124,10 +124,9 @@ class Client:
             message = worker.receive()
             if isinstance(message, Hello):
                 self._hello = message
-            elif message.id != request.id or isinstance(message, Request):
-                raise worker.loss(
-                    f"answered request {message.id} in place of {request.id}", "find out what writes to its pipe"
-                )
+            elif message.id != request.id:
+                what = f"answered request {message.id} in place of {request.id}"
+                raise worker.loss(what, "find out what writes to its pipe")
             elif isinstance(message, Answer):
                 return message
             elif isinstance(message, Failure):

@@ -56,7 +56,7 @@ class LiveReference:
             "command": command,
         }
         self._client = Client(python, load, time_limit_s, on_progress)
-        self._keep_values = keep_values
+        self.keep_values = keep_values
 
     def __enter__(self) -> Self:
         return self
@@ -92,7 +92,7 @@ class LiveReference:
             "inputs",
             case,
             lambda answer, tensors: unpack_inputs(answer.result, tensors),
-            keep_values=self._keep_values,
+            keep_values=self.keep_values,
         )
 
     def observe(self, case: Case, out: Path | None = None) -> Observation:
@@ -101,7 +101,7 @@ class LiveReference:
             "observe",
             case,
             lambda answer, tensors: unpack(answer.result, tensors, answer.provenance),
-            keep_values=self._keep_values,
+            keep_values=self.keep_values,
             out=out and str(out.absolute()),
         )
 

@@ -14,13 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from pytest_dsocr.vendor.environment import command_in
-from pytest_dsocr.vendor.wire import Message, Request, decode, encode
+from pytest_dsocr.vendor.wire import FromWorker, Request, decode, encode
 
 GRACE_S = 3.0
 POLL_S = 0.5
 MAX_LINE_BYTES = 1 << 24
 QUOTED_CHARACTERS = 80
-STDERR_LINES, STDERR_BYTES = 20, 8192
+STDERR_LINES, STDERR_CHARACTERS, STDERR_BYTES = 20, 200, 8192
 
 FLAGS = ("-X", "utf8", "-X", "faulthandler")  # the vendor prints any character; a crash in C says where
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
@@ -79,7 +79,7 @@ class WorkerProcess:
                 with suppress(BlockingIOError):
                     line = line[os.write(pipe, line) :]
 
-    def receive(self) -> Message:
+    def receive(self) -> FromWorker:
         """Give its next message; raise ``WorkerFault`` where none comes within the time limit."""
         assert self._process.stdout
         pipe, deadline = self._process.stdout.fileno(), self._deadline()
@@ -92,9 +92,12 @@ class WorkerProcess:
             self._received += chunk
         line, _, self._received = self._received.partition(b"\n")
         try:
-            return decode(line)
+            message = decode(line)
         except ValueError:
             raise self._garbage(line) from None
+        if isinstance(message, Request):
+            raise self._garbage(line)
+        return message
 
     def loss(self, what: str, advice: str) -> WorkerFault:
         """Give the fault with which this process is lost."""
@@ -105,8 +108,8 @@ class WorkerProcess:
         with (self.folder / "stderr").open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - STDERR_BYTES))
             lines = [*file.read().decode(errors="replace").splitlines(), *more.splitlines()]
-        shown = ["".join(c if c.isprintable() else " " for c in line.rstrip()) for line in lines if line.strip()]
-        return "\n".join(shown[-STDERR_LINES:])
+        lines = [line.rstrip()[:STDERR_CHARACTERS] for line in lines if line.strip()][-STDERR_LINES:]
+        return "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)
 
     def _deadline(self) -> float:
         return time.monotonic() + self.time_limit_s
@@ -115,13 +118,13 @@ class WorkerProcess:
         """Wait until the pipe is ready; False if the process has ended, though a child may hold its pipe open."""
         poller = select.poll()
         poller.register(pipe, event)
-        while not poller.poll(POLL_S * 1000):
+        while time.monotonic() < deadline:
+            if poller.poll(POLL_S * 1000):
+                return True
             if self._process.poll() is not None:
                 return bool(poller.poll(0))
-            if time.monotonic() > deadline:
-                what = f"gave no sign of life for {self.time_limit_s:g} s and was killed"
-                raise self.loss(what, "raise the time limit if it was only slow")
-        return True
+        what = f"gave no sign of life for {self.time_limit_s:g} s and was killed"
+        raise self.loss(what, "raise the time limit if it was only slow")
 
     def _ended(self) -> WorkerFault:
         midway = " in the middle of an answer" if self._received else ""

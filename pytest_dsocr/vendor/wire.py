@@ -69,7 +69,8 @@ class Failure:
     """Empty where the message says all."""
 
 
-Message = Hello | Request | Progress | Answer | Failure
+FromWorker = Hello | Progress | Answer | Failure
+Message = FromWorker | Request
 
 _KINDS: Mapping[str, type[Message]] = {kind.__name__: kind for kind in (Hello, Request, Progress, Answer, Failure)}
 

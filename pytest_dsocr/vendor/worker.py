@@ -82,7 +82,7 @@ class Desk:
             return encode(Answer(request.id, result, described, dict(provenance)))
         except DsocrError as error:
             return encode(Failure(request.id, type(error).__name__, str(error), ""))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return encode(Failure(request.id, type(error).__name__, str(error), traceback.format_exc()))
 
     @property

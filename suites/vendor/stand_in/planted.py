@@ -1,4 +1,4 @@
-"""Faults on request in the stand-in: ``planted.json`` beside this file names one, where it strikes and how often.
+"""Faults on request in the stand-in, and noise that must be none: ``planted.json`` beside this file names one.
 
 ``{"fault": "kill", "at": "token", "turn": 3, "once": true}`` kills the worker as it chooses the third token of a run,
 and leaves the one started in its place alone. ``planted.log`` gets the process id of each worker that was struck.
@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -77,21 +78,28 @@ def _deafen() -> None:
     _hang()
 
 
-def _complain() -> None:
-    for number in range(30):
-        sys.stderr.write(f"complaint {number}\n")
-    sys.exit(3)
+def _ask_for_consent() -> None:
+    assert not sys.stdin.read(), "it read what was meant for the worker"
+
+
+def _chatter() -> None:
+    for _ in range(2000):
+        os.write(1, b'{"type": "Answer", "id": 1}\n')
+        sys.stdout.write("\N{CYRILLIC CAPITAL LETTER EN} 文 100%\r")
+    subprocess.run(["echo", "a child prints as well"], check=True)
 
 
 FAULTS: dict[str, Callable[[], None]] = {
     "kill": _kill,
-    "exit": _complain,
+    "exit": lambda: sys.exit(3),
     "abort": os.abort,
     "memory": lambda: _out_of_memory(MemoryError),
-    "cuda_memory": lambda: _out_of_memory(torch.OutOfMemoryError),
-    "import_error": _import_what_is_not_there,
+    "cuda memory": lambda: _out_of_memory(torch.OutOfMemoryError),
+    "import error": _import_what_is_not_there,
     "hang": _hang,
     "garbage": _garbage,
-    "half_a_line": _half_a_line,
+    "half a line": _half_a_line,
     "deafen": _deafen,
+    "ask for consent": _ask_for_consent,
+    "chatter": _chatter,
 }
