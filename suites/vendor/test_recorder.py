@@ -95,6 +95,14 @@ def test_again_makes_the_named_cases_anew_and_no_other(made: Made, golden: Path)
     assert dates == dict(zip(ids(made.cases), ["2026-01-02", "2026-02-03", "2026-02-03"], strict=True))
 
 
+def test_again_makes_unfinished_cases_anew_as_well(made: Made, golden: Path) -> None:
+    with recorder(golden, MADE) as target:
+        target.add(made.cases[0], made.reference().observe(made.cases[0]))
+    reference = made.reference()
+    record(golden, reference, made.cases, again=True)
+    assert reference.asked == ids(made.cases)
+
+
 def test_what_again_was_to_make_anew_is_made_by_the_next_recorder(made: Made, golden: Path) -> None:
     record(golden, made.reference(), made.cases)
     with recorder(golden, MADE) as target:

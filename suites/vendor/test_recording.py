@@ -394,6 +394,12 @@ def test_two_recordings_of_one_key_are_refused(golden: Path, folder: Path) -> No
         find_recording(golden, MADE.key, MADE.resampling)
 
 
+@pytest.mark.parametrize("left", [".cpu-float32-eager.recording", ".cpu-float32-eager.old"])
+def test_what_a_killed_recorder_left_is_not_read(left: str, golden: Path, folder: Path) -> None:
+    shutil.copytree(folder, folder.with_name(left))
+    assert find_recording(golden, MADE.key, MADE.resampling).folder == folder
+
+
 def test_damage_elsewhere_does_not_matter(golden: Path, folder: Path) -> None:
     other = Path(shutil.copytree(folder, golden / "synthetic-small/cpu-float32-eager"))
     (other / MANIFEST).write_bytes(b"{")
