@@ -131,7 +131,7 @@ class RecordedReference:
         made = recording.provenance
         if checkpoint_sha256 not in (None, made.checkpoint_sha256):
             weights = f"{made.checkpoint} of SHA-256 {made.checkpoint_sha256[:16]}"
-            raise _unfit(recording, f"was made with {weights}, and the checkpoint under test has {checkpoint_sha256}")
+            raise _unfit(recording, f"was made with {weights}, and the one under test has {checkpoint_sha256:.16}")
         for name, stated in made.vendor_sha256.items():
             if vendor_sha256 is not None and vendor_sha256.get(name) != stated:
                 raise _unfit(recording, f"was made with a {name} of SHA-256 {stated[:16]}, which is not the pinned one")

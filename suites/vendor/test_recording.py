@@ -350,7 +350,7 @@ def test_a_folder_without_a_recording_is_told(tmp_path: Path) -> None:
 def test_a_recording_of_other_weights_is_foreign(folder: Path) -> None:
     recording = Recording.open(folder)
     RecordedReference(recording, checkpoint_sha256=MADE.checkpoint_sha256)
-    why = r"manifest\.json was made with synthetic:tiny of SHA-256 c0c0.*, and the checkpoint under test has d1d1"
+    why = r"manifest\.json was made with synthetic:tiny of SHA-256 c0c0.*, and the one under test has d1d1"
     with pytest.raises(ReferenceFaultError, match=why):
         RecordedReference(recording, checkpoint_sha256="d1" * 32)
 
