@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -296,6 +296,21 @@ print(reference.worker_pid)
     )
     assert (done.returncode, done.stderr) == (0, "")
     await_(lambda: has_ended(int(done.stdout)))
+
+
+def test_what_a_worker_is_given(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What chooses devices and threads, no network, and nothing that is meant for the caller's interpreter."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    with played(tmp_path, LOADED + "answer(id, {'FOLDER': FOLDER, **os.environ})\nhear()") as worker:
+        given: Mapping[str, object] = worker.reference.flops(case)
+    assert given["CUDA_VISIBLE_DEVICES"] == "3"
+    assert given["OMP_NUM_THREADS"] == "1"
+    assert given["HF_HUB_OFFLINE"] == given["TRANSFORMERS_OFFLINE"] == "1"
+    assert given["TMPDIR"] == f"{given['FOLDER']}/tmp"
+    assert not [name for name in given if name.startswith("PYTHON")]
 
 
 def test_no_interpreter(case: Case, tmp_path: Path) -> None:

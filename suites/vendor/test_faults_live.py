@@ -114,7 +114,7 @@ def test_an_exception_is_answered(struck: Struck, case: Case, fault: str, said: 
 LOST = {
     "abort": ("was killed by SIGABRT; look", "planted.py"),
     "hang": ("gave no sign of life for 2 s and was killed; raise", ""),
-    "garbage": (r"wrote what is no message, '\x1b[2KLoading model... 97%'; find", ""),
+    "garbage": (r"wrote what is no message, '\x1b[2KLoading model... 97%'; find", "  | imported\n"),
     "half a line": ("was killed by SIGKILL in the middle of an answer; if memory", "  | noise from C\n"),
     "deafen": ("closed its pipe and ran on; look", ""),
 }

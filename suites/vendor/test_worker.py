@@ -21,8 +21,9 @@ from pytest_dsocr.vendor.live import LiveReference
 from pytest_dsocr.vendor.reference import ReferenceFaultError
 from pytest_dsocr.vendor.runtime import VendorRuntime
 from pytest_dsocr.vendor.wire import Answer, Failure, Hello, Progress, Request, decode, encode, pack_case, unpack_case
+from pytest_dsocr.vendor.worker import Desk
 from suites.contract.pages import write_page
-from suites.vendor.conftest import STAND_IN, Home
+from suites.vendor.conftest import STAND_IN, Home, worker_folders
 
 CHECKPOINT = "synthetic:tiny"
 TOKENS = 4
@@ -159,6 +160,12 @@ def test_summaries_alone_where_values_are_not_asked_for(
     assert all(seam.values is None and len(seam.sketch) for seam in observed.seams.values())
 
 
+def test_tensors_leave_no_files(live: Live, case: Case, temporary: Path) -> None:
+    assert live.reference.inputs(case).values
+    assert worker_folders(temporary)
+    assert not list(temporary.glob("dsocr-worker-*/*.safetensors"))
+
+
 def test_what_it_cannot_do_is_said_in_its_words(live: Live, case: Case, tmp_path: Path) -> None:
     pid = live.reference.worker_pid
     absent = Case(tmp_path / "absent.png", case.prompt, case.preset, TOKENS)
@@ -166,6 +173,17 @@ def test_what_it_cannot_do_is_said_in_its_words(live: Live, case: Case, tmp_path
         live.reference.inputs(absent)
     assert live.reference.observe(case).token_ids
     assert live.reference.worker_pid == pid
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind"),
+    [(Request(7, "flops", {"case": {}}), "AssertionError"), (Request(7, "learn", {}), "KeyError")],
+)
+def test_a_request_out_of_place_is_answered(request_: Request, kind: str, tmp_path: Path) -> None:
+    answer = decode(Desk(tmp_path, lambda line: None).answer(request_))
+    assert isinstance(answer, Failure)
+    assert (answer.id, answer.kind) == (7, kind)
+    assert "Traceback" in answer.traceback
 
 
 @pytest.mark.parametrize(
