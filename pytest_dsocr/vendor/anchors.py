@@ -93,10 +93,8 @@ def parse(path: Path) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes in the vendor's strings
-            return ast.parse(path.read_bytes())
-    except SyntaxError as error:
-        raise DsocrError(f"{path}, line {error.lineno}, is not Python ({error.msg}); get the file again") from error
-    except ValueError as error:
+            return ast.parse(path.read_bytes(), path.name)
+    except (SyntaxError, ValueError) as error:  # the latter for a zero byte, before Python 3.11.4
         raise DsocrError(f"{path} is not Python ({error}); get the file again") from error
 
 

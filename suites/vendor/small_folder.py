@@ -23,7 +23,7 @@ class DeepseekOCRModel(DeepseekV2Model):
 
     def forward(self, pages, ids):
         if pages is None:
-            return ids
+            return self.text_model(ids)
         if len(pages.views) > 3 or self.eager:
             if pages.views:
                 ids = self.sam_model(pages)

@@ -187,8 +187,12 @@ def test_a_damaged_file_of_anchors_is_an_error(tmp_path: Path, text: str) -> Non
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"def broken(:\n", r"deepencoder\.py, line 1, is not Python"),
-        (b"x = '\0'\n", r"deepencoder\.py.* is not Python"),
+        (
+            b"x = 1\ndef broken(:\n",
+            r"deepencoder\.py is not Python \(invalid syntax \(deepencoder\.py, line 2\)\); get",
+        ),
+        (b"x = '\0'\n", r"deepencoder\.py is not Python \(.*null byte"),
+        (b"x = '\xff'\n", r"deepencoder\.py is not Python \(.*utf-8"),
     ],
 )
 def test_a_file_that_is_not_python_is_an_error(folder: Path, text: bytes, message: str) -> None:

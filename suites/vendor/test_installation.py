@@ -16,7 +16,7 @@ import pytest
 
 from pytest_dsocr.__main__ import main
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.environment import Plan, find_environment, plan_here
+from pytest_dsocr.vendor.environment import STAMP, Plan, find_environment, plan_here
 from pytest_dsocr.vendor.installation import is_made, prove, set_up
 from suites.vendor.small_folder import write_small_folder
 from suites.vendor.wheels import write_wheel, write_wheels_of
@@ -61,11 +61,14 @@ def test_setup_makes_an_environment_and_it_is_found(told: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("told")
-def test_setup_of_what_is_made_does_nothing(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_setup_of_what_is_made_only_makes_it_the_last(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    stamp = plan_here().folder / STAMP
+    os.utime(stamp, (1, 1))
     started_s = time.monotonic()
     assert main(command) == 0
     assert time.monotonic() - started_s < 1
     assert "nothing to do" in capsys.readouterr().out
+    assert stamp.stat().st_mtime > 1
 
 
 def test_torch_is_reused_behind_the_environment_s_own_packages(
@@ -92,14 +95,16 @@ def test_a_setup_waits_for_another_and_finishes_what_that_left_when_killed(tmp_p
         "from pytest_dsocr.vendor.installation import set_up\n"
         f"for step in set_up({LEAST!r}, Path({str(folder)!r})): print(step, flush=True)"
     )
+    steps = set_up(LEAST, folder)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout
-        assert other.stdout.readline() == "a virtual environment\n"
-        other.send_signal(signal.SIGSTOP)
-        (folder / "half-written").touch()
-        steps = set_up(LEAST, folder)
-        assert next(steps) == "waiting for another setup of the same folder"
-        other.kill()
+        try:
+            assert other.stdout.readline() == "a virtual environment\n"
+            other.send_signal(signal.SIGSTOP)
+            (folder / "half-written").touch()
+            assert next(steps) == "waiting for another setup of the same folder"
+        finally:
+            other.kill()
     assert next(steps) == "a virtual environment"
     assert not (folder / "half-written").exists()
     assert not is_made(LEAST, folder)
