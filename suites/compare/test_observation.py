@@ -42,6 +42,7 @@ def test_a_seam_sums_up_its_tensor(tensor: Tensor) -> None:
     assert seam.sketch.shape == (128,)
     assert seam.values is not None
     assert torch.equal(seam.values, tensor)
+    assert seam.values.is_contiguous(), "files of tensors hold no views"
     assert not seam.values.requires_grad
     assert Seam.of(tensor).values is None
 

@@ -109,6 +109,12 @@ def test_a_tie_changes_wrong_verdicts_and_keeps_what_was_measured() -> None:
         ("", "abc", "parts at character 0 of 3 (the subject has 0)", ("''", "'abc'")),
         ("a\n", "", "parts at character 0 of 0 (the subject has 2)", (r"'a\n'", "''")),
         (
+            "xb" + "c" * 30,
+            "ab" + "c" * 30,
+            "parts at character 0 of 32 (the subject has 32)",
+            ("'xb" + "c" * 30 + "'", "'ab" + "c" * 30 + "'"),
+        ),
+        (
             "0123456789" * 9 + "x" * 50,
             "0123456789" * 9 + "yz",
             "parts at character 90 of 92 (the subject has 140)",

@@ -18,6 +18,7 @@ from pytest_dsocr.compare.tokens import ForcedStep
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.artifacts import write_artifacts
+from pytest_dsocr.contract.special import EOS
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation import Artefact, Best, Observation, Seam, SpanSeen, Step
 from pytest_dsocr.packing import pack, unpack
@@ -196,6 +197,27 @@ def test_it_stops_at_eos(ending: tuple[SessionSubject, int], case: Case, own: Ob
     alone = subject.follow(case, EMPTY)[0]
     assert alone.token_ids == own.token_ids[:length]
     assert every_bit(subject.follow(case, alone)[0].steps) == every_bit(alone.steps)
+
+
+def test_the_text_is_without_the_eos_and_the_line_break_before_it(
+    tiny: Session[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    span = next(k for k, token in enumerate(own.token_ids) if tiny.tokenizer.decode([token]).endswith("|>\n"))
+    model, outputs = model_of(tiny), list[Tensor]()
+    decode = model.decode
+
+    def ending(*arguments: Any, **options: Any) -> Tensor:
+        logits = decode(*arguments, **options)
+        outputs.append(logits)
+        if len(outputs) > span + 2:  # the prompt is read twice, along the reference's tokens and freely
+            logits[..., tiny.policy.eos_id] = 99.0
+        return logits
+
+    monkeypatch.setattr(model, "decode", ending)
+    mine, _ = SessionSubject(tiny).follow(case, EMPTY)
+    assert mine.token_ids == (*own.token_ids[: span + 1], tiny.policy.eos_id)
+    assert tiny.tokenizer.decode(mine.token_ids).endswith(f"|>\n{EOS}")
+    assert mine.output.text == tiny.tokenizer.decode(own.token_ids[: span + 1]).strip()
 
 
 def test_it_stops_at_eos_where_a_reference_of_the_same_tokens_did_not(
