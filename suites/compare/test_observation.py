@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor
@@ -87,6 +87,7 @@ def test_runs(row: list[list[int]], expected: tuple[tuple[int, int], ...]) -> No
     assert runs(torch.tensor(row)) == expected
 
 
+@settings(database=None, deadline=None)
 @given(st.lists(st.integers(0, 129_279) | st.just(128_815), min_size=1, max_size=60))
 def test_the_prompts_ids_come_back(ids: list[int]) -> None:
     tensors = {**input_tensors(), "input_ids": torch.tensor([ids])}

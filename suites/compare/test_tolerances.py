@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_dsocr.compare.tolerances import BY_DTYPE, tolerances
@@ -49,6 +49,7 @@ def test_a_dtype_without_tolerances_is_refused(unknown: str) -> None:
         tolerances("float32", unknown)
 
 
+@settings(database=None, deadline=None)
 @given(st.sampled_from(sorted(BY_DTYPE)), st.floats(2**-10, 2**14), st.sampled_from([1, -1]))
 def test_a_ulp_is_the_distance_to_the_next_number(dtype: str, size: float, sign: int) -> None:
     number = torch.tensor(size).to(getattr(torch, dtype))
