@@ -191,12 +191,16 @@ def ending(tiny: Session[Any], own: Observation) -> tuple[SessionSubject, int]:
     return with_rule(tiny, eos_id=own.token_ids[at]), at + 1
 
 
-def test_it_stops_at_eos(ending: tuple[SessionSubject, int], case: Case, own: Observation) -> None:
+def test_it_stops_at_eos(
+    ending: tuple[SessionSubject, int], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     subject, length = ending
     assert 3 < length < TOKENS
     alone = subject.follow(case, EMPTY)[0]
     assert alone.token_ids == own.token_ids[:length]
+    calls = Calls(subject.session, monkeypatch)
     assert every_bit(subject.follow(case, alone)[0].steps) == every_bit(alone.steps)
+    assert calls.count["decode"] == length, "it decoded freely what it had followed to its end"
 
 
 def test_the_text_is_without_the_eos_and_the_line_break_before_it(
