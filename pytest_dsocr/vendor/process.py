@@ -18,11 +18,12 @@ from pytest_dsocr.vendor.wire import FromWorker, Request, decode, encode
 
 GRACE_S = 3.0
 POLL_S = 0.5
-MAX_LINE_BYTES = 1 << 24
+CHUNK_BYTES, MAX_LINE_BYTES = 1 << 16, 1 << 24
 QUOTED_CHARACTERS = 80
 STDERR_LINES, STDERR_CHARACTERS, STDERR_BYTES = 20, 200, 8192
 
-FLAGS = ("-X", "utf8", "-X", "faulthandler")  # the vendor prints any character; a crash in C says where
+# Nothing is written beside the vendor's files; they may print any character; a crash in C says where it was.
+FLAGS = ("-B", "-X", "utf8", "-X", "faulthandler")
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
@@ -50,20 +51,13 @@ class WorkerProcess:
 
     def __init__(self, python: Path, time_limit_s: float) -> None:
         self.time_limit_s = time_limit_s
-        self.folder = Path(tempfile.mkdtemp(prefix="dsocr-worker-"))
         try:
-            self._process = _start(python, self.folder)
+            self._process, self.folder = _start(python)
         except OSError as error:
-            shutil.rmtree(self.folder)
-            what = f"could not be started as {python} ({error.strerror})"
+            what = f"could not be started as {python} ({error.strerror or error})"
             raise WorkerFault(what, "name the environment that `dsocr vendor setup` made") from error
         self.close = weakref.finalize(self, _end, self._process, self.folder)
         self._received = b""
-
-    @property
-    def pid(self) -> int:
-        """Of the process, and of its group."""
-        return self._process.pid
 
     def kill(self) -> None:
         """End it at once."""
@@ -86,7 +80,7 @@ class WorkerProcess:
         while b"\n" not in self._received:
             if len(self._received) > MAX_LINE_BYTES:
                 raise self._garbage(self._received)
-            chunk = os.read(pipe, MAX_LINE_BYTES) if self._ready(pipe, select.POLLIN, deadline) else b""
+            chunk = os.read(pipe, CHUNK_BYTES) if self._ready(pipe, select.POLLIN, deadline) else b""
             if not chunk:
                 raise self._ended()
             self._received += chunk
@@ -105,9 +99,11 @@ class WorkerProcess:
 
     def trace(self, more: str = "") -> str:
         """Give the last lines of its stderr, and of ``more``."""
-        with (self.folder / "stderr").open("rb") as file:
+        said = b""
+        with suppress(FileNotFoundError), (self.folder / "stderr").open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - STDERR_BYTES))
-            lines = [*file.read().decode(errors="replace").splitlines(), *more.splitlines()]
+            said = file.read()
+        lines = [*said.decode(errors="replace").splitlines(), *more.splitlines()]
         lines = [line.rstrip()[:STDERR_CHARACTERS] for line in lines if line.strip()][-STDERR_LINES:]
         return "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)
 
@@ -134,7 +130,8 @@ class WorkerProcess:
             return self.loss(f"closed its pipe{midway} and ran on", "look for the cause in its stderr")
         if status == -signal.SIGKILL:
             return self.loss(f"was killed by SIGKILL{midway}", "if memory ran out, give it more or a smaller case")
-        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
+        names = {-number: f"was killed by {number.name}" for number in signal.Signals}
+        how = names.get(status, f"ended with exit status {status}")
         return self.loss(f"{how}{midway}", "look for the cause in its stderr")
 
     def _garbage(self, line: bytes) -> WorkerFault:
@@ -142,25 +139,32 @@ class WorkerProcess:
         return self.loss(f"wrote what is no message, {start!r}", "find out what writes to its pipe")
 
 
-def _start(python: Path, folder: Path) -> subprocess.Popen[bytes]:
-    scratch = folder / "tmp"
-    scratch.mkdir()
-    # What is said of Python to the caller's interpreter is not meant for the worker's, nor for what that starts.
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "__PYVENV"))}
-    executable, *rest = command_in(python, "pytest_dsocr.vendor.worker", str(folder))
-    with (folder / "stderr").open("wb") as stderr:
-        process = subprocess.Popen(
-            [executable, *FLAGS, *rest],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            bufsize=0,
-            env={**inherited, **OFFLINE, "TMPDIR": str(scratch)},
-            start_new_session=True,
-        )
+def _start(python: Path) -> tuple[subprocess.Popen[bytes], Path]:
+    folder = Path(tempfile.mkdtemp(prefix="dsocr-worker-"))
+    executable, *arguments = command_in(python, "pytest_dsocr.vendor.worker", str(folder))
+    try:
+        (folder / "tmp").mkdir()
+        with (folder / "stderr").open("wb") as stderr:
+            process = subprocess.Popen(
+                [executable, *FLAGS, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                bufsize=0,
+                env={**_inherited(), **OFFLINE, "TMPDIR": str(folder / "tmp")},
+                start_new_session=True,
+            )
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
     assert process.stdin
     os.set_blocking(process.stdin.fileno(), False)
-    return process
+    return process, folder
+
+
+def _inherited() -> dict[str, str]:
+    """Give the environment without what is meant for the caller's own interpreter."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "__PYVENV"))}
 
 
 def _end(process: subprocess.Popen[bytes], folder: Path) -> None:

@@ -104,8 +104,11 @@ def interpreter(folder: Path, scene: str) -> Path:
 
 def has_ended(pid: int) -> bool:
     """Tell whether a process is gone, or is only waiting for somebody to take note that it is."""
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
-    return not state or state.startswith("Z")
+    if Path("/proc/self/stat").exists():
+        stat = Path(f"/proc/{pid}/stat")
+        return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
+    return not state.strip() or state.startswith("Z")
 
 
 def await_(condition: Callable[[], bool], within_s: float = 10) -> None:

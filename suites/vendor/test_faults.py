@@ -74,6 +74,10 @@ AFTER_LOADING = {
         "note(subprocess.Popen(['sleep', '60']).pid); sys.exit(7)",
         "ended with exit status 7" + DIED,
     ),
+    "ends and takes its folder along": (
+        "import shutil; shutil.rmtree(FOLDER); sys.exit(7)",
+        "ended with exit status 7" + DIED,
+    ),
     "closes its pipe": ("os.close(1); time.sleep(60)", "closed its pipe and ran on" + DIED),
     "hangs": ("time.sleep(60)", HANG),
     "dribbles": ("while True: os.write(1, b'x'); time.sleep(0.1)", HANG),
@@ -166,6 +170,7 @@ def test_the_second_worker_may_fail_in_loading(case: Case, tmp_path: Path) -> No
 
 
 def test_a_second_worker_that_does_better(case: Case, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING")  # whatever else in this process has switched warnings off
     scene = LOADED + "answer(id, {'sam': 5}) if id > 2 else sys.exit(7)\nhear()"
     with played(tmp_path, scene) as worker:
         assert worker.reference.flops(case) == {"sam": 5}
@@ -232,9 +237,11 @@ def test_a_request_of_any_length_is_sent(case: Case, tmp_path: Path) -> None:
 def test_a_worker_that_does_not_listen(case: Case, tmp_path: Path) -> None:
     long = Case(case.page, "x" * 1_000_000, case.preset)
     scene = "answer(hear()['id'], {})\ntime.sleep(60)"
+    started_s = time.monotonic()
     with played(tmp_path, scene, time_limit_s=LIMIT_S) as worker:
         said = message_of(lambda: worker.reference.flops(long))
     assert HANG in said
+    assert time.monotonic() - started_s < 30
 
 
 def test_an_interrupted_request_leaves_no_worker(case: Case, tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def same(one: Observation, other: Observation) -> bool:
 @pytest.mark.parametrize("noise", ["chatter", "ask for consent"])
 def test_noise_is_none(struck: Struck, case: Case, noise: str) -> None:
     struck.plant(noise)
+    assert not (struck.folder / "__pycache__").exists()
     pid = struck.reference.worker_pid
     assert same(struck.reference.observe(case), struck.healthy)
     assert struck.pids == [pid] == [struck.reference.worker_pid]
@@ -116,7 +117,7 @@ LOST = {
     "hang": ("gave no sign of life for 2 s and was killed; raise", ""),
     "garbage": (r"wrote what is no message, '\x1b[2KLoading model... 97%'; find", "  | imported\n"),
     "half a line": ("was killed by SIGKILL in the middle of an answer; if memory", "  | noise from C\n"),
-    "deafen": ("closed its pipe and ran on; look", ""),
+    "fall silent": ("closed its pipe and ran on; look", ""),
 }
 
 
@@ -124,6 +125,7 @@ LOST = {
 def test_a_lost_worker_is_replaced_once(
     struck: Struck, case: Case, fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("WARNING")
     event, trace = LOST[fault]
     struck.plant(fault, turn=2, once=True)
     first = struck.reference.worker_pid
@@ -146,6 +148,7 @@ def shorten_limit(reference: LiveReference, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_kill_9_in_mid_request(home: Home, case: Case, caplog: pytest.LogCaptureFixture) -> None:
     """From outside, at the second token of the first run; the second run is told of nothing."""
+    caplog.set_level("WARNING")
     pids: list[int] = []
 
     def kill(what: str, done: int, total: int | None) -> None:

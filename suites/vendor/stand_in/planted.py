@@ -6,6 +6,7 @@ and leaves the one started in its place alone. ``planted.log`` gets the process 
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import json
 import os
@@ -73,8 +74,13 @@ def _half_a_line() -> None:
     _kill()
 
 
-def _deafen() -> None:
-    os.closerange(3, 64)
+def _fall_silent() -> None:
+    for descriptor in range(3, 64):
+        try:
+            if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+                os.close(descriptor)
+        except OSError:
+            continue
     _hang()
 
 
@@ -99,7 +105,7 @@ FAULTS: dict[str, Callable[[], None]] = {
     "hang": _hang,
     "garbage": _garbage,
     "half a line": _half_a_line,
-    "deafen": _deafen,
+    "fall silent": _fall_silent,
     "ask for consent": _ask_for_consent,
     "chatter": _chatter,
 }
