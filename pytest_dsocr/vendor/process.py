@@ -22,8 +22,9 @@ CHUNK_BYTES, MAX_LINE_BYTES = 1 << 16, 1 << 24
 QUOTED_CHARACTERS = 80
 STDERR_LINES, STDERR_CHARACTERS, STDERR_BYTES = 20, 200, 8192
 
-# Nothing is written beside the vendor's files; they may print any character; a crash in C says where it was.
-FLAGS = ("-B", "-X", "utf8", "-X", "faulthandler")
+FLAGS = ("-B", "-X", "faulthandler")
+"""Write nothing beside the vendor's files; say where it was that C crashed."""
+
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
