@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import Checkpoint
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.vendor.drift import read_json
 from pytest_dsocr.vendor.environment import find_environment
 from pytest_dsocr.vendor.files import FILES
 from pytest_dsocr.vendor.live import LiveReference
@@ -72,19 +72,11 @@ def open_reference(
         raise DsocrError(f"there is no folder {where}; give one with the vendor's Python files, or with recordings")
     one = (where / MANIFEST).is_file()
     recording = Recording.open(where) if one else find_recording(where, wanted.key, resampling())
-    return RecordedReference(
-        recording, checkpoint_sha256=wanted.checkpoint.sha256, vendor_sha256=pinned(recording.folder.parents[1])
-    )
+    files = pinned(recording.folder.resolve().parents[1])
+    return RecordedReference(recording, checkpoint_sha256=wanted.checkpoint.sha256, vendor_sha256=files)
 
 
 def pinned(golden: Path) -> Mapping[str, str] | None:
-    """Give the hashes of the vendor's files that the folder of recordings pins, where it does."""
+    """Give the hashes of the vendor's files that a folder of recordings pins, where it does."""
     path = golden / ANCHORS
-    if not path.is_file():
-        return None
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))["files"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DsocrError(
-            f"{path} cannot be read ({error!r}); put it back, or write it with: dsocr vendor inspect"
-        ) from error
+    return {name: file.sha256 for name, file in read_json(path).files.items()} if path.is_file() else None
