@@ -40,7 +40,7 @@ class VitModel(Clip):
         return super().forward(sam)
 
 
-class MlpProjector(nn.Module):
+class Projector(nn.Module):
     """One linear layer."""
 
     def __init__(self, cfg: Any) -> None:
@@ -50,3 +50,6 @@ class MlpProjector(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         out: Tensor = self.layers(features)
         return out
+
+
+MlpProjector = Projector

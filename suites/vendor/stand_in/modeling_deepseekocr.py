@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import nn
 
+from pytest_dsocr.case import VENDOR_CEILING
 from pytest_dsocr.contract.artifacts import write_artifacts
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import prepare_inputs
@@ -28,7 +29,7 @@ from . import planted
 from .configuration_deepseek_v2 import DeepseekOCRConfig
 from .conversation import render
 from .deepencoder import MlpProjector
-from .modeling_deepseekv2 import DeepseekV2ForCausalLM
+from .modeling_deepseekv2 import Decoding
 
 print("imported")  # noqa: T201
 os.write(1, b"imported, from C\n")
@@ -52,7 +53,7 @@ def extract_coordinates_and_label(found: tuple[Span, str], *size_px: int) -> tup
     return label, list(span.boxes)
 
 
-class DeepseekOCRForCausalLM(DeepseekV2ForCausalLM):
+class DeepseekOCRForCausalLM(Decoding):
     def __init__(self, config: DeepseekOCRConfig) -> None:
         super().__init__(config.architecture)
         core: Any = self.model
@@ -79,16 +80,11 @@ class DeepseekOCRForCausalLM(DeepseekV2ForCausalLM):
         page, preset = load_image(image_file), Preset("stand-in", base_size, image_size, crop_mode)
         inputs = prepare_inputs(page, render(prompt), preset, Tokenizer.wrap(tokenizer))
         ids = inputs.input_ids.masked_fill(inputs.images_seq_mask, SpecialTokens().image)
-        output_ids = self.generate(
-            ids,
-            images=inputs.images,
-            images_seq_mask=inputs.images_seq_mask,
-            images_spatial_crop=inputs.images_spatial_crop,
-            max_new_tokens=8192,
-            eos_token_id=tokenizer.eos_token_id,
-            no_repeat_ngram_size=DEFAULT_NGRAM,
-        )
-        text = tokenizer.decode(output_ids[0, ids.shape[1] :])
+        images = {"images": inputs.images, "images_seq_mask": inputs.images_seq_mask}
+        limits = {"max_new_tokens": VENDOR_CEILING, "no_repeat_ngram_size": DEFAULT_NGRAM}
+        end = {"eos_token_id": tokenizer.eos_token_id}
+        generated = self.generate(ids, **images, images_spatial_crop=inputs.images_spatial_crop, **limits, **end)
+        text = tokenizer.decode(generated[0, ids.shape[1] :])
         if save_results:
             for found in re_match(clean_output(text))[0]:
                 extract_coordinates_and_label(found, *page.size)

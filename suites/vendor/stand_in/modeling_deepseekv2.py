@@ -18,7 +18,7 @@ from pytest_dsocr.engine.stages import Stages
 from . import planted
 
 
-class DeepseekV2ForCausalLM(DeepseekOCR):
+class Decoding(DeepseekOCR):
     """The engine's model, whose ``forward`` is a prefill where it is given images, and else a decode step."""
 
     def forward(self, input_ids: Tensor, images: Any = None, past: Any = None, **rows: Tensor) -> Any:
