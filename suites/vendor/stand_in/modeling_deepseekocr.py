@@ -80,10 +80,15 @@ class DeepseekOCRForCausalLM(Decoding):
         page, preset = load_image(image_file), Preset("stand-in", base_size, image_size, crop_mode)
         inputs = prepare_inputs(page, render(prompt), preset, Tokenizer.wrap(tokenizer))
         ids = inputs.input_ids.masked_fill(inputs.images_seq_mask, SpecialTokens().image)
-        images = {"images": inputs.images, "images_seq_mask": inputs.images_seq_mask}
-        limits = {"max_new_tokens": VENDOR_CEILING, "no_repeat_ngram_size": DEFAULT_NGRAM}
-        end = {"eos_token_id": tokenizer.eos_token_id}
-        generated = self.generate(ids, **images, images_spatial_crop=inputs.images_spatial_crop, **limits, **end)
+        options: dict[str, Any] = {
+            "images": inputs.images,
+            "images_seq_mask": inputs.images_seq_mask,
+            "images_spatial_crop": inputs.images_spatial_crop,
+            "max_new_tokens": VENDOR_CEILING,
+            "no_repeat_ngram_size": DEFAULT_NGRAM,
+            "eos_token_id": tokenizer.eos_token_id,
+        }
+        generated = self.generate(ids, **options)
         text = tokenizer.decode(generated[0, ids.shape[1] :])
         if save_results:
             for found in re_match(clean_output(text))[0]:
