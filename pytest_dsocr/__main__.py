@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for line in module.run(options):
             print(line, flush=True)
+    except BrokenPipeError:  # whoever read the lines has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except DsocrError as error:
         print(f"dsocr: {error}", file=sys.stderr)
         return 2

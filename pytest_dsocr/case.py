@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.contract.presets import PRESETS, Preset
+from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.errors import DsocrError
 
@@ -55,13 +55,11 @@ def make_case(page: str | Path, prompt: str, preset: str, max_new_tokens: int | 
     Raises:
         DsocrError: where there is no such preset or page, or nothing would be decoded.
     """
-    if preset not in PRESETS:
-        raise DsocrError(f"there is no preset {preset!r}; give one of {', '.join(PRESETS)}")
     if not Path(page).is_file():
         raise DsocrError(f"there is no page {page}; give an image file")
     if max_new_tokens is not None and max_new_tokens < 1:
         raise DsocrError(f"max_new_tokens={max_new_tokens} leaves nothing to decode; give at least 1")
-    return Case(Path(page), PROMPTS.get(prompt, prompt), PRESETS[preset], max_new_tokens or VENDOR_CEILING)
+    return Case(Path(page), PROMPTS.get(prompt, prompt), get_preset(preset), max_new_tokens or VENDOR_CEILING)
 
 
 def prompt_name(prompt: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -54,7 +55,7 @@ def run(options: Namespace) -> Iterator[str]:
             reference.close()
     yield from _summary(reports)
     if options.json:
-        options.json.write_text(json.dumps(_as_json(reports, reference), indent=1) + "\n", encoding="utf-8")
+        _write_json(options.json, reports, reference)
         yield f"written     {options.json}"
     verdicts = {report.verdict for report in reports}
     options.status = int(bool(verdicts & {Verdict.WRONG, Verdict.NOT_COMPARED}) or not reports)
@@ -129,6 +130,13 @@ def _summary(reports: Sequence[CaseReport]) -> Iterator[str]:
     yield f"a case took {reference_s:.2f} s of the reference and {subject_s:.2f} s of the subject"
 
 
-def _as_json(reports: Sequence[CaseReport], reference: LiveReference | RecordedReference) -> dict[str, Any]:
+def _write_json(path: Path, reports: Sequence[CaseReport], reference: LiveReference | RecordedReference) -> None:
     cases = [{**asdict(report), "verdict": report.verdict} for report in reports]
-    return {"reference": reference.provenance.to_json(), "cases": cases}
+    for comparison in (comparison for case in cases for comparison in case["comparisons"]):
+        if comparison["error"] == math.inf:
+            comparison["error"] = "infinite"  # JSON has no number for it
+    value = {"reference": reference.provenance.to_json(), "cases": cases}
+    try:
+        path.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise DsocrError(f"{path} cannot be written ({error.strerror}); give a file in a folder that can") from error

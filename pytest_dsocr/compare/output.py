@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal, not_compared, shown
+from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation import Output
 
 MMD = "result.mmd"
 OVERLAY = "result_with_boxes.jpg"
 OURS = "info.json"
+SHOWN_BOXES = 3
 NOT_EXACT = (MMD, OVERLAY, OURS)
 """Files whose sizes say nothing: compared by content, drawn in random colours, or ours alone."""
 
@@ -60,7 +62,9 @@ def _labels(mine: Output, theirs: Output) -> Comparison:
 
 
 def _boxes(mine: Output, theirs: Output) -> Comparison:
-    boxes = [[(span.label, box) for span in output.spans for box in span.boxes] for output in (mine, theirs)]
+    boxes = [
+        [(k, span.label, box) for k, span in enumerate(output.spans) for box in span.boxes] for output in (mine, theirs)
+    ]
     if not any(boxes):
         return not_compared("boxes", "neither side has any")
     if len(boxes[0]) != len(boxes[1]):
@@ -68,8 +72,15 @@ def _boxes(mine: Output, theirs: Output) -> Comparison:
     differing = [k for k, (a, b) in enumerate(zip(*boxes, strict=True)) if a != b]
     if not differing:
         return Comparison("boxes", Verdict.MATCH, f"{len(boxes[1])}, coordinates equal")
-    details = tuple(f"box {k}: {boxes[0][k]}, the reference has {boxes[1][k]}" for k in differing[:3])
+    details = tuple(
+        f"box {k}: {_box(boxes[0][k])}; the reference has {_box(boxes[1][k])}" for k in differing[:SHOWN_BOXES]
+    )
     return Comparison("boxes", Verdict.WRONG, f"{len(differing)} of {len(boxes[1])} differ", None, details)
+
+
+def _box(box: tuple[int, str, Box]) -> str:
+    span, label, corners = box
+    return f"{label} {list(corners)} of span {span}"
 
 
 def _artefacts(mine: Output, theirs: Output) -> Comparison:

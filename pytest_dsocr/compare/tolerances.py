@@ -25,7 +25,7 @@ class Tolerances:
 
     def ulp(self, logit: float) -> float:
         """Give the distance from ``logit`` to the next number of this dtype."""
-        return 2.0 ** (math.frexp(abs(logit) or 1.0)[1] - 1 - self.mantissa_bits)
+        return 2.0 ** (math.frexp(logit or 1.0)[1] - 1 - self.mantissa_bits)
 
 
 # float32: another processor sums in another order. bfloat16 and float16: half a unit in the last place is 0.4 % and

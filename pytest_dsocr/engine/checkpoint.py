@@ -39,6 +39,11 @@ class Checkpoint:
     folder: Path | None = None
     """Where its files are; None for a synthetic one."""
 
+    @property
+    def label(self) -> str:
+        """A name for reports and recordings, which says nothing of where a folder is on this machine."""
+        return Path(self.name).resolve().name if Path(self.name).is_dir() else self.name
+
     @cached_property
     def sha256(self) -> str:
         """A hash that tells its weights from any other's; reads them all."""

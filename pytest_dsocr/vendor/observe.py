@@ -197,7 +197,7 @@ class _Watch:
             self.last = self.meter.read()
             self.marks.append((name, opened.pop(), self.last))
             if self.keep:
-                keep(out)
+                keep(out.clone() if isinstance(out, Tensor) else out)  # lest later code write into it
             self.ended[name] += 1
             self.on_stage(name, self.ended[name])
 

@@ -33,7 +33,7 @@ class Wanted:
     def key(self) -> Key:
         """What a recording of it is looked up by."""
         device = device_class(self.device) if self.device.startswith("cuda") else self.device
-        return Key(self.checkpoint.name, device, self.dtype, self.attention)
+        return Key(self.checkpoint.label, device, self.dtype, self.attention)
 
 
 def open_reference(

@@ -59,12 +59,20 @@ class Provenance:
 
     def differences(self, other: Provenance) -> list[str]:
         """Say in which respects other than date and command the two were made differently, one line each."""
-        mine, theirs = self.to_json(), other.to_json()
+        mine, theirs = _flat(self.to_json()), _flat(other.to_json())
         return [
-            f"{name}: {mine[name]!r} and {theirs[name]!r}"
-            for name in mine
-            if name not in ("date", "command") and mine[name] != theirs[name]
+            f"{name}: {mine.get(name)} and {theirs.get(name)}"
+            for name in dict.fromkeys([*mine, *theirs])
+            if name not in ("date", "command") and mine.get(name) != theirs.get(name)
         ]
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Give the values of mappings inside by names such as ``versions.torch``."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return found
 
 
 def versions() -> dict[str, str]:
@@ -89,4 +97,4 @@ def device_class(torch_device: str) -> str:
 
 def slug(name: str) -> str:
     """Turn a name into one that any file system takes."""
-    return "-".join("".join(c if c.isalnum() or c in "._" else " " for c in name).split())
+    return "-".join("".join(c if c.isalnum() or c in "._" else " " for c in name).split()).lstrip(".") or "unnamed"

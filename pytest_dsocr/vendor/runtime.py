@@ -76,7 +76,7 @@ class VendorRuntime:
         weights = partial(on_progress, "weights")
         model = load_vendor_model(code, found, device=device, dtype=dtype, attention=attention, on_progress=weights)
         origin = Provenance(
-            checkpoint=found.name,
+            checkpoint=found.label,
             checkpoint_sha256=found.sha256,
             vendor_sha256=code.sha256,
             device=device_class(device),

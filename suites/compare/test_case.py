@@ -97,7 +97,10 @@ def test_a_case_as_json_tells_all_that_decides_its_output(page: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"preset": "huge"}, "there is no preset 'huge'; give one of tiny, small, base, large, gundam"),
+        (
+            {"preset": "huge"},
+            "there is no preset 'huge'; give one of tiny, small, base, large, gundam, or a Preset of your own",
+        ),
         ({"page": "absent.png"}, "there is no page absent.png; give an image file"),
         ({"page": "."}, "there is no page .; give an image file"),
         ({"max_new_tokens": 0}, "max_new_tokens=0 leaves nothing to decode; give at least 1"),

@@ -141,9 +141,14 @@ def test_boxes_that_differ_are_counted_and_three_are_shown() -> None:
     found = list(compare_output(mine, theirs, None))[2]
     assert found.measured == "5 of 6 differ"
     assert len(found.details) == 3
-    assert found.details[0] == (
-        "box 1: ('text', Box(x1=1, y1=1, x2=99, y2=6)), the reference has ('text', Box(x1=1, y1=1, x2=6, y2=6))"
-    )
+    assert found.details[0] == "box 1: text [1, 1, 99, 6] of span 0; the reference has text [1, 1, 6, 6] of span 0"
+
+
+def test_boxes_of_another_span_of_the_same_label_differ() -> None:
+    first, second = Box(1, 2, 3, 4), Box(5, 6, 7, 8)
+    together = replace(OUTPUT, spans=(SpanSeen("text", (first, second)), SpanSeen("text", ())))
+    apart = replace(OUTPUT, spans=(SpanSeen("text", (first,)), SpanSeen("text", (second,))))
+    assert list(compare_output(together, apart, None))[2].verdict is Verdict.WRONG
 
 
 def test_another_number_of_boxes_is_told() -> None:

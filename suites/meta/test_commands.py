@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,6 +79,31 @@ def test_a_case_named_twice_is_one(folder: Path) -> None:
     assert pages == ["a.jpg", "b.PNG", "c.tif", "d.webp", "f.jpeg", "g.bmp", "h.gif", "i.tiff"]
 
 
+def test_two_pages_of_one_name_are_refused(folder: Path, tmp_path: Path) -> None:
+    """Their files and lines in the report would be one another's."""
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(folder / "a.jpg", other)
+    with pytest.raises(DsocrError, match=r"a\.jpg and .*a\.jpg are both a-gundam-markdown; give pages of different"):
+        cases_of(options("vendor", "record", "code", folder / "a.jpg", other))
+
+
+def test_hidden_files_are_no_pages(folder: Path) -> None:
+    shutil.copy(folder / "a.jpg", folder / "._a.jpg")
+    assert "._a.jpg" not in {page.name for page in pages_in([folder])}
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    code = "import sys; from pytest_dsocr.__main__ import main; sys.exit(main(['run', '--max-new-tokens', '1']))"
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, cwd=tmp_path, timeout=120
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 def test_the_ceiling_is_passed_on(folder: Path) -> None:
     asked = options("vendor", "record", "code", folder / "a.jpg", "--max-new-tokens", "7")
     assert [case.max_new_tokens for case in cases_of(asked)] == [7]
@@ -83,7 +112,10 @@ def test_the_ceiling_is_passed_on(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a.jpg", "--presets", "huge"], "there is no preset 'huge'; give one of tiny, small, base, large, gundam"),
+        (
+            ["a.jpg", "--presets", "huge"],
+            "there is no preset 'huge'; give one of tiny, small, base, large, gundam, or a Preset of your own",
+        ),
         (["absent.png"], r"there is no page .*absent\.png; give an image file"),
         (["a.jpg", "--max-new-tokens", "0"], "max_new_tokens=0 leaves nothing to decode; give at least 1"),
     ],

@@ -64,13 +64,17 @@ def test_a_lost_field_is_an_error(name: str) -> None:
 @pytest.mark.parametrize("name", OTHER)
 def test_every_respect_but_when_and_by_what_command_is_a_difference(name: str) -> None:
     other = replace(MADE, **{name: OTHER[name]})
-    expected = [] if name in ("date", "command") else [f"{name}: {getattr(MADE, name)!r} and {OTHER[name]!r}"]
-    assert MADE.differences(other) == expected
+    told = f"{name}: {getattr(MADE, name)} and {OTHER[name]}"
+    if name == "vendor_sha256":
+        told = f"vendor_sha256.modeling_deepseekocr.py: {'cd' * 32} and None"
+    if name == "versions":
+        told = "versions.python: 3.11.9 and 3.12.1"  # of what is inside, only that which differs
+    assert MADE.differences(other) == ([] if name in ("date", "command") else [told])
 
 
 def test_differences_are_listed_in_the_fields_order() -> None:
     lines = MADE.differences(replace(MADE, **OTHER))
-    assert [line.split(":")[0] for line in lines] == list(OTHER)[:-2]
+    assert [line.split(":")[0].split(".")[0] for line in lines] == list(OTHER)[:-2]
 
 
 def test_the_key_is_what_decides_whether_bits_can_be_equal() -> None:
