@@ -21,9 +21,9 @@ from pytest_dsocr.engine.session import Session
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.parity import CaseReport, compare_case
 from pytest_dsocr.subjects.session import SessionSubject
-from pytest_dsocr.vendor.live import LiveReference
+from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.opening import Wanted, open_reference
-from pytest_dsocr.vendor.recording import RecordedReference
+from pytest_dsocr.vendor.recorded.recording import RecordedReference
 
 TOLD = (Verdict.WRONG, Verdict.TIE_FLIP)
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from textwrap import wrap
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.anchors import CONTRACT, Anchors, read_anchors
-from pytest_dsocr.vendor.drift import drifts, read_json, to_json
-from pytest_dsocr.vendor.environment import find_environment, named_folder, plan_here
-from pytest_dsocr.vendor.inspection import Loaded, copies_of, load_in, modules_of, transformers_of
-from pytest_dsocr.vendor.syntax import Detail
+from pytest_dsocr.vendor.inspect.anchors import CONTRACT, Anchors, read_anchors
+from pytest_dsocr.vendor.inspect.drift import drifts, read_json, to_json
+from pytest_dsocr.vendor.inspect.inspection import Loaded, copies_of, load_in, modules_of, transformers_of
+from pytest_dsocr.vendor.inspect.syntax import Detail
+from pytest_dsocr.vendor.setup.environment import find_environment, named_folder, plan_here
 
 COMMAND = "dsocr vendor inspect path/to/folder --write"
 WIDTH = 120

@@ -16,10 +16,10 @@ from pytest_dsocr.case import Case
 from pytest_dsocr.commands.cases import cases_of
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.observation import Observation
-from pytest_dsocr.vendor.environment import find_environment
-from pytest_dsocr.vendor.live import LiveReference
-from pytest_dsocr.vendor.recorder import Recorder, recorder
-from pytest_dsocr.vendor.recording import Recording
+from pytest_dsocr.vendor.live.reference import LiveReference
+from pytest_dsocr.vendor.recorded.recorder import Recorder, recorder
+from pytest_dsocr.vendor.recorded.recording import Recording
+from pytest_dsocr.vendor.setup.environment import find_environment
 
 
 def run(options: Namespace) -> Iterator[str]:

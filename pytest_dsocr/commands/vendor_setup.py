@@ -10,9 +10,9 @@ from time import monotonic
 from tqdm import tqdm
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.environment import named_folder, plan_here, read_stamp
 from pytest_dsocr.vendor.files import check_vendor_folder
-from pytest_dsocr.vendor.installation import is_made, set_up
+from pytest_dsocr.vendor.setup.environment import named_folder, plan_here, read_stamp
+from pytest_dsocr.vendor.setup.installation import is_made, set_up
 
 
 def run(options: Namespace) -> Iterator[str]:

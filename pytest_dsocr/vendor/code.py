@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,7 +46,9 @@ def load_vendor_code(folder: Path) -> VendorCode:
     package.__path__ = [str(folder)]
     sys.modules[PACKAGE] = package
     try:
-        modeling = importlib.import_module(f"{PACKAGE}.modeling_deepseekocr")
+        with tempfile.TemporaryDirectory() as nowhere, replaced(sys, {"pycache_prefix": nowhere}):
+            # Compiled anew: a stale __pycache__ would run older code than the hashes below are of.
+            modeling = importlib.import_module(f"{PACKAGE}.modeling_deepseekocr")
     except ImportError as error:
         raise DsocrError(
             f"the vendor's code cannot be imported here ({error}); run in an environment with "

@@ -9,12 +9,12 @@ from pathlib import Path
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import Checkpoint
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.drift import read_json
-from pytest_dsocr.vendor.environment import find_environment
 from pytest_dsocr.vendor.files import FILES
-from pytest_dsocr.vendor.live import LiveReference
+from pytest_dsocr.vendor.inspect.drift import read_json
+from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.provenance import Key, device_class
-from pytest_dsocr.vendor.recording import MANIFEST, RecordedReference, Recording, find_recording
+from pytest_dsocr.vendor.recorded.recording import MANIFEST, RecordedReference, Recording, find_recording
+from pytest_dsocr.vendor.setup.environment import find_environment
 
 ANCHORS = "anchors.json"
 

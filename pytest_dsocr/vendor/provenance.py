@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "matplotlib", "flash-attn", "torchvision")
+SHA256_CHARACTERS, SHOWN_OF_HASH = 64, 16
 
 
 class Key(NamedTuple):
@@ -61,10 +62,16 @@ class Provenance:
         """Say in which respects other than date and command the two were made differently, one line each."""
         mine, theirs = _flat(self.to_json()), _flat(other.to_json())
         return [
-            f"{name}: {mine.get(name)} and {theirs.get(name)}"
+            f"{name}: {_short(mine.get(name))} and {_short(theirs.get(name))}"
             for name in dict.fromkeys([*mine, *theirs])
             if name not in ("date", "command") and mine.get(name) != theirs.get(name)
         ]
+
+
+def _short(value: Any) -> str:
+    """Give a hash by its beginning, anything else whole."""
+    text = str(value)
+    return text[:SHOWN_OF_HASH] if len(text) == SHA256_CHARACTERS else text
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

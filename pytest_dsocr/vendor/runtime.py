@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -38,8 +39,8 @@ FLOP_TOKENS = 2  # the prefill's and one of a decode step
 class VendorRuntime:
     """The vendor's model and tokenizer, ready for cases; fulfils ``Reference``.
 
-    Only for an environment in which the vendor's code runs; :class:`~pytest_dsocr.vendor.live.LiveReference` is for
-    all others.
+    Only for an environment in which the vendor's code runs; for all others there is
+    :class:`~pytest_dsocr.vendor.live.reference.LiveReference`.
     """
 
     model: Any
@@ -66,7 +67,7 @@ class VendorRuntime:
             DsocrError: where a file, the checkpoint or the device is not to be had, or the vendor's code cannot run
                 the checkpoint.
         """
-        logging.disable(logging.WARNING)  # transformers has much to say of code of this age
+        logging.getLogger("transformers").setLevel(logging.ERROR)  # it has much to say of code of this age
         code, found = load_vendor_code(vendor), resolve(checkpoint)
         special = found.tokenizer.special
         if special.bos != 0:
@@ -110,12 +111,13 @@ class VendorRuntime:
             case: what to read.
             keep_values: keep the tensors themselves beside their summaries.
             keep_logits: keep all logits of every step.
-            out: where ``infer`` leaves its files; a folder that is removed if left out.
+            out: where ``infer``'s files are put, beside what is there.
         """
         with tempfile.TemporaryDirectory() as scratch:
-            folder = out or Path(scratch)
-            run = self._run(case, folder, keep_logits=keep_logits, save_results=True)
-            output = _output(run, folder)
+            run = self._run(case, Path(scratch), keep_logits=keep_logits, save_results=True)
+            output = _output(run, Path(scratch))
+            if out:
+                shutil.copytree(scratch, out, dirs_exist_ok=True)
         assert run.prefill_logits is not None
         seams = {**run.seams, "prefill": run.prefill_logits}
         return Observation(

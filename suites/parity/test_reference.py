@@ -22,7 +22,7 @@ from pytest_dsocr.parity import CaseReport, compare_case
 from pytest_dsocr.subjects.session import SessionSubject
 from pytest_dsocr.vendor.opening import Wanted, open_reference
 from pytest_dsocr.vendor.provenance import Key
-from pytest_dsocr.vendor.recording import Recording, find_recording
+from pytest_dsocr.vendor.recorded.recording import Recording, find_recording
 from pytest_dsocr.vendor.reference import Reference
 from suites.contract.pages import write_page
 from suites.recordings import FOLDER

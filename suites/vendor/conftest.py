@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.vendor.environment import find_environment
+from pytest_dsocr.vendor.setup.environment import find_environment
 
 STAND_IN = Path(__file__).with_name("stand_in")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.case import Case
-from pytest_dsocr.vendor.recording import Recording
+from pytest_dsocr.vendor.recorded.recording import Recording
 from suites.vendor.replay import Replay, record
 
 CHUNK_BYTES = 4096

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.vendor.live import LiveReference
+from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.provenance import Provenance
 
 CHECKPOINT = "synthetic:tiny"

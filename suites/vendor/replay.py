@@ -25,8 +25,8 @@ from pytest_dsocr.observation import (
     Step,
 )
 from pytest_dsocr.vendor.provenance import Provenance
-from pytest_dsocr.vendor.recorder import recorder
-from pytest_dsocr.vendor.recording import Recording
+from pytest_dsocr.vendor.recorded.recorder import recorder
+from pytest_dsocr.vendor.recorded.recording import Recording
 from suites.contract.pages import write_page
 
 NEW_TOKENS = 6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_dsocr.vendor.anchors import CONTRACT
 from pytest_dsocr.vendor.files import FILES
+from pytest_dsocr.vendor.inspect.anchors import CONTRACT
 
 MAIN, DECODER, ENCODER, CONVERSATION, CONFIG = FILES
 
@@ -15,10 +15,10 @@ import json
 from .configuration_deepseek_v2 import DeepseekV2Config
 from .conversation import get_conv_template
 from .deepencoder import MlpProjector, build_clip_l, build_sam_vit_b
-from .modeling_deepseekv2 import ATTENTION_CLASSES, DeepseekV2Model
+from .modeling_deepseekv2 import ATTENTION_CLASSES, DeepseekV2Model as Decoder
 
 
-class DeepseekOCRModel(DeepseekV2Model):
+class DeepseekOCRModel(Decoder):
     width = 8
 
     def forward(self, pages, ids):
@@ -56,7 +56,7 @@ class DeepseekV2Attention:
     pass
 
 
-class DeepseekV2FlashAttention2(DeepseekV2Attention):
+class DeepseekV2FlashAttention2:
     pass
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.anchors import SYMBOLS, Anchors, read_anchors
-from pytest_dsocr.vendor.drift import drifts, read_json, to_json
+from pytest_dsocr.vendor.inspect.anchors import SYMBOLS, Anchors, read_anchors
+from pytest_dsocr.vendor.inspect.drift import drifts, read_json, to_json
 from suites.vendor.small_folder import CONVERSATION, DECODER, ENCODER, MAIN, body_of, change, write_small_folder
 
 FORWARD = "DeepseekOCRModel.forward"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.__main__ import GOLDEN
-from pytest_dsocr.vendor.anchors import SYMBOLS, read_anchors
-from pytest_dsocr.vendor.drift import drifts, read_json
 from pytest_dsocr.vendor.files import FILES
+from pytest_dsocr.vendor.inspect.anchors import SYMBOLS, read_anchors
+from pytest_dsocr.vendor.inspect.drift import drifts, read_json
 
 ROOT = Path(__file__).parents[2]
 ANCHORS = ROOT / GOLDEN / "anchors.json"

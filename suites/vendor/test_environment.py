@@ -10,8 +10,8 @@ import pytest
 
 from pytest_dsocr.__main__ import main
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.environment import MARK, STAMP, Plan, Stamp, cache_folder, find_environment, plan_here
-from pytest_dsocr.vendor.installation import is_made, set_up, write_stamp
+from pytest_dsocr.vendor.setup.environment import MARK, STAMP, Plan, Stamp, cache_folder, find_environment, plan_here
+from pytest_dsocr.vendor.setup.installation import is_made, set_up, write_stamp
 from suites.vendor.small_folder import write_small_folder
 
 HERE = plan_here()

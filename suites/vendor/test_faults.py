@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.case import Case, make_case
-from pytest_dsocr.vendor import process
-from pytest_dsocr.vendor.live import LiveReference
+from pytest_dsocr.vendor.live import process
+from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.reference import ReferenceFaultError
 from suites.contract.pages import write_page
 from suites.vendor.conftest import worker_folders
@@ -292,7 +292,7 @@ def test_the_end_of_the_program_ends_its_worker(tmp_path: Path, temporary: Path)
     python = interpreter(tmp_path, LOADED)
     program = f"""
 import pathlib, tempfile
-from pytest_dsocr.vendor.live import LiveReference
+from pytest_dsocr.vendor.live.reference import LiveReference
 tempfile.tempdir = {str(temporary)!r}
 reference = LiveReference(pathlib.Path("."), "synthetic:tiny", python=pathlib.Path({str(python)!r}))
 reference.start()

@@ -18,10 +18,10 @@ import pytest
 
 from pytest_dsocr.case import Case, make_case
 from pytest_dsocr.observation import Observation
-from pytest_dsocr.vendor import process
-from pytest_dsocr.vendor.environment import interpreter
-from pytest_dsocr.vendor.live import LiveReference
+from pytest_dsocr.vendor.live import process
+from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.reference import ReferenceFaultError
+from pytest_dsocr.vendor.setup.environment import interpreter
 from suites.contract.pages import write_page
 from suites.vendor.conftest import STAND_IN, Home, worker_folders
 from suites.vendor.played import CHECKPOINT, await_, has_ended
@@ -177,7 +177,7 @@ def test_kill_9_of_the_client_ends_the_worker(tmp_path: Path, case: Case, tempor
 import sys, tempfile
 from pathlib import Path
 from pytest_dsocr.case import make_case
-from pytest_dsocr.vendor.live import LiveReference
+from pytest_dsocr.vendor.live.reference import LiveReference
 tempfile.tempdir = {str(temporary)!r}
 reference = LiveReference(Path({str(folder)!r}), {CHECKPOINT!r}, python=Path(sys.executable))
 reference.observe(make_case({str(case.page)!r}, "free", "tiny"))

@@ -14,7 +14,7 @@ import pytest
 from pytest_dsocr.__main__ import main
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.vendor.files import FILES
-from pytest_dsocr.vendor.inspection import copies_of, load_in, modules_of, transformers_of
+from pytest_dsocr.vendor.inspect.inspection import copies_of, load_in, modules_of, transformers_of
 from suites.vendor.small_folder import CONFIG, ENCODER, MAIN, body_of, change, write_small_folder
 
 PYTHON = Path(sys.executable)

@@ -16,8 +16,8 @@ import pytest
 
 from pytest_dsocr.__main__ import main
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.environment import STAMP, Plan, find_environment, plan_here
-from pytest_dsocr.vendor.installation import is_made, prove, set_up
+from pytest_dsocr.vendor.setup.environment import STAMP, Plan, find_environment, plan_here
+from pytest_dsocr.vendor.setup.installation import is_made, prove, set_up
 from suites.vendor.small_folder import write_small_folder
 from suites.vendor.wheels import write_wheel, write_wheels_of
 
@@ -91,8 +91,8 @@ def test_torch_is_reused_behind_the_environment_s_own_packages(
 def test_a_setup_waits_for_another_and_finishes_what_that_left_when_killed(tmp_path: Path) -> None:
     folder = tmp_path / "env"
     code = (
-        "from pathlib import Path\nfrom pytest_dsocr.vendor.environment import Plan\n"
-        "from pytest_dsocr.vendor.installation import set_up\n"
+        "from pathlib import Path\nfrom pytest_dsocr.vendor.setup.environment import Plan\n"
+        "from pytest_dsocr.vendor.setup.installation import set_up\n"
         f"for step in set_up({LEAST!r}, Path({str(folder)!r})): print(step, flush=True)"
     )
     steps = set_up(LEAST, folder)

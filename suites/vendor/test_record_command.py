@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.__main__ import main
-from pytest_dsocr.vendor.recording import Recording
+from pytest_dsocr.vendor.recorded.recording import Recording
 from suites.contract.pages import write_page
 from suites.vendor.conftest import STAND_IN
 from suites.vendor.played import await_

@@ -18,9 +18,9 @@ from pytest_dsocr.case import Case
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.observation import Observation
-from pytest_dsocr.vendor.recorded_case import RecordedCase
-from pytest_dsocr.vendor.recorder import recorder
-from pytest_dsocr.vendor.recording import MANIFEST, find_recording
+from pytest_dsocr.vendor.recorded.case import RecordedCase
+from pytest_dsocr.vendor.recorded.recorder import recorder
+from pytest_dsocr.vendor.recorded.recording import MANIFEST, find_recording
 from pytest_dsocr.vendor.reference import ReferenceFaultError
 from suites.vendor.replay import MADE, Replay, content_of, make_cases, observe, record
 
@@ -126,7 +126,7 @@ def test_a_reference_made_otherwise_makes_the_whole_anew_and_says_why(made: Made
     with recorder(golden, OTHER_TORCH) as target:
         [note] = target.notes
         assert ids(target.missing(made.cases)) == ids(made.cases)
-    assert note.startswith("3 cases recorded before are given up: versions: ")
+    assert note.startswith("3 cases recorded before are given up: versions.torch: 2.13.0 and 2.12.0")
     assert "2.13.0" in note
     assert "2.12.0" in note
     recording = record(golden, made.reference(provenance=OTHER_TORCH), made.cases[:1])
@@ -139,7 +139,7 @@ def test_unfinished_cases_made_otherwise_are_given_up(made: Made, golden: Path) 
         target.add(made.cases[0], made.reference(provenance=OTHER_TORCH).observe(made.cases[0]))
     with recorder(golden, MADE) as target:
         [note] = target.notes
-        assert note.startswith("1 unfinished cases are given up: versions: ")
+        assert note.startswith("1 unfinished cases are given up: versions.torch: 2.12.0 and 2.13.0")
         assert ids(target.missing(made.cases)) == ids(made.cases)
 
 
@@ -198,7 +198,9 @@ def test_a_reference_that_changes_on_the_way_is_refused(made: Made, golden: Path
     with recorder(golden, MADE) as target:
         target.add(made.cases[0], reference.observe(made.cases[0]))
         reference.provenance = replace(MADE, vendor_sha256={"deepencoder.py": "ff" * 32})
-        with pytest.raises(ReferenceFaultError, match=r"changed while it was recorded \(vendor_sha256: .*record again"):
+        with pytest.raises(
+            ReferenceFaultError, match=r"changed while it was recorded \(vendor_sha256\.deepencoder\.py: .*record again"
+        ):
             target.add(made.cases[1], reference.observe(made.cases[1]))
     with recorder(golden, MADE) as target:
         assert ids(target.missing(made.cases)) == ids(made.cases[1:])
@@ -255,7 +257,7 @@ def test_a_full_disk_is_said_and_what_is_done_stays(made: Made, golden: Path, mo
 HOLD = """
 import sys, time
 from pathlib import Path
-from pytest_dsocr.vendor.recorder import recorder
+from pytest_dsocr.vendor.recorded.recorder import recorder
 from suites.vendor.replay import MADE
 with recorder(Path(sys.argv[1]), MADE):
     print("held", flush=True)

@@ -34,10 +34,10 @@ from pytest_dsocr.observation import (
 )
 from pytest_dsocr.packing import pack, without_values
 from pytest_dsocr.vendor.provenance import Key
-from pytest_dsocr.vendor.recorded_case import RecordedCase
-from pytest_dsocr.vendor.recording import MANIFEST, RecordedReference, Recording, find_recording
+from pytest_dsocr.vendor.recorded.case import RecordedCase
+from pytest_dsocr.vendor.recorded.recording import MANIFEST, RecordedReference, Recording, find_recording
+from pytest_dsocr.vendor.recorded.sealed import seal, sha256, unseal
 from pytest_dsocr.vendor.reference import NotRecordedError, ReferenceFaultError
-from pytest_dsocr.vendor.sealed import seal, sha256, unseal
 from suites.contract.pages import write_page
 from suites.vendor.replay import MADE, Replay, content_of, make_cases, observe, record
 

@@ -17,11 +17,21 @@ from pytest_dsocr.case import Case, make_case
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.packing import Packed, pack, pack_inputs
 from pytest_dsocr.vendor.files import FILES
-from pytest_dsocr.vendor.live import LiveReference
+from pytest_dsocr.vendor.live.reference import LiveReference
+from pytest_dsocr.vendor.live.wire import (
+    Answer,
+    Failure,
+    Hello,
+    Progress,
+    Request,
+    decode,
+    encode,
+    pack_case,
+    unpack_case,
+)
+from pytest_dsocr.vendor.live.worker import Desk
 from pytest_dsocr.vendor.reference import ReferenceFaultError
 from pytest_dsocr.vendor.runtime import VendorRuntime
-from pytest_dsocr.vendor.wire import Answer, Failure, Hello, Progress, Request, decode, encode, pack_case, unpack_case
-from pytest_dsocr.vendor.worker import Desk
 from suites.contract.pages import write_page
 from suites.vendor.conftest import STAND_IN, Home, worker_folders
 
@@ -86,7 +96,7 @@ def test_answers_are_the_runtimes(
     live: Live, runtime: VendorRuntime, name: str, request: pytest.FixtureRequest
 ) -> None:
     case: Case = request.getfixturevalue(name)
-    observed = live.reference.observe(case)
+    observed = live.reference.observe(case, keep_logits=True)
     same(pack(observed), pack(runtime.observe(case, keep_values=True, keep_logits=True)))
     assert observed.logits is not None
     assert observed.logits.shape == (case.max_new_tokens, 512)
@@ -149,6 +159,17 @@ def test_artefacts_stay_where_the_caller_wants_them(live: Live, case: Case, tmp_
         name: artefact.bytes for name, artefact in output.artefacts.items()
     }
     assert files["result.mmd"].read_text(encoding="utf-8") == output.mmd
+
+
+def test_logits_are_left_out_unless_asked_for(live: Live, case: Case) -> None:
+    assert live.reference.observe(case).logits is None
+
+
+def test_files_already_in_the_folder_are_left_and_not_listed(live: Live, case: Case, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    output = live.reference.observe(case, out=tmp_path).output
+    assert "notes.txt" not in output.artefacts
+    assert {path.name for path in tmp_path.iterdir()} >= {"notes.txt", "result.mmd"}
 
 
 def test_summaries_alone_where_values_are_not_asked_for(

@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_dsocr.vendor.environment import Plan
+from pytest_dsocr.vendor.setup.environment import Plan
 
 CODE = {
     "transformers": {"transformers/models/llama/modeling_llama.py": "LlamaFlashAttention2 = type"},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,12 +41,11 @@ class Pair:
 
 
 @pytest.fixture(scope="session")
-def pair() -> Iterator[Pair]:
+def pair() -> Pair:
     session = Session.from_checkpoint(CHECKPOINT)
     vendor = VendorRuntime.load(vendor_folder(), CHECKPOINT)
     assert dict(vendor.model.named_parameters()).keys() == model_of(session).state_dict().keys()
-    yield Pair(session, vendor)
-    logging.disable(logging.NOTSET)
+    return Pair(session, vendor)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

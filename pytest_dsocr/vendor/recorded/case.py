@@ -16,8 +16,8 @@ from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.observation import Observation
 from pytest_dsocr.packing import pack, unpack, without_values
 from pytest_dsocr.vendor.provenance import Provenance
+from pytest_dsocr.vendor.recorded.sealed import seal, sha256, unseal
 from pytest_dsocr.vendor.reference import ReferenceFaultError
-from pytest_dsocr.vendor.sealed import seal, sha256, unseal
 
 FORMAT = 1
 RESTORE = "restore the recording from version control, or delete it and make it anew with: dsocr vendor record"

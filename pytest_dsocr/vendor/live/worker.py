@@ -1,6 +1,6 @@
 """The worker: a process of the vendor's environment that loads a checkpoint once and answers requests.
 
-Its client starts it; see :mod:`pytest_dsocr.vendor.process`. Only what an environment without torch can import is
+Its client starts it; see :mod:`pytest_dsocr.vendor.live.process`. Only what an environment without torch can import is
 imported before it has said hello.
 """
 
@@ -17,11 +17,9 @@ from threading import Thread
 from typing import IO, TYPE_CHECKING, Any
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.environment import PINS
 from pytest_dsocr.vendor.files import check_vendor_folder
-from pytest_dsocr.vendor.inspection import modules_of
-from pytest_dsocr.vendor.provenance import versions
-from pytest_dsocr.vendor.wire import (
+from pytest_dsocr.vendor.inspect.inspection import modules_of
+from pytest_dsocr.vendor.live.wire import (
     Answer,
     Failure,
     Hello,
@@ -32,6 +30,8 @@ from pytest_dsocr.vendor.wire import (
     unpack_case,
     write_tensors,
 )
+from pytest_dsocr.vendor.provenance import versions
+from pytest_dsocr.vendor.setup.environment import PINS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -108,10 +108,8 @@ class Desk:
     def _observe(self, params: dict[str, Any]) -> Reply:
         from pytest_dsocr.packing import pack
 
-        keep, out = params["keep_values"], params["out"]
-        observation = self._loaded.observe(
-            unpack_case(params["case"]), keep_values=keep, keep_logits=keep, out=out and Path(out)
-        )
+        case, out = unpack_case(params.pop("case")), params.pop("out")
+        observation = self._loaded.observe(case, out=out and Path(out), **params)
         return *pack(observation), observation.provenance
 
     def _stage_times(self, params: dict[str, Any]) -> Reply:

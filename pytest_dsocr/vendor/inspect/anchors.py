@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.vendor.files import FILES, check_vendor_folder
-from pytest_dsocr.vendor.syntax import Detail, details_of, tree_hash
+from pytest_dsocr.vendor.inspect.syntax import Detail, details_of, tree_hash
 
 CONTRACT: Mapping[str, tuple[str, ...]] = {
     stage: tuple(names.split())

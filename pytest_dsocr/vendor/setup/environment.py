@@ -131,7 +131,7 @@ def command_in(python: Path, module: str, *arguments: str) -> list[str]:
 
     That interpreter finds this package where it is here, and nothing else of what the caller has.
     """
-    return [str(python), "-I", "-c", _BOOT, str(Path(__file__).parents[1]), module, *arguments]
+    return [str(python), "-I", "-c", _BOOT, str(Path(__file__).parents[2]), module, *arguments]
 
 
 def cache_folder() -> Path:

@@ -13,8 +13,8 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_dsocr.vendor.environment import command_in
-from pytest_dsocr.vendor.wire import FromWorker, Request, decode, encode
+from pytest_dsocr.vendor.live.wire import FromWorker, Request, decode, encode
+from pytest_dsocr.vendor.setup.environment import command_in
 
 GRACE_S = 3.0
 POLL_S = 0.5
@@ -142,7 +142,7 @@ class WorkerProcess:
 
 def _start(python: Path) -> tuple[subprocess.Popen[bytes], Path]:
     folder = Path(tempfile.mkdtemp(prefix="dsocr-worker-"))
-    executable, *arguments = command_in(python, "pytest_dsocr.vendor.worker", str(folder))
+    executable, *arguments = command_in(python, "pytest_dsocr.vendor.live.worker", str(folder))
     try:
         (folder / "tmp").mkdir()
         with (folder / "stderr").open("wb") as stderr:

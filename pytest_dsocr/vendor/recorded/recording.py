@@ -12,7 +12,7 @@ from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.observation import InputsDigest, Observation
 from pytest_dsocr.vendor.provenance import Key, Provenance
-from pytest_dsocr.vendor.recorded_case import (
+from pytest_dsocr.vendor.recorded.case import (
     FORMAT,
     MALFORMED,
     RecordedCase,
@@ -22,8 +22,8 @@ from pytest_dsocr.vendor.recorded_case import (
     read_sealed,
     traits,
 )
+from pytest_dsocr.vendor.recorded.sealed import seal, sha256
 from pytest_dsocr.vendor.reference import NotRecordedError, ReferenceFaultError
-from pytest_dsocr.vendor.sealed import seal, sha256
 
 MANIFEST = "manifest.json"
 NEAREST = 3

@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Any
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.anchors import SYMBOLS
 from pytest_dsocr.vendor.code import PACKAGE, load_vendor_code
 from pytest_dsocr.vendor.files import FILES
+from pytest_dsocr.vendor.inspect.anchors import SYMBOLS
 
 
 def main(folder: str, out: str, *modules: str) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.environment import MARK, STAMP, Plan, Stamp, interpreter, read_stamp
+from pytest_dsocr.vendor.setup.environment import MARK, STAMP, Plan, Stamp, interpreter, read_stamp
 
 TAKEN_UP = re.compile(
     r"(?:Collecting|Processing) (?:\S*/)?(\w\S*?)(?:[<>=!~;@\[]|-\d|\s|$)|Installing collected packages|Building wheel"

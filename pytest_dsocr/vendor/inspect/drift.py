@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.anchors import SYMBOLS, Anchor, Anchors, SourceFile
 from pytest_dsocr.vendor.files import FILES
-from pytest_dsocr.vendor.syntax import Detail
+from pytest_dsocr.vendor.inspect.anchors import SYMBOLS, Anchor, Anchors, SourceFile
+from pytest_dsocr.vendor.inspect.syntax import Detail
 
 
 @dataclass(frozen=True)

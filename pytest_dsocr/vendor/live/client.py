@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from pytest_dsocr.vendor.process import WorkerFault, WorkerProcess
+from pytest_dsocr.vendor.live.process import WorkerFault, WorkerProcess
+from pytest_dsocr.vendor.live.wire import Answer, Failure, Hello, Request, read_tensors
 from pytest_dsocr.vendor.provenance import Provenance
 from pytest_dsocr.vendor.reference import ReferenceFaultError
-from pytest_dsocr.vendor.wire import Answer, Failure, Hello, Request, read_tensors
 
 Told = TypeVar("Told")
 Reader = Callable[[Answer, Mapping[str, Tensor]], Told]

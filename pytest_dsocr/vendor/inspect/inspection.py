@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.anchors import parse
-from pytest_dsocr.vendor.environment import command_in
 from pytest_dsocr.vendor.files import FILES
+from pytest_dsocr.vendor.inspect.anchors import parse
+from pytest_dsocr.vendor.setup.environment import command_in
 
 TIME_LIMIT_S = 300
 TAIL_LINES = 12
@@ -54,7 +54,9 @@ def load_in(python: Path, folder: Path, time_limit_s: float = TIME_LIMIT_S) -> L
     """
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch, "loaded.json")
-        command = command_in(python, "pytest_dsocr.vendor.probe", str(folder.absolute()), str(out), *modules_of(folder))
+        command = command_in(
+            python, "pytest_dsocr.vendor.inspect.probe", str(folder.absolute()), str(out), *modules_of(folder)
+        )
         try:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, errors="replace", timeout=time_limit_s

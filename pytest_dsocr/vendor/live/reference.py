@@ -9,9 +9,9 @@ from typing import Any, Self
 from pytest_dsocr.case import Case
 from pytest_dsocr.observation import InputsDigest, Observation
 from pytest_dsocr.packing import unpack, unpack_inputs
-from pytest_dsocr.vendor.client import Client, OnProgress, Reader, Told
+from pytest_dsocr.vendor.live.client import Client, OnProgress, Reader, Told
+from pytest_dsocr.vendor.live.wire import pack_case
 from pytest_dsocr.vendor.provenance import Provenance
-from pytest_dsocr.vendor.wire import pack_case
 
 
 class LiveReference:
@@ -28,7 +28,7 @@ class LiveReference:
         dtype: ``float32`` or ``bfloat16``.
         attention: ``eager`` or ``flash_attention_2``.
         time_limit_s: seconds without any sign of progress after which the worker is given up.
-        keep_values: have the tensors and all logits in the answers, beside their summaries.
+        keep_values: have the tensors in the answers, beside their summaries.
         command: what the provenance names as the command.
         on_progress: called with what is under way, how much of it is done, and its total, where that is known.
     """
@@ -95,13 +95,20 @@ class LiveReference:
             keep_values=self.keep_values,
         )
 
-    def observe(self, case: Case, out: Path | None = None) -> Observation:
-        """Run ``infer`` as it is and give all that was seen; its files stay in ``out``, where that is given."""
+    def observe(self, case: Case, *, out: Path | None = None, keep_logits: bool = False) -> Observation:
+        """Run ``infer`` as it is and give all that was seen.
+
+        Args:
+            case: what to read.
+            out: where the files that it writes are put, beside what is there.
+            keep_logits: have all logits of every step: half a megabyte a token of the vendor's vocabulary.
+        """
         return self._ask(
             "observe",
             case,
             lambda answer, tensors: unpack(answer.result, tensors, answer.provenance),
             keep_values=self.keep_values,
+            keep_logits=keep_logits,
             out=out and str(out.absolute()),
         )
 

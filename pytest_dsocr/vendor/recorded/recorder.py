@@ -21,10 +21,10 @@ from pytest_dsocr.case import Case
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.observation import Observation
 from pytest_dsocr.vendor.provenance import Provenance
-from pytest_dsocr.vendor.recorded_case import RecordedCase, case_files, read_file
-from pytest_dsocr.vendor.recording import MANIFEST, Recording, encode_manifest, folder_names
+from pytest_dsocr.vendor.recorded.case import RecordedCase, case_files, read_file
+from pytest_dsocr.vendor.recorded.recording import MANIFEST, Recording, encode_manifest, folder_names
+from pytest_dsocr.vendor.recorded.sealed import sync_folder, write_whole
 from pytest_dsocr.vendor.reference import ReferenceFaultError
-from pytest_dsocr.vendor.sealed import sync_folder, write_whole
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""What the vendor's files hold, where, and whether they have drifted."""

@@ -1,0 +1,1 @@
+"""The vendor's code in a worker process of its own environment."""

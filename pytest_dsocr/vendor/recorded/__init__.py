@@ -1,0 +1,1 @@
+"""Recordings of the vendor's code, in its place."""

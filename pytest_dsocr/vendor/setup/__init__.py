@@ -1,0 +1,1 @@
+"""The environment that the vendor's code needs."""
