@@ -210,10 +210,13 @@ def test_an_environment_of_the_wrong_versions(tmp_path: Path, case: Case) -> Non
     path = folder / "conversation.py"
     path.write_text(path.read_text() + "\nimport transformers\n")
     (folder / "planted.json").write_text('{"fault": "kill", "at": "import"}')
-    python = sys.executable
-    with LiveReference(folder, CHECKPOINT, python=Path(python)) as reference:
+    venv.create(tmp_path / "later")
+    [packages] = (tmp_path / "later").glob("lib/python*/site-packages")
+    (packages / "transformers-5.23.0.dist-info").mkdir()
+    (packages / "transformers-5.23.0.dist-info" / "METADATA").write_text("Name: transformers\nVersion: 5.23.0\n")
+    with LiveReference(folder, CHECKPOINT, python=interpreter(tmp_path / "later")) as reference:
         message = message_of(lambda: reference.observe(case))
-    assert f"it refused: the code in {folder} needs transformers 4.46, and the worker's environment has " in message
+    assert f"it refused: the code in {folder} needs transformers 4.46, and the worker's environment has 5.2" in message
     assert message.endswith(f"; make one with `dsocr vendor setup {folder}`")
 
 
