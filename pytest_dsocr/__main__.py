@@ -72,7 +72,7 @@ def _compare(command: argparse.ArgumentParser) -> None:
     _add_model(command, "synthetic:small")
     _add_cases(command, "; of a recording, all that it holds if left out")
     command.set_defaults(presets=None, prompts=None)
-    command.add_argument("--json", type=Path, help="also write every comparison as JSON")
+    command.add_argument("--out", type=Path, help="folder for compare.json and pages with the boxes of both sides")
 
 
 def _setup(command: argparse.ArgumentParser) -> None:

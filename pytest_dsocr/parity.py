@@ -11,6 +11,7 @@ from pytest_dsocr.case import Case
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
+from pytest_dsocr.observation import Output
 from pytest_dsocr.subjects.session import SessionSubject
 from pytest_dsocr.vendor.reference import Reference
 
@@ -19,9 +20,10 @@ from pytest_dsocr.vendor.reference import Reference
 class CaseReport:
     """Every comparison of one case, in the stages' order, and what it took."""
 
-    case_id: str
+    case: Case
+    reference: Output
+    subject: Output
     comparisons: tuple[Comparison, ...]
-    tokens: int
     reference_s: float
     subject_s: float
 
@@ -57,4 +59,4 @@ def compare_case(
     limits = tolerances(subject.dtype, reference.provenance.dtype)
     comparisons = tuple(compare_observations(mine, forced, theirs, limits))
     subject_s = time.perf_counter() - answered
-    return CaseReport(case.id, comparisons, len(theirs.steps), answered - started, subject_s)
+    return CaseReport(case, theirs.output, mine.output, comparisons, answered - started, subject_s)

@@ -16,10 +16,12 @@ from tqdm import tqdm
 from pytest_dsocr.case import Case
 from pytest_dsocr.commands.cases import cases_of, pages_in
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.parity import CaseReport, compare_case
+from pytest_dsocr.side_by_side import side_by_side
 from pytest_dsocr.subjects.session import SessionSubject
 from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.opening import Wanted, open_reference
@@ -51,12 +53,14 @@ def run(options: Namespace) -> Iterator[str]:
                 reports.append(compare_case(subject, reference, case))
                 bar.update()
                 yield from _case(reports[-1])
+                if options.out:
+                    _draw(reports[-1], options.out)
         finally:
             reference.close()
     yield from _summary(reports)
-    if options.json:
-        _write_json(options.json, reports, reference)
-        yield f"written     {options.json}"
+    if options.out:
+        _write_json(options.out / "compare.json", reports, reference)
+        yield f"written     {options.out}: compare.json, and each page with the boxes of both sides"
     verdicts = {report.verdict for report in reports}
     options.status = int(bool(verdicts & {Verdict.WRONG, Verdict.NOT_COMPARED}) or not reports)
 
@@ -103,7 +107,7 @@ def _cases(reference: LiveReference | RecordedReference, options: Namespace) -> 
 def _case(report: CaseReport) -> Iterator[str]:
     counts = ", ".join(f"{report.counts[verdict]} {verdict}" for verdict in SEVERITY[::-1] if report.counts[verdict])
     times = f"reference {report.reference_s:.2f} s, subject {report.subject_s:.2f} s"
-    yield f"{report.verdict:<12}{report.case_id}: {counts}; worst error {report.worst_error:.1e}; {times}"
+    yield f"{report.verdict:<12}{report.case.id}: {counts}; worst error {report.worst_error:.1e}; {times}"
     for comparison in report.comparisons:
         if comparison.verdict in TOLD:
             yield f"    {comparison.verdict:<9} {comparison.what}: {comparison.measured}"
@@ -130,8 +134,28 @@ def _summary(reports: Sequence[CaseReport]) -> Iterator[str]:
     yield f"a case took {reference_s:.2f} s of the reference and {subject_s:.2f} s of the subject"
 
 
+def _draw(report: CaseReport, folder: Path) -> None:
+    picture = side_by_side(load_image(report.case.page), report.reference, report.subject, report.verdict)
+    path = folder / f"{report.case.id}.jpg"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        picture.save(path)
+    except OSError as error:
+        raise DsocrError(f"{path} cannot be written ({error.strerror}); give a folder that can") from error
+
+
+def _as_json(report: CaseReport) -> dict[str, Any]:
+    return {
+        "case": report.case.to_json(),
+        "verdict": report.verdict,
+        "comparisons": [asdict(comparison) for comparison in report.comparisons],
+        "reference_s": report.reference_s,
+        "subject_s": report.subject_s,
+    }
+
+
 def _write_json(path: Path, reports: Sequence[CaseReport], reference: LiveReference | RecordedReference) -> None:
-    cases = [{**asdict(report), "verdict": report.verdict} for report in reports]
+    cases = [_as_json(report) for report in reports]
     for comparison in (comparison for case in cases for comparison in case["comparisons"]):
         if comparison["error"] == math.inf:
             comparison["error"] = "infinite"  # JSON has no number for it

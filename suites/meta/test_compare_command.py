@@ -1,0 +1,99 @@
+"""``dsocr compare`` as a user runs it, on recordings of the vendor's code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from pytest_dsocr.__main__ import main
+from suites.contract.pages import rgb, write_page
+from suites.recordings import FOLDER
+
+Said = Callable[[], tuple[list[str], str]]
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    def read() -> tuple[list[str], str]:
+        captured = capsys.readouterr()
+        return captured.out.splitlines(), captured.err
+
+    return read
+
+
+def compare(*arguments: str | Path) -> int:
+    return main(["compare", "--reference", str(FOLDER), *map(str, arguments)])
+
+
+def test_a_session_like_the_vendors_ends_in_0(tmp_path: Path, said: Said) -> None:
+    page = write_page("tiny", tmp_path)
+    assert compare(page, "--out", tmp_path / "out") == 0
+    lines, errors = said()
+    assert errors == ""
+    assert lines[0].startswith("reference   recorded on 20")
+    [case] = [line for line in lines if "tiny-gundam-markdown" in line]
+    assert case.split()[0] in ("DRIFT", "MATCH")
+    [boxes] = [line for line in lines if line.startswith("boxes")]
+    assert boxes.split() == ["boxes", "-", "-", "-", "1", "-"]
+    assert "19 comparisons in 1 cases" in lines
+
+
+def test_the_report_holds_every_comparison_and_the_page_both_sides(tmp_path: Path, said: Said) -> None:
+    page = write_page("tiny", tmp_path)
+    compare(page, "--out", tmp_path / "out")
+    report = json.loads((tmp_path / "out" / "compare.json").read_text(encoding="utf-8"))
+    [case] = report["cases"]
+    assert len(case["comparisons"]) == 19
+    assert case["case"]["page"] == "tiny.png"
+    assert report["reference"]["checkpoint"] == "synthetic:small"
+    with Image.open(tmp_path / "out" / "tiny-gundam-markdown.jpg") as sheet:
+        assert sheet.width > 2 * sheet.height
+    assert said()[0][-1] == f"written     {tmp_path}/out: compare.json, and each page with the boxes of both sides"
+
+
+def test_a_wrong_verdict_ends_in_1_and_is_told(tmp_path: Path, said: Said) -> None:
+    """Rounding to bf16 on the GPU gave this page's last prompt token another expert."""
+    page = write_page("1500_square", tmp_path)
+    of_gpu = ("--reference-device", "nvidia-h200", "--reference-dtype", "bfloat16")
+    assert compare(page, *of_gpu) == 1
+    lines, _ = said()
+    told = [line.split()[:2] for line in lines if line.startswith("    ") and not line.startswith("     ")]
+    assert ["WRONG", "prefill:"] in told
+    assert any("the reference has" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--checkpoint", "synthetic:small@7"), "holds no recording of synthetic-small-7/cpu-float32-eager"),
+        (("--dtype", "bfloat16"), "but synthetic-small/cpu-float32-eager (dtype float32)"),
+        (("--reference", "nowhere"), "there is no folder nowhere; give one with the vendor's Python files"),
+        (("--presets", "large"), "does not hold other-large-markdown"),
+        ((), "the recording holds none of these pages; give the pages that were recorded"),
+    ],
+)
+def test_what_cannot_be_compared_ends_in_2(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, said: Said
+) -> None:
+    page = tmp_path / "other.png"
+    rgb(64, 48).save(page)
+    assert compare(page, *arguments) == 2
+    assert message in said()[1]
+
+
+def test_a_page_with_other_pixels_is_a_fault_of_the_reference(tmp_path: Path, said: Said) -> None:
+    page = tmp_path / "tiny.png"
+    rgb(32, 20, seed=99).save(page)
+    assert compare(page) == 2
+    assert "tiny.png has other pixels than the page recorded under its name" in said()[1]
+
+
+def test_what_is_in_the_way_of_the_report_is_told(tmp_path: Path, said: Said) -> None:
+    page = write_page("tiny", tmp_path)
+    (tmp_path / "taken").write_text("a file")
+    assert compare(page, "--out", tmp_path / "taken") == 2
+    assert f"{tmp_path}/taken/tiny-gundam-markdown.jpg cannot be written (File exists); give a folder" in said()[1]
