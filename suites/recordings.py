@@ -6,16 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from pytest_dsocr.contract.resampling import resampling
 
 FOLDER = Path(__file__).parents[1] / "golden" / "vendor"
-
-
-def spaced(flat: Tensor, count: int) -> Tensor:
-    """At most ``count`` values of ``[n]``, evenly spaced: what a recording keeps of a seam."""
-    return flat[:: max(1, len(flat) // count)][:count]
 
 
 def recording_of(kind: str) -> dict[str, Any]:
