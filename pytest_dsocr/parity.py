@@ -33,6 +33,11 @@ class CaseReport:
         return worst(self.comparisons)
 
     @property
+    def passes(self) -> bool:
+        """Whether something was compared, nothing is WRONG, and nothing that a side has was left uncompared."""
+        return self.verdict is not Verdict.NOT_COMPARED and all(one.passes for one in self.comparisons)
+
+    @property
     def counts(self) -> Mapping[Verdict, int]:
         """How often each verdict was given."""
         return Counter(comparison.verdict for comparison in self.comparisons)

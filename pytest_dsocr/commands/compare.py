@@ -27,11 +27,9 @@ from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.opening import Wanted, open_reference
 from pytest_dsocr.vendor.recorded.recording import RecordedReference
 
-TOLD = (Verdict.WRONG, Verdict.TIE_FLIP)
-
 
 def run(options: Namespace) -> Iterator[str]:
-    """Compare the cases that ``options`` name and yield the verdicts; status 1 where one is WRONG or none was given.
+    """Compare the cases that ``options`` name and yield the verdicts; status 1 where one does not pass.
 
     Raises:
         DsocrError: on any bad option or page, and where the reference cannot answer.
@@ -61,8 +59,7 @@ def run(options: Namespace) -> Iterator[str]:
     if options.out:
         _write_json(options.out / "compare.json", reports, reference)
         yield f"written     {options.out}: compare.json, and each page with the boxes of both sides"
-    verdicts = {report.verdict for report in reports}
-    options.status = int(bool(verdicts & {Verdict.WRONG, Verdict.NOT_COMPARED}) or not reports)
+    options.status = int(not all(report.passes for report in reports))
 
 
 def _open(options: Namespace, bar: tqdm[Any]) -> LiveReference | RecordedReference:
@@ -109,9 +106,9 @@ def _case(report: CaseReport) -> Iterator[str]:
     times = f"reference {report.reference_s:.2f} s, subject {report.subject_s:.2f} s"
     yield f"{report.verdict:<12}{report.case.id}: {counts}; worst error {report.worst_error:.1e}; {times}"
     for comparison in report.comparisons:
-        if comparison.verdict in TOLD:
-            yield f"    {comparison.verdict:<9} {comparison.what}: {comparison.measured}"
-            yield from (f"              {line}" for line in comparison.details)
+        if comparison.verdict is Verdict.TIE_FLIP or not comparison.passes:
+            yield f"    {comparison.verdict:<12} {comparison.what}: {comparison.measured}"
+            yield from (f"                 {line}" for line in comparison.details)
 
 
 def _summary(reports: Sequence[CaseReport]) -> Iterator[str]:

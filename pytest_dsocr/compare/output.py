@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from pytest_dsocr.compare.verdict import Comparison, Verdict, equal, not_compared, shown
+from pytest_dsocr.compare.verdict import NEITHER, Comparison, Verdict, equal, not_compared, shown
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation import Output
 
@@ -56,7 +56,7 @@ def _text(what: str, mine: str, theirs: str) -> Comparison:
 
 def _labels(mine: Output, theirs: Output) -> Comparison:
     if not mine.spans and not theirs.spans:
-        return not_compared("spans", "neither side has any")
+        return not_compared("spans", NEITHER)
     labels = [[span.label for span in output.spans] for output in (mine, theirs)]
     return equal("spans", labels[0], labels[1], f"{len(theirs.spans)}, labels in order")
 
@@ -66,7 +66,7 @@ def _boxes(mine: Output, theirs: Output) -> Comparison:
         [(k, span.label, box) for k, span in enumerate(output.spans) for box in span.boxes] for output in (mine, theirs)
     ]
     if not any(boxes):
-        return not_compared("boxes", "neither side has any")
+        return not_compared("boxes", NEITHER)
     if len(boxes[0]) != len(boxes[1]):
         return Comparison("boxes", Verdict.WRONG, f"{len(boxes[0])}; the reference has {len(boxes[1])}")
     differing = [k for k, (a, b) in enumerate(zip(*boxes, strict=True)) if a != b]

@@ -22,6 +22,7 @@ class Verdict(StrEnum):
     """One side has nothing to compare."""
 
 
+NEITHER = "neither side has any"
 SEVERITY = (Verdict.NOT_COMPARED, Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP, Verdict.WRONG)
 
 
@@ -38,6 +39,13 @@ class Comparison:
     """The relative error, of tensors."""
     details: tuple[str, ...] = ()
     """The first places where the two part, a line each."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether a run may pass with it: nothing is WRONG, and nothing that a side has was left uncompared."""
+        if self.verdict is Verdict.NOT_COMPARED:
+            return self.measured == NEITHER
+        return self.verdict is not Verdict.WRONG
 
 
 def equal(what: str, mine: object, theirs: object, measured: str) -> Comparison:
