@@ -101,6 +101,7 @@ def _record(command: argparse.ArgumentParser) -> None:
 
 
 def _add_reference(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(golden=GOLDEN)
     command.add_argument(
         "--reference",
         type=Path,

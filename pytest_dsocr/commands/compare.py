@@ -24,7 +24,7 @@ from pytest_dsocr.parity import CaseReport, compare_case
 from pytest_dsocr.side_by_side import side_by_side
 from pytest_dsocr.subjects.session import SessionSubject
 from pytest_dsocr.vendor.live.reference import LiveReference
-from pytest_dsocr.vendor.opening import Wanted, open_reference
+from pytest_dsocr.vendor.opening import ANCHORS, Wanted, open_reference, pinned
 from pytest_dsocr.vendor.recorded.recording import RecordedReference
 
 
@@ -38,6 +38,7 @@ def run(options: Namespace) -> Iterator[str]:
         reference = _open(options, bar)
         try:
             yield f"reference   {_told(reference, options.reference)}"
+            yield from _drifted(reference, options.golden)
             cases = _cases(reference, options)
             session = Session.from_checkpoint(
                 options.checkpoint, device=options.device, dtype=options.dtype, attn=options.attn
@@ -85,6 +86,16 @@ def _told(reference: LiveReference | RecordedReference, where: Path) -> str:
     return (
         f"{how}, {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}, vendor's file {main_file} ({where})"
     )
+
+
+def _drifted(reference: LiveReference | RecordedReference, golden: Path) -> Iterator[str]:
+    """Tell of files that are not those that the recordings in ``golden`` are made with."""
+    expected = pinned(golden) or {}
+    names = [
+        name for name, sha256 in reference.provenance.vendor_sha256.items() if expected.get(name, sha256) != sha256
+    ]
+    if names:
+        yield f"note        {', '.join(names)}: not as in {golden / ANCHORS}; see dsocr vendor inspect"
 
 
 def _cases(reference: LiveReference | RecordedReference, options: Namespace) -> list[Case]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.__main__ import main
+from pytest_dsocr.vendor.files import FILES
 from suites.contract.pages import rgb, write_page
 from suites.recordings import FOLDER
+from suites.vendor.conftest import STAND_IN
 
 Said = Callable[[], tuple[list[str], str]]
 
@@ -64,6 +67,15 @@ def test_a_wrong_verdict_ends_in_1_and_is_told(tmp_path: Path, said: Said) -> No
     told = [line.split()[:2] for line in lines if line.startswith("    ") and not line.startswith("     ")]
     assert ["WRONG", "prefill:"] in told
     assert any("the reference has" in line for line in lines)
+
+
+def test_code_that_is_not_what_was_recorded_runs_live_with_a_note(tmp_path: Path, said: Said) -> None:
+    page = write_page("tiny", tmp_path)
+    live = ("--reference", STAND_IN, "--env", sys.prefix, "--checkpoint", "synthetic:tiny")
+    assert compare(page, *live, "--presets", "tiny", "--max-new-tokens", "2") == 0
+    lines, _ = said()
+    assert lines[0].startswith("reference   live, synthetic:tiny, cpu, float32, eager, vendor's file ")
+    assert lines[1] == f"note        {', '.join(FILES)}: not as in golden/vendor/anchors.json; see dsocr vendor inspect"
 
 
 @pytest.mark.parametrize(
