@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ci.full_size.case import Study
+from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM, NgramBan
 from pytest_dsocr.engine.greedy import pick
 from pytest_dsocr.engine.pipeline import DecodeState
@@ -50,7 +51,7 @@ def relative(mine: Tensor, theirs: Tensor) -> float:
 def margin_at(k: int, mine: Tensor, theirs: Tensor) -> dict[str, float]:
     """Say how far apart the reference's best two were where the best tokens differ, in bf16 steps of the best."""
     top = theirs[k].topk(2).values
-    ulp = 2.0 ** (torch.frexp(top[0].abs().float()).exponent.item() - 8)
+    ulp = tolerances("bfloat16").ulp(float(top[0]))
     error = float((mine[k] - theirs[k]).abs().max())
     return {"step": k, "margin": float(top[0] - top[1]), "bf16_ulp": ulp, "largest_logit_error": error}
 

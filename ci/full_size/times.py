@@ -40,13 +40,9 @@ def session_stages(result: Result) -> dict[str, float]:
 
 def vendor_stages(run: VendorRun) -> dict[str, float]:
     """Name the vendor's times as the session's; its prefill holds fusion and the language model."""
-    encoders = sum(run.stages.values())
-    return {
-        "tokenizer": run.prepare_ms,
-        **run.stages,
-        "prefill": run.forwards[0] - encoders,
-        "decode_per_token": statistics.mean(run.forwards[1:]),
-    }
+    stages = {"tokenizer": run.prepare_ms, **run.by_stage}
+    decode_ms = stages.pop("decode")
+    return {**stages, "decode_per_token": decode_ms}
 
 
 def step_growth(case: Study, model: Any, steps: int) -> dict[str, float]:

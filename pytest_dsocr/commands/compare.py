@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from tqdm import tqdm
 
 from pytest_dsocr.case import Case
 from pytest_dsocr.commands.cases import cases_of, pages_in
+from pytest_dsocr.commands.progress import progress_bar
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.engine.checkpoint import resolve
@@ -34,7 +34,7 @@ def run(options: Namespace) -> Iterator[str]:
     Raises:
         DsocrError: on any bad option or page, and where the reference cannot answer.
     """
-    with tqdm(disable=not sys.stderr.isatty(), leave=False, unit="case") as bar:
+    with progress_bar(unit="case") as bar:
         reference = _open(options, bar)
         try:
             yield f"reference   {_told(reference, options.reference)}"

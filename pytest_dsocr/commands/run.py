@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from collections.abc import Iterator
-from typing import Any
 
 from PIL import Image
-from tqdm import tqdm
 
+from pytest_dsocr.commands.progress import progress_bar
 from pytest_dsocr.contract.artifacts import Artifacts, write_artifacts
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import Inputs
@@ -32,7 +30,7 @@ def run(options: Namespace) -> Iterator[str]:
     yield f"page        {options.page or 'drawn for the purpose'}, {page.width} x {page.height} px"
     yield f"model       {options.checkpoint}, {options.device}, {options.dtype}, {options.attn}"
     yield f"inputs      {_inputs(inputs, options.preset)}"
-    with _progress_bar(unit="token", desc="decode", total=options.max_new_tokens) as bar:
+    with progress_bar(unit="token", desc="decode", total=options.max_new_tokens) as bar:
 
         def on_token(_: int) -> None:
             bar.update()
@@ -48,7 +46,7 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def _load(options: Namespace) -> Session[KVCache]:
-    with _progress_bar(unit="B", unit_scale=True, desc="weights") as bar:
+    with progress_bar(unit="B", unit_scale=True, desc="weights") as bar:
 
         def on_progress(done_bytes: int, total_bytes: int) -> None:
             bar.total = total_bytes
@@ -62,10 +60,6 @@ def _load(options: Namespace) -> Session[KVCache]:
             on_progress=on_progress,
             instrument="timed",
         )
-
-
-def _progress_bar(**options: Any) -> tqdm[Any]:
-    return tqdm(disable=not sys.stderr.isatty(), leave=False, **options)
 
 
 def _inputs(inputs: Inputs, preset: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from tqdm import tqdm
 
 from pytest_dsocr.case import Case
 from pytest_dsocr.commands.cases import cases_of
+from pytest_dsocr.commands.progress import progress_bar
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.observation import Observation
 from pytest_dsocr.vendor.live.reference import LiveReference
@@ -43,7 +43,7 @@ class _Progress:
     """A bar over the cases, with what the reference is at; a context manager."""
 
     def __init__(self) -> None:
-        self.bar: tqdm[Any] = tqdm(disable=not sys.stderr.isatty(), leave=False, unit="case")
+        self.bar: tqdm[Any] = progress_bar(unit="case")
         self.case_id = ""
 
     def __enter__(self) -> _Progress:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from time import monotonic
 
-from tqdm import tqdm
-
+from pytest_dsocr.commands.progress import progress_bar
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.vendor.files import check_vendor_folder
 from pytest_dsocr.vendor.setup.environment import named_folder, plan_here, read_stamp
@@ -30,7 +28,7 @@ def run(options: Namespace) -> Iterator[str]:
     folder = named_folder(options.env) or plan.folder
     there, started_s = is_made(plan, folder), monotonic()
     yield f"environment {folder}"
-    with tqdm(disable=not sys.stderr.isatty(), leave=False, unit=" packages", desc="setup") as bar:
+    with progress_bar(unit=" packages", desc="setup") as bar:
         for step in set_up(plan, folder):
             if bar.disable:
                 yield f"  {step}"

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.vendor.files import FILES, check_vendor_folder
+from pytest_dsocr.vendor.setup.environment import PINS
 from pytest_dsocr.vendor.torchvision_stand_in import stand_in_for_torchvision
 
 PACKAGE = "dsocr_vendor_code"
@@ -51,8 +52,7 @@ def load_vendor_code(folder: Path) -> VendorCode:
             modeling = importlib.import_module(f"{PACKAGE}.modeling_deepseekocr")
     except ImportError as error:
         raise DsocrError(
-            f"the vendor's code cannot be imported here ({error}); run in an environment with "
-            "transformers==4.46.3, tokenizers==0.20.3, addict, easydict, einops, matplotlib and requests"
+            f"the vendor's code cannot be imported here ({error}); run in an environment with {', '.join(PINS)}"
         ) from error
     imported = {name: sys.modules[f"{PACKAGE}.{Path(name).stem}"].__file__ for name in FILES}
     sha256 = {name: hashlib.sha256(Path(str(path)).read_bytes()).hexdigest() for name, path in imported.items()}

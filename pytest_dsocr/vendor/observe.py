@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -62,6 +63,13 @@ class VendorRun:
     """What each forward of the whole model took, in the meter's unit; the first holds vision and prefill."""
     stages: dict[str, float] = field(default_factory=dict)
     """What ``sam``, ``clip`` and ``projector`` took, in the meter's unit."""
+
+    @property
+    def by_stage(self) -> dict[str, float]:
+        """What the stages took, in the meter's unit; ``prefill`` holds the fusion, ``decode`` is the mean step."""
+        prefill, *steps = self.forwards
+        decode = {"decode": statistics.mean(steps)} if steps else {}
+        return {**self.stages, "prefill": prefill - sum(self.stages.values()), **decode}
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from pytest_dsocr.vendor.inspect.drift import read_json
 from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.provenance import Key, device_class
 from pytest_dsocr.vendor.recorded.recording import MANIFEST, RecordedReference, Recording, find_recording
+from pytest_dsocr.vendor.reference import OnProgress
 from pytest_dsocr.vendor.setup.environment import find_environment
 
 ANCHORS = "anchors.json"
@@ -42,7 +43,7 @@ def open_reference(
     *,
     env: Path | None = None,
     time_limit_s: float = 600,
-    on_progress: Callable[[str, int, int | None], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> LiveReference | RecordedReference:
     """Open the reference that ``where`` names; a live one starts with its first request.
 

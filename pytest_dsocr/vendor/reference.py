@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from pytest_dsocr.case import Case
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.observation import InputsDigest, Observation
 from pytest_dsocr.vendor.provenance import Provenance
+
+OnProgress = Callable[[str, int, int | None], None]
+"""Called with what is under way, how much of it is done, and its total, where that is known."""
 
 
 class ReferenceFaultError(DsocrError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -28,9 +28,7 @@ from pytest_dsocr.vendor.code import VendorCode, load_vendor_code
 from pytest_dsocr.vendor.meters import Flops, Meter
 from pytest_dsocr.vendor.observe import VENDOR_IMAGE_ID, VendorRun, observe_infer
 from pytest_dsocr.vendor.provenance import Provenance, device_class, versions
-
-Progress = Callable[[str, int, int | None], None]
-"""Called with what is under way, how much of it is done, and its total, where that is known."""
+from pytest_dsocr.vendor.reference import OnProgress
 
 FLOP_TOKENS = 2  # the prefill's and one of a decode step
 
@@ -47,7 +45,7 @@ class VendorRuntime:
     tokenizer: Any
     image_id: int
     origin: Provenance
-    on_progress: Progress
+    on_progress: OnProgress
 
     @classmethod
     def load(
@@ -59,7 +57,7 @@ class VendorRuntime:
         dtype: str = "float32",
         attention: str = "eager",
         command: str = "",
-        on_progress: Progress = lambda what, done, total: None,
+        on_progress: OnProgress = lambda what, done, total: None,
     ) -> VendorRuntime:
         """Import the vendor's files from the folder ``vendor`` and load ``checkpoint`` into its model.
 
@@ -140,7 +138,7 @@ class VendorRuntime:
         with tempfile.TemporaryDirectory() as scratch:
             for _ in range(1 + turns):
                 run = self._run(case, Path(scratch), keep_tensors=False, save_results=True)
-                runs.append({"tokenizer": run.prepare_ms, **_stages(run), "postprocess": run.postprocess_ms})
+                runs.append({"tokenizer": run.prepare_ms, **run.by_stage, "postprocess": run.postprocess_ms})
         return {stage: tuple(run[stage] for run in runs[1:]) for stage in runs[0]}
 
     def flops(self, case: Case) -> Mapping[str, int]:
@@ -148,7 +146,7 @@ class VendorRuntime:
         with tempfile.TemporaryDirectory() as scratch:
             short = replace(case, max_new_tokens=FLOP_TOKENS)
             run = self._run(short, Path(scratch), keep_tensors=False, meter=Flops())
-        return {stage: int(count) for stage, count in _stages(run).items()}
+        return {stage: int(count) for stage, count in run.by_stage.items()}
 
     def close(self) -> None:
         """Hold nothing beyond this object's life."""
@@ -165,13 +163,6 @@ class VendorRuntime:
         ceiling = f"generate: max_new_tokens {case.max_new_tokens} in place of {VENDOR_CEILING}"
         overrides = [ceiling] if case.max_new_tokens != VENDOR_CEILING else []
         return {**self.origin.to_json(), "overrides": [*self.origin.overrides, *overrides]}
-
-
-def _stages(run: VendorRun) -> dict[str, float]:
-    """Name what the meter read as the project's stages are."""
-    prefill, *steps = run.forwards
-    decode = {"decode": sum(steps) / len(steps)} if steps else {}
-    return {**run.stages, "prefill": prefill - sum(run.stages.values()), **decode}
 
 
 def _output(run: VendorRun, folder: Path) -> Output:

@@ -13,13 +13,11 @@ from torch import Tensor
 from pytest_dsocr.vendor.live.process import WorkerFault, WorkerProcess
 from pytest_dsocr.vendor.live.wire import Answer, Failure, Hello, Request, read_tensors
 from pytest_dsocr.vendor.provenance import Provenance
-from pytest_dsocr.vendor.reference import ReferenceFaultError
+from pytest_dsocr.vendor.reference import OnProgress, ReferenceFaultError
 
 Told = TypeVar("Told")
 Reader = Callable[[Answer, Mapping[str, Tensor]], Told]
 """Makes of an answer what was asked for; where it does not hold together, it raises one of :data:`BROKEN`."""
-OnProgress = Callable[[str, int, int | None], None]
-"""Called with what is under way, how much of it is done, and its total, where that is known."""
 
 LOG = logging.getLogger(__name__)
 

@@ -9,9 +9,10 @@ from typing import Any, Self
 from pytest_dsocr.case import Case
 from pytest_dsocr.observation import InputsDigest, Observation
 from pytest_dsocr.packing import unpack, unpack_inputs
-from pytest_dsocr.vendor.live.client import Client, OnProgress, Reader, Told
+from pytest_dsocr.vendor.live.client import Client, Reader, Told
 from pytest_dsocr.vendor.live.wire import pack_case
 from pytest_dsocr.vendor.provenance import Provenance
+from pytest_dsocr.vendor.reference import OnProgress
 
 
 class LiveReference:
