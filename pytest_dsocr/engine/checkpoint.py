@@ -1,4 +1,4 @@
-"""From what a user types to a checkpoint: a folder, a synthetic model, or a name in the local hub cache."""
+"""From what a user types to a checkpoint: the embedded one, a folder, a synthetic model, or a name in the hub cache."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.weights import Progress, fingerprint, load_weights
 from pytest_dsocr.errors import DsocrError
 
+MINI = "mini"
+"""The embedded checkpoint's name; a folder that is called so as well is ``./mini``."""
+MINI_FOLDER = Path(__file__).parents[1] / "mini" / "checkpoint"
 SYNTHETIC_NAME = re.compile(r"synthetic:(?P<name>[^@]*)(@(?P<seed>\d+))?")
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -58,8 +61,9 @@ def resolve(path_or_name: str | Path) -> Checkpoint:
     """Find a checkpoint on this machine; the network is never asked.
 
     Args:
-        path_or_name: a folder; ``synthetic:<name>``, with ``@<seed>`` for other weights than the default's; or a hub
-            name such as ``deepseek-ai/DeepSeek-OCR``, if the local hub cache holds it.
+        path_or_name: ``mini``, which is part of this package; a folder; ``synthetic:<name>``, with ``@<seed>`` for
+            other weights than the default's; or a hub name such as ``deepseek-ai/DeepSeek-OCR``, if the local hub
+            cache holds it.
 
     Raises:
         DsocrError: where there is none of that name, or its config or its tokenizer is missing or broken.
@@ -67,6 +71,8 @@ def resolve(path_or_name: str | Path) -> Checkpoint:
     name = str(path_or_name)
     if synthetic := SYNTHETIC_NAME.fullmatch(name):
         return _synthetic(name, synthetic["name"], int(synthetic["seed"] or DEFAULT_SEED))
+    if path_or_name == MINI:
+        return _from_folder(name, _embedded())
     folder = Path(name)
     if name and folder.is_dir():
         return _from_folder(name, folder)
@@ -82,6 +88,12 @@ def _synthetic(name: str, size: str, seed: int) -> Checkpoint:
     tokenizer = Tokenizer.byte_level(architecture.decoder.vocab_size)
     fingerprint = partial(synthetic_fingerprint, architecture, seed)
     return Checkpoint(name, architecture, tokenizer, partial(fill, seed=seed), fingerprint)
+
+
+def _embedded() -> Path:
+    if not MINI_FOLDER.is_dir():
+        raise DsocrError(f"this installation of pytest-dsocr is without its checkpoint {MINI!r}; install it again")
+    return MINI_FOLDER
 
 
 def _from_folder(name: str, folder: Path) -> Checkpoint:
@@ -107,4 +119,4 @@ def _cached_snapshot(name: str) -> Path:
 
 
 def _valid() -> str:
-    return f"give a checkpoint's folder, one of synthetic:{', synthetic:'.join(SYNTHETIC)}, or a hub name"
+    return f"give {MINI}, a checkpoint's folder, one of synthetic:{', synthetic:'.join(SYNTHETIC)}, or a hub name"

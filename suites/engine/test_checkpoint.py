@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import pytest_dsocr
+from pytest_dsocr.engine import checkpoint as checkpoints
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.model import DeepseekOCR
@@ -62,6 +64,40 @@ def test_a_folder_by_path_or_text(kind: type, written: Path) -> None:
     assert checkpoint.name == str(written)
     assert checkpoint.architecture == SYNTHETIC["tiny"]
     assert first_value(checkpoint) == first_value(resolve("synthetic:tiny"))
+
+
+@pytest.fixture
+def embedded(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installation whose embedded checkpoint is ``written``."""
+    monkeypatch.setattr(checkpoints, "MINI_FOLDER", written)
+    return written
+
+
+def test_the_embedded_checkpoint_is_a_name(embedded: Path) -> None:
+    checkpoint = resolve("mini")
+    assert (checkpoint.name, checkpoint.label, checkpoint.folder) == ("mini", "mini", embedded)
+    assert checkpoint.sha256 == fingerprint(embedded)
+    assert first_value(checkpoint) == first_value(resolve("synthetic:tiny"))
+
+
+@pytest.mark.parametrize("typed", ["./mini", Path("mini")])
+def test_a_folder_of_the_embedded_checkpoints_name_is_typed_as_a_path(
+    typed: str | Path, embedded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_synthetic("tiny", tmp_path / "mini", torch.float32, seed=3)
+    monkeypatch.chdir(tmp_path)
+    assert resolve("mini").folder == embedded
+    assert first_value(resolve(typed)) == first_value(resolve("synthetic:tiny@3"))
+
+
+def test_an_installation_without_the_embedded_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "MINI_FOLDER", tmp_path / "absent")
+    with pytest.raises(DsocrError, match="without its checkpoint 'mini'; install it again"):
+        resolve("mini")
+
+
+def test_the_embedded_checkpoint_is_the_packages_own() -> None:
+    assert checkpoints.MINI_FOLDER == Path(pytest_dsocr.__file__).parent / "mini" / "checkpoint"
 
 
 def test_progress_is_passed_on(written: Path) -> None:
@@ -121,7 +157,7 @@ def test_hub_names_without_the_hub_library(monkeypatch: pytest.MonkeyPatch) -> N
         ("synthetic:", "no synthetic model ''"),
         ("synthetic:tiny@x", "not a folder.*synthetic:tiny, synthetic:small"),
         ("", "'' is not a folder"),
-        ("nowhere", "'nowhere' is not a folder"),
+        ("nowhere", "'nowhere' is not a folder; give mini, a checkpoint's folder, one of"),
         ("./where", "'./where' is not a folder"),
         ("a--b/c", "neither a folder nor in the local hub cache"),
         ("../x/y", "'../x/y' is not a folder"),
