@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import pytest_dsocr
+from pytest_dsocr import mini
 from pytest_dsocr.engine import checkpoint as checkpoints
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
@@ -97,7 +97,7 @@ def test_an_installation_without_the_embedded_checkpoint(tmp_path: Path, monkeyp
 
 
 def test_the_embedded_checkpoint_is_the_packages_own() -> None:
-    assert checkpoints.MINI_FOLDER == Path(pytest_dsocr.__file__).parent / "mini" / "checkpoint"
+    assert Path(mini.__file__).with_name("checkpoint") == checkpoints.MINI_FOLDER
 
 
 def test_progress_is_passed_on(written: Path) -> None:
