@@ -1,0 +1,130 @@
+"""A strip of a page that is filled from its top with blocks, each of which is drawn whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from PIL import Image
+
+from pytest_dsocr.mini.canvas import Canvas, Draft
+from pytest_dsocr.mini.page import Rect, Word
+from pytest_dsocr.mini.typography import ASCENT, DESCENT, Align, Style, break_lines
+
+Lines = Sequence[Sequence[str]]
+
+
+class Column:
+    """The part of a canvas between ``left`` and ``right``, used down to ``top``; all in pixels at crop scale."""
+
+    def __init__(self, canvas: Canvas, left: float, top: float, right: float, bottom: float) -> None:
+        self.canvas = canvas
+        self.left, self.top, self.right, self.bottom = left, top, right, bottom
+
+    @property
+    def width(self) -> float:
+        """The longest that a line can be."""
+        return self.right - self.left
+
+    @property
+    def room(self) -> float:
+        """How much of the height is left."""
+        return self.bottom - self.top
+
+    def skip(self, gap_px: float) -> None:
+        """Leave a gap."""
+        self.top += gap_px
+
+    def split(self, count: int, gutter_px: float) -> list[Column]:
+        """Cut what is left into ``count`` columns side by side."""
+        width = (self.width - gutter_px * (count - 1)) / count
+        lefts = [self.left + n * (width + gutter_px) for n in range(count)]
+        return [Column(self.canvas, left, self.top, left + width, self.bottom) for left in lefts]
+
+    def inset(self, left_px: float, right_px: float = 0.0) -> Column:
+        """Give a narrower column that begins at the same height."""
+        return Column(self.canvas, self.left + left_px, self.top, self.right - right_px, self.bottom)
+
+    def broken(self, words: Sequence[str], style: Style) -> list[list[str]]:
+        """Break ``words`` into lines as long as the column is wide."""
+        rest = iter(words)
+        counts = break_lines(words, self.width, lambda word: self._advance(word, style), style.space * style.em_px)
+        return [[next(rest) for _ in range(count)] for count in counts]
+
+    def text(
+        self, label: str, words: Sequence[str], style: Style, align: Align = "left", *, form: str = "{}"
+    ) -> Draft | None:
+        """Set ``words`` in lines; None where there is no room for them. ``form`` is put around the answer's text."""
+        return self.lines(label, self.broken(words, style), style, align, form=form)
+
+    def lines(self, label: str, lines: Lines, style: Style, align: Align = "left", *, form: str = "{}") -> Draft | None:
+        """Set ``lines`` one below the other; None where there is no room for them."""
+        if len(lines) * style.pitch_px > self.room:
+            return None
+        return drafted(label, [tuple(self._set(lines, style, align))], form)
+
+    def paragraph(self, sentences: Lines, style: Style, align: Align = "left") -> Draft | None:
+        """Set as many of the ``sentences`` as there is room for; None where that is none."""
+        drafts = (self.text("text", list(chain(*sentences[:n])), style, align) for n in range(len(sentences), 0, -1))
+        return next((draft for draft in drafts if draft), None)
+
+    def run_on(self, words: Sequence[str], style: Style, following: Column, align: Align = "left") -> Draft | None:
+        """Set ``words`` here and the rest of them in the ``following``; None where not all fit, or all fit here."""
+        lines = self.broken(words, style)[: int(self.room / style.pitch_px)]
+        rest = following.broken(words[sum(map(len, lines)) :], style)
+        if not lines or not rest or len(rest) * style.pitch_px > following.room:
+            return None
+        return drafted("text", [tuple(self._set(lines, style, align)), tuple(following._set(rest, style, align))])
+
+    def item(self, words: Sequence[str], style: Style) -> Draft | None:
+        """Set ``words`` behind a dash."""
+        body = self.inset(style.em_px)
+        lines = body.broken(words, style)
+        if len(lines) * style.pitch_px > self.room:
+            return None
+        dash = next(self.inset(0)._set([["-"]], style, "left"))
+        draft = drafted("text", [(dash, *body._set(lines, style, "left"))])
+        self.top = body.top
+        return draft
+
+    def picture(self, image: Image.Image, width_px: float, height_px: float, align: Align = "left") -> Draft | None:
+        """Place ``image``; None where there is no room for it."""
+        if height_px > self.room:
+            return None
+        left = self._start(width_px, align)
+        ink = self.canvas.place(image, Rect(left, self.top, left + width_px, self.top + height_px))
+        self.skip(height_px)
+        return Draft("image", ((ink,),), "", ())
+
+    def _set(self, lines: Lines, style: Style, align: Align) -> Iterator[Word]:
+        for number, line in enumerate(lines):
+            baseline = self.top + style.pitch_px / 2 + (ASCENT - DESCENT) / 2 * style.em_px
+            justified = align == "justify" and number < len(lines) - 1
+            yield from self._set_line(line, baseline, style, align, justified)
+            self.skip(style.pitch_px)
+
+    def _set_line(
+        self, line: Sequence[str], baseline_px: float, style: Style, align: Align, justified: bool
+    ) -> Iterator[Word]:
+        advances = [self._advance(word, style) for word in line]
+        space = style.space * style.em_px
+        if justified and len(line) > 1:
+            space = (self.width - sum(advances)) / (len(line) - 1)
+        pen = self._start(sum(advances) + space * (len(line) - 1), align)
+        for word, advance in zip(line, advances, strict=True):
+            yield self.canvas.write(word, pen, baseline_px, style)
+            pen += advance + space
+
+    def _start(self, width_px: float, align: Align) -> float:
+        slack = self.width - width_px
+        return self.left + {"center": slack / 2, "right": slack}.get(align, 0.0)
+
+    def _advance(self, word: str, style: Style) -> float:
+        return self.canvas.advance_px(word, style)
+
+
+def drafted(label: str, parts: Sequence[Sequence[Word]], form: str = "{}") -> Draft:
+    """Make a block of the words of each of its boxes."""
+    words = tuple(chain(*parts))
+    inks = tuple(tuple(word.rect for word in part) for part in parts)
+    return Draft(label, inks, form.format(" ".join(word.text for word in words)), words)

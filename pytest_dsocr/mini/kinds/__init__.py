@@ -1,0 +1,34 @@
+"""Kinds of pages: each a function that writes its blocks on a sheet, in reading order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from pytest_dsocr.contract.grid import Grid
+from pytest_dsocr.mini.canvas import Draft
+from pytest_dsocr.mini.kinds.article import article, two_columns
+from pytest_dsocr.mini.kinds.listing import listing
+from pytest_dsocr.mini.kinds.note import note
+from pytest_dsocr.mini.sheet import Sheet
+
+Blocks = Iterator[Draft | None]
+"""What a kind writes; None stands for a block for which there was no room."""
+
+
+class Kind(NamedTuple):
+    """A kind of page and the grids that it looks right on."""
+
+    write: Callable[[Sheet], Blocks]
+    grids: tuple[Grid, ...]
+
+
+TALL: tuple[Grid, ...] = ((1, 2), (1, 3), (2, 3))
+WIDE: tuple[Grid, ...] = ((2, 2), (3, 2), (2, 1))
+
+KINDS: dict[str, Kind] = {
+    "article": Kind(article, (*TALL, (2, 2))),
+    "two columns": Kind(two_columns, ((2, 3), (3, 2))),
+    "list": Kind(listing, (*TALL, *WIDE, (1, 1))),
+    "note": Kind(note, (*TALL, *WIDE, (1, 1))),
+}
