@@ -69,12 +69,13 @@ class Column:
         return next((draft for draft in drafts if draft), None)
 
     def run_on(self, words: Sequence[str], style: Style, following: Column, align: Align = "left") -> Draft | None:
-        """Set ``words`` here and the rest of them in the ``following``; None where not all fit, or all fit here."""
+        """Set ``words`` here and the rest of them in the ``following``; None where not all fit."""
         lines = self.broken(words, style)[: int(self.room / style.pitch_px)]
         rest = following.broken(words[sum(map(len, lines)) :], style)
-        if not lines or not rest or len(rest) * style.pitch_px > following.room:
+        if not lines or len(rest) * style.pitch_px > following.room:
             return None
-        return drafted("text", [tuple(self._set(lines, style, align)), tuple(following._set(rest, style, align))])
+        parts = tuple(self._set(lines, style, align)), tuple(following._set(rest, style, align))
+        return drafted("text", [part for part in parts if part])
 
     def item(self, words: Sequence[str], style: Style) -> Draft | None:
         """Set ``words`` behind a dash."""
@@ -86,6 +87,13 @@ class Column:
         draft = drafted("text", [(dash, *body._set(lines, style, "left"))])
         self.top = body.top
         return draft
+
+    def pair(self, left: Sequence[str], right: Sequence[str], style: Style) -> Draft | None:
+        """Set a line of which one part is at the left and the other at the right; None where there is no room."""
+        if len(self.broken([*left, *right], style)) > 1 or style.pitch_px > self.room:
+            return None
+        words = tuple(self.inset(0)._set([left], style, "left"))
+        return drafted("text", [(*words, *self._set([right], style, "right"))])
 
     def picture(self, image: Image.Image, width_px: float, height_px: float, align: Align = "left") -> Draft | None:
         """Place ``image``; None where there is no room for it."""

@@ -60,6 +60,23 @@ class Writer:
         """Give a day and one word, which is rarely a month."""
         return [str(self.rng.randint(1, 31)), *self.capitalised(1, 1)]
 
+    def address(self) -> list[list[str]]:
+        """Give the lines of an address: a name, a street with its number, perhaps a town."""
+        lines = [self.capitalised(1, 2), [*self.capitalised(1, 1), self.number()], self.capitalised(1, 2)]
+        return lines[: self.rng.randint(2, 3)]
+
+    def field(self) -> list[str]:
+        """Give a form's field and what was filled in."""
+        name = self.capitalised(1, 1)[0]
+        values = (lambda: self.capitalised(1, 2), lambda: [self.number()], lambda: [self.amount()], self.date)
+        return [f"{name}:", *self.rng.choice(values)()]
+
+    def bill(self, rows: int) -> list[list[list[str]]]:
+        """Give a table's cells: things, how many, and what they cost."""
+        head = [self.capitalised(1, 1) for _ in range(3)]
+        self.left -= 2 * (rows - 1)
+        return [head] + [[self.capitalised(1, 2), [self.number()], [self.amount()]] for _ in range(rows - 1)]
+
     def equation(self) -> list[str]:
         """Give the terms and signs of a short equation."""
         terms = [self.rng.choice(LETTERS) if self.rng.random() < 0.7 else self.number() for _ in range(4)]

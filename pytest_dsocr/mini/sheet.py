@@ -44,6 +44,7 @@ class Sheet:
         self.title = self._sized(rng.uniform(60, 72 if narrow else 96), bold=rng.random() < 0.6, ink=strong)
         self.sub_title = self._sized(max(48.0, min(em_px * 1.2, 60)), bold=True, ink=strong)
         self.small = self._sized(rng.uniform(32, 36), slant=rng.random() < 0.4)
+        self.cell = self._sized(rng.uniform(34, 42))
         self.equation = self._sized(rng.uniform(44, 56), space=rng.uniform(0.9, 1.2), slant=rng.random() < 0.3)
         self.align: Align = rng.choice(("left", "left", "left", "justify"))
         self.title_align: Align = rng.choice(("left", "left", "center"))
@@ -95,8 +96,11 @@ class Sheet:
 
     def heading(self, column: Column, *, fewest: int = 1, most: int = 4) -> Draft | None:
         """Write a title."""
-        style = self._fitted(self.title, column)
-        return column.text("title", self.writer.capitalised(fewest, most), style, self.title_align, form="# {}")
+        return self.heading_of(column, self.writer.capitalised(fewest, most))
+
+    def heading_of(self, column: Column, words: list[str]) -> Draft | None:
+        """Write ``words`` as a title."""
+        return column.text("title", words, self._fitted(self.title, column), self.title_align, form="# {}")
 
     def sub_heading(self, column: Column) -> Draft | None:
         """Write a sub-title."""
@@ -108,8 +112,11 @@ class Sheet:
         return column.paragraph(self.writer.sentences(most), self.body, self.align)
 
     def formula(self, column: Column) -> Draft | None:
-        """Write an equation in the middle."""
-        return column.text("equation", self.writer.equation(), self.equation, "center", form=r"\[ {} \]")
+        """Write an equation in the middle; None where it is too long for one line."""
+        words = self.writer.equation()
+        if len(column.broken(words, self.equation)) > 1:
+            return None
+        return column.text("equation", words, self.equation, "center", form=r"\[ {} \]")
 
     def picture(self, column: Column, width_px: float, height_px: float, align: Align = "center") -> Draft | None:
         """Draw a picture."""
@@ -123,7 +130,11 @@ class Sheet:
 
     def table(self, column: Column, rows: int, columns: int) -> Draft | None:
         """Draw a table of words and numbers."""
-        return draw_table(column, self.writer.rows(rows, columns), replace(self.small, slant=False), self.rng)
+        return draw_table(column, self.writer.rows(rows, columns), self.cell, self.rng)
+
+    def bill(self, column: Column, rows: int) -> Draft | None:
+        """Draw a table of things and their prices."""
+        return draw_table(column, self.writer.bill(rows), self.cell, self.rng)
 
     def _fitted(self, style: Style, column: Column) -> Style:
         em_px = min(style.em_px, column.width / 6.5)

@@ -8,8 +8,12 @@ from typing import NamedTuple
 from pytest_dsocr.contract.grid import Grid
 from pytest_dsocr.mini.canvas import Draft
 from pytest_dsocr.mini.kinds.article import article, two_columns
+from pytest_dsocr.mini.kinds.letter import letter
 from pytest_dsocr.mini.kinds.listing import listing
 from pytest_dsocr.mini.kinds.note import note
+from pytest_dsocr.mini.kinds.plates import figures, tables
+from pytest_dsocr.mini.kinds.slide import slide
+from pytest_dsocr.mini.kinds.trade import form, invoice, receipt
 from pytest_dsocr.mini.sheet import Sheet
 
 Blocks = Iterator[Draft | None]
@@ -29,6 +33,13 @@ WIDE: tuple[Grid, ...] = ((2, 2), (3, 2), (2, 1))
 KINDS: dict[str, Kind] = {
     "article": Kind(article, (*TALL, (2, 2))),
     "two columns": Kind(two_columns, ((2, 3), (3, 2))),
+    "letter": Kind(letter, (*TALL, (2, 2))),
+    "invoice": Kind(invoice, ((2, 3), (2, 2))),
+    "form": Kind(form, (*TALL, (2, 2), (3, 2))),
+    "tables": Kind(tables, ((2, 3), (2, 2), (3, 2), (2, 1))),
+    "figures": Kind(figures, (*TALL, *WIDE, (1, 1))),
+    "slide": Kind(slide, WIDE),
+    "receipt": Kind(receipt, ((1, 2), (1, 3))),
     "list": Kind(listing, (*TALL, *WIDE, (1, 1))),
     "note": Kind(note, (*TALL, *WIDE, (1, 1))),
 }

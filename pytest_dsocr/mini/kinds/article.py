@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from pytest_dsocr.mini.canvas import Draft
 from pytest_dsocr.mini.column import Column
-from pytest_dsocr.mini.sheet import GAP_PX, GUTTER_PX, Sheet
+from pytest_dsocr.mini.kinds.parts import beside, figure, tabulation
+from pytest_dsocr.mini.sheet import GUTTER_PX, Sheet
 
 
 def article(sheet: Sheet) -> Iterator[Draft | None]:
@@ -26,14 +27,11 @@ def two_columns(sheet: Sheet) -> Iterator[Draft | None]:
     yield sheet.heading(column)
     sheet.gap(column)
     first, second = column.split(2, GUTTER_PX)
-    first.bottom = first.top + first.room * sheet.rng.uniform(0.5, 1)
-    budget, sheet.writer.left = sheet.writer.left, sheet.writer.left // 2
+    spared = sheet.writer.left // 2
+    sheet.writer.left -= spared
     yield from _body(sheet, first)
-    sheet.writer.left += budget - budget // 2
-    if first.room > 2 * sheet.body.pitch_px:
-        first.bottom = first.top + sheet.rng.randint(1, 3) * sheet.body.pitch_px + 1
-        yield first.run_on(sheet.writer.sentence(7, 11) + sheet.writer.sentence(), sheet.body, second)
-        sheet.gap(second)
+    sheet.writer.left += spared
+    yield _across(sheet, first, second)
     yield from _body(sheet, second)
     yield from sheet.footer()
 
@@ -41,24 +39,27 @@ def two_columns(sheet: Sheet) -> Iterator[Draft | None]:
 def _body(sheet: Sheet, column: Column) -> Iterator[Draft | None]:
     number = sheet.rng.randint(1, 9)
     while sheet.writer.left > 0 and column.room > 2 * sheet.body.pitch_px:
-        chance = sheet.rng.random()
-        if chance < 0.3:
+        if sheet.rng.random() < 0.25:
             yield sheet.sub_heading(column)
             sheet.gap(column)
-        if 0.3 < chance < 0.42:
-            yield sheet.formula(column)
-        elif 0.42 < chance < 0.54:
-            yield from _figure(sheet, column, number)
-            number += 1
-        else:
+        part = sheet.rng.choices(("text", "equation", "figure", "beside", "table"), (70, 10, 11, 5, 4))[0]
+        if part == "text":
             yield sheet.paragraph(column)
+        elif part == "equation":
+            yield sheet.formula(column)
+        elif part == "beside" and column.width > 640:
+            yield from beside(sheet, column)
+        else:
+            yield from (tabulation if part == "table" else figure)(sheet, column, number)
+            number += 1
         sheet.gap(column)
 
 
-def _figure(sheet: Sheet, column: Column, number: int) -> Iterator[Draft | None]:
-    width = column.width * sheet.rng.uniform(0.5, 1)
-    picture = sheet.picture(column, width, width * sheet.rng.uniform(0.4, 0.75))
-    yield picture
-    column.skip(GAP_PX)
-    if picture and sheet.rng.random() < 0.8:
-        yield sheet.caption(column, "Figure", number)
+def _across(sheet: Sheet, first: Column, second: Column) -> Draft | None:
+    """Write a paragraph of which one to three lines are at the foot of the first column."""
+    first.bottom = min(first.bottom, first.top + sheet.rng.randint(1, 3) * sheet.body.pitch_px)
+    words = sheet.writer.sentence(6) + sheet.writer.sentence(6)
+    draft = first.run_on(words, sheet.body, second, sheet.align) if sheet.rng.random() < 0.6 else None
+    if draft:
+        sheet.gap(second)
+    return draft

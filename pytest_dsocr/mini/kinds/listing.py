@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_dsocr.mini.canvas import Draft
+from pytest_dsocr.mini.kinds.parts import listed
 from pytest_dsocr.mini.sheet import Sheet
 
 
 def listing(sheet: Sheet) -> Iterator[Draft | None]:
-    """Write a title, perhaps a sentence, and items."""
+    """Write a title, perhaps a sentence, and items, perhaps in two groups."""
     column = sheet.body_column()
     yield sheet.heading(column)
     sheet.gap(column)
     if sheet.rng.random() < 0.4:
         yield sheet.paragraph(column, most=1)
         sheet.gap(column)
-    for _ in range(sheet.rng.randint(2, 9)):
-        if sheet.writer.left <= 0:
-            break
-        yield column.item(sheet.writer.sentence(2, 6), sheet.body)
+    yield from listed(sheet, column, sheet.rng.randint(2, 7))
+    if sheet.rng.random() < 0.4 and sheet.writer.left > 0:
+        yield sheet.sub_heading(column)
         sheet.gap(column)
+        yield from listed(sheet, column, sheet.rng.randint(2, 4))
     yield from sheet.footer()
