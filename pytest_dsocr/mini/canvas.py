@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from pytest_dsocr.mini.typography import Colour, Stamp, Style, stamp
 
 @dataclass(frozen=True)
 class Draft:
-    """A block before the page is tilted: for each of its boxes, the rects of the ink in it."""
+    """A block while the page is drawn: for each of its boxes, the rects of the ink in it."""
 
     label: str
     inks: tuple[tuple[Rect, ...], ...]
@@ -22,12 +23,17 @@ class Draft:
 
 
 class Canvas:
-    """An image of its own size, on which one draws at crop scale: ``width_px`` by ``height_px``."""
+    """An image of its own size on which one draws at crop scale, ``width_px`` by ``height_px``.
 
-    def __init__(self, image: Image.Image, width_px: float, height_px: float) -> None:
+    All that is drawn is turned around the middle by ``tilt_degrees``, counter-clockwise.
+    """
+
+    def __init__(self, image: Image.Image, width_px: float, height_px: float, tilt_degrees: float = 0.0) -> None:
         self.image = image
         self.width_px, self.height_px = width_px, height_px
         self.scale_x, self.scale_y = image.width / width_px, image.height / height_px
+        self.tilt_degrees = tilt_degrees
+        self._sine, self._cosine = math.sin(math.radians(tilt_degrees)), math.cos(math.radians(tilt_degrees))
         self._draw = ImageDraw.Draw(image)
 
     def advance_px(self, text: str, style: Style) -> float:
@@ -37,31 +43,50 @@ class Canvas:
     def write(self, text: str, x_px: float, baseline_px: float, style: Style) -> Word:
         """Draw ``text``, which has no space in it."""
         drawn = self._stamp(text, style)
-        left, top = round(x_px * self.scale_x) + drawn.left_px, round(baseline_px * self.scale_y) + drawn.top_px
+        x, y = self._pixel(x_px, baseline_px)
+        left, top = round(x) + drawn.left_px, round(y) + drawn.top_px
         self.image.paste(style.ink, (left, top), drawn.mask)
         return Word(text, Rect(left, top, left + drawn.mask.width, top + drawn.mask.height))
 
-    def fill(self, rect: Rect, colour: Colour) -> Rect:
-        """Paint ``rect``, and say which pixels that took."""
-        covered = self.pixels(rect)
-        self._draw.rectangle((covered.x1, covered.y1, covered.x2 - 1, covered.y2 - 1), fill=colour)
-        return covered
+    def fill(self, rect: Rect, colour: Colour) -> None:
+        """Paint ``rect``."""
+        if self.tilt_degrees:
+            self._draw.polygon(self._corners(rect), fill=colour)
+        else:
+            left, top, right, bottom = self.bounds(rect)
+            self._draw.rectangle((left, top, max(right - 1, left), max(bottom - 1, top)), fill=colour)
 
     def place(self, picture: Image.Image, rect: Rect) -> Rect:
-        """Stretch ``picture`` over ``rect``, and say which pixels that took."""
-        covered = self.pixels(rect)
-        left, top, right, bottom = map(round, covered)
-        self.image.paste(picture.resize((right - left, bottom - top), Image.Resampling.BILINEAR), (left, top))
-        return covered
+        """Stretch ``picture`` over ``rect``, and give the bounds of the pixels that this took."""
+        size = round((rect.x2 - rect.x1) * self.scale_x), round((rect.y2 - rect.y1) * self.scale_y)
+        placed = picture.resize(size, Image.Resampling.BILINEAR)
+        mask = Image.new("L", size, 255)
+        if self.tilt_degrees:
+            placed, mask = (
+                image.rotate(self.tilt_degrees, Image.Resampling.BILINEAR, expand=True) for image in (placed, mask)
+            )
+        x, y = self._pixel((rect.x1 + rect.x2) / 2, (rect.y1 + rect.y2) / 2)
+        left, top = round(x - placed.width / 2), round(y - placed.height / 2)
+        self.image.paste(placed, (left, top), mask)
+        return Rect(left, top, left + placed.width, top + placed.height)
 
-    def pixels(self, rect: Rect) -> Rect:
-        """Give the page's pixels that ``rect`` covers: at least one each way."""
-        scales = (self.scale_x, self.scale_y) * 2
-        left, top, right, bottom = (round(value * scale) for value, scale in zip(rect, scales, strict=True))
-        return Rect(left, top, max(right, left + 1), max(bottom, top + 1))
+    def bounds(self, rect: Rect) -> Rect:
+        """Give the bounds of ``rect`` in whole pixels of the page."""
+        xs, ys = zip(*self._corners(rect), strict=True)
+        return Rect(round(min(xs)), round(min(ys)), round(max(xs)), round(max(ys)))
+
+    def _corners(self, rect: Rect) -> list[tuple[float, float]]:
+        left, top, right, bottom = rect
+        return [self._pixel(x, y) for x, y in ((left, top), (right, top), (right, bottom), (left, bottom))]
+
+    def _pixel(self, x_px: float, y_px: float) -> tuple[float, float]:
+        """Give the place on the page, turned, of a place at crop scale."""
+        middle_x, middle_y = self.image.width / 2, self.image.height / 2
+        x, y = x_px * self.scale_x - middle_x, y_px * self.scale_y - middle_y
+        return middle_x + x * self._cosine + y * self._sine, middle_y - x * self._sine + y * self._cosine
 
     def _stamp(self, text: str, style: Style) -> Stamp:
-        return stamp(text, style, self.scale_x, self.scale_y)
+        return stamp(text, style, self.scale_x, self.scale_y, self.tilt_degrees)
 
 
 def union(rects: Iterable[Rect]) -> Rect:

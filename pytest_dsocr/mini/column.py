@@ -11,6 +11,7 @@ from pytest_dsocr.mini.canvas import Canvas, Draft
 from pytest_dsocr.mini.page import Rect, Word
 from pytest_dsocr.mini.typography import ASCENT, DESCENT, Align, Style, break_lines
 
+LEAST_PICTURE_PX = 90
 Lines = Sequence[Sequence[str]]
 
 
@@ -96,8 +97,8 @@ class Column:
         return drafted("text", [(*words, *self._set([right], style, "right"))])
 
     def picture(self, image: Image.Image, width_px: float, height_px: float, align: Align = "left") -> Draft | None:
-        """Place ``image``; None where there is no room for it."""
-        if height_px > self.room:
+        """Place ``image``; None where there is no room for it, or it would be too flat to be seen."""
+        if not LEAST_PICTURE_PX <= height_px <= self.room:
             return None
         left = self._start(width_px, align)
         ink = self.canvas.place(image, Rect(left, self.top, left + width_px, self.top + height_px))

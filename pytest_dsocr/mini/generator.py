@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import islice
 from random import Random
 
@@ -12,7 +11,7 @@ from pytest_dsocr.contract.grid import CROP_PX, Grid, crop_count, crop_grid
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.mini.canvas import Canvas, Draft, union
 from pytest_dsocr.mini.kinds import KINDS
-from pytest_dsocr.mini.page import Block, Page, Rect, Word
+from pytest_dsocr.mini.page import Block, Page, Rect
 from pytest_dsocr.mini.sheet import Sheet
 from pytest_dsocr.mini.typography import Colour
 
@@ -21,7 +20,8 @@ GRIDS: dict[Grid, float] = {(2, 3): 50, (3, 2): 15, (2, 2): 10, (1, 2): 10, (1, 
 MOST_BLOCKS = 14
 PAD_PX = 4
 """Between a block's ink and its box, at crop scale."""
-MOST_TILT_DEGREES = 0.7
+MOST_TILT_TENTHS = 7
+"""Of a degree."""
 
 
 def generate(seed: int, *, level: float = 1.0, grid: Grid | None = None) -> Page:
@@ -45,16 +45,13 @@ def generate(seed: int, *, level: float = 1.0, grid: Grid | None = None) -> Page
 def _page(rng: Random, seed: int, level: float, grid: Grid) -> Page:
     kind = _kind(rng, level, grid)
     size = _size(rng, grid)
-    canvas = Canvas(_paper(rng, size), *_crop_scale(size, grid))
-    sheet = Sheet(canvas, rng, _budget(rng, level, grid), 2 - level if kind == "note" else 1)
+    tilt_degrees = rng.randint(-MOST_TILT_TENTHS, MOST_TILT_TENTHS) / 10 if rng.random() < 0.36 else 0.0
+    canvas = Canvas(_paper(rng, size), *_crop_scale(size, grid), tilt_degrees)
+    sheet = Sheet(canvas, rng, _budget(rng, level, grid), largeness=1 + (1 - level) / 2 if kind == "note" else 1)
     most = 1 + round((MOST_BLOCKS - 1) * level)
     drafts = list(islice((draft for draft in KINDS[kind].write(sheet) if draft), most))
-    degrees = rng.uniform(-MOST_TILT_DEGREES, MOST_TILT_DEGREES) if rng.random() < 1 / 3 else 0.0
-    image = canvas.image
-    if degrees:
-        image = image.rotate(degrees, Image.Resampling.BILINEAR, fillcolor=image.getpixel((0, 0)))
-    _speckle(rng, image)
-    return Page(kind, seed, image, tuple(_block(draft, canvas, degrees) for draft in drafts))
+    _speckle(rng, canvas.image)
+    return Page(kind, seed, canvas.image, tuple(_block(draft, canvas) for draft in drafts))
 
 
 def _kind(rng: Random, level: float, grid: Grid) -> str:
@@ -63,7 +60,7 @@ def _kind(rng: Random, level: float, grid: Grid) -> str:
 
 
 def _budget(rng: Random, level: float, grid: Grid) -> int:
-    full = rng.triangular(20, 90, 60) * min(1, 0.3 + 0.14 * crop_count(grid))
+    full = rng.triangular(25, 105, 75) * min(1, 0.3 + 0.14 * crop_count(grid))
     return round(3 + (full - 3) * level)
 
 
@@ -104,22 +101,8 @@ def _speckle(rng: Random, image: Image.Image) -> None:
         draw.point((rng.randrange(image.width), rng.randrange(image.height)), fill=(grey, grey, grey))
 
 
-def _block(draft: Draft, canvas: Canvas, degrees: float) -> Block:
-    words = tuple(Word(word.text, _tilted(word.rect, canvas.image, degrees)) for word in draft.words)
-    boxes = (union(_tilted(ink, canvas.image, degrees) for ink in inks) for inks in draft.inks)
-    return Block(draft.label, tuple(_padded(box, canvas) for box in boxes), draft.text, words)
-
-
-def _tilted(rect: Rect, image: Image.Image, degrees: float) -> Rect:
-    """Give the bounds of ``rect`` on the page turned counter-clockwise around its middle."""
-    if not degrees:
-        return rect
-    sine, cosine = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
-    middle_x, middle_y = image.width / 2, image.height / 2
-    corners = [(x - middle_x, y - middle_y) for x in (rect.x1, rect.x2) for y in (rect.y1, rect.y2)]
-    xs = [middle_x + x * cosine + y * sine for x, y in corners]
-    ys = [middle_y - x * sine + y * cosine for x, y in corners]
-    return Rect(min(xs), min(ys), max(xs), max(ys))
+def _block(draft: Draft, canvas: Canvas) -> Block:
+    return Block(draft.label, tuple(_padded(union(inks), canvas) for inks in draft.inks), draft.text, draft.words)
 
 
 def _padded(rect: Rect, canvas: Canvas) -> Rect:

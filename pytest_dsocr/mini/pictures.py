@@ -84,5 +84,7 @@ def _line(rng: Random) -> Image.Image:
 def _photograph(rng: Random) -> Image.Image:
     columns, rows = rng.randint(6, 12), rng.randint(5, 9)
     noise = Image.new("RGB", (columns, rows))
-    noise.putdata([_colour(rng, 30, 220) for _ in range(columns * rows)])
+    base = _colour(rng, 60, 190)
+    shades = (rng.randint(-50, 50) for _ in range(columns * rows))
+    noise.putdata([(base[0] + shade, base[1] + shade, base[2] + shade // 2) for shade in shades])
     return ImageOps.posterize(noise.resize((WIDTH_PX, HEIGHT_PX), Image.Resampling.BICUBIC), 4)

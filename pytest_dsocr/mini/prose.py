@@ -40,7 +40,7 @@ class Writer:
     def sentences(self, most: int) -> list[list[str]]:
         """Give one to ``most`` sentences, fewer where the budget ends."""
         written = [self.sentence()]
-        while len(written) < most and self.left > 0 and self.rng.random() < 0.7:
+        while len(written) < most and self.left > 0 and self.rng.random() < 0.8:
             written.append(self.sentence())
         return written
 

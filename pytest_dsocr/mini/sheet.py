@@ -20,7 +20,7 @@ ACCENTS: tuple[Colour, ...] = ((20, 40, 110), (110, 24, 24), (20, 80, 50), (70, 
 
 
 class Sheet:
-    """One page's canvas, styles and writer. ``largeness`` makes text larger than on a full page, up to twice."""
+    """One page's canvas, styles and writer. ``largeness`` makes the body text larger than on a full page."""
 
     def __init__(self, canvas: Canvas, rng: Random, budget: int, largeness: float = 1.0) -> None:
         self.canvas, self.rng = canvas, rng
@@ -40,9 +40,10 @@ class Sheet:
             space=rng.uniform(0.32, 0.5),
             width=rng.choice((0.9, 1.0, 1.0, 1.1)),
         )
+        title_px = max(rng.uniform(60, 72 if narrow else 96), 1.3 * em_px)
         strong = rng.choice((self.body.ink, rng.choice(ACCENTS)))
-        self.title = self._sized(rng.uniform(60, 72 if narrow else 96), bold=rng.random() < 0.6, ink=strong)
-        self.sub_title = self._sized(max(48.0, min(em_px * 1.2, 60)), bold=True, ink=strong)
+        self.title = self._sized(title_px, bold=rng.random() < 0.7, ink=strong)
+        self.sub_title = self._sized(min(0.8 * title_px, max(48, 1.15 * em_px)), bold=True, ink=strong)
         self.small = self._sized(rng.uniform(32, 36), slant=rng.random() < 0.4)
         self.cell = self._sized(rng.uniform(34, 42))
         self.equation = self._sized(rng.uniform(44, 56), space=rng.uniform(0.9, 1.2), slant=rng.random() < 0.3)

@@ -59,7 +59,7 @@ def _rule(canvas: Canvas, xs: list[float], ys: list[float], ink: Colour, rng: Ra
     for x in xs if look == "grid" else []:
         canvas.fill(Rect(x - RULE_PX / 2, ys[0], x + RULE_PX / 2, ys[-1]), ink)
     half = RULE_PX / 2
-    return canvas.pixels(Rect(xs[0] - half, ys[0] - half, xs[-1] + half, ys[-1] + half))
+    return canvas.bounds(Rect(xs[0] - half, ys[0] - half, xs[-1] + half, ys[-1] + half))
 
 
 def _fill(canvas: Canvas, rows: Rows, xs: list[float], ys: list[float], style: Style) -> Iterator[Word]:

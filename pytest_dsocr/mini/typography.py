@@ -50,11 +50,11 @@ class Stamp:
     advance_px: float
 
 
-def stamp(text: str, style: Style, scale_x: float, scale_y: float) -> Stamp:
+def stamp(text: str, style: Style, scale_x: float, scale_y: float, tilt_degrees: float) -> Stamp:
     """Draw ``text`` for a page that has ``scale_x`` by ``scale_y`` of its pixels in a pixel at crop scale."""
     size_px = SIZE_STEP_PX * max(round(style.em_px * scale_y / SIZE_STEP_PX), 4)
-    steps = round(style.width * scale_x / scale_y / WIDTH_STEP)
-    return _stamp(text, size_px, steps, style.bold, style.slant, round(style.tracking * size_px))
+    width_steps = round(style.width * scale_x / scale_y / WIDTH_STEP)
+    return _stamp(text, size_px, width_steps, style.bold, style.slant, round(style.tracking * size_px), tilt_degrees)
 
 
 def break_lines(words: Sequence[str], width_px: float, measure: Callable[[str], float], space_px: float) -> list[int]:
@@ -72,21 +72,29 @@ def break_lines(words: Sequence[str], width_px: float, measure: Callable[[str], 
 
 
 @lru_cache(maxsize=4096)
-def _stamp(text: str, size_px: int, width_steps: int, bold: bool, slant: bool, tracking_px: int) -> Stamp:
-    width = width_steps * WIDTH_STEP
-    pad_px, baseline_px = size_px // 2, size_px + 2
-    drawn, advance_px = _draw(text, size_px, tracking_px, (pad_px, baseline_px))
+def _stamp(
+    text: str, size_px: int, width_steps: int, bold: bool, slant: bool, tracking_px: int, tilt_degrees: float
+) -> Stamp:
+    pen = size_px // 2, size_px + 2
+    drawn, advance_px = _draw(text, size_px, tracking_px, pen)
     if bold:
         thick_px = max(1, round(size_px / 22))
         drawn = _embolden(drawn, thick_px)
         advance_px += thick_px
-    if slant or width_steps * WIDTH_STEP != 1:
-        shear = _SHEAR if slant else 0.0
-        inverse = (1 / width, shear, -shear * baseline_px, 0, 1, 0)
-        size = (math.ceil(drawn.width * width), drawn.height)
-        drawn = drawn.transform(size, Image.Transform.AFFINE, inverse, Image.Resampling.BILINEAR)
+    width = width_steps * WIDTH_STEP
+    if slant or tilt_degrees or width != 1:
+        drawn = _bend(drawn, pen, width, _SHEAR if slant else 0.0, math.radians(tilt_degrees))
     box = drawn.getbbox() or (0, 0, 1, 1)
-    return Stamp(drawn.crop(box), box[0] - round(pad_px * width), box[1] - baseline_px, advance_px * width)
+    return Stamp(drawn.crop(box), box[0] - pen[0], box[1] - pen[1], advance_px * width)
+
+
+def _bend(mask: Image.Image, pen: tuple[int, int], width: float, shear: float, tilt: float) -> Image.Image:
+    """Stretch, slant and turn ``mask`` around ``pen``."""
+    sine, cosine = math.sin(tilt), math.cos(tilt)
+    a, b = cosine / width + shear * sine, shear * cosine - sine / width
+    inverse = (a, b, pen[0] - a * pen[0] - b * pen[1], sine, cosine, pen[1] - sine * pen[0] - cosine * pen[1])
+    size = math.ceil(mask.width * max(width, 1)), mask.height
+    return mask.transform(size, Image.Transform.AFFINE, inverse, Image.Resampling.BILINEAR)
 
 
 def _draw(text: str, size_px: int, tracking_px: int, pen: tuple[int, int]) -> tuple[Image.Image, float]:

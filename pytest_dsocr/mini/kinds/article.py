@@ -42,7 +42,7 @@ def _body(sheet: Sheet, column: Column) -> Iterator[Draft | None]:
         if sheet.rng.random() < 0.25:
             yield sheet.sub_heading(column)
             sheet.gap(column)
-        part = sheet.rng.choices(("text", "equation", "figure", "beside", "table"), (70, 10, 11, 5, 4))[0]
+        part = sheet.rng.choices(("text", "equation", "figure", "beside", "table"), (64, 16, 10, 5, 5))[0]
         if part == "text":
             yield sheet.paragraph(column)
         elif part == "equation":

@@ -21,7 +21,7 @@ def figure(sheet: Sheet, column: Column, number: int) -> Iterator[Draft | None]:
 
 def tabulation(sheet: Sheet, column: Column, number: int) -> Iterator[Draft | None]:
     """Draw a table with a caption above or below it, or with none."""
-    place = sheet.rng.choice(("above", "below", "none"))
+    place = sheet.rng.choice(("above", "below", "above", "below", "none"))
     rows, columns = sheet.rng.randint(2, 6), sheet.rng.randint(2, 4)
     if place == "above":
         yield sheet.caption(column, "Table", number)

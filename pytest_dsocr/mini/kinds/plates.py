@@ -41,9 +41,10 @@ def figures(sheet: Sheet) -> Iterator[Draft | None]:
     else:
         yield from figure(sheet, column, number)
     sheet.gap(column)
-    if sheet.rng.random() < 0.5:
-        yield sheet.paragraph(column)
-        sheet.gap(column)
-    if column.width > 640:
+    for _ in range(sheet.rng.randint(1, 2)):
+        if sheet.writer.left > 0:
+            yield sheet.paragraph(column)
+            sheet.gap(column)
+    if sheet.writer.left > 0 and column.width > 640:
         yield from beside(sheet, column)
     yield from sheet.footer()
