@@ -12,6 +12,8 @@ from pytest_dsocr.mini.page import Rect, Word
 from pytest_dsocr.mini.typography import ASCENT, DESCENT, Align, Style, break_lines
 
 LEAST_PICTURE_PX = 90
+WIDEST_SPACES = 2.5
+"""How much a space may grow before a justified line is rather left ragged."""
 Lines = Sequence[Sequence[str]]
 
 
@@ -71,7 +73,7 @@ class Column:
 
     def run_on(self, words: Sequence[str], style: Style, following: Column, align: Align = "left") -> Draft | None:
         """Set ``words`` here and the rest of them in the ``following``; None where not all fit."""
-        lines = self.broken(words, style)[: int(self.room / style.pitch_px)]
+        lines = self.broken(words, style)[: max(int(self.room / style.pitch_px), 0)]
         rest = following.broken(words[sum(map(len, lines)) :], style)
         if not lines or len(rest) * style.pitch_px > following.room:
             return None
@@ -118,7 +120,8 @@ class Column:
         advances = [self._advance(word, style) for word in line]
         space = style.space * style.em_px
         if justified and len(line) > 1:
-            space = (self.width - sum(advances)) / (len(line) - 1)
+            filling = (self.width - sum(advances)) / (len(line) - 1)
+            space = filling if filling < WIDEST_SPACES * space else space
         pen = self._start(sum(advances) + space * (len(line) - 1), align)
         for word, advance in zip(line, advances, strict=True):
             yield self.canvas.write(word, pen, baseline_px, style)

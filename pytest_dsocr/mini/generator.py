@@ -17,7 +17,8 @@ from pytest_dsocr.mini.typography import Colour
 
 GRIDS: dict[Grid, float] = {(2, 3): 50, (3, 2): 15, (2, 2): 10, (1, 2): 10, (1, 3): 8, (2, 1): 4, (1, 1): 3}
 """How many in a hundred pages have each grid."""
-MOST_BLOCKS = 14
+LEAST_BLOCKS, MOST_BLOCKS = 2, 14
+"""Of a full page; one on which fewer found room is drawn again."""
 PAD_PX = 4
 """Between a block's ink and its box, at crop scale."""
 MOST_TILT_TENTHS = 7
@@ -39,7 +40,15 @@ def generate(seed: int, *, level: float = 1.0, grid: Grid | None = None) -> Page
     grid = grid or drawn
     if grid not in GRIDS:
         raise DsocrError(f"no page is made for a grid of {grid}; give one of {', '.join(map(str, GRIDS))}")
-    return _page(rng, seed, level, grid)
+    while True:
+        page = _page(rng, seed, level, grid)
+        if len(page.blocks) >= min(LEAST_BLOCKS, most_blocks(level)):
+            return page
+
+
+def most_blocks(level: float) -> int:
+    """Tell how many blocks a page of ``level`` has at most."""
+    return 1 + round((MOST_BLOCKS - 1) * level)
 
 
 def _page(rng: Random, seed: int, level: float, grid: Grid) -> Page:
@@ -48,19 +57,20 @@ def _page(rng: Random, seed: int, level: float, grid: Grid) -> Page:
     tilt_degrees = rng.randint(-MOST_TILT_TENTHS, MOST_TILT_TENTHS) / 10 if rng.random() < 0.36 else 0.0
     canvas = Canvas(_paper(rng, size), *_crop_scale(size, grid), tilt_degrees)
     sheet = Sheet(canvas, rng, _budget(rng, level, grid), largeness=1 + (1 - level) / 2 if kind == "note" else 1)
-    most = 1 + round((MOST_BLOCKS - 1) * level)
-    drafts = list(islice((draft for draft in KINDS[kind].write(sheet) if draft), most))
+    drafts = list(islice((draft for draft in KINDS[kind].write(sheet) if draft), most_blocks(level)))
     _speckle(rng, canvas.image)
     return Page(kind, seed, canvas.image, tuple(_block(draft, canvas) for draft in drafts))
 
 
 def _kind(rng: Random, level: float, grid: Grid) -> str:
     fitting = [name for name, kind in KINDS.items() if grid in kind.grids and name != "note"]
-    return rng.choice(fitting) if rng.random() < level else "note"
+    if rng.random() >= level:
+        return "note"
+    return rng.choices(fitting, [KINDS[name].share for name in fitting])[0]
 
 
 def _budget(rng: Random, level: float, grid: Grid) -> int:
-    full = rng.triangular(25, 105, 75) * min(1, 0.3 + 0.14 * crop_count(grid))
+    full = rng.triangular(40, 105, 90) * min(1, 0.3 + 0.14 * crop_count(grid))
     return round(3 + (full - 3) * level)
 
 

@@ -12,7 +12,7 @@ from pytest_dsocr.mini.prose import Writer
 from pytest_dsocr.mini.table import draw_table
 from pytest_dsocr.mini.typography import Align, Colour, Style
 
-GAP_PX = 28
+GAP_PX = 34
 """Between blocks, at crop scale: enough that their boxes stay apart when the page is tilted."""
 GUTTER_PX = 64
 INKS: tuple[Colour, ...] = ((0, 0, 0), (24, 24, 28), (48, 48, 48), (66, 62, 58), (16, 28, 84), (30, 50, 96))
@@ -67,7 +67,7 @@ class Sheet:
         """Give the column between header and footer, begun at some height of a page."""
         edge = 1.5 * self.small.pitch_px * ends
         column = Column(self.canvas, self.page.left, self.page.top + edge, self.page.right, self.page.bottom - edge)
-        column.skip(self.rng.uniform(0, 0.12) * column.room)
+        column.skip(self.rng.uniform(0, 0.2) * column.room)
         return column
 
     def gap(self, column: Column) -> None:
@@ -108,7 +108,7 @@ class Sheet:
         style = self._fitted(self.sub_title, column)
         return column.text("sub_title", self.writer.capitalised(1, 3), style, self.title_align, form="## {}")
 
-    def paragraph(self, column: Column, most: int = 3) -> Draft | None:
+    def paragraph(self, column: Column, most: int = 4) -> Draft | None:
         """Write some sentences."""
         return column.paragraph(self.writer.sentences(most), self.body, self.align)
 

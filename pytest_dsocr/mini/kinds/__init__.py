@@ -21,9 +21,10 @@ Blocks = Iterator[Draft | None]
 
 
 class Kind(NamedTuple):
-    """A kind of page and the grids that it looks right on."""
+    """A kind of page, its share among the kinds, and the grids that it looks right on."""
 
     write: Callable[[Sheet], Blocks]
+    share: int
     grids: tuple[Grid, ...]
 
 
@@ -31,15 +32,15 @@ TALL: tuple[Grid, ...] = ((1, 2), (1, 3), (2, 3))
 WIDE: tuple[Grid, ...] = ((2, 2), (3, 2), (2, 1))
 
 KINDS: dict[str, Kind] = {
-    "article": Kind(article, (*TALL, (2, 2))),
-    "two columns": Kind(two_columns, ((2, 3), (3, 2))),
-    "letter": Kind(letter, (*TALL, (2, 2))),
-    "invoice": Kind(invoice, ((2, 3), (2, 2))),
-    "form": Kind(form, (*TALL, (2, 2), (3, 2))),
-    "tables": Kind(tables, ((2, 3), (2, 2), (3, 2), (2, 1))),
-    "figures": Kind(figures, (*TALL, *WIDE, (1, 1))),
-    "slide": Kind(slide, WIDE),
-    "receipt": Kind(receipt, ((1, 2), (1, 3))),
-    "list": Kind(listing, (*TALL, *WIDE, (1, 1))),
-    "note": Kind(note, (*TALL, *WIDE, (1, 1))),
+    "article": Kind(article, 4, (*TALL, (2, 2))),
+    "two columns": Kind(two_columns, 5, ((2, 3), (3, 2))),
+    "letter": Kind(letter, 2, (*TALL, (2, 2))),
+    "invoice": Kind(invoice, 3, ((2, 3), (2, 2))),
+    "form": Kind(form, 2, (*TALL, (2, 2), (3, 2))),
+    "tables": Kind(tables, 4, ((2, 3), (2, 2), (3, 2), (2, 1))),
+    "figures": Kind(figures, 2, (*TALL, *WIDE, (1, 1))),
+    "slide": Kind(slide, 4, WIDE),
+    "receipt": Kind(receipt, 4, ((1, 2), (1, 3))),
+    "list": Kind(listing, 2, (*TALL, *WIDE, (1, 1))),
+    "note": Kind(note, 0, (*TALL, *WIDE, (1, 1))),
 }

@@ -42,7 +42,7 @@ def _body(sheet: Sheet, column: Column) -> Iterator[Draft | None]:
         if sheet.rng.random() < 0.25:
             yield sheet.sub_heading(column)
             sheet.gap(column)
-        part = sheet.rng.choices(("text", "equation", "figure", "beside", "table"), (64, 16, 10, 5, 5))[0]
+        part = sheet.rng.choices(("text", "equation", "figure", "beside", "table"), (58, 20, 9, 8, 5))[0]
         if part == "text":
             yield sheet.paragraph(column)
         elif part == "equation":
@@ -59,7 +59,7 @@ def _across(sheet: Sheet, first: Column, second: Column) -> Draft | None:
     """Write a paragraph of which one to three lines are at the foot of the first column."""
     first.bottom = min(first.bottom, first.top + sheet.rng.randint(1, 3) * sheet.body.pitch_px)
     words = sheet.writer.sentence(6) + sheet.writer.sentence(6)
-    draft = first.run_on(words, sheet.body, second, sheet.align) if sheet.rng.random() < 0.6 else None
+    draft = first.run_on(words, sheet.body, second, sheet.align) if sheet.rng.random() < 0.9 else None
     if draft:
         sheet.gap(second)
     return draft

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_dsocr.mini.canvas import Draft
-from pytest_dsocr.mini.kinds.parts import listed
+from pytest_dsocr.mini.kinds.parts import listed, texts
 from pytest_dsocr.mini.sheet import Sheet
 
 
@@ -15,11 +15,12 @@ def listing(sheet: Sheet) -> Iterator[Draft | None]:
     yield sheet.heading(column)
     sheet.gap(column)
     if sheet.rng.random() < 0.4:
-        yield sheet.paragraph(column, most=1)
+        yield sheet.paragraph(column, most=2)
         sheet.gap(column)
     yield from listed(sheet, column, sheet.rng.randint(2, 7))
     if sheet.rng.random() < 0.4 and sheet.writer.left > 0:
         yield sheet.sub_heading(column)
         sheet.gap(column)
         yield from listed(sheet, column, sheet.rng.randint(2, 4))
+    yield from texts(sheet, column, most=2)
     yield from sheet.footer()

@@ -54,3 +54,17 @@ def listed(sheet: Sheet, column: Column, most: int) -> Iterator[Draft | None]:
         yield column.item(sheet.writer.sentence(2, 8), sheet.body)
         column.skip(gap_px)
         most -= 1
+
+
+def texts(sheet: Sheet, column: Column, most: int = 3) -> Iterator[Draft | None]:
+    """Write up to ``most`` paragraphs, now and then with a sub-title above and an equation below."""
+    if sheet.writer.left > 0 and column.room > 3 * sheet.body.pitch_px and sheet.rng.random() < 0.3:
+        yield sheet.sub_heading(column)
+        sheet.gap(column)
+    for _ in range(sheet.rng.randint(1, most)):
+        if sheet.writer.left > 0:
+            yield sheet.paragraph(column)
+            sheet.gap(column)
+    if sheet.writer.left > 0 and sheet.rng.random() < 0.2:
+        yield sheet.formula(column)
+        sheet.gap(column)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_dsocr.mini.canvas import Draft
-from pytest_dsocr.mini.kinds.parts import beside, figure, tabulation
+from pytest_dsocr.mini.kinds.parts import beside, figure, tabulation, texts
 from pytest_dsocr.mini.sheet import GUTTER_PX, Sheet
 
 
 def tables(sheet: Sheet) -> Iterator[Draft | None]:
-    """Write a title and one to three tables, with a sentence between them now and then."""
+    """Write a title and one to three tables, with sentences between them now and then."""
     yield sheet.header()
     column = sheet.body_column()
     yield sheet.heading(column)
@@ -20,8 +20,9 @@ def tables(sheet: Sheet) -> Iterator[Draft | None]:
             yield from tabulation(sheet, column, number)
             sheet.gap(column)
         if sheet.writer.left > 0 and sheet.rng.random() < 0.5:
-            yield sheet.paragraph(column, most=1)
+            yield sheet.paragraph(column, most=2)
             sheet.gap(column)
+    yield from texts(sheet, column, most=2)
     yield from sheet.footer()
 
 
@@ -41,10 +42,7 @@ def figures(sheet: Sheet) -> Iterator[Draft | None]:
     else:
         yield from figure(sheet, column, number)
     sheet.gap(column)
-    for _ in range(sheet.rng.randint(1, 2)):
-        if sheet.writer.left > 0:
-            yield sheet.paragraph(column)
-            sheet.gap(column)
+    yield from texts(sheet, column, most=2)
     if sheet.writer.left > 0 and column.width > 640:
         yield from beside(sheet, column)
     yield from sheet.footer()

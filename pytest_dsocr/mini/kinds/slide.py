@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_dsocr.mini.canvas import Draft
-from pytest_dsocr.mini.kinds.parts import figure, listed, tabulation
+from pytest_dsocr.mini.kinds.parts import figure, listed, tabulation, texts
 from pytest_dsocr.mini.page import Rect
 from pytest_dsocr.mini.sheet import ACCENTS, GUTTER_PX, Sheet
 
@@ -24,4 +24,7 @@ def slide(sheet: Sheet) -> Iterator[Draft | None]:
     yield from listed(sheet, left, sheet.rng.randint(2, 5))
     part = tabulation if sheet.rng.random() < 0.25 else figure
     yield from part(sheet, right, sheet.rng.randint(1, 9))
+    column.top = max(left.top, right.top)
+    sheet.gap(column)
+    yield from texts(sheet, column, most=1)
     yield from sheet.footer()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pytest_dsocr.mini.canvas import Draft
 from pytest_dsocr.mini.column import Column
+from pytest_dsocr.mini.kinds.parts import texts
 from pytest_dsocr.mini.page import Rect
 from pytest_dsocr.mini.sheet import GAP_PX, GUTTER_PX, Sheet
 
@@ -27,8 +28,7 @@ def invoice(sheet: Sheet) -> Iterator[Draft | None]:
     sheet.gap(column)
     yield column.text("text", ["Total:", writer.amount()], replace(sheet.body, bold=True), "right")
     sheet.gap(column)
-    if writer.left > 0:
-        yield sheet.paragraph(column, most=2)
+    yield from texts(sheet, column)
     yield from sheet.footer()
 
 
@@ -64,6 +64,7 @@ def form(sheet: Sheet) -> Iterator[Draft | None]:
             yield sheet.sub_heading(column)
             sheet.gap(column)
             yield from _fields(sheet, column, sheet.rng.randint(1, 2) if column.width > 640 else 1)
+    yield from texts(sheet, column, most=2)
     yield from sheet.footer()
 
 
