@@ -21,11 +21,21 @@ from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.mini.lexicon import FIRST_WORDS, LABELS, WORDS
 from pytest_dsocr.mini.page import Block, Page, Rect
 from pytest_dsocr.mini.typeset import COURIER, HELVETICA, SETTINGS, TIMES, Setting, typeset
-from pytest_dsocr.mini.typeset.sheet import INK_LEVELS, LEADING, PADDING_PX, SCALES, SMALL, Sheet, Style
+from pytest_dsocr.mini.typeset.sheet import LEADING, PADDING_PX, SCALES, SMALL, Sheet, Style
 
 Mask = npt.NDArray[np.bool_]
 
 every_page = pytest.mark.parametrize("name", SETTINGS)
+INK_LEVELS = 24
+FORMS = {
+    "title": r"# .+",
+    "sub_title": r"## .+",
+    "image": r"",
+    "image_caption": r"<center>Figure \d: .+</center>",
+    "table": r"<table>(<tr>(<td>[^<]+</td>){2,4}</tr>){2,6}</table>",
+    "table_caption": r"<center>Table \d: .+</center>",
+    "equation": r"\\\[ .+ = .+ \\\]",
+}
 KNOWN = {*WORDS, *(word.capitalize() for word in WORDS), *FIRST_WORDS}
 STYLE = Style(HELVETICA, 17, "#000000", "#ffffff")
 
@@ -113,6 +123,12 @@ def test_a_text_holds_its_words_in_order_and_nothing_else(name: str) -> None:
 
 
 @every_page
+def test_a_text_has_the_form_of_its_label(name: str) -> None:
+    for block in page_of(name).blocks:
+        assert re.fullmatch(FORMS.get(block.label, r"[^#<\\]+"), block.text)
+
+
+@every_page
 def test_words_are_of_the_lexicon(name: str) -> None:
     for block in page_of(name).blocks:
         parts = [part for word in words(block) for part in re.findall(r"[A-Za-z]+", word)]
@@ -164,19 +180,23 @@ def test_each_word_is_the_bounds_of_its_ink_and_lies_in_its_block(name: str) -> 
             inner = mask[pixels(word.rect)]
             assert all(edge.any() for edge in (inner[0], inner[-1], inner[:, 0], inner[:, -1]))
             assert any(inside(word.rect, rect) for rect in block.rects)
+    of_words = [word.rect for block in page.blocks for word in block.words]
+    assert all(apart(a, b) > 0 for a, b in combinations(of_words, 2))
 
 
 @every_page
 def test_boxes_are_apart(name: str) -> None:
     page = page_of(name)
-    across, down = (side / PADDING_PX for side in padding(page))  # page pixels in one at crop scale
-    for a, b in combinations(rects(page), 2):
-        gap_x, gap_y = max(a.x1 - b.x2, b.x1 - a.x2) / across, max(a.y1 - b.y2, b.y1 - a.y2) / down
-        assert max(gap_x, gap_y) >= 8
+    assert all(apart(a, b) >= 2 * max(padding(page)) for a, b in combinations(rects(page), 2))
 
 
 def inside(inner: Rect, outer: Rect) -> bool:
     return outer.x1 <= inner.x1 and outer.y1 <= inner.y1 and inner.x2 <= outer.x2 and inner.y2 <= outer.y2
+
+
+def apart(a: Rect, b: Rect) -> float:
+    """The gap between two rects in pixels, across or down, whichever is wider; negative where they overlap."""
+    return max(a.x1 - b.x2, b.x1 - a.x2, a.y1 - b.y2, b.y1 - a.y2)
 
 
 def test_a_page_is_the_same_in_another_process() -> None:
