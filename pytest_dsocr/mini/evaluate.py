@@ -21,7 +21,7 @@ from pytest_dsocr.engine.checkpoint import MINI, Checkpoint, resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import Stage
 from pytest_dsocr.mini.figures import figures, table
-from pytest_dsocr.mini.reading import PROMPTS, Reading, Source, each, held_out, read
+from pytest_dsocr.mini.reading import PROMPTS, Reading, Source, each, held_out, read, threads_of_each
 from pytest_dsocr.mini.telling import tell, write_json
 
 VISION: tuple[Stage, ...] = ("sam", "clip", "projector", "vision_fusion")
@@ -69,7 +69,7 @@ def cost(readings: Sequence[Reading], jobs: int) -> Iterator[str]:
     seconds = {part: fmean(_seconds(reading, stages) for reading in readings) for part, stages in PARTS.items()}
     parts = ", ".join(f"{part} {spent:.3f}" for part, spent in seconds.items())
     yield f"seconds     {sum(seconds.values()):.2f} a page ({parts})"
-    yield f"            by {torch.get_num_threads()} threads in {jobs} processes"
+    yield f"            in {jobs} at a time, each by {threads_of_each(jobs)} of the processor's threads"
     tokens = fmean(len(reading.token_ids) for reading in readings)
     yield f"tokens      {fmean(r.prompt_tokens for r in readings):.0f} of prompt and {tokens:.0f} of answer a page"
     yield f"memory      {max(r.peak_bytes for r in readings) / 2**20:.0f} MiB at most, of a process"
@@ -79,7 +79,7 @@ def to_json(readings: Sequence[Reading]) -> dict[str, Any]:
     """Give the figures, and every page with its answer."""
     found = figures([reading.quality for reading in readings])
     return {
-        "figures": [figure.to_json() for figure in found],
+        "figures": {figure.measure.key: figure.to_json() for figure in found},
         "peak_bytes": max(reading.peak_bytes for reading in readings),
         "pages": [reading.to_json() for reading in readings],
     }
@@ -88,7 +88,7 @@ def to_json(readings: Sequence[Reading]) -> dict[str, Any]:
 def provenance(checkpoint: Checkpoint, options: argparse.Namespace) -> dict[str, Any]:
     """Give what a result was made with: checkpoint, options, machine."""
     asked = {name: getattr(options, name) for name in ("subset", "preset", "prompt", "jobs")}
-    machine = {"machine": platform.machine(), "torch": torch.__version__, "threads": torch.get_num_threads()}
+    machine = {"machine": platform.machine(), "torch": torch.__version__, "threads": threads_of_each(options.jobs)}
     return {"checkpoint": checkpoint.label, "sha256": checkpoint.sha256, **asked, **machine}
 
 

@@ -21,6 +21,7 @@ Z95 = 1.96
 class Measure:
     """What is measured, and what is aimed at."""
 
+    key: str
     name: str
     part: Callable[[PageQuality], float]
     """Of one page."""
@@ -36,17 +37,29 @@ def _page(_: PageQuality) -> float:
 
 
 MEASURES = (
-    Measure("pages with the exact number of boxes", lambda q: q.surplus_boxes == 0, _page, aim=0.90),
-    Measure("IoU of matched boxes", lambda q: q.iou_sum, lambda q: q.matched_boxes, aim=0.85, unit=""),
-    Measure("boxes found with IoU above 0.5", lambda q: q.good_boxes, lambda q: q.true_boxes),
-    Measure("boxes found under the right label", lambda q: q.labelled_boxes, lambda q: q.true_boxes, aim=0.98),
+    Measure("exact_boxes", "pages with the exact number of boxes", lambda q: q.surplus_boxes == 0, _page, aim=0.90),
+    Measure("iou", "IoU of matched boxes", lambda q: q.iou_sum, lambda q: q.matched_boxes, aim=0.85, unit=""),
+    Measure("found", "boxes found with IoU above 0.5", lambda q: q.good_boxes, lambda q: q.true_boxes),
+    Measure("labels", "boxes found under their label", lambda q: q.labelled_boxes, lambda q: q.true_boxes, aim=0.98),
     Measure(
-        "character errors of titles", lambda q: q.title_errors, lambda q: q.title_characters, aim=0.05, better="lower"
+        "title_errors",
+        "character errors of titles",
+        lambda q: q.title_errors,
+        lambda q: q.title_characters,
+        aim=0.05,
+        better="lower",
     ),
-    Measure("character errors of text", lambda q: q.text_errors, lambda q: q.text_characters, aim=0.15, better="lower"),
-    Measure("pages in reading order", lambda q: q.moved_blocks == 0, _page),
-    Measure("pages ended by EOS", lambda q: q.ended, _page, aim=1.0),
-    Measure("pages that repeat themselves", lambda q: q.degenerate, _page, aim=0.0, better="lower"),
+    Measure(
+        "text_errors",
+        "character errors of text",
+        lambda q: q.text_errors,
+        lambda q: q.text_characters,
+        aim=0.15,
+        better="lower",
+    ),
+    Measure("in_order", "pages in reading order", lambda q: q.moved_blocks == 0, _page),
+    Measure("ended", "pages ended by EOS", lambda q: q.ended, _page, aim=1.0),
+    Measure("degenerate", "pages that repeat themselves", lambda q: q.degenerate, _page, aim=0.0, better="lower"),
 )
 
 
@@ -81,7 +94,7 @@ class Figure:
         return f"{100 * value:.1f} %" if self.measure.unit == "%" else f"{value:.3f}"
 
     def to_json(self) -> dict[str, Any]:
-        """Give it under its measure's name, with null for what was not measured."""
+        """Give what was measured, its counts, interval and aim, with null for what there was nothing to measure of."""
         numbers = {"value": self.value, "low": self.low, "high": self.high}
         known = {name: None if math.isnan(number) else number for name, number in numbers.items()}
         aim = {"aim": self.measure.aim, "meets_aim": self.meets_aim}

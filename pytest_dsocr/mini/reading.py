@@ -115,9 +115,13 @@ def _mapped(task: Callable[[Source], T], sources: Sequence[Source], jobs: int) -
     if jobs == 1:
         yield from map(task, sources)
         return
-    threads = max(1, torch.get_num_threads() // jobs)
-    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads_of_each(jobs),)) as pool:
         yield from pool.map(task, sources)
+
+
+def threads_of_each(jobs: int) -> int:
+    """Give the threads that each of several processes computes with."""
+    return max(1, torch.get_num_threads() // jobs)
 
 
 def peak_bytes() -> int:

@@ -1,4 +1,4 @@
-"""How far two sequences are apart, how far one is out of order, and how often it repeats itself."""
+"""How far two sequences are apart, how long they are alike, how far one is out of order, how often it repeats."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ def out_of_order(positions: Sequence[int]) -> int:
         at = bisect_left(ends, position)
         ends[at : at + 1] = [position]
     return len(positions) - len(ends)
+
+
+def common_prefix(a: Sequence[Hashable], b: Sequence[Hashable]) -> int:
+    """Count the items before the first that differs, or before the shorter one's end."""
+    return next((k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def repeats(items: Sequence[Hashable]) -> int:
