@@ -59,7 +59,7 @@ class Canvas:
     def place(self, picture: Image.Image, rect: Rect) -> Rect:
         """Stretch ``picture`` over ``rect``, and give the bounds of the pixels that this took."""
         size = round((rect.x2 - rect.x1) * self.scale_x), round((rect.y2 - rect.y1) * self.scale_y)
-        placed = picture.resize(size, Image.Resampling.BILINEAR)
+        placed = picture.resize(size, Image.Resampling.BOX)
         mask = Image.new("L", size, 255)
         if self.tilt_degrees:
             placed, mask = (

@@ -62,9 +62,9 @@ class Column:
 
     def lines(self, label: str, lines: Lines, style: Style, align: Align = "left", *, form: str = "{}") -> Draft | None:
         """Set ``lines`` one below the other; None where there is no room for them."""
-        if len(lines) * style.pitch_px > self.room:
+        if not self._fit(lines, style):
             return None
-        return drafted(label, [tuple(self._set(lines, style, align))], form)
+        return drafted(label, [self._take(lines, style, align)], form)
 
     def paragraph(self, sentences: Lines, style: Style, align: Align = "left") -> Draft | None:
         """Set as many of the ``sentences`` as there is room for; None where that is none."""
@@ -75,28 +75,29 @@ class Column:
         """Set ``words`` here and the rest of them in the ``following``; None where not all fit."""
         lines = self.broken(words, style)[: max(int(self.room / style.pitch_px), 0)]
         rest = following.broken(words[sum(map(len, lines)) :], style)
-        if not lines or len(rest) * style.pitch_px > following.room:
+        if not lines or not following._fit(rest, style):
             return None
-        parts = tuple(self._set(lines, style, align)), tuple(following._set(rest, style, align))
+        parts = self._take(lines, style, align), following._take(rest, style, align)
         return drafted("text", [part for part in parts if part])
 
     def item(self, words: Sequence[str], style: Style) -> Draft | None:
         """Set ``words`` behind a dash."""
         body = self.inset(style.em_px)
         lines = body.broken(words, style)
-        if len(lines) * style.pitch_px > self.room:
+        if not self._fit(lines, style):
             return None
-        dash = next(self.inset(0)._set([["-"]], style, "left"))
-        draft = drafted("text", [(dash, *body._set(lines, style, "left"))])
+        dash = self._set([["-"]], style, "left")
+        draft = drafted("text", [(*dash, *body._take(lines, style, "left"))])
         self.top = body.top
         return draft
 
     def pair(self, left: Sequence[str], right: Sequence[str], style: Style) -> Draft | None:
         """Set a line of which one part is at the left and the other at the right; None where there is no room."""
-        if len(self.broken([*left, *right], style)) > 1 or style.pitch_px > self.room:
+        lines = self.broken([*left, *right], style)
+        if len(lines) > 1 or not self._fit(lines, style):
             return None
-        words = tuple(self.inset(0)._set([left], style, "left"))
-        return drafted("text", [(*words, *self._set([right], style, "right"))])
+        words = tuple(self._set([left], style, "left"))
+        return drafted("text", [(*words, *self._take([right], style, "right"))])
 
     def picture(self, image: Image.Image, width_px: float, height_px: float, align: Align = "left") -> Draft | None:
         """Place ``image``; None where there is no room for it, or it would be too flat to be seen."""
@@ -107,12 +108,19 @@ class Column:
         self.skip(height_px)
         return Draft("image", ((ink,),), "", ())
 
+    def _fit(self, lines: Lines, style: Style) -> bool:
+        return len(lines) * style.pitch_px <= self.room
+
+    def _take(self, lines: Lines, style: Style, align: Align) -> tuple[Word, ...]:
+        words = tuple(self._set(lines, style, align))
+        self.skip(len(lines) * style.pitch_px)
+        return words
+
     def _set(self, lines: Lines, style: Style, align: Align) -> Iterator[Word]:
+        baseline = self.top + style.pitch_px / 2 + (ASCENT - DESCENT) / 2 * style.em_px
         for number, line in enumerate(lines):
-            baseline = self.top + style.pitch_px / 2 + (ASCENT - DESCENT) / 2 * style.em_px
             justified = align == "justify" and number < len(lines) - 1
-            yield from self._set_line(line, baseline, style, align, justified)
-            self.skip(style.pitch_px)
+            yield from self._set_line(line, baseline + number * style.pitch_px, style, align, justified)
 
     def _set_line(
         self, line: Sequence[str], baseline_px: float, style: Style, align: Align, justified: bool

@@ -34,7 +34,7 @@ class Sheet:
         em_px = rng.uniform(34, 40 if narrow else 48) * largeness
         self.body = Style(
             em_px,
-            max(em_px * rng.uniform(1.35, 1.6), 50),
+            max(em_px * rng.uniform(1.35, 1.6), 54),
             rng.choice(INKS),
             tracking=rng.choice((0.0, 0.0, 0.0, 0.04, 0.08)),
             space=rng.uniform(0.32, 0.5),
