@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
@@ -12,7 +13,7 @@ from pytest_dsocr.mini.prose import Writer
 from pytest_dsocr.mini.table import draw_table
 from pytest_dsocr.mini.typography import Align, Colour, Style
 
-GAP_PX = 34
+GAP_PX = 40
 """Between blocks, at crop scale: enough that their boxes stay apart when the page is tilted."""
 GUTTER_PX = 64
 INKS: tuple[Colour, ...] = ((0, 0, 0), (24, 24, 28), (48, 48, 48), (66, 62, 58), (16, 28, 84), (30, 50, 96))
@@ -81,19 +82,17 @@ class Sheet:
         words = self.writer.capitalised(1, 2)
         return Column(*self._edge(self.page.top)).text("header", words, self.small, self.rng.choice(("left", "right")))
 
-    def footer(self) -> list[Draft | None]:
+    def footer(self) -> Iterator[Draft | None]:
         """Write a footer and a page number at the lower edge, or one of them, or neither."""
         top = self.page.bottom - self.small.pitch_px
-        drafts = []
-        number_align: Align = self.rng.choice(("center", "right"))
+        align: Align = self.rng.choice(("center", "right"))
         if self.rng.random() < 0.25:
-            number_align = "right"
+            align = "right"
             column = Column(*self._edge(top)).inset(0, 0.4 * self.page.width)
-            drafts.append(column.text("footer", self.writer.capitalised(1, 2), self.small))
+            yield column.text("footer", self.writer.capitalised(1, 2), self.small)
         if self.rng.random() < 0.6:
             words = [*self.rng.choice(((), (), ("Page",))), str(self.rng.randint(1, 99))]
-            drafts.append(Column(*self._edge(top)).text("page_number", words, self.small, number_align))
-        return drafts
+            yield Column(*self._edge(top)).text("page_number", words, self.small, align)
 
     def heading(self, column: Column, *, fewest: int = 1, most: int = 4) -> Draft | None:
         """Write a title."""
