@@ -99,11 +99,11 @@ class Column:
         words = tuple(self._set([left], style, "left"))
         return drafted("text", [(*words, *self._take([right], style, "right"))])
 
-    def picture(self, image: Image.Image, width_px: float, height_px: float, align: Align = "left") -> Draft | None:
-        """Place ``image``; None where there is no room for it, or it would be too flat to be seen."""
+    def picture(self, image: Image.Image, width_px: float, height_px: float) -> Draft | None:
+        """Place ``image`` in the middle; None where there is no room for it, or it would be too flat to be seen."""
         if not LEAST_PICTURE_PX <= height_px <= self.room:
             return None
-        left = self._start(width_px, align)
+        left = self._start(width_px, "center")
         ink = self.canvas.place(image, Rect(left, self.top, left + width_px, self.top + height_px))
         self.skip(height_px)
         return Draft("image", ((ink,),), "", ())

@@ -63,10 +63,10 @@ def _page(rng: Random, seed: int, level: float, grid: Grid) -> Page:
 
 
 def _kind(rng: Random, level: float, grid: Grid) -> str:
-    fitting = [name for name, kind in KINDS.items() if grid in kind.grids and name != "note"]
     if rng.random() >= level:
         return "note"
-    return rng.choices(fitting, [KINDS[name].share for name in fitting])[0]
+    shares = {name: kind.share for name, kind in KINDS.items() if grid in kind.grids}
+    return rng.choices(list(shares), list(shares.values()))[0]
 
 
 def _budget(rng: Random, level: float, grid: Grid) -> int:
@@ -92,8 +92,8 @@ def _size(rng: Random, grid: Grid) -> tuple[int, int]:
 
 def _paper(rng: Random, size: tuple[int, int]) -> Image.Image:
     """Make an empty page, white or tinted, now and then darker at one edge."""
-    white = rng.random() < 0.4
-    light: Colour = (255, 255, 255) if white else (rng.randint(240, 255), rng.randint(240, 255), rng.randint(234, 255))
+    tint = rng.randint(240, 255), rng.randint(240, 255), rng.randint(234, 255)
+    light: Colour = rng.choice((tint, tint, (255, 255, 255)))
     if rng.random() < 0.7:
         return Image.new("RGB", size, light)
     shades = range(rng.randint(3, 9))

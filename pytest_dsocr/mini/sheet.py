@@ -64,9 +64,9 @@ class Sheet:
         self.page = Column(self.canvas, left, rng.uniform(36, 70), width - right, height - rng.uniform(36, 70))
         self.gap_px = rng.uniform(GAP_PX, GAP_PX + 0.05 * height)
 
-    def body_column(self, *, ends: int = 1) -> Column:
+    def body_column(self) -> Column:
         """Give the column between header and footer, begun at some height of a page."""
-        edge = 1.5 * self.small.pitch_px * ends
+        edge = 1.5 * self.small.pitch_px
         column = Column(self.canvas, self.page.left, self.page.top + edge, self.page.right, self.page.bottom - edge)
         column.skip(self.rng.uniform(0, 0.2) * column.room)
         return column
@@ -118,9 +118,9 @@ class Sheet:
             return None
         return column.text("equation", words, self.equation, "center", form=r"\[ {} \]")
 
-    def picture(self, column: Column, width_px: float, height_px: float, align: Align = "center") -> Draft | None:
-        """Draw a picture."""
-        return column.picture(draw_picture(self.rng), min(width_px, column.width), height_px, align)
+    def picture(self, column: Column, width_px: float, height_px: float) -> Draft | None:
+        """Draw a picture in the middle."""
+        return column.picture(draw_picture(self.rng), width_px, height_px)
 
     def caption(self, column: Column, name: str, number: int) -> Draft | None:
         """Write ``Figure 3: ...`` or ``Table 3: ...``."""

@@ -28,6 +28,8 @@ EDGE_PX = 30
 """A slide's coloured edge may be as wide; no block comes as near to the paper's."""
 
 Mask = npt.NDArray[np.bool_]
+Written = list[tuple[str, tuple[Block, ...]]]
+"""Kind and blocks of each page."""
 
 
 def scale(page: Page) -> tuple[float, float]:
@@ -68,8 +70,8 @@ def pages() -> list[Page]:
 
 
 @pytest.fixture(scope="module")
-def written() -> list[tuple[str, tuple[Block, ...]]]:
-    """Kind and blocks of 300 pages."""
+def written() -> Written:
+    """More pages, without their images."""
     return [(page.kind, page.blocks) for page in map(generate, range(300))]
 
 
@@ -118,7 +120,7 @@ def test_what_cannot_be_drawn_is_said(level: float, grid: Grid | None, message: 
 
 
 def test_every_kind_and_label_occurs_and_several_boxes_in_a_few_percent(
-    written: list[tuple[str, tuple[Block, ...]]],
+    written: Written,
 ) -> None:
     blocks = [block for _, blocks in written for block in blocks]
     assert {kind for kind, _ in written} == set(KINDS) - {"note"}
@@ -126,7 +128,7 @@ def test_every_kind_and_label_occurs_and_several_boxes_in_a_few_percent(
     assert 0.01 < sum(len(block.rects) > 1 for block in blocks) / len(blocks) < 0.06
 
 
-def test_a_full_page_has_2_to_14_blocks_and_at_most_120_words(written: list[tuple[str, tuple[Block, ...]]]) -> None:
+def test_a_full_page_has_2_to_14_blocks_and_at_most_120_words(written: Written) -> None:
     counts = [len(blocks) for _, blocks in written]
     words = [sum(len(block.words) for block in blocks) for _, blocks in written]
     assert min(counts) >= 2
@@ -163,7 +165,7 @@ def test_an_answer_parses_into_the_blocks(pages: list[Page]) -> None:
             assert [tuple(box) for box in span.boxes] == [page.units(rect) for rect in block.rects]
 
 
-def test_texts_hold_their_words_in_order_and_little_else(written: list[tuple[str, tuple[Block, ...]]]) -> None:
+def test_texts_hold_their_words_in_order_and_little_else(written: Written) -> None:
     forms = {"title": "# {}", "sub_title": "## {}", "equation": r"\[ {} \]"}
     forms |= dict.fromkeys(("image_caption", "table_caption"), "<center>{}</center>")
     for block in (block for _, blocks in written for block in blocks):
@@ -172,7 +174,7 @@ def test_texts_hold_their_words_in_order_and_little_else(written: list[tuple[str
         assert " ".join(text.split()) == forms.get(block.label, "{}").format(printed)
 
 
-def test_everything_printed_is_of_the_lexicon(written: list[tuple[str, tuple[Block, ...]]]) -> None:
+def test_everything_printed_is_of_the_lexicon(written: Written) -> None:
     known = {*WORDS, *(word.capitalize() for word in WORDS), *FIRST_WORDS}
     number = re.compile(r"\$?\d{1,3}(\.(00|25|50|75))?%?")
     for word in (word.text for _, blocks in written for block in blocks for word in block.words):
@@ -180,7 +182,7 @@ def test_everything_printed_is_of_the_lexicon(written: list[tuple[str, tuple[Blo
         assert bare in known or number.fullmatch(bare) or re.fullmatch("[a-z=+/-]", bare), word
 
 
-def test_a_tables_text_is_rows_of_equally_many_cells(written: list[tuple[str, tuple[Block, ...]]]) -> None:
+def test_a_tables_text_is_rows_of_equally_many_cells(written: Written) -> None:
     tables = [block.text for _, blocks in written for block in blocks if block.label == "table"]
     for text in tables:
         assert re.fullmatch(r"<table>(<tr>(<td>[^<]+</td>)+</tr>)+</table>", text)
@@ -243,7 +245,7 @@ def test_no_ink_lies_outside_the_boxes(pages: list[Page]) -> None:
         assert not mask.any(), (page.seed, np.argwhere(mask)[:3])
 
 
-def test_boxes_keep_apart_and_inside_the_page(written: list[tuple[str, tuple[Block, ...]]]) -> None:
+def test_boxes_keep_apart_and_inside_the_page() -> None:
     for page in map(generate, range(60)):
         for block in page.blocks:
             for rect in block.rects:

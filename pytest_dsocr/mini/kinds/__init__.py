@@ -21,7 +21,7 @@ Blocks = Iterator[Draft | None]
 
 
 class Kind(NamedTuple):
-    """A kind of page, its share among the kinds, and the grids that it looks right on."""
+    """A kind of page, its share among the full ones, and the grids that it looks right on."""
 
     write: Callable[[Sheet], Blocks]
     share: int

@@ -9,6 +9,10 @@ from pytest_dsocr.mini.column import Column
 from pytest_dsocr.mini.sheet import GAP_PX, Sheet
 
 
+ROOM_FOR_A_ROW_PX = 90
+"""At least what a table's row or a line of its caption takes."""
+
+
 def figure(sheet: Sheet, column: Column, number: int) -> Iterator[Draft | None]:
     """Draw a picture, mostly with its caption below."""
     width = column.width * sheet.rng.uniform(0.5, 1)
@@ -20,9 +24,11 @@ def figure(sheet: Sheet, column: Column, number: int) -> Iterator[Draft | None]:
 
 
 def tabulation(sheet: Sheet, column: Column, number: int) -> Iterator[Draft | None]:
-    """Draw a table with a caption above or below it, or with none."""
+    """Draw a table with a caption above or below it, or with none; nothing where there is no room."""
     place = sheet.rng.choice(("above", "below", "above", "below", "none"))
     rows, columns = sheet.rng.randint(2, 6), sheet.rng.randint(2, 4)
+    if column.room < ROOM_FOR_A_ROW_PX * (rows + 2):
+        return
     if place == "above":
         yield sheet.caption(column, "Table", number)
         column.skip(GAP_PX)
