@@ -67,7 +67,7 @@ def _run(command: argparse.ArgumentParser) -> None:
 
 
 def _compare(command: argparse.ArgumentParser) -> None:
-    command.add_argument("pages", nargs="+", type=Path, help="images, or folders of images")
+    _add_pages(command)
     _add_reference(command)
     _add_model(command, "synthetic:small")
     _add_cases(command, "; of a recording, all that it holds if left out")
@@ -91,7 +91,7 @@ def _inspect(command: argparse.ArgumentParser) -> None:
 
 def _record(command: argparse.ArgumentParser) -> None:
     command.add_argument("vendor", type=Path, help="folder with the vendor's Python files")
-    command.add_argument("pages", nargs="+", type=Path, help="images, or folders of images")
+    _add_pages(command)
     _add_environment(command)
     _add_model(command, "synthetic:small")
     _add_cases(command)
@@ -126,6 +126,11 @@ def _add_model(command: argparse.ArgumentParser, checkpoint: str) -> None:
     command.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     command.add_argument("--dtype", default="float32", help="float32, bfloat16 or float16")
     command.add_argument("--attn", default="eager", help="eager, sdpa or flash_attention_2")
+
+
+def _add_pages(command: argparse.ArgumentParser) -> None:
+    what = "images, folders of images, list files (.lst, .txt), or shipped pages: dev-3, dev-20, typeset, all"
+    command.add_argument("pages", nargs="+", type=Path, help=what)
 
 
 def _add_cases(command: argparse.ArgumentParser, note: str = "") -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from pytest_dsocr.case import Case
-from pytest_dsocr.commands.cases import cases_of, pages_in
+from pytest_dsocr.commands.cases import cases_of, distinct, pages_in
 from pytest_dsocr.commands.progress import progress_bar
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.contract.image import load_image
@@ -104,9 +104,11 @@ def _cases(reference: LiveReference | RecordedReference, options: Namespace) -> 
     if isinstance(reference, LiveReference) or named:
         options.presets, options.prompts = options.presets or ["gundam"], options.prompts or ["markdown"]
         return cases_of(options)
-    folders = {page.name: page.parent for page in pages_in(options.pages)}
-    recorded = [(case.described["page"], case) for case in reference.recording.cases.values()]
-    cases = [case.case(folders[page]) for page, case in recorded if page in folders]
+    pages = list(pages_in(options.pages))
+    recorded = reference.recording.cases.values()
+    cases = distinct(
+        case.case(page.parent) for case in recorded for page in pages if case.described["page"] == page.name
+    )
     if not cases:
         raise DsocrError("the recording holds none of these pages; give the pages that were recorded")
     return cases

@@ -18,7 +18,7 @@ from pytest_dsocr.commands.cases import cases_of, pages_in
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.errors import DsocrError
 
-FILES = ("b.PNG", "a.jpg", "c.tif", "notes.txt", "d.webp", "e.pdf", "f.jpeg", "g.bmp", "h.gif", "i.tiff")
+FILES = ("b.PNG", "a.jpg", "c.tif", "notes.md", "d.webp", "e.pdf", "f.jpeg", "g.bmp", "h.gif", "i.tiff")
 
 
 @pytest.fixture
@@ -43,14 +43,14 @@ def test_a_folder_stands_for_its_images_by_name(folder: Path) -> None:
 
 
 def test_files_are_taken_as_they_are_named_and_in_that_order(folder: Path) -> None:
-    named = [folder / "notes.txt", folder / "c.tif", folder / "absent.png"]
+    named = [folder / "notes.md", folder / "c.tif"]
     assert list(pages_in(named)) == named
     assert names(list(pages_in([folder / "g.bmp", folder])))[:3] == ["g.bmp", "a.jpg", "b.PNG"]
 
 
 def test_a_folder_without_images_is_refused(folder: Path) -> None:
     for name in FILES:
-        if name != "notes.txt":
+        if name != "notes.md":
             (folder / name).unlink()
     with pytest.raises(DsocrError) as caught:
         list(pages_in([folder]))
@@ -116,7 +116,7 @@ def test_the_ceiling_is_passed_on(folder: Path) -> None:
             ["a.jpg", "--presets", "huge"],
             "there is no preset 'huge'; give one of tiny, small, base, large, gundam, or a Preset of your own",
         ),
-        (["absent.png"], r"there is no page .*absent\.png; give an image file"),
+        (["absent.png"], r"there is no page .*absent\.png; give an image, .*"),
         (["a.jpg", "--max-new-tokens", "0"], "max_new_tokens=0 leaves nothing to decode; give at least 1"),
     ],
 )
