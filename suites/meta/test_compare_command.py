@@ -97,6 +97,21 @@ def test_what_cannot_be_compared_ends_in_2(
     assert message in said()[1]
 
 
+def test_pages_of_a_recording_may_stand_on_a_list(tmp_path: Path, said: Said) -> None:
+    write_page("tiny", tmp_path)
+    (tmp_path / "mine.txt").write_text("# one page\ntiny.png\n", encoding="utf-8")
+    assert compare(tmp_path / "mine.txt") == 0
+    assert "19 comparisons in 1 cases" in said()[0]
+
+
+def test_two_pages_of_one_recorded_name_are_refused(tmp_path: Path, said: Said) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        write_page("tiny", tmp_path / folder)
+    assert compare(tmp_path / "one", tmp_path / "two") == 2
+    assert f"{tmp_path}/one/tiny.png and {tmp_path}/two/tiny.png are both tiny-gundam-markdown;" in said()[1]
+
+
 def test_a_page_with_other_pixels_is_a_fault_of_the_reference(tmp_path: Path, said: Said) -> None:
     page = tmp_path / "tiny.png"
     rgb(32, 20, seed=99).save(page)
