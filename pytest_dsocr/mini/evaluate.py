@@ -22,6 +22,7 @@ from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import Stage
 from pytest_dsocr.mini.figures import figures, table
 from pytest_dsocr.mini.reading import PROMPTS, Reading, Source, each, held_out, read, threads_of_each
+from pytest_dsocr.mini.shipped import shipped
 from pytest_dsocr.mini.telling import tell, write_json
 
 VISION: tuple[Stage, ...] = ("sam", "clip", "projector", "vision_fusion")
@@ -57,29 +58,34 @@ def evaluate(options: argparse.Namespace) -> Iterator[str]:
 
 def sources(options: argparse.Namespace) -> Sequence[Source]:
     """Give the pages that ``options`` name: a shipped subset, or as many held-out ones."""
-    if not options.subset:
-        return held_out(options.pages)
-    from pytest_dsocr.mini.shipped import shipped
-
-    return shipped(options.subset)
+    return shipped(options.subset) if options.subset else held_out(options.pages)
 
 
 def cost(readings: Sequence[Reading], jobs: int) -> Iterator[str]:
     """Yield what a page took on average: seconds by part, tokens, and the largest process's memory."""
-    seconds = {part: fmean(_seconds(reading, stages) for reading in readings) for part, stages in PARTS.items()}
-    parts = ", ".join(f"{part} {spent:.3f}" for part, spent in seconds.items())
-    yield f"seconds     {sum(seconds.values()):.2f} a page ({parts})"
+    spent = seconds(readings)
+    parts = ", ".join(f"{part} {value:.3f}" for part, value in spent.items())
+    yield f"seconds     {sum(spent.values()):.2f} a page ({parts})"
     yield f"            in {jobs} at a time, each by {threads_of_each(jobs)} of the processor's threads"
     tokens = fmean(len(reading.token_ids) for reading in readings)
     yield f"tokens      {fmean(r.prompt_tokens for r in readings):.0f} of prompt and {tokens:.0f} of answer a page"
     yield f"memory      {max(r.peak_bytes for r in readings) / 2**20:.0f} MiB at most, of a process"
 
 
+def seconds(readings: Sequence[Reading]) -> dict[str, float]:
+    """Give what a page took on average, by part."""
+    return {
+        part: fmean(sum(reading.stage_ms.get(stage, 0.0) for stage in stages) / 1000 for reading in readings)
+        for part, stages in PARTS.items()
+    }
+
+
 def to_json(readings: Sequence[Reading]) -> dict[str, Any]:
-    """Give the figures, and every page with its answer."""
+    """Give the figures, what it took, and every page with its answer."""
     found = figures([reading.quality for reading in readings])
     return {
         "figures": {figure.measure.key: figure.to_json() for figure in found},
+        "seconds_a_page": seconds(readings),
         "peak_bytes": max(reading.peak_bytes for reading in readings),
         "pages": [reading.to_json() for reading in readings],
     }
@@ -111,10 +117,6 @@ def timed_session(checkpoint: str) -> Session[KVCache]:
 
 def _read(checkpoint: str, source: Source, *, prompt: str, preset: str) -> Reading:
     return read(timed_session(checkpoint), source, prompt=prompt, preset=preset)
-
-
-def _seconds(reading: Reading, stages: Sequence[Stage]) -> float:
-    return sum(reading.stage_ms.get(stage, 0.0) for stage in stages) / 1000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

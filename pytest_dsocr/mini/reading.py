@@ -20,9 +20,11 @@ from pytest_dsocr.engine.result import Result
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import Stage
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.mini.generator import generate
 from pytest_dsocr.mini.page import Page
 from pytest_dsocr.mini.quality import PageQuality, measure
 from pytest_dsocr.mini.seeds import HELD_OUT_SEEDS
+from pytest_dsocr.mini.shipped import load_truth
 
 CEILING = 640
 """New tokens at which an answer is cut off: well above what the longest page takes."""
@@ -57,12 +59,8 @@ class Reading:
 def open_page(source: Source) -> tuple[str, Page]:
     """Draw or load a page; gives its name as well."""
     if isinstance(source, int):
-        from pytest_dsocr.mini.generator import generate
-
         page = generate(source)
         return f"{page.kind}-{source}", page
-    from pytest_dsocr.mini.shipped import load_truth
-
     return source.stem, load_truth(source)
 
 

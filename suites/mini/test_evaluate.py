@@ -11,9 +11,9 @@ import torch
 
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.mini import evaluate, reading
+from pytest_dsocr.mini import evaluate, reading, shipped
 from pytest_dsocr.mini.generator import generate
-from pytest_dsocr.mini.reading import PROMPTS, Reading, each, held_out, judge, open_page, read, truth_of
+from pytest_dsocr.mini.reading import PROMPTS, Reading, Source, each, held_out, judge, open_page, read, truth_of
 from pytest_dsocr.mini.seeds import FIRST_TRAINING_SEED, HELD_OUT_SEEDS
 
 TOKENS = 12
@@ -59,7 +59,7 @@ def test_a_reading_is_held_against_the_truth_and_timed() -> None:
     assert 2**26 < found.peak_bytes < 2**36, "bytes, not KiB"
 
 
-def perfect(checkpoint: str, source: int, *, prompt: str, preset: str) -> Reading:
+def perfect(checkpoint: str, source: Source, *, prompt: str, preset: str) -> Reading:
     """Read as a model would that makes no mistake."""
     name, page = open_page(source)
     result = evaluate.timed_session(checkpoint).run(page.image, prompt=prompt, preset=preset, max_new_tokens=1)
@@ -95,6 +95,10 @@ def test_the_command_says_and_writes_what_it_found(
     assert (written["checkpoint"], written["prompt"], written["preset"]) == ("synthetic:tiny", prompt, "tiny")
     assert [page["output_tokens"] for page in written["pages"]] == [TOKENS, TOKENS]
     assert [page["page"] for page in written["pages"]] == [open_page(seed)[0] for seed in (0, 1)]
+    stages = [page["stage_ms"] for page in written["pages"]]
+    vision = sum(ms for of_page in stages for stage, ms in of_page.items() if stage in evaluate.VISION)
+    assert written["seconds_a_page"]["vision"] == pytest.approx(vision / 2000)
+    assert sum(written["seconds_a_page"].values()) == pytest.approx(sum(map(sum, map(dict.values, stages))) / 2000)
     whole = sum(len(text) for seed in (0, 1) for text in _texts(seed, prompt))
     assert written["figures"]["text_errors"]["whole"] == whole
 
@@ -106,9 +110,25 @@ def _texts(seed: int, prompt: str) -> list[str]:
     return [block.text for block in page.blocks if block.label not in ("title", "sub_title")]
 
 
+def test_a_shipped_subset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = generate(8)
+    page.image.save(tmp_path / "one.png")
+    (tmp_path / "one.json").write_text(json.dumps(shipped.truth_of(page)), encoding="utf-8")
+    (tmp_path / "typeset.txt").write_text("one.png\n", encoding="utf-8")
+    monkeypatch.setattr(shipped, "PAGES", tmp_path)
+    monkeypatch.setattr(evaluate, "_read", perfect)
+    assert evaluate.main([*SMALL, "--subset", "typeset", "--out", str(tmp_path)]) == 0
+    written = json.loads((tmp_path / "quality.json").read_text(encoding="utf-8"))
+    assert written["subset"] == "typeset"
+    assert [(page["page"], page["true_boxes"]) for page in written["pages"]] == [
+        ("one", sum(len(block.rects) for block in page.blocks))
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
+        (["--subset", "other"], "there is no subset 'other'"),
         (["--checkpoint", "nowhere"], "'nowhere' is not a folder; give mini"),
         (["--pages", "0"], "0 held-out pages cannot be drawn"),
         (["--jobs", "0"], "0 jobs read nothing"),

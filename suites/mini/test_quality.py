@@ -88,6 +88,10 @@ DAMAGES: dict[str, tuple[Blocks, dict[str, float]]] = {
     "a title too many": ((*PAGE, Block("sub_title", EMPTY_PLACE, "## Soup")), {**BOX, "title_errors": 7}),
     "another label": ((TITLE, HEAD, replace(TEXT, label="table"), IMAGE, CAPTION), {"labelled_boxes": -2}),
     "a title called text": ((replace(TITLE, label="text"), *PAGE[1:]), {"labelled_boxes": -1}),
+    "a title misread and called text": (
+        (replace(TITLE, label="text", text="# Harbor Ample"), *PAGE[1:]),
+        {"labelled_boxes": -1, "title_errors": 1},
+    ),
     "a title misread": ((replace(TITLE, text="# Harbor Ample"), *PAGE[1:]), {"title_errors": 1}),
     "a text misread": ((*PAGE[:-1], replace(CAPTION, text="<center>Figure 9: Mple</center>")), {"text_errors": 2}),
     "text in an image": ((*PAGE[:3], replace(IMAGE, text="Soup."), CAPTION), {"text_errors": 5}),
@@ -124,10 +128,14 @@ def test_surplus_boxes_are_counted_either_way() -> None:
     assert quality(PAGE[1:], PAGE).surplus_boxes == 1
 
 
-def test_a_split_block_keeps_its_boxes_and_the_better_part_of_its_text() -> None:
-    parts = (Block("text", TEXT.boxes[:1], "The wagon of the lemon."), Block("text", TEXT.boxes[1:], "Yellow 17."))
-    missing, surplus = len(" Yellow 17."), len("Yellow 17.")
-    assert change(PAGE, (TITLE, HEAD, *parts, IMAGE, CAPTION)) == {"text_errors": missing + surplus}
+@pytest.mark.parametrize(("half", "errors"), [(0, len("The wagon of the lemon. ") + 23), (1, len(" Yellow 17.") + 10)])
+def test_a_split_block_is_paired_with_the_part_that_overlaps_more(half: int, errors: int) -> None:
+    """The other part is surplus, and its text is missing."""
+    boxes = [box._replace(y2=(box.y1 + box.y2) / 2) if k == half else box for k, box in enumerate(TEXT.boxes)]
+    texts = ("The wagon of the lemon.", "Yellow 17.")
+    parts = [Block("text", (box,), text) for box, text in zip(boxes, texts, strict=True)]
+    found = change(PAGE, (TITLE, HEAD, *parts, IMAGE, CAPTION))
+    assert found == {"iou_sum": -0.5, "good_boxes": -1, "text_errors": errors}
 
 
 @pytest.mark.parametrize(
