@@ -8,7 +8,6 @@ from pytest_dsocr.mini.canvas import Draft
 from pytest_dsocr.mini.column import Column
 from pytest_dsocr.mini.sheet import GAP_PX, Sheet
 
-
 ROOM_FOR_A_ROW_PX = 90
 """At least what a table's row or a line of its caption takes."""
 
