@@ -110,7 +110,8 @@ def table(found: Sequence[Figure]) -> Iterator[str]:
     """Yield the figures as lines, with their intervals, their counts and their aims."""
     yield f"{'':<38}{'value':>9}  {'95 % interval':<19}{'of':>9}  aim"
     for figure in found:
-        value, interval = figure.shown(figure.value), f"{figure.shown(figure.low)} to {figure.shown(figure.high)}"
+        value, low, high = map(figure.shown, (figure.value, figure.low, figure.high))
+        interval = f"{low} to {high}" if figure.whole else ""
         yield f"{figure.measure.name:<38}{value:>9}  {interval:<19}{figure.whole:>9.0f}  {_aim(figure)}".rstrip()
 
 

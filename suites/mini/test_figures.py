@@ -82,7 +82,7 @@ def test_what_there_is_nothing_of_is_not_measured() -> None:
         assert found[key].meets_aim is None
         assert found[key].to_json()["value"] is None
     lines = list(table(list(found.values())))
-    assert " ".join(lines[2].split()) == "IoU of matched boxes - - to - 0 at least 0.850: not measured"
+    assert " ".join(lines[2].split()) == "IoU of matched boxes - 0 at least 0.850: not measured"
     json.dumps([figure.to_json() for figure in found.values()], allow_nan=False)
 
 
