@@ -200,6 +200,14 @@ def test_a_tables_text_is_rows_of_equally_many_cells(written: Written) -> None:
     assert len(tables) > 20
 
 
+def test_a_caption_stands_beside_what_it_names(written: Written) -> None:
+    for _, blocks in written:
+        labels = ["", *(block.label for block in blocks), ""]
+        for before, label, after in zip(labels, labels[1:], labels[2:], strict=False):
+            assert label != "image_caption" or before == "image"
+            assert label != "table_caption" or "table" in (before, after)
+
+
 def test_words_lie_on_ink_inside_a_box_of_their_block(pages: list[Page]) -> None:
     for page in pages:
         mask = ink(page)
