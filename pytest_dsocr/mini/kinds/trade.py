@@ -42,7 +42,7 @@ def receipt(sheet: Sheet) -> Iterator[Draft | None]:
     sheet.gap(column)
     gap_px = sheet.rng.uniform(GAP_PX, sheet.gap_px)
     for _ in range(sheet.rng.randint(2, 7)):
-        if writer.left > 0:
+        if writer.left > 0 and column.room > 4 * sheet.body.pitch_px:
             yield column.pair(writer.capitalised(1, 2), [writer.amount()], sheet.body)
             column.skip(gap_px)
     sheet.canvas.fill(Rect(column.left, column.top, column.right, column.top + 3), PALE_INK)
