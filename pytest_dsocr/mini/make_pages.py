@@ -21,10 +21,10 @@ from pytest_dsocr.mini.shipped import PAGES, TRUTH_SUFFIX, truth_of
 from pytest_dsocr.mini.telling import tell
 from pytest_dsocr.mini.typeset import SETTINGS, typeset
 
-GENERATED_SEEDS = (0, 1, 2, 3, 4, 5, 9, 10, 11, 15, 16, 17, 21, 24, 30, 33, 34, 54, 76, 86)
+GENERATED_SEEDS = (0, 1, 2, 3, 4, 5, 9, 10, 11, 15, 16, 24, 30, 32, 33, 34, 36, 54, 86, 201)
 """Of held-out pages: two of each kind, with every grid of crops among them."""
-QUICK_SEEDS = (3, 76, 86)
-"""Of those, three of few words: with four crops, with none and with two."""
+QUICK_SEEDS = (16, 86, 201)
+"""Of those, three of few words: with four crops, with two and with none."""
 MANIFEST = "manifest.json"
 
 
@@ -32,7 +32,7 @@ def make_pages(folder: Path) -> Iterator[str]:
     """Write everything into ``folder``, and yield a line for each page."""
     names: dict[int, str] = {}
     for page in map(generate, GENERATED_SEEDS):
-        names[page.seed] = f"generated/{page.kind.replace(' ', '_')}_{page.seed:02}.png"
+        names[page.seed] = f"generated/{page.kind.replace(' ', '_')}_{page.seed:03}.png"
         yield write_page(folder, names[page.seed], page)
     typeset_names = [f"typeset/{name}.png" for name in SETTINGS]
     for name, setting in zip(typeset_names, SETTINGS, strict=True):
