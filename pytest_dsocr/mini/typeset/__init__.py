@@ -35,14 +35,14 @@ class Setting:
     @property
     def name(self) -> str:
         """The kind and the font's family."""
-        return f"{self.kind}_{self.font.partition('-')[0].lower()}"
+        return f"{self.kind}_{self.font.partition('-')[0].lower()}".replace(" ", "_")
 
 
 SETTINGS: Mapping[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting("article", 1, HELVETICA, A4, 144),
-        Setting("two_columns", 2, HELVETICA, A4, 150, ink="#10203c"),
+        Setting("two columns", 2, HELVETICA, A4, 150, ink="#10203c"),
         Setting("letter", 3, HELVETICA, A4, 132, body_pt=18),
         Setting("invoice", 4, HELVETICA, A4, 140, ink="#222222"),
         Setting("slide", 5, HELVETICA, A4_WIDE, 144, body_pt=19, ink="#1f2a44", paper="#f7f3e8"),

@@ -159,7 +159,7 @@ def _rows(writer: Writer, rows: int, head: tuple[str, ...]) -> list[tuple[str, .
 
 KINDS: Mapping[str, Callable[[Sheet, Writer], None]] = {
     "article": _article,
-    "two_columns": _two_columns,
+    "two columns": _two_columns,
     "letter": _letter,
     "invoice": _invoice,
     "slide": _slide,
