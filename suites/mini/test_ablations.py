@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -129,6 +130,24 @@ def test_the_whole_view_comes_first_and_the_separator_last(
     assert torch.equal(after[-1], before[-1])
 
 
+ZEROED = {
+    "separator zero": r"model\.view_seperator",
+    "newline zero": r"model\.image_newline",
+    "CLIP's positions zero": r"model\.vision_model\.embeddings\.position_embedding\.weight",
+    "SAM's positions zero": r"model\.sam_model\.pos_embed",
+    "SAM's relative positions zero": r"model\.sam_model\.blocks\.[0-3]\.attn\.rel_pos_[hw]",
+    "shared experts off": r"model\.layers\.[12]\.mlp\.shared_experts\.down_proj\.weight",
+}
+
+
+@pytest.mark.parametrize("name", ZEROED)
+def test_what_is_zeroed_is_all_that_its_name_says(name: str, tiny: Session[Any]) -> None:
+    parameters = dict(model_of(tiny).named_parameters())
+    with broken(tiny, NAMED[name]):
+        zero = {parameter for parameter, weight in parameters.items() if not weight.count_nonzero()}
+    assert zero == {parameter for parameter in parameters if re.fullmatch(ZEROED[name], parameter)} != set()
+
+
 def test_crops_by_columns_are_the_same_crops_elsewhere(
     tiny: Session[Any], inputs: Inputs, intact: dict[str, Tensor]
 ) -> None:
@@ -191,5 +210,7 @@ def test_the_command(few_tokens: None, tmp_path: Path, capsys: pytest.CaptureFix
     assert lines[3].endswith("100.0 %")
     written = json.loads((tmp_path / "ablations.json").read_text(encoding="utf-8"))
     assert list(written["ablations"]) == [INTACT.name, *NAMED]
-    assert written["ablations"]["crops blank"]["alike"] == 1.0
+    alikes = {name: figures["alike"] for name, figures in written["ablations"].items()}
+    assert (alikes[INTACT.name], alikes["crops blank"]) == (1.0, 1.0), "this preset has no crops"
+    assert min(alikes.values()) < 1.0
     assert written["ablations"][INTACT.name]["exact_boxes"]["whole"] == 2
