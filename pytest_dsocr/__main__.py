@@ -58,18 +58,18 @@ def _command(commands: Any, name: str, purpose: str, module: str | None = None) 
 
 
 def _run(command: argparse.ArgumentParser) -> None:
-    command.add_argument("page", nargs="?", type=Path, help="an image; a page drawn for the purpose if left out")
-    _add_model(command, "synthetic:tiny")
+    command.add_argument("page", nargs="?", type=Path, help="an image; the first of the shipped pages if left out")
+    _add_model(command)
     command.add_argument("--prompt", default="markdown", help="a named prompt, or a text with <image> in it")
     command.add_argument("--preset", default="gundam", help="tiny, small, base, large or gundam")
-    command.add_argument("--max-new-tokens", type=int, default=128, help="stop after as many tokens")
+    command.add_argument("--max-new-tokens", type=int, default=1024, help="stop after as many tokens")
     command.add_argument("--out", type=Path, default=Path("dsocr-out"), help="folder for the artefacts")
 
 
 def _compare(command: argparse.ArgumentParser) -> None:
-    _add_pages(command)
+    _add_pages(command, nargs="*", default=[Path("dev-3")])
     _add_reference(command)
-    _add_model(command, "synthetic:small")
+    _add_model(command)
     _add_cases(command, "; of a recording, all that it holds if left out")
     command.set_defaults(presets=None, prompts=None)
     command.add_argument("--out", type=Path, help="folder for compare.json and pages with the boxes of both sides")
@@ -91,9 +91,9 @@ def _inspect(command: argparse.ArgumentParser) -> None:
 
 def _record(command: argparse.ArgumentParser) -> None:
     command.add_argument("vendor", type=Path, help="folder with the vendor's Python files")
-    _add_pages(command)
+    _add_pages(command, nargs="+")
     _add_environment(command)
-    _add_model(command, "synthetic:small")
+    _add_model(command)
     _add_cases(command)
     command.add_argument("--time-limit", type=float, default=600, help="seconds without a sign of progress")
     command.add_argument("--golden", type=Path, default=GOLDEN, help="folder of recordings")
@@ -119,18 +119,17 @@ def _add_environment(command: argparse.ArgumentParser) -> None:
     command.add_argument("--env", type=Path, help="the vendor's environment; one in the user's cache if left out")
 
 
-def _add_model(command: argparse.ArgumentParser, checkpoint: str) -> None:
-    command.add_argument(
-        "--checkpoint", default=checkpoint, help="a folder, a hub name in the local cache, or synthetic:NAME"
-    )
+def _add_model(command: argparse.ArgumentParser) -> None:
+    what = "mini, which is shipped; a folder, a hub name in the local cache, or synthetic:NAME"
+    command.add_argument("--checkpoint", default="mini", help=what)
     command.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     command.add_argument("--dtype", default="float32", help="float32, bfloat16 or float16")
     command.add_argument("--attn", default="eager", help="eager, sdpa or flash_attention_2")
 
 
-def _add_pages(command: argparse.ArgumentParser) -> None:
+def _add_pages(command: argparse.ArgumentParser, **how_many: Any) -> None:
     what = "images, folders of images, list files (.lst, .txt), or shipped pages: dev-3, dev-20, typeset, all"
-    command.add_argument("pages", nargs="+", type=Path, help=what)
+    command.add_argument("pages", type=Path, help=what, **how_many)
 
 
 def _add_cases(command: argparse.ArgumentParser, note: str = "") -> None:

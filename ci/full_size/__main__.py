@@ -25,11 +25,11 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ci.full_size.case import WARM_UP_RUNS, Study, build_both
+from ci.full_size.page import demo_page
 from ci.full_size.parity import compare
 from ci.full_size.times import step_growth, time_in_turn
 from pytest_dsocr.case import make_case
 from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.demo import demo_page
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.decoder import inverse_frequencies
 from pytest_dsocr.engine.model import DeepseekOCR

@@ -12,10 +12,10 @@ from pytest_dsocr.contract.artifacts import Artifacts, write_artifacts
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import to_pixels
-from pytest_dsocr.demo import demo_page
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.result import Result
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.mini.shipped import shipped
 
 
 def run(options: Namespace) -> Iterator[str]:
@@ -25,9 +25,10 @@ def run(options: Namespace) -> Iterator[str]:
         DsocrError: on any bad option or page.
     """
     session = _load(options)
-    page = load_image(options.page) if options.page else demo_page()
+    path = options.page or shipped("dev-3")[0]
+    page = load_image(path)
     inputs = session.prepare(page, prompt=options.prompt, preset=options.preset)
-    yield f"page        {options.page or 'drawn for the purpose'}, {page.width} x {page.height} px"
+    yield f"page        {path.name}, {page.width} x {page.height} px"
     yield f"model       {options.checkpoint}, {options.device}, {options.dtype}, {options.attn}"
     yield f"inputs      {_inputs(inputs, options.preset)}"
     with progress_bar(unit="token", desc="decode", total=options.max_new_tokens) as bar:

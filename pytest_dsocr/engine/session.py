@@ -82,7 +82,7 @@ class Session(Generic[CacheT]):
         """Load a checkpoint into the engine's model.
 
         Args:
-            path_or_name: a folder, ``synthetic:tiny``, or a hub name that the local cache holds.
+            path_or_name: ``mini``, a folder, ``synthetic:tiny``, or a hub name that the local cache holds.
             device: ``cpu``, ``cuda`` or ``cuda:N``.
             dtype: ``float32``, ``bfloat16`` or ``float16``.
             attn: ``eager``, ``sdpa`` or ``flash_attention_2``.

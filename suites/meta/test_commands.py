@@ -158,7 +158,7 @@ def test_every_command_has_its_module_and_says_what_it_is_for(
     assert capsys.readouterr().out.startswith(f"usage: dsocr {' '.join(words)}")
 
 
-@pytest.mark.parametrize("arguments", [[], ["compare"], ["vendor"], ["vendor", "record", "v"], ["read"]])
+@pytest.mark.parametrize("arguments", [[], ["vendor"], ["vendor", "record", "v"], ["read"]])
 def test_what_is_left_out_is_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(arguments)

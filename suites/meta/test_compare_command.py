@@ -29,7 +29,8 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
 
 
 def compare(*arguments: str | Path) -> int:
-    return main(["compare", "--reference", str(FOLDER), *map(str, arguments)])
+    options = ("--reference", FOLDER, "--checkpoint", "synthetic:small")
+    return main(["compare", *map(str, (*options, *arguments))])
 
 
 def test_a_session_like_the_vendors_ends_in_0(tmp_path: Path, said: Said) -> None:

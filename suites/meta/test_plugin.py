@@ -39,7 +39,7 @@ def test_the_command_line_reads_its_drawn_page(tmp_path: Path) -> None:
     done = _run("run", "--max-new-tokens", "8", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[2].endswith("2 x 3 crops and the whole page, 939 prompt tokens, 903 of them image")
+    assert lines[2].endswith("2 x 2 crops and the whole page, 702 prompt tokens, 693 of them image")
     assert "output      8 tokens, ended by length" in lines
     assert {"result.mmd", "info.json", "result_with_boxes.jpg"} <= {path.name for path in tmp_path.iterdir()}
 

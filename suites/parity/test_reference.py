@@ -18,26 +18,21 @@ from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.parity import CaseReport, compare_case
+from pytest_dsocr.parity import compare_case
 from pytest_dsocr.subjects.session import SessionSubject
 from pytest_dsocr.vendor.opening import Wanted, open_reference
 from pytest_dsocr.vendor.provenance import Key
 from pytest_dsocr.vendor.recorded.recording import Recording, find_recording
 from pytest_dsocr.vendor.reference import Reference
 from suites.contract.pages import write_page
+from suites.parity.checks import INPUTS, assert_all
 from suites.recordings import FOLDER
 
 CHECKPOINT = "synthetic:small"
 RECORDING = find_recording(FOLDER, Key(CHECKPOINT, "cpu", "float32", "eager"), resampling())
 OF_GPU = find_recording(FOLDER, Key(CHECKPOINT, "nvidia-h200", "bfloat16", "eager"), resampling())
-INPUTS = {"input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"}
 VISION = {"sam", "clip", "projector", "vision_fusion"}
 MOST_FLIPS, MOST_REROUTED = 8, 2  # of 64 tokens
-ALWAYS_THERE = {
-    *INPUTS,
-    *("sam.page", "clip.page", "projector.page", "vision_fusion", "prefill", "prefill_best", "logits", "tokens"),
-    *("text", "spans", "boxes", "result.mmd", "artefacts"),
-}
 
 
 def case_of(recording: Recording, case_id: str, folder: Path) -> Case:
@@ -99,10 +94,3 @@ def test_the_recordings_cover_what_they_should(recording: Recording) -> None:
     assert {case.prompt for case in cases} >= {PROMPTS["markdown"], PROMPTS["free"]}
     outputs = {case.observation.token_ids for case in recording.cases.values()}
     assert len(outputs) == len(cases), "outputs that are the same for two cases tell little"
-
-
-def assert_all(report: CaseReport) -> None:
-    """Everything was compared, and is fine."""
-    assert {one.what for one in report.comparisons} >= ALWAYS_THERE
-    bad = [one for one in report.comparisons if not one.passes or one.verdict is Verdict.TIE_FLIP]
-    assert not bad, "\n".join(f"{one.what}: {one.verdict}: {one.measured}" for one in bad)

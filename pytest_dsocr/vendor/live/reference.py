@@ -23,7 +23,7 @@ class LiveReference:
 
     Args:
         vendor: the folder with the vendor's files, the only code of others that is run.
-        checkpoint: a folder, ``synthetic:<name>``, or a name in the local hub cache.
+        checkpoint: ``mini``, a folder, ``synthetic:<name>``, or a name in the local hub cache.
         python: the interpreter of the vendor's environment.
         device: ``cpu``, ``cuda`` or ``cuda:N``.
         dtype: ``float32`` or ``bfloat16``.
