@@ -7,23 +7,21 @@ float32 and once to the model's dtype. So a tensor has the same bytes on every m
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.contract.special import BOS, EOS, PAD
 from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
 from pytest_dsocr.engine.attention import eager
+from pytest_dsocr.engine.folder import write_checkpoint
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE, byte_level_vocabulary
-from pytest_dsocr.engine.weights import Progress, save_weights
+from pytest_dsocr.engine.weights import Progress
 from pytest_dsocr.errors import DsocrError
 
 _SMALL = Architecture(
@@ -147,12 +145,4 @@ def write_synthetic(name: str, folder: Path, dtype: torch.dtype = torch.bfloat16
     arch = SYNTHETIC[name]
     model = DeepseekOCR.empty(arch, eager, torch.device("cpu"), dtype)
     fill(model, seed)
-    save_weights(model.state_dict(), folder)
-    byte_level_vocabulary(arch.decoder.vocab_size).save(str(folder / "tokenizer.json"))
-    described = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
-    _write_json(folder / "tokenizer_config.json", {**described, "clean_up_tokenization_spaces": False})
-    _write_json(folder / "config.json", {**arch.to_config(), "torch_dtype": str(dtype).removeprefix("torch.")})
-
-
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_checkpoint(folder, arch, model.state_dict(), byte_level_vocabulary(arch.decoder.vocab_size))

@@ -51,7 +51,7 @@ class Tokenizer:
         except Exception as error:  # the library raises nothing more specific
             raise DsocrError(f"{path} is not a tokenizer ({error}); fetch it again") from error
         _add_listed_tokens(backend, folder / "tokenizer_config.json")
-        return cls._over(backend)
+        return cls.over(backend)
 
     @classmethod
     def wrap(cls, tokenizer: HfTokenizer) -> Tokenizer:
@@ -64,10 +64,11 @@ class Tokenizer:
     @classmethod
     def byte_level(cls, vocab_size: int) -> Tokenizer:
         """Give the synthetic tokenizer of :func:`byte_level_vocabulary`."""
-        return cls._over(byte_level_vocabulary(vocab_size))
+        return cls.over(byte_level_vocabulary(vocab_size))
 
     @classmethod
-    def _over(cls, backend: tokenizers.Tokenizer) -> Tokenizer:
+    def over(cls, backend: tokenizers.Tokenizer) -> Tokenizer:
+        """Stand before a tokenizer of the tokenizers package; raise ``DsocrError`` where it lacks a special token."""
         backend.no_truncation()
         backend.no_padding()
         return cls(

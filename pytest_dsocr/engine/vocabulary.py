@@ -48,7 +48,7 @@ def byte_level_vocabulary(vocab_size: int) -> tokenizers.Tokenizer:
     if vocab_size < least:
         raise DsocrError(f"a synthetic vocabulary of {vocab_size} is too small; give at least {least}")
     first = VENDOR_FIRST_MARKUP_ID if vocab_size == VENDOR_VOCAB_SIZE else vocab_size - len(MARKUP)
-    texts = [_spell(_text_of(token_id)) for token_id in range(vocab_size)]
+    texts = [spell(_text_of(token_id)) for token_id in range(vocab_size)]
     texts[:FIRST_BYTE_ID] = [BOS, EOS, PAD]
     texts[FIRST_BYTE_ID : FIRST_BYTE_ID + 256] = BYTE_SYMBOLS
     texts[first : first + len(MARKUP)] = MARKUP
@@ -56,7 +56,7 @@ def byte_level_vocabulary(vocab_size: int) -> tokenizers.Tokenizer:
     backend = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens([_special(text) for text in (BOS, EOS, PAD, *MARKUP)])
+    backend.add_special_tokens([special_token(text) for text in (BOS, EOS, PAD, *MARKUP)])
     return backend
 
 
@@ -74,7 +74,7 @@ def _box(n: int) -> list[int]:
     return [x, y, x + 50 + n * 53 % (UNITS // 2 - 50), y + 9 + n * 17 % 90]
 
 
-def _spell(text: str) -> str:
+def spell(text: str) -> str:
     """Write text as byte-level vocabularies spell it."""
     return "".join(BYTE_SYMBOLS[byte] for byte in text.encode())
 
@@ -86,7 +86,8 @@ def _byte_symbols() -> Iterable[str]:
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
 
 
-def _special(text: str) -> tokenizers.AddedToken:
+def special_token(text: str) -> tokenizers.AddedToken:
+    """Mark ``text`` as a token that is never cut."""
     return tokenizers.AddedToken(text, special=True, normalized=False)
 
 
