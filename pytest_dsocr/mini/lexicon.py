@@ -21,8 +21,7 @@ LABELS = (
 )
 """The vendor's labels that pages here have."""
 
-WORDS = tuple(
-    """
+_WORDS = """
     the of and to in is for with from that
     account agency amber anchor animal answer apple april arrow artist august autumn
     bakery balance bamboo basket beacon before border bottle branch bridge brown budget butter
@@ -48,8 +47,9 @@ WORDS = tuple(
     valley vector velvet village violin volume
     wagon water weather window winter wonder worker
     yellow young zebra zero
-    """.split()
-)
+    """
+
+WORDS = tuple(_WORDS.split())
 """In lower case; on pages also capitalised."""
 
 FIRST_WORDS = ("Figure", "Table", "Page", "Total", "Invoice", "Date", "Dear", "Yours")
