@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import tokenizers
 import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.grid import Grid
+from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.presets import PRESETS, Preset
+from pytest_dsocr.contract.views import crops, global_view
 from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.mini.batch import Drawn
+from pytest_dsocr.engine.pipeline import Pipeline
+from pytest_dsocr.engine.stages import Stages
+from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.mini.batch import Batch, Drawn
 from pytest_dsocr.mini.feed import Kind, draw_batch
+from pytest_dsocr.mini.generator import generate
 from pytest_dsocr.mini.network import new_model
 from pytest_dsocr.mini.recipe import Schedule
 from pytest_dsocr.mini.vocabulary import mini_vocabulary, number_ids
@@ -61,6 +70,32 @@ def kind(
 
 def draw(preset: Preset | str = "small", grid: Grid = (1, 1), seeds: range = range(5, 7)) -> Drawn:
     return draw_batch(kind(preset, grid, seeds=seeds), BACKEND)
+
+
+def levels(images: list[np.ndarray], side: int) -> Tensor:
+    views = torch.from_numpy(np.array(images, dtype=np.uint8)).reshape(-1, side, side, 3)
+    return views.permute(0, 3, 1, 2)
+
+
+def contract_batch(seeds: range, preset: Preset, grid: Grid) -> Batch:
+    """Draw a batch whose views are the contract's."""
+    asked = draw(preset, grid, seeds).asked
+    pages = [generate(seed, grid=grid).image for seed in seeds]
+    cut = grid if preset.crop else (1, 1)
+    of_crops = [levels([np.array(crop) for crop in crops(page, cut)], 640) for page in pages]
+    wholes = [np.array(global_view(page, preset)) for page in pages]
+    return Batch(torch.stack(of_crops), levels(wholes, preset.view_size), cut, asked)
+
+
+def engine_logits(engine: DeepseekOCR, seed: int, preset: Preset, grid: Grid, ids: Tensor) -> Tensor:
+    """Give the engine's logits after every token of a row, its prompt and its answer."""
+    inputs = prepare_inputs(generate(seed, grid=grid).image, "markdown", preset, Tokenizer.over(BACKEND))
+    mask = torch.zeros(1, len(ids), dtype=torch.bool)
+    mask[:, : inputs.prompt_tokens] = inputs.images_seq_mask
+    inputs = replace(inputs, input_ids=ids[None], images_seq_mask=mask)
+    state = Pipeline(engine, Stages(engine.device, "off"), autocast=False).prefill(inputs, all_logits=True)
+    assert state.all_logits is not None
+    return state.all_logits[0]
 
 
 def relative_error(found: Tensor, expected: Tensor) -> float:

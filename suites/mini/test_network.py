@@ -12,23 +12,30 @@ from torch import Tensor, nn
 from pytest_dsocr.contract.grid import Grid
 from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.views import crops, global_view
+from pytest_dsocr.contract.views import global_view
 from pytest_dsocr.engine.architecture import SamConfig
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.experts import MixtureOfExperts
 from pytest_dsocr.engine.fusion import fuse
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.sam import Attention
-from pytest_dsocr.engine.stages import Stages
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.mini.batch import Batch
 from pytest_dsocr.mini.encoder import encode_levels, pixels, view_shapes
 from pytest_dsocr.mini.folded import FoldedAttention
 from pytest_dsocr.mini.generator import generate
 from pytest_dsocr.mini.network import forward, mix, mosaics, new_model, number_waves, plane_waves
 from pytest_dsocr.mini.vocabulary import number_ids
-from suites.mini.small import BACKEND, QUICK, draw, kind, relative_error, small_architecture, small_model
+from suites.mini.small import (
+    BACKEND,
+    QUICK,
+    contract_batch,
+    engine_logits,
+    kind,
+    levels,
+    relative_error,
+    small_architecture,
+    small_model,
+)
 
 CPU = torch.device("cpu")
 SMALL = Preset("small", 640, 640, crop=False)
@@ -112,42 +119,16 @@ def test_mosaics_are_the_engines() -> None:
         assert torch.equal(found, fused[: 6 * 10].view(6, 10, 4)[:, :9])
 
 
-def levels(images: list[np.ndarray], side: int) -> Tensor:
-    views = torch.from_numpy(np.array(images, dtype=np.uint8)).reshape(-1, side, side, 3)
-    return views.permute(0, 3, 1, 2)
-
-
-def contract_batch(seeds: range, preset: Preset, grid: Grid) -> Batch:
-    """Draw a batch whose views are the contract's."""
-    asked = draw(preset, grid, seeds).asked
-    pages = [generate(seed, grid=grid).image for seed in seeds]
-    cut = grid if preset.crop else (1, 1)
-    of_crops = [levels([np.array(crop) for crop in crops(page, cut)], 640) for page in pages]
-    wholes = [np.array(global_view(page, preset)) for page in pages]
-    return Batch(torch.stack(of_crops), levels(wholes, preset.view_size), cut, asked)
-
-
-def engine_logits(model: DeepseekOCR, seed: int, preset: Preset, grid: Grid, ids: Tensor) -> Tensor:
-    """Give the engine's logits after every token of a row, its prompt and its answer."""
-    engine = DeepseekOCR.empty(model.arch, eager, CPU, torch.float32)
-    engine.load_state_dict(model.state_dict())
-    inputs = prepare_inputs(generate(seed, grid=grid).image, "markdown", preset, TOKENIZER)
-    mask = torch.zeros(1, len(ids), dtype=torch.bool)
-    mask[:, : inputs.prompt_tokens] = inputs.images_seq_mask
-    inputs = replace(inputs, input_ids=ids[None], images_seq_mask=mask)
-    state = Pipeline(engine, Stages(CPU, "off"), autocast=False).prefill(inputs, all_logits=True)
-    assert state.all_logits is not None
-    return state.all_logits[0]
-
-
 @pytest.mark.parametrize(("preset", "grid"), [(QUICK, (2, 3)), (QUICK, (2, 1)), (QUICK, (1, 1)), (SMALL, (1, 3))])
 def test_training_sees_and_says_what_the_engine_does(preset: Preset, grid: Grid) -> None:
     model, batch = small_model(), contract_batch(range(5, 7), preset, grid)
+    engine = DeepseekOCR.empty(model.arch, eager, CPU, torch.float32)
+    engine.load_state_dict(model.state_dict())
     with torch.no_grad():
         seen = forward(model, encode_levels(model), batch)
         logits = model.lm_head(seen.hidden)
     for n, seed in enumerate((5, 6)):
-        expected = engine_logits(model, seed, preset, grid, batch.asked.ids[n])
+        expected = engine_logits(engine, seed, preset, grid, batch.asked.ids[n])
         assert relative_error(logits[n], expected) < 1e-3
         assert float((logits[n].argmax(-1) == expected.argmax(-1)).float().mean()) > 0.99
 
@@ -158,7 +139,7 @@ def test_pixels_are_the_contracts() -> None:
     assert torch.equal(found, prepare_inputs(image, "free", SMALL, TOKENIZER).images_ori.float())
 
 
-def test_a_blind_rows_separator_is_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blind_rows_separator_is_zero() -> None:
     model, batch = small_model(), contract_batch(range(5, 7), SMALL, (1, 1))
     batch = batch._replace(asked=batch.asked._replace(blind=torch.tensor([False, True])))
     with torch.no_grad():
