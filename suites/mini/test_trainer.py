@@ -86,9 +86,22 @@ def test_a_step_changes_every_parameter_and_what_computes_follows_the_masters(re
 
 
 def test_the_rate_is_the_schedules(batch: Batch) -> None:
-    trainer = trained(SCHEDULE, batch, 2)
+    schedule = replace(SCHEDULE, warmup_steps=50)
+    trainer = trained(schedule, batch, 2)
     rates = {group["lr"] for group in trainer.optimiser.param_groups}
-    assert rates == {SCHEDULE.learning_rate(1, 1)}
+    assert rates == {schedule.learning_rate(1, 1)} != {schedule.learning_rate(0, 0)}
+
+
+def test_matrices_decay_and_norms_biases_and_embeddings_do_not() -> None:
+    trainer = Trainer(SCHEDULE, CPU)
+    decays = {id(p): group["weight_decay"] for group in trainer.optimiser.param_groups for p in group["params"]}
+    found = {name: decays.pop(id(master)) for name, master in trainer.masters.items()}
+    assert not decays
+    assert set(found.values()) == {0.0, SCHEDULE.weight_decay}
+    for part in ("embed_tokens", "pos_embed", "position_embedding", "norm", "bias", "image_newline"):
+        assert {decay for name, decay in found.items() if part in name} == {0.0}
+    for part in ("q_proj.weight", "gate.weight", "experts", "rel_pos", "lm_head", "net_3", "heads.layout.weight"):
+        assert {decay for name, decay in found.items() if part in name} == {SCHEDULE.weight_decay}
 
 
 def test_gradients_are_clipped(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
