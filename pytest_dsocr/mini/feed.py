@@ -17,6 +17,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from pytest_dsocr.contract.grid import Grid, crop_count
+from pytest_dsocr.contract.markup import DET_END
 from pytest_dsocr.contract.presets import PRESETS, Preset
 from pytest_dsocr.contract.prompt import PROMPTS, split_at_images
 from pytest_dsocr.contract.schedule import image_token_count, prompt_ids
@@ -149,6 +150,8 @@ def first_ids(page: Page, answer: str, backend: tokenizers.Tokenizer) -> list[li
     cursor, found = 0, []
     for block in page.blocks:
         of_block = []
+        if DET_END in answer:  # a page number may stand in its own coordinates
+            cursor = answer.index(DET_END, cursor) + len(DET_END)
         cursor = answer.index(block.text, cursor)
         for word in block.words:
             at = answer.index(word.text, cursor)

@@ -18,7 +18,7 @@ from pytest_dsocr.mini.batch import UNKNOWN
 from pytest_dsocr.mini.feed import Kind, first_ids, make_row
 from pytest_dsocr.mini.generator import GRIDS, generate
 from pytest_dsocr.mini.lexicon import LABELS
-from pytest_dsocr.mini.page import Page, Rect
+from pytest_dsocr.mini.page import Block, Page, Rect, Word
 from suites.mini.small import BACKEND, kind
 
 CELL = 64
@@ -105,12 +105,17 @@ def test_a_word_is_asked_by_the_token_that_the_answer_has_for_it(seed: int) -> N
     for grounded in (True, False):
         found = first_ids(page, page.answer(grounded=grounded), BACKEND)
         for block, ids in zip(page.blocks, found, strict=True):
-            if grounded and block.label == "page_number":
-                continue  # now and then taken from the coordinates in front of it
             for word, first in zip(block.words, ids, strict=True):
                 text = TOKENIZER.decode([first]).strip()
                 assert text
                 assert word.text.startswith(text)
+
+
+def test_a_page_number_is_not_found_in_its_own_box() -> None:
+    number = Block("page_number", (Rect(901, 901, 990, 990),), "90", (Word("90", Rect(905, 905, 980, 980)),))
+    page = Page("made", 0, Image.new("RGB", (999, 999)), (number,))
+    [[first]] = first_ids(page, page.answer(grounded=True), BACKEND)
+    assert TOKENIZER.decode([first]) == "90"
 
 
 @pytest.mark.parametrize(("preset", "grid", "seed"), READ[1::3])
