@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pytest_dsocr.case import Case
+from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
@@ -41,6 +42,11 @@ class CaseReport:
     def counts(self) -> Mapping[Verdict, int]:
         """How often each verdict was given."""
         return Counter(comparison.verdict for comparison in self.comparisons)
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """Where it first breaks, and what to check there; None where nothing is WRONG."""
+        return first_divergence(self.comparisons)
 
     @property
     def worst_error(self) -> float:

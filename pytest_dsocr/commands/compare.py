@@ -118,6 +118,8 @@ def _case(report: CaseReport) -> Iterator[str]:
     counts = ", ".join(f"{report.counts[verdict]} {verdict}" for verdict in SEVERITY[::-1] if report.counts[verdict])
     times = f"reference {report.reference_s:.2f} s, subject {report.subject_s:.2f} s"
     yield f"{report.verdict:<12}{report.case.id}: {counts}; worst error {report.worst_error:.1e}; {times}"
+    if report.divergence:
+        yield from (f"    {line}" for line in report.divergence.lines)
     for comparison in report.comparisons:
         if comparison.verdict is Verdict.TIE_FLIP or not comparison.passes:
             yield f"    {comparison.verdict:<12} {comparison.what}: {comparison.measured}"
@@ -158,6 +160,8 @@ def _as_json(report: CaseReport) -> dict[str, Any]:
     return {
         "case": report.case.to_json(),
         "verdict": report.verdict,
+        "first_wrong": report.divergence and report.divergence.first.what,
+        "check": report.divergence and report.divergence.cause,
         "comparisons": [asdict(comparison) for comparison in report.comparisons],
         "reference_s": report.reference_s,
         "subject_s": report.subject_s,

@@ -52,6 +52,7 @@ def test_the_report_holds_every_comparison_and_the_page_both_sides(tmp_path: Pat
     report = json.loads((tmp_path / "out" / "compare.json").read_text(encoding="utf-8"))
     [case] = report["cases"]
     assert len(case["comparisons"]) == 19
+    assert case["first_wrong"] is case["check"] is None
     assert case["case"]["page"] == "tiny.png"
     assert report["reference"]["checkpoint"] == "synthetic:small"
     with Image.open(tmp_path / "out" / "tiny-gundam-markdown.jpg") as sheet:
@@ -63,8 +64,14 @@ def test_a_wrong_verdict_ends_in_1_and_is_told(tmp_path: Path, said: Said) -> No
     """Rounding to bf16 on the GPU gave this page's last prompt token another expert."""
     page = write_page("1500_square", tmp_path)
     of_gpu = ("--reference-device", "nvidia-h200", "--reference-dtype", "bfloat16")
-    assert compare(page, *of_gpu) == 1
+    assert compare(page, *of_gpu, "--out", tmp_path / "out") == 1
     lines, _ = said()
+    [first] = [line.strip() for line in lines if line.strip().startswith("first wrong")]
+    assert first.startswith("first wrong  prefill, after 13 that are right: relative error")
+    assert any(line.strip().startswith("check        the decoder, for vision is right") for line in lines)
+    [case] = json.loads((tmp_path / "out" / "compare.json").read_text(encoding="utf-8"))["cases"]
+    assert case["first_wrong"] == "prefill"
+    assert case["check"].startswith("the decoder")
     told = [line.split()[:2] for line in lines if line.startswith("    ") and not line.startswith("     ")]
     assert ["WRONG", "prefill:"] in told
     assert any("the reference has" in line for line in lines)
