@@ -9,6 +9,7 @@ from pytest_dsocr.errors import DsocrError
 
 PATCH_PX = 16
 """Side of the square of pixels that SAM turns into one patch; a view must hold at least one."""
+SQUASHED_UP_TO_PX = 640
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class Preset:
                     f"preset {self.name!r} has {size_name}={size_px}, which holds no image token; "
                     f"give at least {PATCH_PX} pixels"
                 )
+
+    @property
+    def is_squashed(self) -> bool:
+        """Whether the whole page is squashed into its view, and not padded: without crops, at up to 640 px."""
+        return not self.crop and self.view_size <= SQUASHED_UP_TO_PX
 
     @property
     def view_size(self) -> int:

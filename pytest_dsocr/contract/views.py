@@ -9,7 +9,6 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.errors import DsocrError
 
 GREY = (127, 127, 127)
-SQUASHED_UP_TO_PX = 640
 
 
 def global_view(page: Image.Image, preset: Preset) -> Image.Image:
@@ -22,7 +21,7 @@ def global_view(page: Image.Image, preset: Preset) -> Image.Image:
             grey view there, and any older one a ``ValueError``.
     """
     side = preset.view_size
-    if not preset.crop and side <= SQUASHED_UP_TO_PX:
+    if preset.is_squashed:
         return page.resize((side, side))
     if round(min(page.size) / max(page.size) * side) == 0:
         raise DsocrError(

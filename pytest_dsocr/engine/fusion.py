@@ -5,6 +5,8 @@ Shapes: P crops in R rows of K columns, q x q tokens of a crop, h x w tokens of 
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -23,24 +25,24 @@ def fuse(
         newline: the vector that ends each row, ``[C]``.
         separator: the vector that ends the image, ``[C]``.
     """
-    parts = [end_rows(page_NC.unflatten(0, (_side(page_NC), -1)), newline), separator[None]]
+    parts = [end_rows(square(page_NC), newline), separator[None]]
     if crops_PNC is not None:
         parts.insert(0, end_rows(mosaic(crops_PNC, grid), newline))
     return torch.cat(parts)
 
 
 def mosaic(crops_PNC: Tensor, grid: tuple[int, int]) -> Tensor:
-    """Lay crops ``[P, q * q, C]`` out as the page they were cut from: ``[R * q, K * q, C]``."""
+    """Lay crops ``[..., P, q * q, C]`` out as the page they were cut from: ``[..., R * q, K * q, C]``."""
     columns, rows = grid
-    side = _side(crops_PNC[0])
-    tiles = crops_PNC.view(rows, columns, side, side, -1)
-    return tiles.transpose(1, 2).reshape(rows * side, columns * side, -1)
+    side = _side(crops_PNC)
+    tiles = crops_PNC.unflatten(-2, (side, side)).unflatten(-4, (rows, columns))
+    return tiles.transpose(-4, -3).flatten(-3, -2).flatten(-4, -3)
 
 
 def end_rows(tokens_HWC: Tensor, newline: Tensor) -> Tensor:
-    """Append ``newline`` to each row of ``[H, W, C]`` and flatten: ``[H * (W + 1), C]``."""
-    ends = newline.expand(tokens_HWC.shape[0], 1, -1)
-    return torch.cat([tokens_HWC, ends], dim=1).flatten(0, 1)
+    """Append ``newline`` to each row of ``[..., H, W, C]`` and flatten: ``[..., H * (W + 1), C]``."""
+    ends = newline.expand(*tokens_HWC.shape[:-2], 1, -1)
+    return torch.cat([tokens_HWC, ends], dim=-2).flatten(-3, -2)
 
 
 def scatter(embeds: Tensor, mask: Tensor, features: Tensor, expected: int) -> Tensor:
@@ -56,5 +58,10 @@ def scatter(embeds: Tensor, mask: Tensor, features: Tensor, expected: int) -> Te
     return embeds.masked_scatter(mask[..., None], features.to(embeds.dtype))
 
 
+def square(tokens_NC: Tensor) -> Tensor:
+    """Lay the tokens of a view ``[..., q * q, C]`` out as its rows: ``[..., q, q, C]``."""
+    return tokens_NC.unflatten(-2, (_side(tokens_NC), -1))
+
+
 def _side(tokens_NC: Tensor) -> int:
-    return int(len(tokens_NC) ** 0.5)
+    return math.isqrt(tokens_NC.shape[-2])

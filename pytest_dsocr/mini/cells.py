@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from pytest_dsocr.contract.grid import CROP_PX, Grid
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.views import SQUASHED_UP_TO_PX
 from pytest_dsocr.mini.page import Rect
 
 CELL_PX = 64
 """Side of the square of a view that one vision token stands for."""
+CROP_CELLS = CROP_PX // CELL_PX
+"""Cells along a side of a crop."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +74,14 @@ class Cells:
 
 def crop_cells(size: tuple[int, int], grid: Grid) -> Cells:
     """Give the raster of the crops' tokens over a page of ``size`` pixels."""
-    side = CROP_PX // CELL_PX
-    columns, rows = grid[0] * side, grid[1] * side
+    columns, rows = grid[0] * CROP_CELLS, grid[1] * CROP_CELLS
     return Cells(columns, rows, 0, columns / size[0], rows / size[1])
 
 
 def page_cells(size: tuple[int, int], preset: Preset, first: int) -> Cells:
     """Give the raster of the whole view's tokens, the first of which is ``first``."""
     side = preset.view_size // CELL_PX
-    if not preset.crop and preset.view_size <= SQUASHED_UP_TO_PX:
+    if preset.is_squashed:
         return Cells(side, side, first, side / size[0], side / size[1])
     per_px = side / max(size)
     left, top = ((side - length * per_px) / 2 for length in size)

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.contract.grid import CROP_PX, crop_count
+from pytest_dsocr.contract.inputs import normalise
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.mini.generator import GRIDS
-from pytest_dsocr.mini.levels import LARGEST_LEVEL
 
 Encode = Callable[[Tensor], Tensor]
 """From uint8 views ``[N, 3, S, S]`` to the tokens that the decoder gets, ``[N, (S / 64) ** 2, C]``."""
@@ -39,15 +39,10 @@ class Encoder(nn.Module):
         return tokens
 
 
-def pixels(levels: Tensor, dtype: torch.dtype) -> Tensor:
-    """Turn levels of 0 to 255 into what the contract makes of them."""
-    return ((levels / LARGEST_LEVEL - 0.5) / 0.5).to(torch.bfloat16).to(dtype)
-
-
 def encode_levels(model: DeepseekOCR) -> Encode:
     """Give what encodes uint8 views ``[N, 3, S, S]``, kernel by kernel."""
     encoder = Encoder(model)
-    return lambda levels: encoder(pixels(levels, model.dtype))
+    return lambda levels: encoder(normalise(levels).to(model.dtype))
 
 
 def encode_from_graphs(model: DeepseekOCR, batch_pages: int) -> Encode:
@@ -56,7 +51,7 @@ def encode_from_graphs(model: DeepseekOCR, batch_pages: int) -> Encode:
     It must be called before another thread uses the GPU.
     """
     recorded = {shape: _record(model, shape) for shape in sorted(view_shapes(batch_pages))}
-    return lambda levels: recorded[tuple(levels.shape)](pixels(levels, model.dtype))
+    return lambda levels: recorded[tuple(levels.shape)](normalise(levels).to(model.dtype))
 
 
 def _record(model: DeepseekOCR, shape: tuple[int, ...]) -> Encode:

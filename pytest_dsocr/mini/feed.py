@@ -23,7 +23,7 @@ from pytest_dsocr.contract.prompt import PROMPTS, split_at_images
 from pytest_dsocr.contract.schedule import image_token_count, prompt_ids
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.mini.batch import UNKNOWN, Drawn, Row, collate
-from pytest_dsocr.mini.cells import Cells, crop_cells, page_cells
+from pytest_dsocr.mini.cells import CROP_CELLS, Cells, crop_cells, page_cells
 from pytest_dsocr.mini.generator import GRIDS, generate
 from pytest_dsocr.mini.lexicon import LABELS
 from pytest_dsocr.mini.page import Page
@@ -139,8 +139,7 @@ def reading_cells(image: Image.Image, kind: Kind) -> Cells | None:
 def _same_view(here: tuple[int, int], there: tuple[int, int], kind: Kind) -> bool:
     if not crop_count(kind.crops):
         return True
-    side = crop_cells((1, 1), (1, 1)).columns
-    return all(a // side == b // side for a, b in zip(here, there, strict=True))
+    return all(a // CROP_CELLS == b // CROP_CELLS for a, b in zip(here, there, strict=True))
 
 
 def first_ids(page: Page, answer: str, backend: tokenizers.Tokenizer) -> list[list[int]]:

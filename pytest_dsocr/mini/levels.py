@@ -14,10 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.contract.grid import CROP_PX, Grid, crop_count
+from pytest_dsocr.contract.inputs import WHITE
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.views import GREY, SQUASHED_UP_TO_PX
-
-LARGEST_LEVEL = 255
+from pytest_dsocr.contract.views import GREY
 
 
 def crop_levels(page: Tensor, grid: Grid) -> Tensor:
@@ -34,7 +33,7 @@ def crop_levels(page: Tensor, grid: Grid) -> Tensor:
 def whole_levels(page: Tensor, preset: Preset) -> Tensor:
     """Put a page ``[3, height, width]`` into the preset's square: uint8 ``[3, V, V]``."""
     side = preset.view_size
-    if not preset.crop and side <= SQUASHED_UP_TO_PX:
+    if preset.is_squashed:
         return stretch(page, side, side)
     _, height, width = page.shape
     per_px = side / max(height, width)
@@ -50,8 +49,8 @@ def stretch(page: Tensor, width: int, height: int) -> Tensor:
     dtype = torch.float16 if page.is_cuda else torch.float32
     down = _resampling(page.shape[1], height, page.device, dtype)
     across = _resampling(page.shape[2], width, page.device, dtype)
-    wide = (page.to(dtype) @ across.T).round_().clamp_(0, LARGEST_LEVEL)
-    return (down @ wide).round_().clamp_(0, LARGEST_LEVEL).to(torch.uint8)
+    wide = (page.to(dtype) @ across.T).round_().clamp_(0, WHITE)
+    return (down @ wide).round_().clamp_(0, WHITE).to(torch.uint8)
 
 
 @lru_cache(maxsize=512)

@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_dsocr.contract.grid import Grid
 from pytest_dsocr.contract.markup import UNITS
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.attention import sdpa
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.experts import MixtureOfExperts, Mlp
+from pytest_dsocr.engine.fusion import end_rows, mosaic, square
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.mini.batch import Asked, Batch
 from pytest_dsocr.mini.encoder import Encode
@@ -131,27 +131,12 @@ def see(model: DeepseekOCR, encode: Encode, batch: Batch) -> Tensor:
     """Encode every view and arrange the tokens: ``[B, N, C]``."""
     rows = len(batch.pages)
     page = encode(batch.pages)
-    parts = [end_rows(page.unflatten(1, (math.isqrt(page.shape[1]), -1)), model.image_newline)]
+    parts = [end_rows(square(page), model.image_newline)]
     if batch.crops.shape[1]:
         crops = encode(batch.crops.flatten(0, 1)).unflatten(0, (rows, -1))
-        parts.insert(0, end_rows(mosaics(crops, batch.grid), model.image_newline))
+        parts.insert(0, end_rows(mosaic(crops, batch.grid), model.image_newline))
     separators = model.view_seperator * ~batch.asked.blind[:, None]
     return torch.cat([*parts, separators[:, None]], dim=1)
-
-
-def mosaics(crops_BPNC: Tensor, grid: Grid) -> Tensor:
-    """Lay each row's crops out as the page they were cut from: ``[B, rows, columns, C]`` of tokens."""
-    columns, rows = grid
-    side = math.isqrt(crops_BPNC.shape[2])
-    tiles = crops_BPNC.unflatten(2, (side, side)).unflatten(1, (rows, columns))
-    mosaic: Tensor = tiles.transpose(2, 3).flatten(3, 4).flatten(1, 2)
-    return mosaic
-
-
-def end_rows(tokens_BHWC: Tensor, newline: Tensor) -> Tensor:
-    """Append ``newline`` to each row of tokens and flatten: ``[B, H * (W + 1), C]``."""
-    ends = newline.expand(*tokens_BHWC.shape[:2], 1, -1)
-    return torch.cat([tokens_BHWC, ends], dim=2).flatten(1, 2)
 
 
 class _NoCache:

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from pytest_dsocr.contract.markup import Markup, to_pixels
 from pytest_dsocr.contract.overlay import draw_boxes
-from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.checkpoint import MINI, resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.mini.page import Page
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Six held-out pages, with the boxes of the truth and of a checkpoint's reading.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--checkpoint", default="mini", help="a name or a folder")
+    parser.add_argument("--checkpoint", default=MINI, help="a name or a folder")
     parser.add_argument("--out", type=Path, default=Path("dsocr-out/reading.png"), help="the picture's file")
     return tell(picture(parser.parse_args(arguments)))
 

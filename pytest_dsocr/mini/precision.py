@@ -17,7 +17,6 @@ from statistics import median
 import torch
 from PIL import Image
 
-from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.checkpoint import MINI, resolve
@@ -101,7 +100,7 @@ def compare_page(checkpoint: str, device: str, source: Source) -> Rounded:
         tokens=len(read.token_ids),
         differences=tuple(_differences(exact, read.token_ids, theirs, mine)),
         same_answer=alone.token_ids == read.token_ids,
-        same_boxes=_boxes(alone.text) == _boxes(read.text),
+        same_boxes=len(alone.boxes) == len(read.boxes),
         margins=tuple(round(float(top[0] - top[1]), 4) for top in (logits.topk(2).values for logits in theirs)),
     )
 
@@ -127,10 +126,6 @@ def _differences(
         if choice != token:
             behind, ahead = float(exact[token] - exact[choice]), float(rounded[choice] - rounded[token])
             yield Difference(step, decode([token]), decode([choice]), round(behind, 4), round(ahead, 4))
-
-
-def _boxes(text: str) -> int:
-    return sum(len(span.boxes) for span in parse(text).spans)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,20 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.contract.grid import Grid
-from pytest_dsocr.contract.inputs import prepare_inputs
+from pytest_dsocr.contract.inputs import normalise, prepare_inputs
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.views import global_view
 from pytest_dsocr.engine.architecture import SamConfig
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.experts import MixtureOfExperts
-from pytest_dsocr.engine.fusion import fuse
+from pytest_dsocr.engine.fusion import fuse, mosaic
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.sam import Attention
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.mini.encoder import encode_levels, pixels, view_shapes
+from pytest_dsocr.mini.encoder import encode_levels, view_shapes
 from pytest_dsocr.mini.folded import FoldedAttention
 from pytest_dsocr.mini.generator import generate
-from pytest_dsocr.mini.network import forward, mix, mosaics, new_model, number_waves, plane_waves
+from pytest_dsocr.mini.network import forward, mix, new_model, number_waves, plane_waves
 from pytest_dsocr.mini.vocabulary import number_ids
 from suites.mini.small import (
     BACKEND,
@@ -109,12 +109,12 @@ def test_imbalance_is_least_where_experts_are_used_alike(gate: str, imbalance: f
     assert mix(moe, torch.ones(1, 40, 32))[1].item() == pytest.approx(imbalance, abs=1e-3)
 
 
-def test_mosaics_are_the_engines() -> None:
+def test_a_mosaic_of_many_pages_is_each_pages() -> None:
     tokens, grid = torch.randn(2, 6, 9, 4), (3, 2)
     for n in (0, 1):
         newline = torch.zeros(4)
         fused = fuse(tokens[n], torch.zeros(1, 4), grid, newline, newline)
-        found = mosaics(tokens, grid)[n]
+        found = mosaic(tokens, grid)[n]
         assert found.shape == (6, 9, 4)
         assert torch.equal(found, fused[: 6 * 10].view(6, 10, 4)[:, :9])
 
@@ -135,7 +135,7 @@ def test_training_sees_and_says_what_the_engine_does(preset: Preset, grid: Grid)
 
 def test_pixels_are_the_contracts() -> None:
     image = generate(5, grid=(1, 1)).image
-    found = pixels(levels([np.array(global_view(image, SMALL))], 640), torch.float32)
+    found = normalise(levels([np.array(global_view(image, SMALL))], 640)).float()
     assert torch.equal(found, prepare_inputs(image, "free", SMALL, TOKENIZER).images_ori.float())
 
 

@@ -18,10 +18,11 @@ from PIL import Image
 from pytest_dsocr.contract.grid import CROP_PX, crop_grid
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.mini.generator import PAD_PX
 from pytest_dsocr.mini.lexicon import FIRST_WORDS, LABELS, WORDS
 from pytest_dsocr.mini.page import Block, Page, Rect
 from pytest_dsocr.mini.typeset import COURIER, HELVETICA, SETTINGS, TIMES, Setting, typeset
-from pytest_dsocr.mini.typeset.sheet import LEADING, PADDING_PX, SCALES, SMALL, Sheet, Style
+from pytest_dsocr.mini.typeset.sheet import LEADING, SCALES, SMALL, Sheet, Style
 
 Mask = npt.NDArray[np.bool_]
 
@@ -59,7 +60,7 @@ def pixels(rect: Rect) -> tuple[slice, slice]:
 
 def padding(page: Page) -> tuple[float, float]:
     columns, rows = crop_grid(*page.image.size)
-    return PADDING_PX * page.image.width / (CROP_PX * columns), PADDING_PX * page.image.height / (CROP_PX * rows)
+    return PAD_PX * page.image.width / (CROP_PX * columns), PAD_PX * page.image.height / (CROP_PX * rows)
 
 
 def rects(page: Page) -> list[Rect]:

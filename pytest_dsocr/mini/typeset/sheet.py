@@ -21,11 +21,10 @@ from reportlab.platypus import Paragraph, Table
 from pytest_dsocr.contract.grid import CROP_PX, crop_grid
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.mini.canvas import union
+from pytest_dsocr.mini.generator import PAD_PX
 from pytest_dsocr.mini.page import Block, Page, Rect, Word
 
 POINTS_PER_INCH = 72
-PADDING_PX = 4
-"""Around a block's ink, in pixels of the page stretched over its grid of crops."""
 INK_LEVELS = 24
 """What differs by more than this from the paper is ink."""
 SLACK_PT = 1.5
@@ -184,7 +183,7 @@ class _Raster:
         self._ink = difference.convert("L").point([255 * (level > INK_LEVELS) for level in range(256)])
         self._scale = scale
         crops = crop_grid(*image.size)
-        self._padding = [PADDING_PX * side / (CROP_PX * n) for side, n in zip(image.size, crops, strict=True)]
+        self._padding = [PAD_PX * side / (CROP_PX * n) for side, n in zip(image.size, crops, strict=True)]
 
     def ink(self, frame: Rect) -> Rect:
         """Give the bounds of the ink in ``frame`` or just outside it."""
