@@ -13,8 +13,8 @@ from PIL import Image
 from pytest_dsocr.__main__ import main
 from pytest_dsocr.vendor.files import FILES
 from suites.contract.pages import rgb, write_page
-from suites.recordings import FOLDER
-from suites.vendor.conftest import STAND_IN
+from suites.meta.recordings import FOLDER
+from suites.meta.vendor.conftest import STAND_IN
 
 Said = Callable[[], tuple[list[str], str]]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from PIL import Image, ImageChops
 
 from pytest_dsocr.side_by_side import HEAD_PX, LARGEST_PX, MARGIN_PX, side_by_side
-from suites.compare.made import OUTPUT
+from suites.meta.compare.made import OUTPUT
 
 BOX = "<|ref|>text<|/ref|><|det|>[[100, 100, 500, 500]]<|/det|>"
 OTHER = "<|ref|>text<|/ref|><|det|>[[100, 600, 500, 900]]<|/det|>"

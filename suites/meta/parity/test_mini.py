@@ -1,0 +1,55 @@
+"""The embedded checkpoint on every shipped page, to the last token: the session held against the vendor's real code.
+
+Against recordings, or live where ``DSOCR_VENDOR`` names the vendor's files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.case import make_case
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.engine.checkpoint import MINI, resolve
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.mini.shipped import shipped
+from pytest_dsocr.parity import compare_case
+from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.vendor.opening import Wanted, open_reference
+from pytest_dsocr.vendor.provenance import Key
+from pytest_dsocr.vendor.recorded.recording import find_recording
+from pytest_dsocr.vendor.reference import Reference
+from suites.meta.parity.checks import assert_all
+from suites.meta.recordings import FOLDER
+
+LIVE = os.environ.get("DSOCR_VENDOR")
+RECORDING = find_recording(FOLDER, Key(MINI, "cpu", "float32", "eager"), resampling())
+PAGES = shipped("all")
+
+
+@pytest.fixture(scope="module")
+def subject() -> SessionSubject:
+    return SessionSubject(Session.from_checkpoint(MINI), keep_values=bool(LIVE))
+
+
+@pytest.fixture(scope="module")
+def reference() -> Iterator[Reference]:
+    opened = open_reference(Path(LIVE or RECORDING.folder), Wanted(resolve(MINI)))
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_session_is_the_vendors(subject: SessionSubject, reference: Reference, page: Path) -> None:
+    assert_all(compare_case(subject, reference, make_case(page, "markdown", "gundam")))
+
+
+def test_the_recording_holds_every_shipped_page_and_has_many_boxes_each() -> None:
+    recorded = {case_id: case.observation for case_id, case in RECORDING.cases.items()}
+    assert recorded.keys() == {make_case(page, "markdown", "gundam").id for page in PAGES}
+    boxes = [sum(len(span.boxes) for span in seen.output.spans) for seen in recorded.values()]
+    assert min(boxes) >= 2
+    assert sum(boxes) > 6 * len(PAGES)
