@@ -1,4 +1,4 @@
-"""One case held against the reference, from its page to its verdicts."""
+"""One case held against the reference: both sides are asked once, and judged as often as limits differ."""
 
 from __future__ import annotations
 
@@ -7,26 +7,43 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from pytest_dsocr.answer import Answer
 from pytest_dsocr.case import Case
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.observations import compare_observations
-from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
-from pytest_dsocr.observation import Output
-from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.observation import Observation
+from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.protocol import TextSubject
 from pytest_dsocr.vendor.reference import Reference
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """What both sides said to one case, and what it took."""
+
+    case: Case
+    answer: Answer
+    theirs: Observation
+    reference_s: float
+    subject_s: float
+    findings: tuple[str, ...] = ()
+    """What putting the reference's tensors into the subject told, a sentence each."""
 
 
 @dataclass(frozen=True)
 class CaseReport:
-    """Every comparison of one case, in the stages' order, and what it took."""
+    """Every comparison of one case under some limits, in the stages' order."""
 
-    case: Case
-    reference: Output
-    subject: Output
+    exchange: Exchange
     comparisons: tuple[Comparison, ...]
-    reference_s: float
-    subject_s: float
+    limits: Tolerances
+
+    @property
+    def case(self) -> Case:
+        """The page, the prompt and the preset."""
+        return self.exchange.case
 
     @property
     def verdict(self) -> Verdict:
@@ -53,21 +70,28 @@ class CaseReport:
         """The largest relative error of a tensor."""
         return max((comparison.error for comparison in self.comparisons if comparison.error is not None), default=0.0)
 
+    def of(self, *stages: str) -> tuple[Comparison, ...]:
+        """Give the comparisons of stages: ``sam`` is ``sam.crops``, ``sam.page`` and ``sam.page/3``."""
+        return tuple(one for one in self.comparisons if one.stage in stages)
 
-def compare_case(
-    subject: SessionSubject, reference: Reference, case: Case, on_token: Callable[[int], None] = lambda step: None
-) -> CaseReport:
-    """Run both sides on ``case`` and compare all that the reference has.
+
+def ask(
+    subject: TextSubject, reference: Reference, case: Case, on_token: Callable[[int], None] = lambda step: None
+) -> Exchange:
+    """Ask both sides about ``case``.
 
     Raises:
         ReferenceFaultError: where the reference cannot answer, which is no verdict.
         NotRecordedError: where the reference is a recording without this case.
+        SubjectFaultError: where the subject raised; it names the stage.
     """
     started = time.perf_counter()
     theirs = reference.observe(case)
     answered = time.perf_counter()
-    mine, forced = subject.follow(case, theirs, on_token)
-    limits = tolerances(subject.dtype, reference.provenance.dtype)
-    comparisons = tuple(compare_observations(mine, forced, theirs, limits))
-    subject_s = time.perf_counter() - answered
-    return CaseReport(case, theirs.output, mine.output, comparisons, answered - started, subject_s)
+    answer = follow(subject, case, theirs, on_token)
+    return Exchange(case, answer, theirs, answered - started, time.perf_counter() - answered)
+
+
+def judge(exchange: Exchange, limits: Tolerances) -> CaseReport:
+    """Compare all that the reference has and the subject offers."""
+    return CaseReport(exchange, tuple(compare_observations(exchange.answer, exchange.theirs, limits)), limits)

@@ -78,7 +78,7 @@ def is_tie(mine: ForcedStep, theirs: Step, limits: Tolerances) -> bool:
     Both must have both tokens among their best, and neither may see them further apart than the limit.
     """
     gaps = (gap_ulps(best, mine.token, theirs.token, limits) for best in (mine.best, theirs.best))
-    return all(gap <= limits.tie_ulps for gap in gaps)
+    return all(gap <= limits.ties for gap in gaps)
 
 
 def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
@@ -106,5 +106,5 @@ def _told(k: int, mine: ForcedStep, theirs: Step, limits: Tolerances) -> str:
     apart = " and ".join(f"{gap:.0f}" if gap < math.inf else "unknown" for gap in gaps)
     return (
         f"step {k}: token {mine.token}, the reference has {theirs.token}; ULP of {limits.dtype} between them: "
-        f"{apart} (reference, subject; a tie: up to {limits.tie_ulps})"
+        f"{apart} (reference, subject; a tie: up to {limits.ties})"
     )

@@ -1,16 +1,17 @@
-"""How far apart two sides may be, by the coarser of the two dtypes they compute in."""
+"""How far apart two sides may be: tensors by the coarser of the two dtypes they compute in, outputs as the run says."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from pytest_dsocr.errors import DsocrError
 
 
 @dataclass(frozen=True)
 class Tolerances:
-    """Limits, each relative."""
+    """Limits of one comparison."""
 
     dtype: str
     """The coarser of the two sides'."""
@@ -18,27 +19,48 @@ class Tolerances:
     """Norm of a seam's difference over its norm."""
     logits: float
     """Largest difference of logits that tokens were chosen from, over the largest logit."""
-    tie_ulps: int
+    ties: int
     """How many units in the last place of the best logit the reference's best two may be apart to be a tie."""
     mantissa_bits: int
     """Bits of the dtype's significand that are stored."""
+    boxes: int = 0
+    """How many boxes more or fewer there may be."""
+    coords: float = 0.0
+    """How far a matched box's sides may be from the reference's, as a fraction of the page."""
+    text: float = 0.0
+    """Edit distance of the texts over the reference's length."""
 
     def ulp(self, logit: float) -> float:
         """Give the distance from ``logit`` to the next number of this dtype."""
         return 2.0 ** (math.frexp(logit or 1.0)[1] - 1 - self.mantissa_bits)
 
+    def but(self, overrides: Mapping[str, float]) -> Tolerances:
+        """Give these with some replaced, by the names in :data:`NAMES`.
+
+        Raises:
+            DsocrError: for a name that is none of them, or a value that is negative or no number of its kind.
+        """
+        for name, value in overrides.items():
+            check_tolerance(name, value)
+        return replace(self, **dict(overrides))
+
+
+NAMES: Mapping[str, type] = {"boxes": int, "coords": float, "text": float, "seam": float, "logits": float, "ties": int}
+"""The tolerances that a run or a test may set, and what each is."""
 
 # float32: another processor sums in another order. bfloat16 and float16: half a unit in the last place is 0.4 % and
 # 0.05 %, and some fifty layers add up to a few times that, the logits last.
 BY_DTYPE = {
-    "float32": Tolerances("float32", seam=1e-4, logits=1e-4, tie_ulps=64, mantissa_bits=23),
-    "float16": Tolerances("float16", seam=5e-3, logits=1e-2, tie_ulps=4, mantissa_bits=10),
-    "bfloat16": Tolerances("bfloat16", seam=3e-2, logits=6e-2, tie_ulps=4, mantissa_bits=7),
+    "float32": Tolerances("float32", seam=1e-4, logits=1e-4, ties=64, mantissa_bits=23),
+    "float16": Tolerances("float16", seam=5e-3, logits=1e-2, ties=4, mantissa_bits=10),
+    "bfloat16": Tolerances("bfloat16", seam=3e-2, logits=6e-2, ties=4, mantissa_bits=7),
 }
+BETWEEN_KEYS = {"boxes": 1, "coords": 0.02}
+"""What outputs may differ in where device, dtype or attention do: the acceptance of the original investigation."""
 
 
-def tolerances(*dtypes: str) -> Tolerances:
-    """Give the limits for sides that compute in ``dtypes``.
+def tolerances(*dtypes: str, same_key: bool = True) -> Tolerances:
+    """Give the limits for sides that compute in ``dtypes``; outputs are exact where both have the same key.
 
     Raises:
         DsocrError: for a dtype that has none.
@@ -46,4 +68,15 @@ def tolerances(*dtypes: str) -> Tolerances:
     unknown = [dtype for dtype in dtypes if dtype not in BY_DTYPE]
     if unknown:
         raise DsocrError(f"there are no tolerances for {unknown[0]}; there are for {', '.join(BY_DTYPE)}")
-    return max((BY_DTYPE[dtype] for dtype in dtypes), key=lambda found: found.seam)
+    coarser = max((BY_DTYPE[dtype] for dtype in dtypes), key=lambda found: found.seam)
+    return coarser if same_key else coarser.but(BETWEEN_KEYS)
+
+
+def check_tolerance(name: str, value: object) -> None:
+    """Raise ``DsocrError`` where ``value`` is none for the tolerance ``name``, or there is no such tolerance."""
+    if name not in NAMES:
+        raise DsocrError(f"there is no tolerance {name!r}; there are {', '.join(NAMES)}")
+    kinds = int if NAMES[name] is int else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < math.inf:
+        whole = "a whole number" if NAMES[name] is int else "a number"
+        raise DsocrError(f"the tolerance {name}={value!r} is not {whole} of 0 or more; give one")

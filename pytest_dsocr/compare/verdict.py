@@ -23,6 +23,7 @@ class Verdict(StrEnum):
 
 
 NEITHER = "neither side has any"
+NOT_OFFERED = "not offered by the subject"
 SEVERITY = (Verdict.NOT_COMPARED, Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP, Verdict.WRONG)
 
 
@@ -41,10 +42,15 @@ class Comparison:
     """The first places where the two part, a line each."""
 
     @property
+    def stage(self) -> str:
+        """What it is of: ``sam`` of ``sam.page/3``, and ``result.mmd`` of itself."""
+        return self.what if self.what == "result.mmd" else self.what.partition("/")[0].partition(".")[0]
+
+    @property
     def passes(self) -> bool:
-        """Whether a run may pass with it: nothing is WRONG, and nothing that a side has was left uncompared."""
+        """Whether a run may pass with it: nothing is WRONG, and nothing that was promised was left uncompared."""
         if self.verdict is Verdict.NOT_COMPARED:
-            return self.measured == NEITHER
+            return self.measured in (NEITHER, NOT_OFFERED)
         return self.verdict is not Verdict.WRONG
 
 

@@ -14,7 +14,7 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
 from pytest_dsocr.observation import Best, InputsDigest, Observation, Seam, Step
 from suites.meta.compare.made import OUTPUT, STEPS, input_tensors, observation, seam_tensors
 
-LIMITS = Tolerances("float32", seam=1e-3, logits=1e-1, tie_ulps=64, mantissa_bits=23)
+LIMITS = Tolerances("float32", seam=1e-3, logits=1e-1, ties=64, mantissa_bits=23)
 INPUTS = ["input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"]
 SEAMS = ["sam.page", "vision_fusion", "prefill"]
 REST = ["prefill_best", "logits", "tokens", "text", "spans", "boxes", "result.mmd", "artefacts"]

@@ -81,7 +81,7 @@ def test_a_reference_that_is_not_finite_is_never_inside_a_tolerance(bad: float) 
 @pytest.mark.parametrize(("apart", "verdict"), [(0.5, Verdict.DRIFT), (0.5000001, Verdict.WRONG)])
 def test_the_limit_of_logits_is_relative_to_the_largest_and_inside(apart: float, verdict: Verdict) -> None:
     """Of [3, -8] the largest is 8, so that 1/16 of it may be apart."""
-    limits = Tolerances("float32", seam=0.0, logits=0.0625, tie_ulps=0, mantissa_bits=23)
+    limits = Tolerances("float32", seam=0.0, logits=0.0625, ties=0, mantissa_bits=23)
     theirs = step(1, (1, 3.0), (2, -8.0))
     assert compare_best(Best((1, 2), (3.0 + apart, -8.0)), theirs.best, limits).verdict is verdict
     assert compare_logits([forced(theirs, t1=3.0 + apart)], [theirs], limits).verdict is verdict

@@ -38,7 +38,7 @@ def test_coarser_dtypes_allow_more_and_none_as_much_as_another_tensor_would_need
         epsilon = torch.finfo(getattr(torch, limits.dtype)).eps
         assert 2.0**-limits.mantissa_bits == epsilon
         assert epsilon < limits.seam <= limits.logits
-        assert limits.tie_ulps * epsilon < limits.logits
+        assert limits.ties * epsilon < limits.logits
 
 
 @pytest.mark.parametrize("unknown", ["float64", "int8", ""])

@@ -1,0 +1,35 @@
+"""What a subject said to one case: as much of an observation as its level offers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pytest_dsocr.compare.tokens import ForcedStep
+from pytest_dsocr.observation import Artefact, Best, InputsDigest, Seam, SpanSeen
+from pytest_dsocr.subjects.protocol import Level
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One case's answer; what is above the subject's level is None or empty."""
+
+    case_id: str
+    level: Level
+    text: str
+    """As the subject read it by itself, with its markup."""
+    spans: tuple[SpanSeen, ...]
+    """As the contract reads ``text``."""
+    mmd: str | None = None
+    """The content of ``result.mmd``, of a subject that writes files."""
+    artefacts: Mapping[str, Artefact] | None = None
+    """The files written, of a subject that writes them."""
+    inputs: InputsDigest | None = None
+    seams: Mapping[str, Seam] = field(default_factory=dict)
+    """As in an observation; of a subject with named modules also ``sam.page/3`` (the output of that block),
+    ``clip.page/3`` and ``prefill/3``, in the stages' order."""
+    promised: frozenset[str] = frozenset()
+    """The seams that the subject says it gives."""
+    prefill_best: Best | None = None
+    forced: tuple[ForcedStep, ...] | None = None
+    """Its steps along the reference's tokens."""

@@ -1,0 +1,166 @@
+"""What a subject fulfils, level by level: from one method that gives text to named modules.
+
+Nothing here imports torch, so that a subject's level is told before its weights are loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.errors import DsocrError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+class Level(IntEnum):
+    """What a subject lets itself be asked; each level holds those below it."""
+
+    TEXT = 0
+    INPUTS = 1
+    STAGES = 2
+    MODULES = 3
+
+    def __str__(self) -> str:
+        return f"L{self.value}"
+
+    @property
+    def meaning(self) -> str:
+        """What is offered, in words."""
+        return ("text", "inputs", "stages and cache", "named modules")[self]
+
+
+METHODS: Mapping[Level, tuple[str, ...]] = {
+    Level.TEXT: ("read",),
+    Level.INPUTS: ("inputs",),
+    Level.STAGES: ("vision", "prefill", "step"),
+    Level.MODULES: ("module",),
+}
+"""What a subject has at each level, beside the methods of those below."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a subject is made for; a factory that takes an argument is given this."""
+
+    checkpoint: str = "mini"
+    """``mini``, a folder, ``synthetic:NAME``, or a hub name, as the user typed it."""
+    device: str = "cpu"
+    """``cpu``, ``cuda`` or ``cuda:N``."""
+    dtype: str = "float32"
+    attention: str = "eager"
+
+
+class CacheView(Protocol):
+    """Keys and values of the positions computed so far."""
+
+    @property
+    def length(self) -> int:
+        """Positions held."""
+
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+
+    def keys(self, layer: int) -> Tensor:
+        """Give a layer's keys, ``[1, G, S, D]``."""
+
+    def values(self, layer: int) -> Tensor:
+        """Give a layer's values, ``[1, G, S, D]``."""
+
+
+class DecodeView(Protocol):
+    """Where decoding stands after ``prefill`` and after each ``step``, which moves it on."""
+
+    @property
+    def logits(self) -> Tensor:
+        """Logits of the next token, ``[V]`` or ``[1, V]``."""
+
+    @property
+    def cache(self) -> CacheView:
+        """The key-value cache."""
+
+
+class TextSubject(Protocol):
+    """L0: a page in, text out.
+
+    Beside it a subject of any level may have
+
+    - ``dtype``: what it computes in, such as ``bfloat16``; the run's ``--dsocr-dtype`` if left out;
+    - ``write(text, page, folder)``: write ``result.mmd`` and the other files that the vendor writes;
+    - ``close()``: called when the run is over.
+    """
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        """Read one page to its end.
+
+        Args:
+            page: an image file.
+            prompt: the text, with its ``<image>``.
+            preset: the sizes.
+            max_new_tokens: the ceiling of the output.
+
+        Returns:
+            The decoded output with its markup (``<|ref|>``, ``<|det|>``), without the EOS.
+        """
+
+
+class InputsSubject(TextSubject, Protocol):
+    """L1: the inputs that it makes of a page are shown as well."""
+
+    def inputs(self, page: Path, *, prompt: str, preset: Preset) -> Mapping[str, Tensor]:
+        """Give what goes into the model, named and shaped as the fields of ``contract.inputs.Inputs``."""
+
+
+class StagedSubject(InputsSubject, Protocol):
+    """L2: vision, prefill and each decode step are called apart, and the cache is shown.
+
+    Beside it, it may have
+
+    - ``seams``: names of what ``vision`` gives beside ``vision_fusion``; what it names it must give;
+    - ``policy``: a ``contract.policy.DecodePolicy``, how it chooses; the vendor's if left out;
+    - ``text_of(token_ids)``: tokens to text. A subject that has it says that its ``read`` goes through ``prefill``
+      and ``step``, so that the same tokens mean the same text, and ``read`` is called only where tokens differ.
+    """
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Run vision on one page: ``vision_fusion`` ``[T, C]``, and any of ``sam.crops``, ``sam.page``, ``clip.*``,
+        ``projector.*``; nothing where the vendor's gate is shut."""
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> DecodeView:
+        """Run the prompt with these features at its image tokens, filling a new cache."""
+
+    def step(self, state: DecodeView, token: int) -> Tensor:
+        """Feed one token; gives the next logits ``[V]``, and moves ``state`` on."""
+
+
+class OpenSubject(StagedSubject, Protocol):
+    """L3: modules are found by the vendor's names, so that their outputs can be watched."""
+
+    def module(self, name: str) -> nn.Module:
+        """Give the module that the vendor calls ``name``, such as ``model.sam_model.blocks.3`` or ``model.layers.0``;
+        raise ``AttributeError`` where there is none."""
+
+
+def level_of(subject: Any) -> Level:
+    """Give the level of a subject, or of the class of one, by the methods that it has.
+
+    Raises:
+        DsocrError: where a level is there in part, or without those below it.
+    """
+    has = {
+        level: [name for name in names if callable(getattr(subject, name, None))] for level, names in METHODS.items()
+    }
+    offered = max((level for level, found in has.items() if found), default=None)
+    needed = [name for level in METHODS if offered is not None and level <= offered for name in METHODS[level]]
+    missing = [name for name in needed or METHODS[Level.TEXT] if not callable(getattr(subject, name, None))]
+    if offered is None or missing:
+        what = subject.__name__ if isinstance(subject, type) else type(subject).__name__
+        shown = "no method of a subject" if offered is None else f"{', '.join(has[offered])} of {offered}"
+        raise DsocrError(f"{what} has {shown}, and lacks {', '.join(missing)}; see pytest_dsocr.subjects.protocol")
+    return offered
