@@ -15,8 +15,8 @@ from typing import Literal
 
 import numpy as np
 
+from pytest_dsocr.compare.matching import match, overlaps
 from pytest_dsocr.contract.markup import Box, Markup, Span
-from pytest_dsocr.mini.matching import match, overlaps
 from pytest_dsocr.mini.sequences import edit_distance, out_of_order, repeats
 
 TITLES = ("title", "sub_title")

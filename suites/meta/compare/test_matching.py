@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from pytest_dsocr.compare.matching import iou, match, overlaps
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.mini.matching import iou, match, overlaps
 from suites.meta.contract.fuzzing import fuzz
 
 UNIT = Box(0, 0, 10, 10)
