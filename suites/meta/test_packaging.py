@@ -1,0 +1,67 @@
+"""What the wheel holds, and that an installation runs what a checkout runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+CHECKOUT = Path(__file__).parents[2]
+PRODUCT = ("cache", "contract", "parity", "vendor")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout, unpacked."""
+    folder = tmp_path_factory.mktemp("wheel")
+    [built] = WheelBuilder(str(CHECKOUT)).build(directory=str(folder), versions=["standard"])
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+@pytest.mark.parametrize("part", [*(f"suites/{suite}" for suite in PRODUCT), "golden/vendor", "golden/snapshots"])
+def test_suites_and_goldens_travel_byte_for_byte(wheel: Path, part: str) -> None:
+    mine, theirs = contents(CHECKOUT / part), contents(wheel / "pytest_dsocr" / part)
+    assert mine
+    assert [name for name in sorted({*mine, *theirs}) if mine.get(name) != theirs.get(name)] == []
+
+
+def test_the_projects_own_tests_stay_at_home(wheel: Path) -> None:
+    suites = {path.name for path in (wheel / "pytest_dsocr" / "suites").iterdir()}
+    assert suites == {*PRODUCT, *(path.name for path in (CHECKOUT / "suites").glob("*.py"))}
+    assert {path.name for path in wheel.iterdir()} == {"pytest_dsocr", *(path.name for path in wheel.glob("*-info"))}
+
+
+def test_an_installation_collects_what_a_checkout_does(wheel: Path, tmp_path: Path) -> None:
+    checkout = collected(CHECKOUT, "suites")
+    assert {test.split("/")[1] for test in checkout} == {*PRODUCT}
+    assert collected(tmp_path, "--pyargs", "pytest_dsocr.suites", path=wheel) == checkout
+
+
+def test_the_projects_own_tests_are_collected_where_they_are_named() -> None:
+    found = collected(CHECKOUT, "suites/meta/test_packaging.py", "suites/parity")
+    assert {test.split("/")[1] for test in found} == {"meta", "parity"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files that git does not ignore, by path."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+    return {name: content for name, content in files.items() if not name.startswith(".") and "/." not in name}
+
+
+def collected(folder: Path, *arguments: str, path: Path | None = None) -> list[str]:
+    """The ids of the tests that pytest finds from ``folder``, each from its ``suites`` on."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    if path:
+        environment["PYTHONPATH"] = str(path)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return ["suites" + line.partition("suites")[2] for line in done.stdout.splitlines() if "::" in line]
