@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pytest_dsocr.compare.tokens import ForcedStep
+from pytest_dsocr.deep_seams import ORDER
 from pytest_dsocr.observation import Artefact, Best, InputsDigest, Seam, SpanSeen
 from pytest_dsocr.subjects.protocol import Level
+
+VISION_SEAMS = ORDER[:-1]
+"""What vision may give, in the stages' order; those of crops only of a page that has some."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +21,8 @@ class Answer:
     case_id: str
     level: Level
     text: str
-    """As the subject read it by itself, with its markup."""
+    """What it reads, with its markup: what its ``read`` gave, or, of a subject with a ``text_of`` whose tokens are the
+    reference's to the end, what those mean."""
     spans: tuple[SpanSeen, ...]
     """As the contract reads ``text``."""
     mmd: str | None = None
@@ -33,3 +38,5 @@ class Answer:
     prefill_best: Best | None = None
     forced: tuple[ForcedStep, ...] | None = None
     """Its steps along the reference's tokens."""
+    reread: bool = False
+    """Whether its tokens are the reference's to the end, and ``text`` is nevertheless what its ``read`` gave."""

@@ -123,25 +123,28 @@ class Pipeline(Generic[CacheT]):
             visions.append(self._one_image(crops, page[None], (columns, rows)))
         return visions
 
-    def prefill(
-        self, inputs: Inputs, *, visions: Sequence[Vision] | None = None, all_logits: bool = False
-    ) -> DecodeState[CacheT]:
+    def prefill(self, inputs: Inputs, *, all_logits: bool = False) -> DecodeState[CacheT]:
         """Run the prompt through vision, fusion and decoder, filling a new cache.
 
         Args:
             inputs: what ``prepare_inputs`` gave, on the model's device.
-            visions: seams to use in place of running vision.
             all_logits: keep the logits of every prompt position, for teacher forcing.
         """
-        seen = self.vision(inputs) if visions is None else list(visions)
+        visions = self.vision(inputs)
+        features = torch.cat([vision.vision_fusion for vision in visions]) if visions else None
+        state = self.prefill_with(inputs, features, all_logits=all_logits)
+        state.visions = visions
+        return state
+
+    def prefill_with(self, inputs: Inputs, features: Tensor | None, *, all_logits: bool = False) -> DecodeState[CacheT]:
+        """Run the prompt through the decoder, with these features ``[tokens, C]`` at its image tokens."""
         with self._run("prefill"):
             embeds = self.model.embed(inputs.input_ids)
-            if seen:
-                features = torch.cat([vision.vision_fusion for vision in seen])
+            if features is not None:
                 embeds = scatter(embeds, inputs.images_seq_mask, features, inputs.image_tokens)
             cache = self.model.new_cache()
             logits = self.model.decode(embeds, cache, all_logits=all_logits)
-        return DecodeState(cache, logits[:, -1], embeds[:, -1:], seen, logits if all_logits else None)
+        return DecodeState(cache, logits[:, -1], embeds[:, -1:], [], logits if all_logits else None)
 
     def decode_step(self, state: DecodeState[CacheT], tokens: Sequence[int]) -> Tensor:
         """Feed one token a row; the state moves on and its new logits ``[B, V]`` are given. Vision never runs."""

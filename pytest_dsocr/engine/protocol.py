@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class Cache(Protocol):
@@ -57,6 +57,9 @@ class OcrModel(Protocol[CacheT]):
     @property
     def max_position_embeddings(self) -> int | None:
         """The model's own limit of positions, where its config has one."""
+
+    def get_submodule(self, target: str) -> nn.Module:
+        """Give the module that the vendor calls ``target``; raise ``AttributeError`` where there is none."""
 
     def sam(self, pixels: Tensor) -> Tensor:
         """Encode views ``[N, 3, S, S]``: ``[N, c, h, w]``."""

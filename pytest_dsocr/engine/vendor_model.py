@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pytest_dsocr.errors import DsocrError
 
@@ -95,6 +95,11 @@ class VendorModel:
         """The limit of positions in the vendor's config."""
         limit: int | None = getattr(self._whole.config, "max_position_embeddings", None)
         return limit
+
+    def get_submodule(self, target: str) -> nn.Module:
+        """Give one of the vendor's modules; raise ``AttributeError`` where there is none of that name."""
+        module: nn.Module = self._whole.get_submodule(target)
+        return module
 
     def sam(self, pixels: Tensor) -> Tensor:
         """Run the vendor's SAM."""

@@ -1,0 +1,136 @@
+"""From what a user names to a subject: ``session``, ``vendor:FOLDER``, or ``package.module:factory``.
+
+A factory is imported as ``python -m`` would import it: the current folder comes first. It is a class or a function, and
+is called with one :class:`~pytest_dsocr.subjects.protocol.Setup`, or with nothing where it takes no argument.
+
+Nothing here imports torch before a subject is loaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.subjects.protocol import Level, Setup, TextSubject, level_of
+
+SESSION = "session"
+VENDOR = "vendor:"
+VALID = f"give {SESSION}, {VENDOR}FOLDER, or package.module:factory"
+
+
+def load_subject(spec: str, setup: Setup) -> TextSubject:
+    """Load the subject that ``spec`` names.
+
+    Raises:
+        DsocrError: where there is none, what is in the way of it, or what it lacks of a subject.
+    """
+    if spec == SESSION:
+        from pytest_dsocr.subjects.session import session_subject
+
+        return session_subject(setup)
+    if spec.startswith(VENDOR):
+        from pytest_dsocr.subjects.vendor import vendor_subject
+
+        return vendor_subject(Path(spec.removeprefix(VENDOR)), setup)
+    subject = _made(spec, _factory(spec), setup)
+    level_of(subject)
+    return subject
+
+
+def level_before_loading(spec: str) -> Level | None:
+    """Give the level of the subject that ``spec`` names without loading it, or None where that cannot be told.
+
+    It is told of a class by its methods, and of a function by the class that its return annotation names; a protocol
+    there says only what is offered at least.
+
+    Raises:
+        DsocrError: where a factory cannot be imported.
+    """
+    if spec == SESSION or spec.startswith(VENDOR):
+        return Level.MODULES
+    factory = _factory(spec)
+    made = factory if isinstance(factory, type) else _annotated(factory)
+    if not isinstance(made, type) or getattr(made, "_is_protocol", False):
+        return None
+    try:
+        return level_of(made)
+    except DsocrError:  # methods may be given to an object as it is made
+        return None
+
+
+def _factory(spec: str) -> Callable[..., Any]:
+    module_name, _, path = spec.partition(":")
+    if not module_name or not path:
+        raise DsocrError(f"{spec!r} names no subject; {VALID}")
+    module = _module(spec, module_name)
+    try:
+        factory: object = reduce(getattr, path.split("."), module)
+    except AttributeError:
+        found = ", ".join(name for name, value in vars(module).items() if _is_own(value, module_name))
+        raise DsocrError(
+            f"{module_name} ({module.__file__}) has no {path}; it has {found or 'no class or function of its own'}"
+        ) from None
+    if not callable(factory):
+        raise DsocrError(f"{spec} is a {type(factory).__name__}, which cannot be called; give a class or a function")
+    return factory
+
+
+def _module(spec: str, name: str) -> Any:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            where = f"neither in {here} nor installed"
+            raise DsocrError(f"{spec!r}: there is no module {error.name}, {where}; {VALID}") from error
+        raise DsocrError(f"{name} cannot be imported ({_told(error)}); mend it, or name another subject") from error
+
+
+def _made(spec: str, factory: Callable[..., Any], setup: Setup) -> TextSubject:
+    arguments = (setup,) if _takes_setup(spec, factory) else ()
+    try:
+        subject: TextSubject = factory(*arguments)
+    except DsocrError:
+        raise
+    except Exception as error:
+        raise DsocrError(f"{spec} could not make its subject ({_told(error)}); see the error it came from") from error
+    return subject
+
+
+def _takes_setup(spec: str, factory: Callable[..., Any]) -> bool:
+    try:
+        signature = inspect.signature(factory)
+    except ValueError:  # of what is not written in Python
+        return True
+    if not signature.parameters:
+        return False
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        raise DsocrError(
+            f"{spec}{signature} cannot be called with one Setup ({error}); let it take that alone"
+        ) from None
+    return True
+
+
+def _annotated(factory: Callable[..., Any]) -> object:
+    try:
+        return get_type_hints(factory).get("return")
+    except (NameError, TypeError, AttributeError):  # imported for type checkers alone, or not a function
+        return None
+
+
+def _is_own(value: object, module: str) -> bool:
+    return callable(value) and getattr(value, "__module__", None) == module
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,46 @@
+"""The vendor's own model object behind the session's stages, in an environment in which its code runs."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.engine.vendor_model import VendorModel
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.vendor.setup.environment import PINS
+
+PACKAGE = "transformers"
+[PIN] = [pin for pin in PINS if pin.startswith(f"{PACKAGE}==")]
+SERIES = PIN.partition("==")[2].rpartition(".")[0]
+"""The releases that the vendor's code can be imported with, such as 4.46."""
+
+
+def vendor_subject(folder: Path, setup: Setup) -> SessionSubject:
+    """Load the vendor's model from the Python files in ``folder``, with a checkpoint's weights.
+
+    Raises:
+        DsocrError: where its code does not run here, or a file, the checkpoint or the device is not to be had.
+    """
+    _check_environment(folder)
+    from pytest_dsocr.vendor.runtime import VendorRuntime
+
+    vendor = VendorRuntime.load(
+        folder, setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention
+    )
+    return SessionSubject(Session(VendorModel(vendor.model), Tokenizer.wrap(vendor.tokenizer)))
+
+
+def _check_environment(folder: Path) -> None:
+    try:
+        installed = version(PACKAGE)
+    except PackageNotFoundError:
+        installed = "none"
+    if not installed.startswith(f"{SERIES}."):
+        raise DsocrError(
+            f"the vendor's code in {folder} runs with {PACKAGE} {SERIES} and here is {installed}; run pytest in an "
+            f"environment with {', '.join(PINS)}, or give this folder as the reference, which has one of its own"
+        )
