@@ -7,19 +7,29 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.answer import Answer
 from pytest_dsocr.compare.output import compare_output
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.tolerances import Tolerances, tolerances
+from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation import Artefact, Output, SpanSeen
+from pytest_dsocr.subjects.protocol import Level
 from suites.meta.compare.made import OUTPUT
 
 NAMES = ["text", "spans", "boxes", "result.mmd", "artefacts"]
+EXACT = tolerances("float32")
+LOOSE = EXACT.but({"boxes": 1, "coords": 0.02, "text": 0.1})
 TITLE, IMAGE = OUTPUT.spans
 FIGURE = OUTPUT.artefacts["images/0.jpg"]
+NOTHING = Output("", (), "", {})
 
 
-def compared(tie_at: int | None = None, **changes: Any) -> dict[str, Comparison]:
-    found = list(compare_output(replace(OUTPUT, **changes), OUTPUT, tie_at))
+def answer(said: Output) -> Answer:
+    return Answer("page-tiny-free", Level.TEXT, said.text, said.spans, said.mmd, said.artefacts)
+
+
+def compared(tie_at: int | None = None, limits: Tolerances = EXACT, **changes: Any) -> dict[str, Comparison]:
+    found = list(compare_output(replace(answer(OUTPUT), **changes), OUTPUT, limits, tie_at))
     assert [comparison.what for comparison in found] == NAMES
     return {comparison.what: comparison for comparison in found}
 
@@ -35,12 +45,37 @@ def test_equal_outputs_match_and_say_how_much_was_compared() -> None:
 
 
 def test_without_spans_on_both_sides_there_is_nothing_to_compare() -> None:
-    bare = Output("", (), "", {})
-    found = {one.what: (one.verdict, one.measured) for one in compare_output(bare, bare, None)}
+    found = {one.what: (one.verdict, one.measured) for one in compare_output(answer(NOTHING), NOTHING, EXACT, None)}
     assert found["spans"] == found["boxes"] == ("NOT-COMPARED", "neither side has any")
     assert found["text"] == found["result.mmd"] == ("MATCH", "0 characters")
     boxless = replace(OUTPUT, spans=(SpanSeen("title", ()),))
-    assert [one.verdict for one in compare_output(boxless, boxless, None)][1:3] == ["MATCH", "NOT-COMPARED"]
+    found = {one.what: (one.verdict, one.measured) for one in compare_output(answer(boxless), boxless, EXACT, None)}
+    assert found["spans"] == ("MATCH", "1, labels in order")
+    assert found["boxes"] == ("NOT-COMPARED", "neither side has any")
+
+
+def test_files_that_the_subject_does_not_write_are_not_offered() -> None:
+    found = compared(mmd=None, artefacts=None)
+    assert found["result.mmd"] == not_compared("result.mmd", NOT_OFFERED)
+    assert found["artefacts"] == not_compared("artefacts", NOT_OFFERED)
+    assert compared(mmd="", artefacts={})["result.mmd"].verdict is Verdict.WRONG
+
+
+@pytest.mark.parametrize(
+    ("changes", "drifting"),
+    [
+        ({"text": OUTPUT.text + "."}, {"text"}),
+        ({"mmd": OUTPUT.mmd + "."}, {"result.mmd"}),
+        ({"spans": (TITLE, IMAGE._replace(boxes=IMAGE.boxes[:1]))}, {"boxes"}),
+        ({"spans": (TITLE._replace(boxes=(Box(3, 0, 1, 22),)), IMAGE)}, {"boxes"}),
+        ({"artefacts": {**OUTPUT.artefacts, "images/1.jpg": FIGURE}}, {"artefacts"}),
+    ],
+)
+def test_limits_make_a_drift_of_what_is_within_them(changes: Any, drifting: set[str]) -> None:
+    found = compared(limits=LOOSE, **changes)
+    assert {name for name, one in found.items() if one.verdict is Verdict.DRIFT} == drifting
+    assert {name for name, one in found.items() if one.verdict is Verdict.MATCH} == set(NAMES) - drifting
+    assert {one.verdict for one in compared(4, LOOSE, **changes).values()} == {Verdict.DRIFT, Verdict.MATCH}
 
 
 def files(**changes: Artefact | None) -> dict[str, Any]:
@@ -85,7 +120,7 @@ def test_a_change_is_wrong_where_it_shows_or_follows_a_tie(changes: Any, wrong: 
 
 def test_a_file_of_ours_may_be_missing_from_the_reference() -> None:
     vendors = replace(OUTPUT, **files(info=None))
-    assert [one.verdict for one in compare_output(OUTPUT, vendors, None)][-1] is Verdict.MATCH
+    assert [one.verdict for one in compare_output(answer(OUTPUT), vendors, EXACT, None)][-1] is Verdict.MATCH
 
 
 def test_a_tie_changes_wrong_verdicts_and_keeps_what_was_measured() -> None:
@@ -95,62 +130,5 @@ def test_a_tie_changes_wrong_verdicts_and_keeps_what_was_measured() -> None:
     assert tied["text"].details == plain["text"].details != ()
     assert tied["text"].error is None
     assert tied["result.mmd"] == plain["result.mmd"]
-    nothing = compare_output(Output("", (), "", {}), Output("", (), "", {}), 3)
+    nothing = compare_output(answer(NOTHING), NOTHING, EXACT, 3)
     assert [one.verdict for one in nothing] == ["MATCH", "NOT-COMPARED", "NOT-COMPARED", "MATCH", "MATCH"]
-
-
-@pytest.mark.parametrize(
-    ("mine", "theirs", "measured", "details"),
-    [
-        ("xbc", "abc", "parts at character 0 of 3 (the subject has 3)", ("'xbc'", "'abc'")),
-        ("abx", "abc", "parts at character 2 of 3 (the subject has 3)", ("'abx'", "'abc'")),
-        ("ab", "abc", "parts at character 2 of 3 (the subject has 2)", ("'ab'", "'abc'")),
-        ("abcd", "abc", "parts at character 3 of 3 (the subject has 4)", ("'abcd'", "'abc'")),
-        ("", "abc", "parts at character 0 of 3 (the subject has 0)", ("''", "'abc'")),
-        ("a\n", "", "parts at character 0 of 0 (the subject has 2)", (r"'a\n'", "''")),
-        (
-            "xb" + "c" * 30,
-            "ab" + "c" * 30,
-            "parts at character 0 of 32 (the subject has 32)",
-            ("'xb" + "c" * 30 + "'", "'ab" + "c" * 30 + "'"),
-        ),
-        (
-            "0123456789" * 9 + "x" * 50,
-            "0123456789" * 9 + "yz",
-            "parts at character 90 of 92 (the subject has 140)",
-            ("'01234567890123456789" + "x" * 37 + "...'", "'01234567890123456789yz'"),
-        ),
-    ],
-)
-@pytest.mark.parametrize("field", ["text", "mmd"])
-def test_texts_are_shown_from_shortly_before_they_part(
-    field: str, mine: str, theirs: str, measured: str, details: tuple[str, str]
-) -> None:
-    what = "text" if field == "text" else "result.mmd"
-    sides: list[dict[str, Any]] = [{field: mine}, {field: theirs}]
-    compare = compare_output(replace(OUTPUT, **sides[0]), replace(OUTPUT, **sides[1]), None)
-    [found] = [one for one in compare if one.what == what]
-    lines = (f"subject   {details[0]}", f"reference {details[1]}")
-    assert found == Comparison(what, Verdict.WRONG, measured, None, lines)
-
-
-def test_boxes_that_differ_are_counted_and_three_are_shown() -> None:
-    boxes = tuple(Box(k, k, k + 5, k + 5) for k in range(6))
-    theirs = replace(OUTPUT, spans=(SpanSeen("text", boxes),))
-    mine = replace(OUTPUT, spans=(SpanSeen("text", (boxes[0], *(box._replace(x2=99) for box in boxes[1:]))),))
-    found = list(compare_output(mine, theirs, None))[2]
-    assert found.measured == "5 of 6 differ"
-    assert len(found.details) == 3
-    assert found.details[0] == "box 1: text [1, 1, 99, 6] of span 0; the reference has text [1, 1, 6, 6] of span 0"
-
-
-def test_boxes_of_another_span_of_the_same_label_differ() -> None:
-    first, second = Box(1, 2, 3, 4), Box(5, 6, 7, 8)
-    together = replace(OUTPUT, spans=(SpanSeen("text", (first, second)), SpanSeen("text", ())))
-    apart = replace(OUTPUT, spans=(SpanSeen("text", (first,)), SpanSeen("text", (second,))))
-    assert list(compare_output(together, apart, None))[2].verdict is Verdict.WRONG
-
-
-def test_another_number_of_boxes_is_told() -> None:
-    assert compared(spans=(TITLE,))["boxes"].measured == "1; the reference has 3"
-    assert compared(spans=(TITLE,))["spans"].measured == "['title']; the reference has ['title', 'image']"

@@ -1,0 +1,194 @@
+"""Spans and boxes compared: labels in order, and each box with its partner by optimal assignment.
+
+Limits speak of how many boxes there are and where. Of a label or an order they say nothing: another label or another
+order is another reading of the page, and WRONG under any limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from rapidfuzz.distance import Indel
+
+from pytest_dsocr.compare.matching import assign
+from pytest_dsocr.compare.tolerances import Tolerances
+from pytest_dsocr.compare.verdict import NEITHER, Comparison, Verdict, not_compared, shown
+from pytest_dsocr.contract.markup import UNITS, Box
+from pytest_dsocr.observation import SpanSeen
+
+SHOWN = 3
+LABEL_UNITS = 50.0
+"""How far away a box under the right label is as good a partner as one here under another."""
+FARTHEST = 1e6
+"""Beyond it every place is as far away: a model may write 1e300, whose square is no number."""
+
+
+class Placed(NamedTuple):
+    """A box in its span."""
+
+    span: int
+    label: str
+    box: Box
+
+    def __str__(self) -> str:
+        return f"{shown(self.label, 30)} {list(self.box)} of span {self.span}"
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The boxes of both sides, those that stand for each other paired."""
+
+    mine: Sequence[Placed]
+    theirs: Sequence[Placed]
+    places: Sequence[tuple[int, int]]
+    """Indices of each pair, in the order of ``mine``."""
+
+    @property
+    def both(self) -> list[tuple[Placed, Placed]]:
+        """The pairs themselves."""
+        return [(self.mine[a], self.theirs[b]) for a, b in self.places]
+
+    @property
+    def apart(self) -> list[float]:
+        """How far the side that moved most did, of each pair, in 1/999 of the page."""
+        return [max(abs(x - y) for x, y in zip(a.box, b.box, strict=True)) for a, b in self.both]
+
+    @property
+    def missing(self) -> list[Placed]:
+        """Boxes of the reference without a partner."""
+        return _without(self.theirs, {b for _, b in self.places})
+
+    @property
+    def surplus(self) -> list[Placed]:
+        """Boxes of the subject without a partner."""
+        return _without(self.mine, {a for a, _ in self.places})
+
+    @property
+    def renamed(self) -> list[tuple[Placed, Placed]]:
+        """Pairs under two labels."""
+        return [(a, b) for a, b in self.both if a.label != b.label]
+
+    @property
+    def exchanged(self) -> list[tuple[Placed, Placed]]:
+        """Neighbours of the subject that stand the other way round in the reference."""
+        return [(self.mine[a], self.mine[c]) for (a, b), (c, d) in pairwise(self.places) if b > d]
+
+    @property
+    def regrouped(self) -> bool:
+        """Whether boxes of one span of a side are of several of the other."""
+        spans = {(a.span, b.span) for a, b in self.both}
+        return any(len({pair[side] for pair in spans}) < len(spans) for side in (0, 1))
+
+
+def compare_spans(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances) -> Comparison:
+    """Compare the labels in their order; as many may be missing, or too many, as boxes may."""
+    labels = [[span.label for span in spans] for spans in (mine, theirs)]
+    if not any(labels):
+        return not_compared("spans", NEITHER)
+    if labels[0] == labels[1]:
+        return Comparison("spans", Verdict.MATCH, f"{len(theirs)}, labels in order")
+    edits = Indel.editops(labels[0], labels[1])
+    fine = all(labels) and len(edits) == abs(len(mine) - len(theirs)) <= limits.boxes
+    measured = f"{len(edits)} labels to take out or put in; {_counts(len(mine), len(theirs), limits)}"
+    details = (
+        f"surplus: span {edit.src_pos}, {shown(labels[0][edit.src_pos])}"
+        if edit.tag == "delete"
+        else f"missing: span {edit.dest_pos} of the reference, {shown(labels[1][edit.dest_pos])}"
+        for edit in edits
+    )
+    return Comparison("spans", Verdict.DRIFT if fine else Verdict.WRONG, measured, None, _first(list(details)))
+
+
+def compare_boxes(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances) -> Comparison:
+    """Compare the boxes.
+
+    They DRIFT where their numbers are ``limits.boxes`` apart at most, every box has its partner's label, span and
+    place in the order, and no side of it is further from its partner's than ``limits.coords`` of the page; boxes left
+    without a partner are held against the number alone.
+    """
+    boxes = [[(span.label, span.boxes) for span in spans if span.boxes] for spans in (mine, theirs)]
+    if not any(boxes):
+        return not_compared("boxes", NEITHER)
+    if boxes[0] == boxes[1]:
+        return Comparison("boxes", Verdict.MATCH, f"{sum(len(found) for _, found in boxes[1])}, coordinates equal")
+    pairs = pair_up(mine, theirs)
+    verdict = Verdict.DRIFT if _within(pairs, limits) else Verdict.WRONG
+    return Comparison("boxes", verdict, "; ".join(_measured(pairs, limits)), None, tuple(_details(pairs)))
+
+
+def pair_up(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen]) -> Pairs:
+    """Pair the boxes of both sides so that the squares of their distances add up to the least.
+
+    Squares, for then a shift of all boxes exchanges none of them. Between equals the label decides, then the order.
+    """
+    a, b = (
+        [Placed(k, span.label, box) for k, span in enumerate(spans) for box in span.boxes] for spans in (mine, theirs)
+    )
+    if not a or not b:
+        return Pairs(a, b, ())
+    corners = [np.clip(np.array([one.box for one in side], float), -FARTHEST, FARTHEST) for side in (a, b)]
+    costs = np.square(corners[0][:, None] - np.nan_to_num(corners[1])[None]).sum(axis=-1)
+    labels = [np.array([one.label for one in side], object) for side in (a, b)]
+    costs += 4 * LABEL_UNITS**2 * (labels[0][:, None] != labels[1][None])
+    costs += np.square(_progress(len(a))[:, None] - _progress(len(b))[None])
+    return Pairs(a, b, assign(costs))
+
+
+def _progress(count: int) -> npt.NDArray[np.float64]:
+    return np.arange(count) / count
+
+
+def _within(pairs: Pairs, limits: Tolerances) -> bool:
+    if not pairs.places or abs(len(pairs.mine) - len(pairs.theirs)) > limits.boxes:
+        return False
+    in_place = all(apart / UNITS <= limits.coords for apart in pairs.apart)
+    return in_place and not (pairs.renamed or pairs.exchanged or pairs.regrouped)
+
+
+def _measured(pairs: Pairs, limits: Tolerances) -> Iterator[str]:
+    if len(pairs.mine) != len(pairs.theirs):
+        yield _counts(len(pairs.mine), len(pairs.theirs), limits)
+    moved = [apart for apart in pairs.apart if apart]
+    if moved:
+        yield (
+            f"{len(moved)} of {len(pairs.places)} moved, by {sum(moved) / len(moved):.1f}/999 on average and "
+            f"{max(moved):.1f}/999 = {max(moved) / UNITS:.1%} of the page at most (allowed {limits.coords:.1%})"
+        )
+    if pairs.renamed:
+        yield f"{len(pairs.renamed)} under another label"
+    if pairs.exchanged:
+        yield "in another order"
+    if pairs.regrouped:
+        yield "in other spans"
+
+
+def _details(pairs: Pairs) -> Iterator[str]:
+    """Yield the boxes that are furthest from their partners, then those under other labels, exchanged, or alone."""
+    ranked = sorted(zip(pairs.apart, pairs.both, strict=True), key=lambda found: -found[0])
+    moved = [f"{apart:.4g}/999 apart: {a}; the reference has {b}" for apart, (a, b) in ranked if apart]
+    for lines in (
+        moved,
+        [f"label: {a}; the reference has {b}" for a, b in pairs.renamed],
+        [f"order: {a} stands before {b}, in the reference behind it" for a, b in pairs.exchanged],
+        [f"missing: {one} of the reference" for one in pairs.missing],
+        [f"surplus: {one}" for one in pairs.surplus],
+    ):
+        yield from _first(lines)
+
+
+def _first(lines: Sequence[str]) -> tuple[str, ...]:
+    more = len(lines) - SHOWN
+    return (*lines[:SHOWN], f"... and {more} more") if more > 0 else tuple(lines)
+
+
+def _counts(mine: int, theirs: int, limits: Tolerances) -> str:
+    return f"{mine}; the reference has {theirs} (allowed {limits.boxes} apart)"
+
+
+def _without(boxes: Sequence[Placed], paired: set[int]) -> list[Placed]:
+    return [one for k, one in enumerate(boxes) if k not in paired]

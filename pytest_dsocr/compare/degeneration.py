@@ -1,0 +1,133 @@
+"""How a text has gone astray, in words: nothing in it, cut off, turning in a circle, saying the prompt again.
+
+All of it is held against the reference's text, so that a page that repeats itself is no alarm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_dsocr.compare.verdict import shown
+from pytest_dsocr.contract.markup import DET_END, REF
+from pytest_dsocr.contract.prompt import PROMPTS
+
+LONGEST_PERIOD = 256
+"""Characters, or lines."""
+TIMES = 4
+CHARACTERS = 24
+"""A circle comes at least so often in a row, and covers so much; rows of dots and the like do not."""
+
+_ECHOES = tuple(text.rpartition("\n")[2].rpartition(">")[2] for text in PROMPTS.values())
+
+
+@dataclass(frozen=True)
+class Circle:
+    """A stretch of a text that comes again and again, with nothing between."""
+
+    start: int
+    """Offset of its first character."""
+    characters: int
+    """From there to the end of the last whole or broken-off repetition."""
+    times: int
+    once: str
+    """What comes again, as it first stands; its numbers may count on."""
+
+
+def degenerations(mine: str, theirs: str) -> Iterator[str]:
+    """Yield a sentence for each way in which ``mine`` has gone astray and ``theirs`` has not."""
+    if not mine.strip():
+        if theirs.strip():
+            yield "emptiness: there is nothing but white space" if mine else "emptiness: there is no text at all"
+        return
+    yield from _cut(mine, theirs)
+    yield from _circling(mine, theirs)
+    for prompt in _ECHOES:
+        if prompt in mine and prompt not in theirs:
+            yield f"echo: it says the prompt {prompt!r} at character {mine.index(prompt)}"
+
+
+def _cut(mine: str, theirs: str) -> Iterator[str]:
+    share = f"{len(mine)} of {len(theirs)} characters"
+    if len(mine) < len(theirs) and theirs.startswith(mine):
+        yield f"truncation: it breaks off after {share}, {len(mine) / len(theirs):.0%}"
+    elif len(mine) < len(theirs) and theirs.endswith(mine):
+        yield f"truncation: it lacks the first {len(theirs) - len(mine)} of {len(theirs)} characters"
+    elif _in_span(mine) and not _in_span(theirs):
+        yield f"truncation: it ends inside a span, after {len(mine)} characters; the reference has {len(theirs)}"
+
+
+def _in_span(text: str) -> bool:
+    return text.rfind(REF) > text.rfind(DET_END)
+
+
+def _circling(mine: str, theirs: str) -> Iterator[str]:
+    circle = longest_circle(mine, TIMES)
+    if circle is None or circle.characters < CHARACTERS:
+        return
+    known = longest_circle(theirs, 2)
+    if known is None or circle.characters > 2 * known.characters:
+        yield (
+            f"repetition: {shown(circle.once.strip() or circle.once, 40)!r} comes {circle.times} times in a row, "
+            f"from character {circle.start} of {len(mine)} on"
+        )
+
+
+def longest_circle(text: str, times: int) -> Circle | None:
+    """Give the stretch of ``text`` that repeats itself over the most characters, ``times`` in a row at least.
+
+    Numbers count as equal, for what keeps n-grams from coming again makes a circle count on.
+    """
+    found = [circle for circle in (_by_character(text, times), _by_line(text, times)) if circle]
+    return max(found, key=lambda circle: circle.characters, default=None)
+
+
+def _by_character(text: str, times: int) -> Circle | None:
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    digit = (codes >= ord("0")) & (codes <= ord("9"))
+    after_digit = np.concatenate([[False], digit])[:-1]
+    [starts] = np.nonzero(~(digit & after_digit))
+    return _longest(text, np.where(digit, ord("0"), codes)[starts], starts, times)
+
+
+def _by_line(text: str, times: int) -> Circle | None:
+    lines = text.splitlines(keepends=True)
+    numbers: dict[str, int] = {}
+    items = [numbers.setdefault(re.sub("[0-9]+", "0", line), len(numbers)) for line in lines]
+    return _longest(text, np.array(items), np.cumsum([0, *map(len, lines)])[:-1], times)
+
+
+def _longest(text: str, items: npt.NDArray[Any], starts: npt.NDArray[np.int64], times: int) -> Circle | None:
+    ends = [*starts[1:].tolist(), len(text)]
+    longest = None
+    for period in range(1, min(LONGEST_PERIOD, len(items) // times) + 1):
+        if not _may_circle(items, period, times):
+            continue
+        first, count = _longest_run(items[period:] == items[:-period])
+        start, end = int(starts[first]), ends[first + count + period - 1]
+        if count >= (times - 1) * period and (longest is None or end - start > longest.characters):
+            once = text[start : int(starts[first + period])]
+            longest = Circle(start, end - start, 1 + count // period, once)
+    return longest
+
+
+def _may_circle(items: npt.NDArray[Any], period: int, times: int) -> bool:
+    """Look at every ``period``-th item alone, which is quick and misses no circle of that many times."""
+    same = items[period::period] == items[:-period:period]
+    runs = same[times - 2 :]
+    for k in range(times - 2):
+        runs = runs & same[k : k - times + 2]
+    return bool(runs.any())
+
+
+def _longest_run(same: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    """Give where the longest run of ``True`` begins, and its length."""
+    [breaks] = np.nonzero(np.concatenate([[True], ~same, [True]]))
+    lengths = np.diff(breaks) - 1
+    at = int(lengths.argmax())
+    return int(breaks[at]), int(lengths[at])
