@@ -10,6 +10,8 @@ from pathlib import Path
 from pytest_dsocr.errors import DsocrError
 
 LIST_SUFFIXES = (".lst", ".txt")
+SUBSETS = ("dev-3", "dev-20", "typeset", "all")
+"""Of the shipped pages: three quick ones, the generator's twenty, those of another engine, and all of them."""
 
 
 def is_list(path: Path) -> bool:

@@ -2,11 +2,166 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 import pytest_dsocr
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.markers import arguments_of, check_markers, is_ours, registration_lines
+from pytest_dsocr.options import Config, add_options, resolve
+from pytest_dsocr.outcome import amend
+from pytest_dsocr.run import Run
+from pytest_dsocr.stash import ALL_CASES, CONFIG, leave_out
+from pytest_dsocr.subjects.loading import level_before_loading
+from pytest_dsocr.subjects.protocol import Level
+from pytest_dsocr.vendor.files import FILES
+
+if TYPE_CHECKING:
+    from pytest_dsocr.case import Case
+
+pytest_plugins = ("pytest_dsocr.fixtures",)
+OFFERED: pytest.StashKey[Level | None] = pytest.StashKey()
+UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    """Say which plugin is running, and from where."""
-    return f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}"
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the options."""
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Resolve the options, and register the markers and what gathers a run's results."""
+    for line in registration_lines():
+        config.addinivalue_line("markers", line)
+    own = config.stash[CONFIG] = resolve(config)
+    try:
+        config.stash[OFFERED] = level_before_loading(own.subject)
+    except DsocrError as error:
+        raise pytest.UsageError(f"the subject {own.subject}: {error}") from error
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Run(config), "dsocr-run")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say what is compared with what, under which key, and what the subject offers."""
+    own, offered = config.stash[CONFIG], config.stash[OFFERED]
+    levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
+    how = "live" if _is_vendors(own) else "recorded"
+    reference = f"{own.reference_device}, {own.reference_dtype}, {own.reference_attention}"
+    return [
+        f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",
+        f"dsocr: subject {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}, {own.attention}; offers "
+        f"{levels or 'what it says when it is made'}",
+        f"dsocr: reference {how}, {own.reference or own.golden / 'vendor'}, {reference}; "
+        f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(own.prompts)}",
+    ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give each test that asks for a case, or a page, every one that the options name."""
+    given = {name for mark in metafunc.definition.iter_markers("parametrize") for name in _argnames(mark)}
+    if "dsocr_case" in metafunc.fixturenames and "dsocr_case" not in given:
+        cases = _cases(metafunc.config)
+        metafunc.parametrize("dsocr_case", cases, ids=[case.id for case in cases], indirect=True, scope="session")
+    elif "dsocr_page" in metafunc.fixturenames and "dsocr_page" not in given:
+        pages = list(dict.fromkeys(case.page for case in _cases(metafunc.config)))
+        metafunc.parametrize("dsocr_page", pages, ids=[page.stem for page in pages], indirect=True, scope="session")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Check the markers, mark what is known to fail, and leave out what the run's level leaves out."""
+    own = config.stash[CONFIG]
+    try:
+        for item in items:
+            check_markers(item)
+        if own.xfails:
+            from pytest_dsocr.xfails import read_ledger
+
+            config.stash[UNMATCHED] = read_ledger(own.xfails).apply(items)
+    except DsocrError as error:
+        raise pytest.UsageError(str(error)) from error
+    above = [item for item in items if own.level is not None and (_level(item) or Level.TEXT) > own.level]
+    if above:
+        config.hook.pytest_deselected(items=above)
+        items[:] = [item for item in items if item not in above]
+    for item in items:
+        if _level(item) is not None and isinstance(item, pytest.Function):
+            item.fixturenames.insert(0, "_dsocr_level_needed")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out what needs a GPU, or the vendor's files, where there is none."""
+    if not is_ours(item):
+        return
+    own = item.config.stash[CONFIG]
+    if item.get_closest_marker("gpu") and not _has_gpu():
+        leave_out(item, "gpu", "needs a GPU that torch can use; run it where there is one")
+    if item.get_closest_marker("vendor") and not _is_vendors(own):
+        leave_out(item, "vendor", "needs the vendor's Python files; name their folder: --dsocr-reference FOLDER")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Send on what a test compared, and let it fail where that is nothing."""
+    report = yield
+    if is_ours(item):
+        amend(item, call, report)
+    return report
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests of one case on one worker."""
+    from pytest_dsocr.scheduling import make_scheduler
+
+    return make_scheduler(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker found of the ledger."""
+    node.config.stash[UNMATCHED] = getattr(node, "workeroutput", {}).get("dsocr_unmatched", [])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send a worker's findings on."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["dsocr_unmatched"] = session.config.stash.get(UNMATCHED, [])
+
+
+def _cases(config: pytest.Config) -> list[Case]:
+    if ALL_CASES not in config.stash:
+        from pytest_dsocr.pages import make_cases
+
+        own = config.stash[CONFIG]
+        try:
+            config.stash[ALL_CASES] = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens)
+        except DsocrError as error:
+            raise pytest.UsageError(str(error)) from error
+    return config.stash[ALL_CASES]
+
+
+def _argnames(mark: pytest.Mark) -> list[str]:
+    names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+
+
+def _level(item: pytest.Item) -> Level | None:
+    mark = item.get_closest_marker("level")
+    return arguments_of(mark) if mark and is_ours(item) else None
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _is_vendors(own: Config) -> bool:
+    return own.reference is not None and (own.reference / FILES[0]).is_file()

@@ -9,12 +9,10 @@ from typing import Any
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.mini.page import Block, Page, Rect, Word
-from pytest_dsocr.page_list import read_list
+from pytest_dsocr.page_list import SUBSETS, read_list
 
 PAGES = Path(__file__).parent / "pages"
 """``generated/`` and ``typeset/``, and a list file for each subset."""
-SUBSETS = ("dev-3", "dev-20", "typeset", "all")
-"""Three quick pages, the generator's twenty, those of another engine, and all of them."""
 TRUTH_SUFFIX = ".json"
 
 

@@ -14,9 +14,10 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.__main__ import main, parser
-from pytest_dsocr.commands.cases import cases_of, pages_in
+from pytest_dsocr.commands.cases import cases_of
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.pages import pages_in
 
 FILES = ("b.PNG", "a.jpg", "c.tif", "notes.md", "d.webp", "e.pdf", "f.jpeg", "g.bmp", "h.gif", "i.tiff")
 

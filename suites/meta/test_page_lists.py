@@ -9,10 +9,11 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.__main__ import parser
-from pytest_dsocr.commands.cases import cases_of, pages_in
+from pytest_dsocr.commands.cases import cases_of
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.mini.shipped import PAGES, SUBSETS, shipped
-from pytest_dsocr.page_list import read_list
+from pytest_dsocr.mini.shipped import PAGES, shipped
+from pytest_dsocr.page_list import SUBSETS, read_list
+from pytest_dsocr.pages import pages_in
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def test_what_is_no_page_and_no_subset_is_refused_with_what_there_is() -> None:
     with pytest.raises(DsocrError) as caught:
         list(pages_in([Path("dev-4")]))
     assert str(caught.value) == (
-        "there is no page dev-4; give an image, a folder of images, a list file (.lst, .txt) "
+        "there is no page dev-4; give an image, a folder of images, a PDF, a list file (.lst, .txt) "
         "or a subset of the shipped pages (dev-3, dev-20, typeset, all)"
     )
 

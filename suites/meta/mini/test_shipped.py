@@ -24,9 +24,9 @@ from pytest_dsocr.mini.lexicon import LABELS
 from pytest_dsocr.mini.make_pages import GENERATED_SEEDS, MANIFEST, make_pages, versions, write_page
 from pytest_dsocr.mini.page import Block, Page, Rect, Word
 from pytest_dsocr.mini.seeds import HELD_OUT_SEEDS
-from pytest_dsocr.mini.shipped import PAGES, SUBSETS, load_truth, shipped, truth_of
+from pytest_dsocr.mini.shipped import PAGES, load_truth, shipped, truth_of
 from pytest_dsocr.mini.typeset import SETTINGS, typeset
-from pytest_dsocr.page_list import read_list
+from pytest_dsocr.page_list import SUBSETS, read_list
 
 MOST_BYTES = 4_000_000
 INK_LEVELS = 40

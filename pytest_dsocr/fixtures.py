@@ -1,0 +1,220 @@
+"""The fixtures: a subject, a reference, cases, what both say to them, and what holds the two together.
+
+Everything heavy is imported where it is needed. A session's fixture is made once in each worker; a test must not
+change what it gets from one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.check import Check
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.markers import arguments_of
+from pytest_dsocr.options import Config
+from pytest_dsocr.stash import ALL_CASES, CASES, CHECK, CONFIG, NOT_OFFERED, RUN, leave_out
+from pytest_dsocr.subjects.protocol import Level, level_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pytest_dsocr.answer import Answer
+    from pytest_dsocr.case import Case
+    from pytest_dsocr.compare.tolerances import Tolerances
+    from pytest_dsocr.engine.stages import Stages
+    from pytest_dsocr.kv_probe import KvProbe
+    from pytest_dsocr.observation import Observation
+    from pytest_dsocr.parity import CaseReport, Exchange
+    from pytest_dsocr.subjects.protocol import DecodeView
+    from pytest_dsocr.vendor.reference import Reference
+
+
+@pytest.fixture(scope="session")
+def dsocr_config(pytestconfig: pytest.Config) -> Config:
+    """What this run compares, and how."""
+    return pytestconfig.stash[CONFIG]
+
+
+@pytest.fixture(scope="session")
+def dsocr_subject(dsocr_config: Config) -> Iterator[Any]:
+    """The implementation under test, loaded once in each worker; see ``subjects.protocol``.
+
+    To name one for a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
+    """
+    from pytest_dsocr.subjects.loading import load_subject
+
+    subject = load_subject(dsocr_config.subject, dsocr_config.setup)
+    promised = dsocr_config.level
+    if promised is not None and (offered := level_of(subject)) < promised:
+        raise DsocrError(f"{dsocr_config.subject} offers {offered}, and the run promises {promised}; give that level")
+    yield subject
+    if callable(close := getattr(subject, "close", None)):
+        close()
+
+
+@pytest.fixture(scope="session")
+def dsocr_level(dsocr_subject: Any) -> Level:
+    """What the subject lets itself be asked."""
+    return level_of(dsocr_subject)
+
+
+@pytest.fixture(scope="session")
+def dsocr_reference(dsocr_config: Config) -> Iterator[Reference]:
+    """The vendor's code, live where ``--dsocr-reference`` names its folder, or recordings of it."""
+    from pytest_dsocr.sides import open_wanted
+
+    reference = open_wanted(dsocr_config)
+    yield reference
+    reference.close()
+
+
+@pytest.fixture(scope="session")
+def dsocr_page(request: pytest.FixtureRequest) -> Path:
+    """Each page of ``--dsocr-pages`` in turn."""
+    page: Path = request.param
+    return page
+
+
+@pytest.fixture(scope="session")
+def dsocr_case(request: pytest.FixtureRequest) -> Case:
+    """Each page in each preset with each prompt, in turn."""
+    case: Case = request.param
+    return case
+
+
+@pytest.fixture(scope="session")
+def dsocr_exchange(
+    request: pytest.FixtureRequest,
+    dsocr_case: Case,
+    dsocr_subject: Any,
+    dsocr_reference: Reference,
+    dsocr_config: Config,
+) -> Exchange:
+    """What both sides said to the case, asked once; with a picture of it where ``--dsocr-out`` is given."""
+    from pytest_dsocr.report.payload import of_run
+    from pytest_dsocr.sides import exchange
+
+    request.config.stash[RUN] = of_run(dsocr_config, dsocr_reference, level_of(dsocr_subject))
+    found, payload = exchange(dsocr_case, dsocr_subject, dsocr_reference, dsocr_config)
+    all_cases = request.config.stash.get(ALL_CASES, [dsocr_case])
+    payload["place"] = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
+    request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
+    return found
+
+
+@pytest.fixture
+def dsocr_limits(
+    request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any, dsocr_reference: Reference
+) -> Tolerances:
+    """How far the two sides may be apart: by their dtypes and keys, the run's options, and the test's marker."""
+    from pytest_dsocr.sides import limits_of
+
+    limits = limits_of(dsocr_config, dsocr_subject, dsocr_reference)
+    for mark in reversed(list(request.node.iter_markers("dsocr"))):
+        limits = limits.but(arguments_of(mark))
+    return limits
+
+
+@pytest.fixture
+def dsocr_report(dsocr_exchange: Exchange, dsocr_limits: Tolerances) -> CaseReport:
+    """Every comparison of the case, judged under the test's limits."""
+    from pytest_dsocr.parity import judge
+
+    return judge(dsocr_exchange, dsocr_limits)
+
+
+@pytest.fixture
+def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
+    """Compare: ``dsocr_check(dsocr_report, "boxes")``, or ``dsocr_check(comparisons)``."""
+    names = request.fixturenames
+    reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
+    check = Check(request.node, dsocr_config, reference)
+    request.node.stash[CHECK] = check
+    return check
+
+
+@pytest.fixture
+def dsocr_reading(dsocr_exchange: Exchange) -> Answer:
+    """What the subject read of the case: its text, spans and boxes."""
+    return dsocr_exchange.answer
+
+
+@pytest.fixture
+def dsocr_golden(dsocr_exchange: Exchange) -> Observation:
+    """What the reference did with the case."""
+    return dsocr_exchange.theirs
+
+
+@pytest.fixture(scope="session")
+def dsocr_inputs(dsocr_case: Case, dsocr_subject: Any) -> Mapping[str, Tensor]:
+    """What the subject makes of the case's page and prompt (L1), named as the fields of ``contract.inputs.Inputs``."""
+    _needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
+    inputs: Mapping[str, Tensor] = dsocr_subject.inputs(
+        dsocr_case.page, prompt=dsocr_case.prompt, preset=dsocr_case.preset
+    )
+    return inputs
+
+
+@pytest.fixture(scope="session")
+def dsocr_vision(dsocr_inputs: Mapping[str, Tensor], dsocr_subject: Any) -> Mapping[str, Tensor]:
+    """The subject's seams of vision (L2), ``vision_fusion`` among them."""
+    _needs(dsocr_subject, Level.STAGES, "dsocr_vision")
+    vision: Mapping[str, Tensor] = dsocr_subject.vision(dsocr_inputs)
+    return vision
+
+
+@pytest.fixture
+def dsocr_state(
+    dsocr_inputs: Mapping[str, Tensor], dsocr_vision: Mapping[str, Tensor], dsocr_subject: Any
+) -> DecodeView:
+    """The subject after the case's prompt, its own for each test (L2)."""
+    state: DecodeView = dsocr_subject.prefill(dsocr_inputs, dsocr_vision.get("vision_fusion"))
+    return state
+
+
+@pytest.fixture
+def dsocr_stage_timer(dsocr_config: Config) -> Stages:
+    """Times stages: ``with timer("prefill"): ...``, then ``timer.times()``; CUDA events on a GPU."""
+    import torch
+
+    from pytest_dsocr.engine.stages import Stages
+
+    return Stages(torch.device(dsocr_config.device), "timed")
+
+
+@pytest.fixture
+def dsocr_kv() -> Callable[[DecodeView], KvProbe]:
+    """Looks into a state's key-value cache: ``dsocr_kv(state)``."""
+    from pytest_dsocr.kv_probe import KvProbe
+
+    return KvProbe
+
+
+@pytest.fixture
+def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_limits: Tolerances) -> Any:
+    """A snapshot of the subject's own accepted state, in the golden folder by the run's key (syrupy's fixture)."""
+    if not request.config.pluginmanager.has_plugin("syrupy"):
+        raise DsocrError("dsocr_snapshot needs syrupy; install it, or add -p syrupy where plugins are not autoloaded")
+    from pytest_dsocr.sides import key_of
+    from pytest_dsocr.snapshots import snapshot_extension
+
+    extension = snapshot_extension(dsocr_config, key_of(dsocr_config), dsocr_limits)
+    return request.getfixturevalue("snapshot").use_extension(extension)
+
+
+@pytest.fixture
+def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> None:
+    """Leave a test out that the subject does not offer enough for, and say so; the plugin adds this to those marked."""
+    needed = arguments_of(request.node.get_closest_marker("level"))
+    if dsocr_level < needed:
+        reason = f"needs {needed} ({needed.meaning}), the subject offers {dsocr_level} ({dsocr_level.meaning})"
+        leave_out(request.node, NOT_OFFERED, reason)
+
+
+def _needs(subject: Any, level: Level, fixture: str) -> None:
+    if level_of(subject) < level:
+        raise DsocrError(f"{fixture} needs a subject of {level} ({level.meaning}); mark the test level({str(level)!r})")

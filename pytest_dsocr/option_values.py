@@ -1,0 +1,157 @@
+"""From the text of an option to its value; each reader raises ``DsocrError`` that says what is valid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
+from pytest_dsocr.contract.presets import get_preset
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.contract.special import IMAGE
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.page_list import SUBSETS
+from pytest_dsocr.subjects.protocol import Level
+from pytest_dsocr.vendor.files import FILES
+
+MISSING = ("gpu", "recording", "snapshot", "vendor")
+SYNTHETIC_SIZES = ("tiny", "small", "full")
+FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+SYNTHETIC = re.compile(rf"synthetic:({'|'.join(SYNTHETIC_SIZES)})(@\d+)?")
+HUB = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+
+
+def one_of(*valid: str) -> Callable[[str], str]:
+    """Give a reader that takes these words and no others."""
+
+    def read(text: str) -> str:
+        if text not in valid:
+            raise DsocrError(f"{text!r} is none of {', '.join(valid)}")
+        return text
+
+    return read
+
+
+def subject(text: str) -> str:
+    """Take ``session``, ``vendor:FOLDER`` or ``package.module:factory``."""
+    if text.startswith("vendor:"):
+        vendor_folder(text.removeprefix("vendor:"))
+    elif text != "session" and not FACTORY.fullmatch(text):
+        raise DsocrError(f"{text!r} names no subject; give session, vendor:FOLDER, or package.module:factory")
+    return text
+
+
+def checkpoint(text: str) -> str:
+    """Take ``mini``, a folder, ``synthetic:NAME`` with or without ``@SEED``, or a hub name."""
+    if text == "mini" or SYNTHETIC.fullmatch(text) or Path(text).is_dir() or HUB.fullmatch(text):
+        return text
+    sizes = ", ".join(f"synthetic:{size}" for size in SYNTHETIC_SIZES)
+    raise DsocrError(f"{text!r} is no checkpoint; give mini, a checkpoint's folder, {sizes}, or a hub name")
+
+
+def reference(text: str) -> Path | None:
+    """Take ``recorded``, or a folder; None is the recordings of the golden folder."""
+    if text == "recorded":
+        return None
+    if not Path(text).is_dir():
+        raise DsocrError(
+            f"there is no folder {text!r}; give recorded, a folder with the vendor's Python files, or one of recordings"
+        )
+    return Path(text)
+
+
+def vendor_folder(text: str) -> Path:
+    """Take a folder with the vendor's files."""
+    if not (Path(text) / FILES[0]).is_file():
+        raise DsocrError(f"{text!r} has no {FILES[0]}; give the folder with the vendor's Python files")
+    return Path(text)
+
+
+def page(text: str) -> str:
+    """Take an image, a folder, a list file, a PDF, or the name of a subset of the shipped pages."""
+    if text not in SUBSETS and not Path(text).exists():
+        raise DsocrError(
+            f"there is no page {text!r}; give an image, a folder, a list file, a PDF, or {', '.join(SUBSETS)}"
+        )
+    return text
+
+
+def preset(text: str) -> str:
+    """Take a preset's name."""
+    return get_preset(text).name
+
+
+def prompt(text: str) -> str:
+    """Take a prompt's name, or a text with ``<image>``."""
+    if text not in PROMPTS and IMAGE not in text:
+        raise DsocrError(f"{text!r} is no prompt; give one of {', '.join(PROMPTS)}, or a text with {IMAGE} in it")
+    return text
+
+
+def device(text: str) -> str:
+    """Take ``cpu``, ``cuda`` or ``cuda:N``."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
+        raise DsocrError(f"{text!r} is no device; give cpu, cuda or cuda:N")
+    return text
+
+
+def level(text: str) -> Level:
+    """Take ``L0`` to ``L3``."""
+    found = {str(one): one for one in Level}.get(text)
+    if found is None:
+        raise DsocrError(f"{text!r} is no level; give {', '.join(f'{one} ({one.meaning})' for one in Level)}")
+    return found
+
+
+def tolerance(text: str) -> tuple[str, float]:
+    """Take ``NAME=VALUE``."""
+    name, _, value = text.partition("=")
+    try:
+        number = NAMES.get(name, float)(value)
+    except ValueError:
+        raise DsocrError(f"{text!r} is no tolerance; give NAME=VALUE with NAME one of {', '.join(NAMES)}") from None
+    check_tolerance(name, number)
+    return name, number
+
+
+def seconds(text: str) -> float:
+    """Take a number above 0."""
+    return _number(text, float, "of seconds above 0")
+
+
+def tokens(text: str) -> int:
+    """Take a whole number above 0."""
+    return int(_number(text, int, "of tokens, 1 or more"))
+
+
+def file(text: str) -> Path:
+    """Take a file that is there."""
+    if not Path(text).is_file():
+        raise DsocrError(f"there is no file {text!r}; give one, or leave the option out")
+    return Path(text)
+
+
+def folder(text: str) -> Path:
+    """Take a folder that is there or can be made."""
+    if not text or Path(text).is_file():
+        raise DsocrError(f"{text!r} is no folder; give one, which is made where it is not there")
+    return Path(text)
+
+
+def yes_or_no(text: str) -> bool:
+    """Take what an ini file says of a flag."""
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if text.lower() not in words:
+        raise DsocrError(f"{text!r} is neither yes nor no; give {' or '.join(('true', 'false'))}")
+    return words[text.lower()]
+
+
+def _number(text: str, kind: type[int] | type[float], what: str) -> float:
+    try:
+        number = kind(text)
+    except ValueError:
+        number = kind(0)
+    if not 0 < number < float("inf"):
+        raise DsocrError(f"{text!r} is no number {what}; give one")
+    return number

@@ -1,0 +1,177 @@
+"""Every option, said once: command line over environment over ini file over default, resolved to one frozen config."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr import option_values as read
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.goldens import golden_folder
+from pytest_dsocr.page_list import SUBSETS
+from pytest_dsocr.subjects.protocol import Level, Setup
+
+PREFIX = "dsocr"
+DTYPES = ("float32", "bfloat16", "float16")
+ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
+OF_VENDOR = ("eager", "flash_attention_2")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: ``--dsocr-NAME``, ``dsocr_NAME`` in the ini file, ``DSOCR_NAME`` in the environment."""
+
+    name: str
+    default: Any
+    read: Callable[[str], Any]
+    """Raises ``DsocrError`` on a bad value."""
+    help: str
+    metavar: str = "NAME"
+    many: bool = False
+    """May be given several times; in the ini file and the environment one a line."""
+
+    @property
+    def flag(self) -> str:
+        """On the command line."""
+        return f"--{PREFIX}-{self.name.replace('_', '-')}"
+
+    @property
+    def ini(self) -> str:
+        """In the ini file."""
+        return f"{PREFIX}_{self.name}"
+
+    @property
+    def env(self) -> str:
+        """In the environment."""
+        return self.ini.upper()
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it takes no value on the command line."""
+        return self.read is read.yes_or_no
+
+
+OPTIONS = (
+    Option("subject", "session", read.subject, "session, vendor:FOLDER, or package.module:factory", "SUBJECT"),
+    Option("checkpoint", "mini", read.checkpoint, "mini, a folder, synthetic:NAME, or a hub name", "CHECKPOINT"),
+    Option(
+        "reference", None, read.reference, "recorded, a folder with the vendor's files, or one of recordings", "FOLDER"
+    ),
+    Option("vendor_env", None, read.folder, "environment of the vendor's code; one in the user's cache", "FOLDER"),
+    Option("time_limit", 600.0, read.seconds, "seconds without a sign of the live reference's progress", "SECONDS"),
+    Option(
+        "pages", ("dev-3",), read.page, f"image, folder, list file, PDF, or {', '.join(SUBSETS)}", "PAGES", many=True
+    ),
+    Option("presets", ("gundam",), read.preset, "tiny, small, base, large or gundam", "PRESET", many=True),
+    Option("prompts", ("markdown",), read.prompt, "a prompt's name, or a text with <image>", "PROMPT", many=True),
+    Option("max_new_tokens", None, read.tokens, "stop after as many tokens; the vendor's 8192", "TOKENS"),
+    Option("device", "cpu", read.device, "the subject's: cpu, cuda or cuda:N", "DEVICE"),
+    Option("dtype", "float32", read.one_of(*DTYPES), f"the subject's: {', '.join(DTYPES)}", "DTYPE"),
+    Option("attention", "eager", read.one_of(*ATTENTIONS), f"the subject's: {', '.join(ATTENTIONS)}"),
+    Option("reference_device", None, str, "as torch calls it, or a recording's, such as nvidia-h200", "DEVICE"),
+    Option("reference_dtype", None, read.one_of(*DTYPES[:2]), "the subject's, if left out", "DTYPE"),
+    Option("reference_attention", None, read.one_of(*OF_VENDOR), "the subject's, if left out"),
+    Option("tolerances", (), read.tolerance, "such as boxes=1, coords=0.02 or seam=1e-3", "NAME=VALUE", many=True),
+    Option("may_miss", (), read.one_of(*read.MISSING), f"what may be missing: {', '.join(read.MISSING)}", many=True),
+    Option("level", None, read.level, "the level that the subject must have, L0 to L3; tests above it are left out"),
+    Option("no_skip", False, read.yes_or_no, "turn skips into failures, unless what is missing may be"),
+    Option("out", None, read.folder, "folder for dsocr.json, index.html, and pages with both sides' boxes", "FOLDER"),
+    Option("golden", None, read.folder, "folder of recordings and snapshots; the shipped one", "FOLDER"),
+    Option("xfails", None, read.file, "file of tests that are known to fail: NODEID  # reason", "FILE"),
+)
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a run compares, and how; the fields are the options."""
+
+    subject: str
+    checkpoint: str
+    reference: Path | None
+    """None for the recordings of the golden folder."""
+    vendor_env: Path | None
+    time_limit: float
+    pages: tuple[str, ...]
+    presets: tuple[str, ...]
+    prompts: tuple[str, ...]
+    max_new_tokens: int | None
+    device: str
+    dtype: str
+    attention: str
+    reference_device: str
+    reference_dtype: str
+    reference_attention: str
+    tolerances: Mapping[str, float]
+    may_miss: frozenset[str]
+    level: Level | None
+    no_skip: bool
+    out: Path | None
+    golden: Path
+    xfails: Path | None
+
+    @property
+    def setup(self) -> Setup:
+        """What the subject is made for."""
+        return Setup(self.checkpoint, self.device, self.dtype, self.attention)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register every option on the command line and in the ini file."""
+    group = parser.getgroup(PREFIX, "DeepSeek-OCR: the implementation under test, held against the vendor's")
+    for option in OPTIONS:
+        what: dict[str, Any] = {"action": "store_true"} if option.is_switch else {"metavar": option.metavar}
+        if option.many:
+            what |= {"action": "append"}
+        group.addoption(option.flag, dest=option.ini, default=None, help=option.help, **what)
+        kind: Any = "linelist" if option.many else "string"
+        parser.addini(option.ini, f"{option.flag}: {option.help}", type=kind, default=None)
+
+
+def resolve(config: pytest.Config) -> Config:
+    """Give the one config of a run.
+
+    Raises:
+        pytest.UsageError: on a bad value; it says where that was given, and lists the valid ones.
+    """
+    found = {option.name: _value(option, config) for option in OPTIONS}
+    for name in ("device", "dtype", "attention"):
+        found[f"reference_{name}"] = found[f"reference_{name}"] or found[name]
+    found["tolerances"] = dict(found["tolerances"])
+    found["may_miss"] = frozenset(found["may_miss"])
+    found["golden"] = found["golden"] or golden_folder()
+    return Config(**found)
+
+
+def _value(option: Option, config: pytest.Config) -> Any:
+    for origin, given in _given(option, config):
+        try:
+            values = tuple(option.read(text) for text in _texts(given))
+        except DsocrError as error:
+            raise pytest.UsageError(f"{origin}: {error}") from error
+        if not option.many:
+            return values[0]
+        if values:
+            return values
+        raise pytest.UsageError(f"{origin}: names nothing; give {option.help}, or leave it out")
+    return option.default
+
+
+def _given(option: Option, config: pytest.Config) -> Iterator[tuple[str, Any]]:
+    """Yield what was given of an option and where, what counts most first."""
+    if (on_command_line := config.getoption(option.ini)) is not None:
+        yield option.flag, on_command_line
+    if (in_environment := os.environ.get(option.env)) is not None:
+        yield option.env, in_environment.splitlines() if option.many else in_environment
+    if (in_ini_file := config.getini(option.ini)) is not None:
+        yield f"{option.ini} in {config.inipath}", in_ini_file
+
+
+def _texts(given: Any) -> Iterable[str]:
+    if isinstance(given, bool):
+        return (str(given),)
+    return (given,) if isinstance(given, str) else tuple(text for text in given if text.strip())

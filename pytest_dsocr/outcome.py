@@ -1,0 +1,71 @@
+"""What a test's report says beyond pytest's own: what was compared, and where that is no pass."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.stash import CASES, CHECK, CONFIG, LEFT_OUT, RUN
+
+if TYPE_CHECKING:
+    from pytest_dsocr.report.payload import TestPayload
+
+
+def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Tell an error of ours in words, and let a test fail that compared nothing or was skipped where none may be."""
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, DsocrError):
+        _tell(item, error, report)
+    check, missing = item.stash.get(CHECK, None), item.stash.get(LEFT_OUT, None)
+    config = item.config.stash[CONFIG]
+    if report.skipped and not hasattr(report, "wasxfail") and config.no_skip and missing not in config.may_miss:
+        _fail(report, f"skipped, and --dsocr-no-skip is set: {reason_of(report)}")
+    if report.when == "call" and report.passed and check is not None and not check.made:
+        _fail(report, "asked for dsocr_check and compared nothing; call it")
+    if report.when == "call" or report.outcome != "passed":
+        report.dsocr = _payload(item, error, report)
+
+
+def reason_of(report: pytest.TestReport) -> str:
+    """Give why a test was skipped."""
+    return report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
+
+
+def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
+    from pytest_dsocr.vendor.reference import NotRecordedError
+
+    told = str(error)
+    if isinstance(error, NotRecordedError):
+        item.stash[LEFT_OUT] = "recording"
+        if "recording" in item.config.stash[CONFIG].may_miss:
+            report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {told}")
+            return
+        told = f"NOT-COMPARED: {told}; or declare that it may be missing: --dsocr-may-miss recording"
+    if error.__cause__ is not None:
+        told += "\n\n" + "".join(traceback.format_exception(error.__cause__)).rstrip()
+    report.longrepr = told
+
+
+def _fail(report: pytest.TestReport, why: str) -> None:
+    report.outcome, report.longrepr = "failed", why
+
+
+def _payload(item: pytest.Item, error: BaseException | None, report: pytest.TestReport) -> TestPayload:
+    from pytest_dsocr.report.payload import of_comparison, of_fault
+
+    callspec, check = getattr(item, "callspec", None), item.stash.get(CHECK, None)
+    case_id = callspec.params["dsocr_case"].id if callspec and "dsocr_case" in callspec.params else None
+    payload: TestPayload = {
+        "case": item.config.stash.get(CASES, {}).get(case_id),
+        "comparisons": [of_comparison(one) for one in check.made] if check else [],
+        "left_out": item.stash.get(LEFT_OUT, None),
+        "reason": str(error) if isinstance(error, DsocrError) else reason_of(report) if report.skipped else None,
+    }
+    if isinstance(error, DsocrError) and LEFT_OUT not in item.stash:
+        payload["fault"] = of_fault(error, case_id)
+    if run := item.config.stash.get(RUN, None):
+        payload["run"] = run
+    return payload

@@ -1,0 +1,71 @@
+"""Both sides of a run, opened and asked as its config says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.case import Case
+from pytest_dsocr.compare.tolerances import Tolerances, tolerances
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.goldens import golden_folder
+from pytest_dsocr.options import Config
+from pytest_dsocr.parity import CaseReport, Exchange, ask, judge
+from pytest_dsocr.report.payload import CasePayload, of_case
+from pytest_dsocr.vendor.live.reference import LiveReference
+from pytest_dsocr.vendor.opening import Wanted, open_reference
+from pytest_dsocr.vendor.provenance import Key
+from pytest_dsocr.vendor.recorded.recording import RecordedReference
+
+
+def key_of(config: Config) -> Key:
+    """Give the key of the subject."""
+    return Wanted(resolve(config.checkpoint), config.device, config.dtype, config.attention).key
+
+
+def open_wanted(config: Config) -> LiveReference | RecordedReference:
+    """Open the reference that a run is held against.
+
+    Raises:
+        DsocrError: where it is not to be had.
+    """
+    wanted = Wanted(
+        resolve(config.checkpoint), config.reference_device, config.reference_dtype, config.reference_attention
+    )
+    where = config.reference or recordings_of(config)
+    return open_reference(where, wanted, env=config.vendor_env, time_limit_s=config.time_limit)
+
+
+def recordings_of(config: Config) -> Path:
+    """Give the folder of recordings: the run's own, or the shipped one where that holds none."""
+    own = config.golden / "vendor"
+    return own if own.is_dir() else golden_folder() / "vendor"
+
+
+def limits_of(config: Config, subject: Any, reference: LiveReference | RecordedReference) -> Tolerances:
+    """Give how far the sides may be apart: outputs are exact where their keys are the same."""
+    made = reference.provenance
+    dtype = getattr(subject, "dtype", config.dtype)
+    return tolerances(dtype, made.dtype, same_key=key_of(config) == made.key).but(config.tolerances)
+
+
+def exchange(
+    case: Case, subject: Any, reference: LiveReference | RecordedReference, config: Config
+) -> tuple[Exchange, CasePayload]:
+    """Ask both sides about ``case``, and judge them under the run's own limits; its folder gets a picture.
+
+    Raises:
+        DsocrError: where one of them could not answer.
+    """
+    found = ask(subject, reference, case)
+    limits = limits_of(config, subject, reference)
+    report = judge(found, limits)
+    return found, of_case(report, picture=_picture(report, config.out))
+
+
+def _picture(report: CaseReport, folder: Path | None) -> str | None:
+    if folder is None:
+        return None
+    from pytest_dsocr.report.pictures import draw
+
+    return draw(report, folder).relative_to(folder).as_posix()

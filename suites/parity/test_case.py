@@ -1,0 +1,58 @@
+"""A page read by the subject, held against the vendor's reading of it, stage by stage.
+
+The subject and the reference are asked once a case; each test looks at one stage of what they said.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_dsocr.check import Check
+
+if TYPE_CHECKING:
+    from pytest_dsocr.parity import CaseReport
+
+pytestmark = pytest.mark.dsocr
+
+
+@pytest.mark.level("L1")
+def test_inputs(dsocr_report: CaseReport, dsocr_check: Check) -> None:
+    """Ids, mask, grid and pixels, bit for bit."""
+    stages = ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes")
+    dsocr_check(dsocr_report, *stages)
+
+
+@pytest.mark.level("L2")
+@pytest.mark.parametrize("stage", ["sam", "clip", "projector", "vision_fusion"])
+def test_vision(dsocr_report: CaseReport, dsocr_check: Check, stage: str) -> None:
+    """Features of the crops and of the whole page; of a subject with named modules after every block."""
+    dsocr_check(dsocr_report, stage)
+
+
+@pytest.mark.level("L2")
+def test_prefill(dsocr_report: CaseReport, dsocr_check: Check) -> None:
+    """The logits after the prompt, and the best first tokens."""
+    dsocr_check(dsocr_report, "prefill", "prefill_best")
+
+
+@pytest.mark.level("L2")
+def test_decode(dsocr_report: CaseReport, dsocr_check: Check) -> None:
+    """The logits of every step along the reference's own tokens, and the choice there."""
+    dsocr_check(dsocr_report, "logits", "tokens")
+
+
+def test_text(dsocr_report: CaseReport, dsocr_check: Check) -> None:
+    """What the subject reads by itself, with its markup."""
+    dsocr_check(dsocr_report, "read", "text")
+
+
+def test_boxes(dsocr_report: CaseReport, dsocr_check: Check) -> None:
+    """How many boxes, where, under which labels, in which order."""
+    dsocr_check(dsocr_report, "spans", "boxes")
+
+
+def test_artefacts(dsocr_report: CaseReport, dsocr_check: Check) -> None:
+    """The files that are written."""
+    dsocr_check(dsocr_report, "result.mmd", "artefacts")
