@@ -1,0 +1,63 @@
+"""How pytest-xdist spreads tests: those of one case on one worker, for each worker asks both sides anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.prompt import PROMPTS
+
+CASE = re.compile(rf"\[(?P<case>.+-(?:{'|'.join(PRESETS)})-(?:{'|'.join(PROMPTS)}|prompt_[0-9a-f]{{8}}))[-\]]")
+"""Finds the id of a case in a test's: ``form-gundam-markdown`` in ``test_x[form-gundam-markdown-2]``."""
+
+
+def make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give what distributes the tests under ``--dist load``, which is what ``-n`` means.
+
+    Args:
+        config: of the run.
+        log: as the hook of pytest-xdist has it.
+
+    Returns:
+        A scheduler of pytest-xdist; None where the user has chosen another distribution.
+    """
+    return CaseScheduling(config, log) if config.getoption("dist") == "load" else None
+
+
+class CaseScheduling:
+    """Waits for the first collection; goes by case where there are any in it, and else as ``load`` does."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        from xdist.scheduler import LoadScheduling
+
+        self._config, self._log, self._waits = config, log, True
+        self._chosen = LoadScheduling(config, log)
+
+    def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+        """Take what a worker has collected."""
+        if self._waits and any(map(CASE.search, collection)):
+            self._chosen = self._by_case()
+        self._waits = False
+        self._chosen.add_node_collection(node, collection)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._chosen, name)
+
+    def _by_case(self) -> Any:
+        from xdist.scheduler import LoadScopeScheduling
+
+        scheduler = LoadScopeScheduling(self._config, self._log)
+        scheduler._split_scope = scope_of
+        for node in self._chosen.nodes:
+            scheduler.add_node(node)
+        return scheduler
+
+
+def scope_of(test: str) -> str:
+    """Give what the tests of one case have in common; a test that is of no case stands by itself."""
+    found = CASE.search(test)
+    return found["case"] if found else test
