@@ -67,13 +67,11 @@ def _decoding(mine: Answer, theirs: Observation, limits: Tolerances) -> Iterator
 
 
 def _read(mine: Answer, output: Iterator[Comparison]) -> Iterator[Comparison]:
-    """Say first whether what ``read`` gave is what the tokens of ``prefill`` and ``step`` mean."""
+    """Say first whether what ``read`` gave is what the tokens of ``prefill`` and ``step``, all the reference's, mean."""
     text = next(output)
-    measured = "what its own steps give"
-    if text.verdict is Verdict.WRONG:
-        steps = len(mine.forced or ())
-        measured = f"not what its own steps give: all {steps} tokens are the reference's, and the text {text.measured}"
-    yield Comparison("read", text.verdict, measured)
+    steps = len(mine.forced or ())
+    same = "gives" if text.verdict is not Verdict.WRONG else "does not give"
+    yield Comparison("read", text.verdict, f"{same} what its own {steps} steps do, which are the reference's")
     yield text
     yield from output
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pytest_dsocr.answer import VISION_SEAMS
 from pytest_dsocr.case import Case
+from pytest_dsocr.compare.artefacts import MMD
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.subjects.fault import SubjectFaultError, at_stage

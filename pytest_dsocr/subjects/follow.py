@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pytest_dsocr.answer import Answer
 from pytest_dsocr.case import Case
-from pytest_dsocr.compare.output import MMD
+from pytest_dsocr.compare.artefacts import MMD
 from pytest_dsocr.compare.tokens import ForcedStep
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output

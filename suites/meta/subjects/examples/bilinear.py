@@ -1,0 +1,46 @@
+"""L1: the page is resized with a bilinear filter, where the vendor's code leaves Pillow its default, bicubic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from pytest_dsocr.contract.grid import CROP_PX
+from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.inputs import Inputs, pixels
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.views import GREY
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.subjects.protocol import Setup
+
+MISTAKEN = Image.Resampling.BILINEAR
+
+
+class Bilinear:
+    """Reads from its own pixels, and shows them."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.engine = Session.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype)
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        prepared = self.prepare(page, prompt, preset)
+        return self.engine.run_prepared(prepared, max_new_tokens=max_new_tokens).text
+
+    def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
+        return self.prepare(page, prompt, preset).tensors
+
+    def prepare(self, page: Path, prompt: str, preset: Preset) -> Inputs:
+        prepared, image = self.engine.prepare(page, prompt=prompt, preset=preset), load_image(page)
+        side = preset.view_size
+        whole = ImageOps.pad(image, (side, side), MISTAKEN, color=GREY)
+        prepared = replace(prepared, images_ori=pixels([whole]))
+        columns, rows = prepared.images_spatial_crop[0].tolist()
+        if columns * rows == 1:
+            return prepared
+        stretched = image.resize((columns * CROP_PX, rows * CROP_PX), MISTAKEN)
+        corners = [(x * CROP_PX, y * CROP_PX) for y in range(rows) for x in range(columns)]
+        crops = [stretched.crop((x, y, x + CROP_PX, y + CROP_PX)) for x, y in corners]
+        return replace(prepared, images_crop=pixels(crops))
