@@ -37,8 +37,8 @@ class Check:
             *stages: those wanted, such as ``sam`` or ``boxes``; all of them if left out.
         """
         __tracebackhide__ = True
-        report = None if isinstance(found, Iterable) else found
-        comparisons = [one for one in (report.comparisons if report else found) if not stages or one.stage in stages]
+        report, given = (None, found) if isinstance(found, Iterable) else (found, found.comparisons)
+        comparisons = [one for one in given if not stages or one.stage in stages]
         what = ", ".join(stages) or "what it was given"
         self.made += comparisons
         if not comparisons:

@@ -26,7 +26,7 @@ def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     if report.when == "call" and report.passed and check is not None and not check.made:
         _fail(report, "asked for dsocr_check and compared nothing; call it")
     if report.when == "call" or report.outcome != "passed":
-        report.dsocr = _payload(item, error, report)
+        vars(report)["dsocr"] = _payload(item, error, report)  # xdist sends on whatever a report holds
 
 
 def reason_of(report: pytest.TestReport) -> str:
@@ -57,7 +57,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
     from pytest_dsocr.report.payload import of_comparison, of_fault
 
     callspec, check = getattr(item, "callspec", None), item.stash.get(CHECK, None)
-    case_id = callspec.params["dsocr_case"].id if callspec and "dsocr_case" in callspec.params else None
+    case_id = callspec.params["dsocr_case"].id if callspec and "dsocr_case" in callspec.params else ""
     payload: TestPayload = {
         "case": item.config.stash.get(CASES, {}).get(case_id),
         "comparisons": [of_comparison(one) for one in check.made] if check else [],
@@ -65,7 +65,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "reason": str(error) if isinstance(error, DsocrError) else reason_of(report) if report.skipped else None,
     }
     if isinstance(error, DsocrError) and LEFT_OUT not in item.stash:
-        payload["fault"] = of_fault(error, case_id)
+        payload["fault"] = of_fault(error, case_id or None)
     if run := item.config.stash.get(RUN, None):
         payload["run"] = run
     return payload

@@ -13,7 +13,7 @@ from pytest_dsocr.markers import arguments_of, check_markers, is_ours, registrat
 from pytest_dsocr.options import Config, add_options, resolve
 from pytest_dsocr.outcome import amend
 from pytest_dsocr.run import Run
-from pytest_dsocr.stash import ALL_CASES, CONFIG, leave_out
+from pytest_dsocr.stash import ALL_CASES, CONFIG, UNMATCHED, leave_out
 from pytest_dsocr.subjects.loading import level_before_loading
 from pytest_dsocr.subjects.protocol import Level
 from pytest_dsocr.vendor.files import FILES
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 pytest_plugins = ("pytest_dsocr.fixtures",)
 OFFERED: pytest.StashKey[Level | None] = pytest.StashKey()
-UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,7 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Resolve the options, and register the markers and what gathers a run's results."""
     for line in registration_lines():
         config.addinivalue_line("markers", line)
-    own = config.stash[CONFIG] = resolve(config)
+    own = resolve(config)
+    config.stash[CONFIG] = own
     try:
         config.stash[OFFERED] = level_before_loading(own.subject)
     except DsocrError as error:
@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if own.xfails:
             from pytest_dsocr.xfails import read_ledger
 
-            config.stash[UNMATCHED] = read_ledger(own.xfails).apply(items)
+            config.stash[UNMATCHED] = list(read_ledger(own.xfails).apply(items))
     except DsocrError as error:
         raise pytest.UsageError(str(error)) from error
     above = [item for item in items if own.level is not None and (_level(item) or Level.TEXT) > own.level]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.stash import CONFIG
+from pytest_dsocr.stash import CONFIG, UNMATCHED
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.result import RunResult
@@ -45,6 +45,10 @@ class Run:
             from pytest_dsocr.report.terminal import Summary
 
             Summary(self._result, self._options(), self.written).show(terminalreporter)
+        for line in self.config.stash.get(UNMATCHED, []):
+            terminalreporter.write_line(
+                f"dsocr: {self.own.xfails} names {line}, which is no test of this run", yellow=True
+            )
 
     @property
     def result(self) -> RunResult:

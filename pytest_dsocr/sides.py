@@ -12,10 +12,9 @@ from pytest_dsocr.goldens import golden_folder
 from pytest_dsocr.options import Config
 from pytest_dsocr.parity import CaseReport, Exchange, ask, judge
 from pytest_dsocr.report.payload import CasePayload, of_case
-from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.opening import Wanted, open_reference
 from pytest_dsocr.vendor.provenance import Key
-from pytest_dsocr.vendor.recorded.recording import RecordedReference
+from pytest_dsocr.vendor.reference import Reference
 
 
 def key_of(config: Config) -> Key:
@@ -23,7 +22,7 @@ def key_of(config: Config) -> Key:
     return Wanted(resolve(config.checkpoint), config.device, config.dtype, config.attention).key
 
 
-def open_wanted(config: Config) -> LiveReference | RecordedReference:
+def open_wanted(config: Config) -> Reference:
     """Open the reference that a run is held against.
 
     Raises:
@@ -42,16 +41,14 @@ def recordings_of(config: Config) -> Path:
     return own if own.is_dir() else golden_folder() / "vendor"
 
 
-def limits_of(config: Config, subject: Any, reference: LiveReference | RecordedReference) -> Tolerances:
+def limits_of(config: Config, subject: Any, reference: Reference) -> Tolerances:
     """Give how far the sides may be apart: outputs are exact where their keys are the same."""
     made = reference.provenance
     dtype = getattr(subject, "dtype", config.dtype)
     return tolerances(dtype, made.dtype, same_key=key_of(config) == made.key).but(config.tolerances)
 
 
-def exchange(
-    case: Case, subject: Any, reference: LiveReference | RecordedReference, config: Config
-) -> tuple[Exchange, CasePayload]:
+def exchange(case: Case, subject: Any, reference: Reference, config: Config) -> tuple[Exchange, CasePayload]:
     """Ask both sides about ``case``, and judge them under the run's own limits; its folder gets a picture.
 
     Raises:

@@ -23,6 +23,8 @@ CHECK: pytest.StashKey[Check] = pytest.StashKey()
 """Of a test: what it compared."""
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
 """Of a test that we skipped: what is missing, a word of ``option_values.MISSING`` or :data:`NOT_OFFERED`."""
+UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
+"""Of the config: lines of the ledger of known failures that match no test."""
 NOT_OFFERED = "not offered"
 
 

@@ -24,8 +24,8 @@ from pytest_dsocr.engine.greedy import pick
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.mini.reading import CEILING, Source, each, open_page
 from pytest_dsocr.mini.shipped import shipped
-from pytest_dsocr.page_list import SUBSETS
 from pytest_dsocr.mini.telling import tell, write_json
+from pytest_dsocr.page_list import SUBSETS
 
 
 @dataclass(frozen=True)
