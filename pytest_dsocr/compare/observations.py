@@ -67,7 +67,7 @@ def _decoding(mine: Answer, theirs: Observation, limits: Tolerances) -> Iterator
 
 
 def _read(mine: Answer, output: Iterator[Comparison]) -> Iterator[Comparison]:
-    """Say first whether what ``read`` gave is what the tokens of ``prefill`` and ``step``, all the reference's, mean."""
+    """Say first whether what ``read`` gave is what its own tokens mean, all the reference's."""
     text = next(output)
     steps = len(mine.forced or ())
     same = "gives" if text.verdict is not Verdict.WRONG else "does not give"

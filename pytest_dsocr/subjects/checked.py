@@ -118,10 +118,8 @@ class CheckedSubject:
         """Have the files written that the vendor writes, ``result.mmd`` at least."""
         with at_stage("postprocess", "write"):
             self.subject.write(text, page, folder)
-        if not (folder / "result.mmd").is_file():
-            raise SubjectFaultError(
-                "postprocess", "the subject's write left no result.mmd in the folder; write it there"
-            )
+        if not (folder / MMD).is_file():
+            raise SubjectFaultError("postprocess", f"the subject's write left no {MMD} in the folder; write it there")
 
 
 def _text(stage: str, method: str, given: object) -> str:

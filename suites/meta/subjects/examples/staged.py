@@ -28,7 +28,8 @@ class Staged:
         return self.engine.prepare(page, prompt=prompt, preset=preset).tensors
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {"vision_fusion": seen.vision_fusion for seen in self.engine.pipeline.vision(Inputs(**inputs))}
+        seen = self.engine.pipeline.vision(Inputs(**inputs))
+        return {"vision_fusion": seen[0].vision_fusion} if seen else {}
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> DecodeState[Any]:
         return self.engine.pipeline.prefill_with(Inputs(**inputs), vision_fusion)
