@@ -1,0 +1,1 @@
+"""What a run told: one result, of which the terminal's lines, the JSON file and the page of pictures are views."""

@@ -1,0 +1,76 @@
+"""The command that a report ends with: what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pytest_dsocr.compare.verdict import Verdict
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_dsocr.report.payload import RunPayload
+    from pytest_dsocr.report.result import RunResult
+
+OWN, VENDOR = "package.module:factory", "path/to/vendor"
+SHIPPED_SUBJECT = "session"
+OF_RECORD = {"checkpoint": "--checkpoint", "device": "--device", "dtype": "--dtype", "attention": "--attn"}
+"""The fields of a provenance under the names of ``dsocr vendor record``."""
+UNSAID = {
+    "--presets": ["gundam"],
+    "--prompts": ["markdown"],
+    "--checkpoint": ["mini"],
+    "--device": ["cpu"],
+    "--dtype": ["float32"],
+    "--attn": ["eager"],
+}
+"""What ``dsocr vendor record`` does where it is told nothing."""
+
+
+def typed_options(config: pytest.Config) -> list[str]:
+    """Give what the user typed behind ``pytest``, without the tests to run."""
+    return [word for word in map(str, config.invocation_params.args) if word not in config.args]
+
+
+def rerun(nodeid: str, options: Sequence[str] = ()) -> str:
+    """Give the shell command that runs one test again.
+
+    Args:
+        nodeid: the test's.
+        options: those of the run, without its positional arguments.
+    """
+    return shlex.join(["pytest", nodeid, *options])
+
+
+def record(run: RunPayload | None) -> str:
+    """Give the command that records what the reference lacks."""
+    words: list[str] = ["dsocr", "vendor", "record", VENDOR]
+    if run is None:
+        return shlex.join([*words, "PAGES"])
+    chosen: dict[str, list[str]] = {
+        "--presets": run["presets"],
+        "--prompts": run["prompts"],
+        **{flag: [str(run["provenance"][name])] for name, flag in OF_RECORD.items()},
+    }
+    said = [[flag, *values] for flag, values in chosen.items() if values != UNSAID[flag]]
+    return shlex.join([*words, *run["pages"], *(word for words in said for word in words)])
+
+
+def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+    """Yield what a user wants to type next, a reason and a command; nothing where all has been done.
+
+    Args:
+        result: the run's.
+        options: those of the run, without its positional arguments.
+    """
+    missing = any(one["what"] == "recording" for one in result.missing)
+    if missing and not result.counts.get(Verdict.WRONG):
+        yield "to record what is missing, with the vendor's files", record(result.run)
+    elif result.failing:
+        yield "to run the first that failed again", rerun(result.failing[0].nodeid, options)
+    elif result.run and result.run["subject"] == SHIPPED_SUBJECT:
+        yield "to try an implementation of your own", f"{result.command} --dsocr-subject {OWN}"
+    elif result.run and result.run["reference"] == "recorded":
+        yield "to hold it against the vendor's code, live", f"{result.command} --dsocr-reference {VENDOR}"

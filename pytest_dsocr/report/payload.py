@@ -1,0 +1,205 @@
+"""What a worker tells the controller on pytest's reports: dicts, lists, strings and numbers, nothing else.
+
+pytest-xdist carries only such values from process to process, and JSON has no word for an infinity or a NaN, so that
+numbers which are none go as words.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from pytest_dsocr.compare.verdict import Comparison
+
+if TYPE_CHECKING:
+    from pytest_dsocr.options import Config
+    from pytest_dsocr.parity import CaseReport
+    from pytest_dsocr.subjects.protocol import Level
+    from pytest_dsocr.vendor.reference import Reference
+
+Number = float | str | None
+"""A number, the word for one that JSON lacks, or None where there is none."""
+
+
+class ComparisonPayload(TypedDict):
+    """A :class:`~pytest_dsocr.compare.verdict.Comparison`."""
+
+    what: str
+    verdict: str
+    passes: bool
+    measured: str
+    error: Number
+    details: list[str]
+
+
+class Sides(TypedDict):
+    """A count or a time of each side; None where the subject does not show it."""
+
+    reference: float
+    subject: float | None
+
+
+class CasePayload(TypedDict):
+    """A case, judged under the run's own limits."""
+
+    id: str
+    place: int
+    """Where it stands among the run's cases."""
+    page: str
+    prompt: str
+    preset: str
+    verdict: str
+    passes: bool
+    counts: dict[str, int]
+    worst_error: Number
+    first_wrong: str | None
+    right_before: int
+    """Comparisons in front of the first wrong one that are right."""
+    cause: str | None
+    findings: list[str]
+    seconds: Sides
+    tokens: Sides
+    boxes: Sides
+    picture: str | None
+    """The page with the boxes of both sides, relative to the folder of the JSON file."""
+    comparisons: list[ComparisonPayload]
+
+
+class FaultPayload(TypedDict):
+    """A subject or a reference that raised, which is no verdict."""
+
+    case: str | None
+    stage: str | None
+    why: str
+
+
+class RunPayload(TypedDict):
+    """What was held against what."""
+
+    subject: str
+    level: str | None
+    """What the subject offers; None where no case was put to it."""
+    checkpoint: str
+    device: str
+    dtype: str
+    attention: str
+    reference: Literal["recorded", "live"]
+    where: str
+    """The folder of the recording, or of the vendor's files."""
+    key: str
+    """The reference's; see :class:`~pytest_dsocr.vendor.provenance.Key`."""
+    provenance: dict[str, Any]
+    pages: list[str]
+    presets: list[str]
+    prompts: list[str]
+
+
+class TestPayload(TypedDict, total=False):
+    """What one test tells; an empty one says that it was there to compare, and did not."""
+
+    run: RunPayload
+    case: CasePayload | None
+    comparisons: list[ComparisonPayload]
+    left_out: str | None
+    """What was missing: a word of ``--dsocr-may-miss``, or ``not offered``."""
+    reason: str | None
+    """Why it was skipped."""
+    fault: FaultPayload | None
+
+
+def of_comparison(comparison: Comparison) -> ComparisonPayload:
+    """Give a comparison."""
+    return {
+        "what": comparison.what,
+        "verdict": str(comparison.verdict),
+        "passes": comparison.passes,
+        "measured": comparison.measured,
+        "error": of_number(comparison.error),
+        "details": list(comparison.details),
+    }
+
+
+def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -> CasePayload:
+    """Give a case's report.
+
+    Args:
+        report: judged under the run's own limits, not those of one test.
+        place: where the case stands among the run's cases.
+        picture: the page with both sides' boxes, relative to the report's folder.
+    """
+    exchange, divergence = report.exchange, report.divergence
+    forced = exchange.answer.forced
+    return {
+        "id": report.case.id,
+        "place": place,
+        "page": report.case.page.name,
+        "prompt": report.case.prompt,
+        "preset": report.case.preset.name,
+        "verdict": str(report.verdict),
+        "passes": report.passes,
+        "counts": {str(verdict): count for verdict, count in report.counts.items()},
+        "worst_error": of_number(report.worst_error),
+        "first_wrong": divergence.first.what if divergence else None,
+        "right_before": divergence.right if divergence else 0,
+        "cause": divergence.cause if divergence else None,
+        "findings": list(exchange.findings),
+        "seconds": {"reference": exchange.reference_s, "subject": exchange.subject_s},
+        "tokens": {"reference": len(exchange.theirs.steps), "subject": None if forced is None else len(forced)},
+        "boxes": {
+            "reference": sum(len(span.boxes) for span in exchange.theirs.output.spans),
+            "subject": sum(len(span.boxes) for span in exchange.answer.spans),
+        },
+        "picture": picture,
+        "comparisons": [of_comparison(comparison) for comparison in report.comparisons],
+    }
+
+
+def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayload:
+    """Give what is held against what.
+
+    Args:
+        config: the run's choices.
+        reference: whose word is taken.
+        level: what the subject offers, where it has been asked.
+    """
+    from pytest_dsocr.vendor.recorded.recording import RecordedReference
+
+    recording = reference.recording.folder if isinstance(reference, RecordedReference) else None
+    return {
+        "subject": config.subject,
+        "level": None if level is None else str(level),
+        "checkpoint": config.checkpoint,
+        "device": config.device,
+        "dtype": config.dtype,
+        "attention": config.attention,
+        "reference": "live" if recording is None else "recorded",
+        "where": str(recording or config.reference),
+        "key": str(reference.provenance.key),
+        "provenance": reference.provenance.to_json(),
+        "pages": list(config.pages),
+        "presets": list(config.presets),
+        "prompts": list(config.prompts),
+    }
+
+
+def of_fault(error: BaseException, case_id: str | None = None) -> FaultPayload:
+    """Say that a side raised, in the stage that a ``SubjectFaultError`` names."""
+    return {"case": case_id, "stage": getattr(error, "stage", None), "why": str(error)}
+
+
+def of_number(value: float | None) -> Number:
+    """Give a number as JSON can hold it."""
+    if value is None or math.isfinite(value):
+        return value
+    return "nan" if math.isnan(value) else "infinite" if value > 0 else "-infinite"
+
+
+def number(value: Number) -> float:
+    """Give back what :func:`of_number` was given; 0 of None, and infinity of a NaN, which no limit allows."""
+    words = {None: 0.0, "infinite": math.inf, "-infinite": -math.inf, "nan": math.inf}
+    return words[value] if value is None or isinstance(value, str) else value
+
+
+def picture_name(case_id: str) -> str:
+    """Name the file of a case's picture, relative to the run's folder."""
+    return f"pages/{case_id}.jpg"

@@ -1,0 +1,28 @@
+"""The picture of a case: its page with the boxes of both sides, in a file of the run's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.parity import CaseReport
+from pytest_dsocr.report.payload import picture_name
+from pytest_dsocr.side_by_side import side_by_side
+
+
+def draw(report: CaseReport, folder: Path) -> Path:
+    """Draw a case into ``folder``, and give the file.
+
+    Raises:
+        DsocrError: where it cannot be written.
+    """
+    exchange, path = report.exchange, folder / picture_name(report.case.id)
+    page = load_image(report.case.page)
+    picture = side_by_side(page, exchange.theirs.output.spans, exchange.answer.spans, str(report.verdict))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture.save(path, quality=90)
+    except OSError as error:
+        raise DsocrError(f"{path} cannot be written ({error.strerror}); give a folder that can") from error
+    return path

@@ -1,0 +1,128 @@
+"""The end of pytest's output: what was compared, what came of it, where it is kept, and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.report.commands import following
+from pytest_dsocr.report.payload import CasePayload, number
+from pytest_dsocr.report.result import RunResult
+from pytest_dsocr.report.words import count, counts, fit, listed, reference_in_words, subject_in_words
+
+if TYPE_CHECKING:
+    import pytest
+
+TITLE = "DeepSeek-OCR: subject and reference"
+MOST_CASES, MOST_DRIFTING = 20, 3
+GOOD, BAD, NOTED = {"green": True}, {"red": True, "bold": True}, {"yellow": True}
+NO_MARKUP: Mapping[str, bool] = {}
+
+
+class Line(NamedTuple):
+    """A line, and how pytest's terminal writer colours it."""
+
+    text: str
+    markup: Mapping[str, bool] = NO_MARKUP
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run's result as the terminal shows it.
+
+    Args:
+        result: the run's.
+        options: those of the run, without its positional arguments.
+        written: what was written, a path each.
+    """
+
+    result: RunResult
+    options: Sequence[str] = ()
+    written: Sequence[str] = field(default=())
+
+    @property
+    def lines(self) -> Iterator[Line]:
+        """Yield every line; a fault in the telling of it is told in one line, and hides no result of pytest's."""
+        try:
+            yield from self._lines()
+        except Exception as error:
+            yield Line(fit(f"the summary cannot be told ({error!r}); the tests' own results stand"), BAD)
+
+    def show(self, reporter: pytest.TerminalReporter) -> None:
+        """Write the section, if any test of the run was there to compare."""
+        if self.result.concerned:
+            reporter.write_sep("=", TITLE)
+            for line in self.lines:
+                reporter.write_line(line.text, **line.markup)
+
+    def _lines(self) -> Iterator[Line]:
+        yield from self._sides()
+        yield self._counted()
+        yield from self._faults()
+        yield from self._cases()
+        yield from self._left_out()
+        if self.written:
+            yield _told("written", ", ".join(self.written))
+        yield Line(self.result.verdict, BAD if self.result.why_not else GOOD)
+        for reason, command in following(self.result, self.options):
+            yield _told("next", f"{reason}:")
+            yield Line(f"    {command}")
+
+    def _sides(self) -> Iterator[Line]:
+        if self.result.run:
+            yield _told("subject", subject_in_words(self.result.run))
+            yield _told("reference", reference_in_words(self.result.run))
+
+    def _counted(self) -> Line:
+        result = self.result
+        if not result.made:
+            return Line("0 comparisons: nothing was compared, which is no pass", BAD)
+        drifts = [
+            number(one["error"])
+            for test in result.tests.values()
+            for one in test.comparisons
+            if one["verdict"] == Verdict.DRIFT
+        ]
+        within = f" within {max(drifts):.1e}" if any(drifts) else ""
+        told = counts(result.counts).replace(Verdict.DRIFT, f"{Verdict.DRIFT}{within}")
+        good = Verdict.WRONG not in result.counts
+        return Line(
+            f"{count(result.made, 'comparison')} in {count(len(result.cases), 'case')}: {told}", GOOD if good else BAD
+        )
+
+    def _faults(self) -> Iterator[Line]:
+        for fault in self.result.faults[:MOST_CASES]:
+            where = f" in {fault['stage']}" if fault["stage"] else ""
+            yield _told("ERROR", f"{fault['case'] or 'the run'}{where}: {fault['why']}", BAD)
+
+    def _cases(self) -> Iterator[Line]:
+        failing = self.result.failing_cases
+        for case in failing[:MOST_CASES]:
+            yield _told(case["verdict"], f"{case['id']}: {_what_broke(case)}", BAD)
+        if len(failing) > MOST_CASES:
+            yield _told("", f"and {count(len(failing) - MOST_CASES, 'case')} more")
+        for case in () if failing else self.result.drifting_cases[:MOST_DRIFTING]:
+            yield _told("drifts most", f"{case['id']}: {number(case['worst_error']):.1e}; {counts(case['counts'])}")
+
+    def _left_out(self) -> Iterator[Line]:
+        for level, names in self.result.not_offered.items():
+            yield _told("not offered", f"{level}: {listed(names)}", NOTED)
+        for missing in self.result.missing:
+            told = f"{missing['what']}, which {count(missing['tests'], 'test')} wanted: {missing['why']}"
+            yield _told("may be missing", told, NOTED) if missing["allowed"] else _told("missing", told, BAD)
+        for reason, number_of_tests in self.result.skips.items():
+            yield _told("skipped", f"{count(number_of_tests, 'test')}: {reason}", NOTED)
+
+
+def _what_broke(case: CasePayload) -> str:
+    boxes = f"boxes {case['boxes']['subject']}, the reference has {case['boxes']['reference']}"
+    if case["first_wrong"] is None:
+        left = [one["what"] for one in case["comparisons"] if not one["passes"]]
+        return f"{listed(left) or 'nothing'} not compared; {boxes}"
+    return f"first wrong {case['first_wrong']}, after {case['right_before']} that are right; {boxes}"
+
+
+def _told(what: str, text: str, markup: Mapping[str, bool] = NO_MARKUP) -> Line:
+    return Line(fit(f"{what:<16}{text}"), markup)
