@@ -54,6 +54,8 @@ class Check:
         return sum(one.verdict is not Verdict.NOT_COMPARED for one in self.made)
 
     def _text(self, failing: list[Comparison], report: CaseReport | None) -> str:
+        from pytest_dsocr.report.commands import typed_options
         from pytest_dsocr.report.failure import failure_text
 
-        return failure_text(failing, report, self.config, self.item.nodeid, self.reference)
+        options = typed_options(self.item.config)
+        return failure_text(failing, report, self.config, self.item.nodeid, self.reference, options)

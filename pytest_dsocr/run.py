@@ -42,9 +42,10 @@ class Run:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Tell the result, after the failures and before pytest's closing line."""
         if self._result is not None:
+            from pytest_dsocr.report.commands import typed_options
             from pytest_dsocr.report.terminal import Summary
 
-            Summary(self._result, self._options(), self.written).show(terminalreporter)
+            Summary(self._result, typed_options(self.config), self.written).show(terminalreporter)
         for line in self.config.stash.get(UNMATCHED, []):
             terminalreporter.write_line(
                 f"dsocr: {self.own.xfails} names {line}, which is no test of this run", yellow=True
@@ -58,6 +59,3 @@ class Run:
 
             self._result = RunResult(shlex.join(["pytest", *self.config.invocation_params.args]))
         return self._result
-
-    def _options(self) -> list[str]:
-        return [word for word in self.config.invocation_params.args if word.startswith("--dsocr-")]
