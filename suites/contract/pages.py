@@ -53,6 +53,17 @@ def halves(width: int, height: int) -> Image.Image:
     return Image.fromarray(page)
 
 
+def painted(columns: int, rows: int, tile_px: int = 480) -> Image.Image:
+    """A page of tiles row by row, each in the colour of :func:`tile_colour`."""
+    colours = np.array([tile_colour(tile) for tile in range(columns * rows)], np.uint8)
+    return Image.fromarray(colours.reshape(rows, columns, 3).repeat(tile_px, axis=0).repeat(tile_px, axis=1))
+
+
+def tile_colour(tile: int) -> tuple[int, int, int]:
+    """Another level in every channel, so that exchanged channels are no tile's."""
+    return 20 + 25 * tile, 240 - 25 * tile, (90 + 61 * tile) % 256
+
+
 def rotated() -> Image.Image:
     page = rgb(900, 700, seed=6)
     page.getexif()[ORIENTATION_TAG] = ROTATED_BY_90

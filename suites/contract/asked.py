@@ -1,0 +1,82 @@
+"""Pages that are drawn, and the inputs that the subject makes of them, each once in a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_dsocr.case import Case
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.prompt import PROMPTS
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
+
+    from pytest_dsocr.observation import InputsDigest
+
+
+class Drawn:
+    """Draws a page into a folder when it is first asked for.
+
+    Args:
+        folder: where the pages' files go.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._paths: dict[str, Path] = {}
+
+    def __call__(self, name: str) -> Path:
+        """Give the file of a page of ``pages.PAGES`` or ``pages.ZERO_SUM_PAGES``."""
+        from .pages import write_page
+
+        if name not in self._paths:
+            self._paths[name] = write_page(name, self.folder)
+        return self._paths[name]
+
+    def blank(self, width_px: int, height_px: int) -> Path:
+        """Give the file of a white page."""
+        from PIL import Image
+
+        return self._saved(f"{width_px}x{height_px}", lambda: Image.new("1", (width_px, height_px), 1))
+
+    def painted(self, columns: int, rows: int) -> Path:
+        """Give the file of a page with a colour for each crop of its grid."""
+        from .pages import painted
+
+        return self._saved(f"painted-{columns}x{rows}", lambda: painted(columns, rows))
+
+    def _saved(self, name: str, draw: Callable[[], Image]) -> Path:
+        if name not in self._paths:
+            self._paths[name] = self.folder / f"{name}.png"
+            draw().save(self._paths[name], compress_level=1)
+        return self._paths[name]
+
+
+class Asked:
+    """Asks the subject (L1) for the inputs of pages; what it keeps of them are digests.
+
+    Args:
+        subject: the implementation under test.
+    """
+
+    def __init__(self, subject: Any) -> None:
+        self._subject = subject
+        self._digests: dict[tuple[Path, str, str], InputsDigest] = {}
+
+    def __call__(self, page: Path, preset: str = "gundam", prompt: str = PROMPTS["markdown"]) -> InputsDigest:
+        """Give the digest of a page's inputs."""
+        from pytest_dsocr.observation import InputsDigest
+
+        key = (page, preset, prompt)
+        if key not in self._digests:
+            self._digests[key] = InputsDigest.of(self.tensors(page, preset, prompt))
+        return self._digests[key]
+
+    def tensors(self, page: Path, preset: str = "gundam", prompt: str = PROMPTS["markdown"]) -> Mapping[str, Tensor]:
+        """Give the inputs themselves, made anew."""
+        from pytest_dsocr.subjects.checked import CheckedSubject
+
+        return CheckedSubject(self._subject).inputs(Case(page, prompt, PRESETS[preset]))

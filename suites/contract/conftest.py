@@ -1,0 +1,40 @@
+"""What the suite of the contract shares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .asked import Asked, Drawn
+from .facts import Facts
+
+if TYPE_CHECKING:
+    from pytest_dsocr.engine.tokenizer import Tokenizer
+    from pytest_dsocr.options import Config
+
+
+@pytest.fixture(scope="session")
+def facts(dsocr_config: Config) -> Facts:
+    """What the vendor's code was seen to do."""
+    return Facts.read(dsocr_config.golden)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(dsocr_config: Config) -> Tokenizer:
+    """The checkpoint's, as its files say, whoever the subject is."""
+    from pytest_dsocr.engine.checkpoint import resolve
+
+    return resolve(dsocr_config.checkpoint).tokenizer
+
+
+@pytest.fixture(scope="session")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
+    """Pages, each drawn once."""
+    return Drawn(tmp_path_factory.mktemp("pages"))
+
+
+@pytest.fixture(scope="session")
+def asked(dsocr_subject: Any) -> Asked:
+    """The subject's inputs, each asked once."""
+    return Asked(dsocr_subject)

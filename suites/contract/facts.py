@@ -1,0 +1,77 @@
+"""What the vendor's ``infer`` handed to ``generate``, as it was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_dsocr.contract.special import TextTokenizer
+    from pytest_dsocr.observation import InputsDigest
+
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A recording of inputs; see ``pytest_dsocr.vendor.recorded.facts``."""
+
+    recorded: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, golden: Path) -> Facts:
+        """Read those that fit the installed Pillow."""
+        from pytest_dsocr.vendor.recorded.facts import read_facts
+
+        return cls(read_facts(golden / "vendor", "inputs"))
+
+    def prepared(self, page: str, preset: str) -> InputsDigest:
+        """Give the inputs of a drawn page with the markdown prompt, in a byte-level vocabulary."""
+        from pytest_dsocr.packing import unpack_inputs
+
+        [row] = [row for row in self.recorded["prepared"] if (row["page"], row["preset"]) == (page, preset)]
+        return unpack_inputs(row, {})
+
+    def grid(self, size_px: Size) -> tuple[int, int]:
+        """Give the columns and rows of crops of a page of this size."""
+        [grid] = [tuple(row[2:]) for row in self.recorded["grids"] if tuple(row[:2]) == size_px]
+        return grid
+
+    def prompt(self, name: str) -> PromptFact:
+        """Give what was recorded of a prompt, with the page ``square`` in Gundam."""
+        [row] = [row for row in self.recorded["prompts"] if row["name"] == name]
+        return PromptFact(row["text"], row["encoded"], [one for one, length in row["input_ids"] for _ in range(length)])
+
+    @property
+    def decoding(self) -> Mapping[str, Any]:
+        """The arguments of ``generate`` beside the inputs."""
+        return dict(self.recorded["generate"]["infer"])
+
+    def is_vocabulary_of(self, tokenizer: TextTokenizer) -> bool:
+        """Tell whether a checkpoint's vocabulary is the one that the prompts were recorded in, the vendor's."""
+        encoded = [pair for row in self.recorded["prompts"] for pair in row["encoded"].items() if pair[0]]
+        return any(tokenizer.encode(text) == ids for text, ids in encoded)
+
+
+@dataclass(frozen=True)
+class PromptFact:
+    """One prompt, and its ids in the vendor's vocabulary."""
+
+    text: str
+    encoded: Mapping[str, list[int]]
+    """The pieces that the vendor's code encoded, and their ids."""
+    input_ids: list[int]
+
+    def ids_in(self, tokenizer: TextTokenizer) -> list[int]:
+        """Give the same prompt's ids in another vocabulary: the same pieces at the same places."""
+        from pytest_dsocr.contract.special import SpecialTokens
+
+        image = SpecialTokens().image
+        first, count = self.input_ids.index(image), self.input_ids.count(image)
+        before, after = self.input_ids[1:first], self.input_ids[first + count :]
+        pieces = {tuple(ids): text for text, ids in self.encoded.items()}
+        own = tokenizer.special
+        front, back = (tokenizer.encode(pieces[tuple(ids)]) for ids in (before, after))
+        return [own.bos, *front, *[own.image] * count, *back]

@@ -1,0 +1,51 @@
+"""The crop grid, against the vendor's own choices for 62 sizes: every grid, ties, and extremes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pytest_dsocr.check import Check
+from pytest_dsocr.compare.expected import as_expected
+from pytest_dsocr.compare.verdict import equal
+
+from .asked import Asked, Drawn
+from .facts import Facts
+
+pytestmark = pytest.mark.level("L1")
+
+TABLE = """
+1x641 320x641 320x700 320x905 320x1000 320x1200 320x1358 320x1754 320x2480 320x5000 600x641 600x1200 600x1754
+640x641 640x700 640x1754 641x1 641x640 641x641 641x700 641x1754 700x600 700x700 700x1754 700x5000 905x1000
+905x1810 905x2480 906x1812 960x1200 1000x1000 1000x1200 1000x1250 1000x5000 1200x320 1200x600 1200x640 1200x641
+1200x960 1225x490 1240x1754 1250x1000 1300x520 1357x1357 1358x600 1358x640 1358x641 1358x700 1358x1358 1400x800
+1500x1500 1540x880 1754x320 1754x905 1810x905 1812x906 1920x1080 3500x1000 5000x320 5000x600 5000x700 5000x905
+"""
+SIZES = TABLE.split()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_grid(size: str, facts: Facts, asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
+    width_px, height_px = map(int, size.split("x"))
+    [mine] = asked(drawn.blank(width_px, height_px)).images_spatial_crop
+    theirs = facts.grid((width_px, height_px))
+    dsocr_check([equal("images_spatial_crop", mine, theirs, f"{math.prod(theirs)} crops, columns and rows")])
+
+
+@pytest.mark.parametrize("page", ["tiny", "exactly_640"])
+def test_a_page_within_640_px_is_not_cut(page: str, asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
+    inputs = asked(drawn(page))
+    blank = "float32 [1, 3, 1024, 1024]"
+    dsocr_check(
+        [
+            as_expected("images_spatial_crop", inputs.images_spatial_crop, ((1, 1),), "for it fits into one crop"),
+            as_expected("images_crop", inputs.images_crop.partition(" sha256")[0], blank, "of zeros"),
+        ]
+    )
+
+
+@pytest.mark.parametrize("preset", ["tiny", "small", "base", "large"])
+def test_nothing_is_cut_without_crops(preset: str, asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
+    grids = asked(drawn("square"), preset).images_spatial_crop
+    dsocr_check([as_expected("images_spatial_crop", grids, ((1, 1),), f"for {preset} has no crops")])

@@ -1,0 +1,78 @@
+"""Ids and mask: what holds among them whatever the page, the prompt and the vocabulary."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_dsocr.check import Check
+from pytest_dsocr.compare.expected import as_expected
+from pytest_dsocr.compare.verdict import equal
+from pytest_dsocr.contract.special import TextTokenizer
+
+from .asked import Asked, Drawn
+from .facts import Facts
+
+pytestmark = pytest.mark.level("L1")
+
+CASES = [
+    *(("square", preset) for preset in ("tiny", "small", "base", "large", "gundam")),
+    *((page, "gundam") for page in ("tiny", "641_wide", "screen", "halves")),
+]
+MARKDOWN = "\n<|grounding|>Convert the document to markdown."
+
+
+@pytest.mark.parametrize(("page", "preset"), CASES, ids=map("-".join, CASES))
+def test_one_bos_then_the_image_then_the_text(
+    page: str, preset: str, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
+) -> None:
+    ids, special = asked(drawn(page), preset).prompt_ids, tokenizer.special
+    images = ids.count(special.image)
+    text, expected = [one for one in ids if one not in (special.bos, special.image)], tokenizer.encode(MARKDOWN)
+    first = ids.index(special.image) if images else None
+    dsocr_check(
+        [
+            as_expected("input_ids/first", ids[0], special.bos, "the id of BOS"),
+            as_expected("input_ids/BOS", ids.count(special.bos), 1, "in front"),
+            as_expected("input_ids/EOS", ids.count(special.eos), 0, "which only the model writes"),
+            as_expected("input_ids/image", first, 1, "where the image's ids begin, right after BOS"),
+            as_expected("input_ids/text", text, expected, "the prompt's text in the checkpoint's vocabulary"),
+            as_expected("input_ids/length", len(ids), 1 + images + len(expected), "BOS, image and text"),
+        ]
+    )
+
+
+@pytest.mark.parametrize(("page", "preset"), CASES, ids=map("-".join, CASES))
+def test_the_mask_is_true_on_exactly_the_image_ids(
+    page: str, preset: str, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
+) -> None:
+    inputs = asked(drawn(page), preset)
+    mask = [bool(value) for value, length in inputs.images_seq_mask for _ in range(length)]
+    wanted = [one == tokenizer.special.image for one in inputs.prompt_ids]
+    apart = [k for k, (one, other) in enumerate(zip(mask, wanted, strict=False)) if one != other]
+    runs = sum(1 for value, _ in inputs.images_seq_mask if value)
+    dsocr_check(
+        [
+            as_expected("images_seq_mask/length", len(mask), len(wanted), "that of the ids"),
+            as_expected("images_seq_mask/apart", apart, [], "positions where mask and image ids disagree"),
+            as_expected("images_seq_mask/runs", runs, 1, "for one image"),
+        ]
+    )
+
+
+@pytest.mark.parametrize(("page", "preset"), CASES, ids=map("-".join, CASES))
+def test_shapes_and_dtypes(
+    page: str, preset: str, asked: Asked, drawn: Drawn, facts: Facts, dsocr_check: Check
+) -> None:
+    mine, theirs = asked(drawn(page), preset), facts.prepared(page, preset)
+    dsocr_check(
+        [
+            equal("dtypes", mine.dtypes, theirs.dtypes, "of ids, mask and grid"),
+            equal("images_ori", _kind(mine.images_ori), _kind(theirs.images_ori), "dtype and shape"),
+            equal("images_crop", _kind(mine.images_crop), _kind(theirs.images_crop), "dtype and shape"),
+        ]
+    )
+
+
+def _kind(pixels: str) -> str:
+    """Give dtype and shape, without the hash."""
+    return pixels.partition(" sha256")[0]

@@ -1,0 +1,42 @@
+"""Loading: what the vendor's reader makes of a file's rotation, transparency, palette and levels.
+
+The pages are seen in Tiny and cut in Gundam, so that a view that is loaded otherwise than the crops shows too.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_dsocr.check import Check
+from pytest_dsocr.contract.special import TextTokenizer
+
+from .asked import Asked, Drawn
+from .facts import Facts
+
+pytestmark = pytest.mark.level("L1")
+
+PAGES = {
+    "exif": "rotated by its EXIF orientation",
+    "alpha": "alpha dropped, not composited, so that the colours below it come back",
+    "grey_alpha": "alpha dropped",
+    "palette": "colours looked up",
+    "cmyk": "by Pillow's own conversion",
+    "16_bit": "levels clipped at 255, not scaled",
+    "grey": "the level in every channel",
+    "1_bit": "black and white",
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_loading(
+    page: str, facts: Facts, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
+) -> None:
+    from .pixels import compare_pixels
+
+    path = drawn(page)
+    dsocr_check(
+        [
+            compare_pixels("images_ori", asked, path, "tiny", facts.prepared(page, "tiny"), tokenizer),
+            compare_pixels("images_crop", asked, path, "gundam", facts.prepared(page, "gundam"), tokenizer),
+        ]
+    )
