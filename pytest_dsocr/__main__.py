@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="dsocr", description="DeepSeek-OCR, stage by stage.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _run(_command(commands, "run", "read one page, print its stages and boxes, draw the boxes"))
-    _compare(_command(commands, "compare", "hold the session against the vendor's code, recorded or live"))
+    _compare(_command(commands, "compare", "hold a subject against the vendor's code, recorded or live"))
     vendor = commands.add_parser("vendor", help="the vendor's code: its environment, its anchors, recordings of it")
     of_vendor = vendor.add_subparsers(required=True, metavar="COMMAND")
     _setup(_command(of_vendor, "setup", "make the environment that the vendor's code needs", "vendor_setup"))
@@ -68,6 +68,8 @@ def _run(command: argparse.ArgumentParser) -> None:
 
 def _compare(command: argparse.ArgumentParser) -> None:
     _add_pages(command, nargs="*", default=[Path("dev-3")])
+    what = "session, vendor:FOLDER, or package.module:factory, which may be in the current folder"
+    command.add_argument("--subject", default="session", help=what)
     _add_reference(command)
     _add_model(command)
     _add_cases(command, "; of a recording, all that it holds if left out")
@@ -110,9 +112,9 @@ def _add_reference(command: argparse.ArgumentParser) -> None:
     )
     _add_environment(command)
     command.add_argument("--time-limit", type=float, default=600, help="seconds without a sign of progress")
-    command.add_argument("--reference-device", help="cpu, cuda or cuda:N; the session's if left out")
-    command.add_argument("--reference-dtype", help="float32 or bfloat16; the session's if left out")
-    command.add_argument("--reference-attn", help="eager or flash_attention_2; the session's if left out")
+    command.add_argument("--reference-device", help="cpu, cuda or cuda:N; the subject's if left out")
+    command.add_argument("--reference-dtype", help="float32 or bfloat16; the subject's if left out")
+    command.add_argument("--reference-attn", help="eager or flash_attention_2; the subject's if left out")
 
 
 def _add_environment(command: argparse.ArgumentParser) -> None:

@@ -1,28 +1,31 @@
-"""``dsocr compare``: the session held against the vendor's code, case by case."""
+"""``dsocr compare``: a subject held against the vendor's code, case by case."""
 
 from __future__ import annotations
 
 import json
-import math
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from pytest_dsocr.case import Case
-from pytest_dsocr.commands.cases import cases_of, distinct, pages_in
+from pytest_dsocr.commands.cases import cases_of
 from pytest_dsocr.commands.progress import progress_bar
+from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
-from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.parity import CaseReport, compare_case
-from pytest_dsocr.side_by_side import side_by_side
-from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.pages import distinct, pages_in
+from pytest_dsocr.parity import CaseReport, ask, judge
+from pytest_dsocr.report.payload import of_case, of_comparison, picture_name
+from pytest_dsocr.report.pictures import draw
+from pytest_dsocr.subjects.loading import load_subject
+from pytest_dsocr.subjects.protocol import Setup, TextSubject, level_of
+from pytest_dsocr.subjects.session import session_subject
+from pytest_dsocr.substitution import substitute
 from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.opening import ANCHORS, Wanted, open_reference, pinned
 from pytest_dsocr.vendor.recorded.recording import RecordedReference
@@ -32,28 +35,26 @@ def run(options: Namespace) -> Iterator[str]:
     """Compare the cases that ``options`` name and yield the verdicts; status 1 where one does not pass.
 
     Raises:
-        DsocrError: on any bad option or page, and where the reference cannot answer.
+        DsocrError: on any bad option or page, and where the subject or the reference cannot answer.
     """
+    setup = Setup(options.checkpoint, options.device, options.dtype, options.attn)
     with progress_bar(unit="case") as bar:
         reference = _open(options, bar)
         try:
             yield f"reference   {_told(reference, options.reference)}"
             yield from _drifted(reference, options.golden)
             cases = _cases(reference, options)
-            session = Session.from_checkpoint(
-                options.checkpoint, device=options.device, dtype=options.dtype, attn=options.attn
-            )
-            yield f"subject     session, {options.checkpoint}, {options.device}, {options.dtype}, {options.attn}"
-            subject = SessionSubject(session, keep_values=isinstance(reference, LiveReference))
+            subject = load_subject(options.subject, setup)
+            yield f"subject     {options.subject}, {level_of(subject)}, {', '.join(vars(setup).values())}"
             bar.reset(total=len(cases))
             reports = []
             for case in cases:
                 bar.set_postfix_str(case.id)
-                reports.append(compare_case(subject, reference, case))
+                reports.append(_compared(subject, reference, case, setup))
                 bar.update()
                 yield from _case(reports[-1])
                 if options.out:
-                    _draw(reports[-1], options.out)
+                    draw(reports[-1], options.out)
         finally:
             reference.close()
     yield from _summary(reports)
@@ -61,6 +62,21 @@ def run(options: Namespace) -> Iterator[str]:
         _write_json(options.out / "compare.json", reports, reference)
         yield f"written     {options.out}: compare.json, and each page with the boxes of both sides"
     options.status = int(not all(report.passes for report in reports))
+
+
+def _compared(
+    subject: TextSubject, reference: LiveReference | RecordedReference, case: Case, setup: Setup
+) -> CaseReport:
+    limits = _limits(subject, reference, setup)
+    exchange = ask(subject, reference, case)
+    findings = substitute(subject, exchange, limits, donor=lambda: session_subject(setup))
+    return judge(replace(exchange, findings=findings), limits)
+
+
+def _limits(subject: TextSubject, reference: LiveReference | RecordedReference, setup: Setup) -> Tolerances:
+    made = reference.provenance
+    own = Wanted(resolve(setup.checkpoint), setup.device, setup.dtype, setup.attention).key
+    return tolerances(getattr(subject, "dtype", setup.dtype), made.dtype, same_key=own == made.key)
 
 
 def _open(options: Namespace, bar: tqdm[Any]) -> LiveReference | RecordedReference:
@@ -115,11 +131,13 @@ def _cases(reference: LiveReference | RecordedReference, options: Namespace) -> 
 
 
 def _case(report: CaseReport) -> Iterator[str]:
+    exchange = report.exchange
     counts = ", ".join(f"{report.counts[verdict]} {verdict}" for verdict in SEVERITY[::-1] if report.counts[verdict])
-    times = f"reference {report.reference_s:.2f} s, subject {report.subject_s:.2f} s"
+    times = f"reference {exchange.reference_s:.2f} s, subject {exchange.subject_s:.2f} s"
     yield f"{report.verdict:<12}{report.case.id}: {counts}; worst error {report.worst_error:.1e}; {times}"
     if report.divergence:
         yield from (f"    {line}" for line in report.divergence.lines)
+    yield from (f"    substituted  {finding}" for finding in exchange.findings)
     for comparison in report.comparisons:
         if comparison.verdict is Verdict.TIE_FLIP or not comparison.passes:
             yield f"    {comparison.verdict:<12} {comparison.what}: {comparison.measured}"
@@ -127,10 +145,11 @@ def _case(report: CaseReport) -> Iterator[str]:
 
 
 def _summary(reports: Sequence[CaseReport]) -> Iterator[str]:
-    """Yield a table: a row for each thing compared, a column for each verdict."""
+    """Yield a table: a row for each thing compared, a column for each verdict; the blocks of a stage share a row."""
     rows: dict[str, list[Comparison]] = {}
     for comparison in (comparison for report in reports for comparison in report.comparisons):
-        rows.setdefault(comparison.what, []).append(comparison)
+        stage, slash, _ = comparison.what.partition("/")
+        rows.setdefault(f"{stage}/*" if slash else stage, []).append(comparison)
     yield ""
     yield f"{'compared':<22}" + "".join(f"{verdict:>14}" for verdict in SEVERITY[::-1]) + f"{'worst error':>14}"
     for what, found in rows.items():
@@ -139,40 +158,22 @@ def _summary(reports: Sequence[CaseReport]) -> Iterator[str]:
         cells = "".join(f"{count or '-':>14}" for count in counts)
         yield f"{what:<22}{cells}" + (f"{max(errors):>14.1e}" if errors else "")
     made = sum(comparison.verdict is not Verdict.NOT_COMPARED for found in rows.values() for comparison in found)
-    reference_s = sum(report.reference_s for report in reports) / len(reports)
-    subject_s = sum(report.subject_s for report in reports) / len(reports)
+    reference_s = sum(report.exchange.reference_s for report in reports) / len(reports)
+    subject_s = sum(report.exchange.subject_s for report in reports) / len(reports)
     yield ""
     yield f"{made} comparisons in {len(reports)} cases"
     yield f"a case took {reference_s:.2f} s of the reference and {subject_s:.2f} s of the subject"
 
 
-def _draw(report: CaseReport, folder: Path) -> None:
-    picture = side_by_side(load_image(report.case.page), report.reference, report.subject, report.verdict)
-    path = folder / f"{report.case.id}.jpg"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        picture.save(path)
-    except OSError as error:
-        raise DsocrError(f"{path} cannot be written ({error.strerror}); give a folder that can") from error
-
-
-def _as_json(report: CaseReport) -> dict[str, Any]:
-    return {
-        "case": report.case.to_json(),
-        "verdict": report.verdict,
-        "first_wrong": report.divergence and report.divergence.first.what,
-        "check": report.divergence and report.divergence.cause,
-        "comparisons": [asdict(comparison) for comparison in report.comparisons],
-        "reference_s": report.reference_s,
-        "subject_s": report.subject_s,
-    }
-
-
 def _write_json(path: Path, reports: Sequence[CaseReport], reference: LiveReference | RecordedReference) -> None:
-    cases = [_as_json(report) for report in reports]
-    for comparison in (comparison for case in cases for comparison in case["comparisons"]):
-        if comparison["error"] == math.inf:
-            comparison["error"] = "infinite"  # JSON has no number for it
+    cases = [
+        {
+            **of_case(report, place=place, picture=picture_name(report.case.id)),
+            "case": report.case.to_json(),
+            "comparisons": [of_comparison(comparison) for comparison in report.comparisons],
+        }
+        for place, report in enumerate(reports)
+    ]
     value = {"reference": reference.provenance.to_json(), "cases": cases}
     try:
         path.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")

@@ -57,7 +57,7 @@ class SessionSubject:
         """Run the prompt with these features at its image tokens."""
         return self.session.pipeline.prefill_with(Inputs(**inputs), vision_fusion)
 
-    def step(self, state: DecodeState[Any], token: int) -> Tensor:
+    def step(self, state: Any, token: int) -> Tensor:
         """Feed one token; gives the next logits ``[V]``, and moves ``state`` on."""
         return self.session.decode_step(state, token)[0]
 
