@@ -12,8 +12,9 @@ from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.contract.special import IMAGE
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.page_list import SUBSETS
+from pytest_dsocr.subjects.loading import SESSION, VALID, VENDOR, level_before_loading
 from pytest_dsocr.subjects.protocol import Level
-from pytest_dsocr.vendor.files import FILES
+from pytest_dsocr.vendor.files import check_vendor_folder
 
 MISSING = ("gpu", "recording", "snapshot", "vendor")
 SYNTHETIC_SIZES = ("tiny", "small", "full")
@@ -34,11 +35,12 @@ def one_of(*valid: str) -> Callable[[str], str]:
 
 
 def subject(text: str) -> str:
-    """Take ``session``, ``vendor:FOLDER`` or ``package.module:factory``."""
-    if text.startswith("vendor:"):
-        vendor_folder(text.removeprefix("vendor:"))
-    elif text != "session" and not FACTORY.fullmatch(text):
-        raise DsocrError(f"{text!r} names no subject; give session, vendor:FOLDER, or package.module:factory")
+    """Take ``session``, ``vendor:FOLDER``, or a ``package.module:factory`` that can be imported."""
+    if text.startswith(VENDOR):
+        check_vendor_folder(Path(text.removeprefix(VENDOR)))
+    elif text != SESSION and not FACTORY.fullmatch(text):
+        raise DsocrError(f"{text!r} names no subject; {VALID}")
+    level_before_loading(text)
     return text
 
 
@@ -58,13 +60,6 @@ def reference(text: str) -> Path | None:
         raise DsocrError(
             f"there is no folder {text!r}; give recorded, a folder with the vendor's Python files, or one of recordings"
         )
-    return Path(text)
-
-
-def vendor_folder(text: str) -> Path:
-    """Take a folder with the vendor's files."""
-    if not (Path(text) / FILES[0]).is_file():
-        raise DsocrError(f"{text!r} has no {FILES[0]}; give the folder with the vendor's Python files")
     return Path(text)
 
 
@@ -90,9 +85,13 @@ def prompt(text: str) -> str:
 
 
 def device(text: str) -> str:
-    """Take ``cpu``, ``cuda`` or ``cuda:N``."""
+    """Take ``cpu``, or ``cuda`` or ``cuda:N`` of this machine."""
     if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
         raise DsocrError(f"{text!r} is no device; give cpu, cuda or cuda:N")
+    if text != "cpu":
+        from pytest_dsocr.engine.placement import device_named
+
+        device_named(text)
     return text
 
 

@@ -36,10 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
     own = resolve(config)
     config.stash[CONFIG] = own
-    try:
-        config.stash[OFFERED] = level_before_loading(own.subject)
-    except DsocrError as error:
-        raise pytest.UsageError(f"the subject {own.subject}: {error}") from error
+    config.stash[OFFERED] = level_before_loading(own.subject)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Run(config), "dsocr-run")
 
