@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.report.accepting import acceptable
-from pytest_dsocr.report.commands import record, rerun
+from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.report.payload import RunPayload, of_run, picture_name
-from pytest_dsocr.report.words import COLUMNS, fit, listed, reference_in_words, subject_in_words
+from pytest_dsocr.report.words import MARGIN, fit, listed, near, reference_in_words, subject_in_words, told
 
 if TYPE_CHECKING:
     from pytest_dsocr.options import Config
     from pytest_dsocr.parity import CaseReport
     from pytest_dsocr.vendor.reference import Reference
 
-MARGIN = 14
-MOST_LINES, MOST_COMPARISONS, MOST_DETAILS, MOST_OF_CAUSE, MOST_FINDINGS = 40, 6, 9, 4, 3
+MOST_LINES = 40
+MOST_COMPARISONS, LINES_OF_COMPARISON, MOST_DETAILS, MOST_FINDINGS, LINES_OF_FINDING = 5, 2, 9, 3, 2
 
 
 def failure_text(
@@ -60,10 +59,10 @@ class _Failure:
         yield from self._differing()
         yield from self._first_wrong()
         if self.run:
-            yield from _told("subject", subject_in_words(self.run))
-            yield from _told("reference", reference_in_words(self.run))
+            yield from told("subject", subject_in_words(self.run), 2)
+            yield from told("reference", reference_in_words(self.run), 2)
         if self.report and self.config.out:
-            yield from _told("picture", str(self.config.out / picture_name(self.report.case.id)))
+            yield from told("picture", near(str(self.config.out / picture_name(self.report.case.id))), 2)
         yield from self._accepting()
         yield f"{'rerun':<{MARGIN}}{self.again}"  # never cut or broken: it is to be copied
 
@@ -74,13 +73,15 @@ class _Failure:
         return found is not None and found.first.what not in {one.what for one in self.failing}
 
     def _differing(self) -> Iterator[str]:
-        """Yield what does not pass; the anatomy of the first only, and not where it comes of something else."""
-        for k, one in enumerate(self.failing[:MOST_COMPARISONS]):
-            yield fit(f"  {one.verdict:<13} {one.what}: {one.measured}")
-            if k == 0 and not self._elsewhere:
-                yield from (fit(f"{'':<{MARGIN + 2}}{line}") for line in one.details[:MOST_DETAILS])
+        """Yield what does not pass, with its anatomy where it is not the consequence of something else."""
+        left = 0 if self._elsewhere else MOST_DETAILS
+        for one in self.failing[:MOST_COMPARISONS]:
+            yield from told(one.verdict, f"{one.what}: {one.measured}", LINES_OF_COMPARISON)
+            for line in one.details[:left]:
+                yield fit(f"{'':<{MARGIN}}{line}")
+            left = max(0, left - len(one.details))
         if len(self.failing) > MOST_COMPARISONS:
-            yield f"  and {len(self.failing) - MOST_COMPARISONS} more"
+            yield f"{'':<{MARGIN}}and {len(self.failing) - MOST_COMPARISONS} more"
 
     def _first_wrong(self) -> Iterator[str]:
         divergence = self.report.divergence if self.report else None
@@ -88,36 +89,26 @@ class _Failure:
             return
         if self._elsewhere:
             first = f"{divergence.first.what}, after {divergence.right} that are right: {divergence.first.measured}"
-            yield fit(f"{'first wrong':<{MARGIN}}{first}")
-            yield fit(
-                f"{'':<{MARGIN}}in front of what this test holds: begin with the tests of {divergence.first.stage}"
+            yield from told("first wrong", first, 1)
+            yield from told(
+                "", f"in front of what this test holds; begin with the tests of {divergence.first.stage}", 1
             )
             return
-        yield from _told("first wrong", f"this is, after {divergence.right} that are right")
-        yield from _told("check", divergence.cause, MOST_OF_CAUSE)
+        yield from told("first wrong", f"{divergence.first.what}, after {divergence.right} that are right")
+        yield from told("check", divergence.cause)
         for finding in (self.report.exchange.findings if self.report else ())[:MOST_FINDINGS]:
-            yield from _told("found", finding, 2)
+            yield from told("found", finding, LINES_OF_FINDING)
 
     def _accepting(self) -> Iterator[str]:
         """Say which tolerance would do, if one can be answered for; what the vendor's code gave is never accepted."""
         wrong = [one.what for one in self.failing if one.verdict is Verdict.WRONG]
-        if self.report is None or len(wrong) < len(self.failing):
+        if self.report is None or self._elsewhere or len(wrong) < len(self.failing):
             return
         if chosen := acceptable(self.report, wrong):
             typed = " ".join(f"--dsocr-tolerances {name}={value:g}" for name, value in chosen.items())
             marked = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
-            yield from _told(
-                "accept", f"if so much may differ: {typed}, or of this test alone: @pytest.mark.dsocr({marked})"
+            yield from told("accept", f"if so much may differ: {typed}; or by the test: @pytest.mark.dsocr({marked})")
+        else:
+            yield from told(
+                "accept", "no tolerance answers for this, and what the vendor's code gave is only made anew"
             )
-        elif self.run and self.run["reference"] == "recorded":
-            yield f"{'accept':<{MARGIN}}not by a tolerance; and what the vendor's code gave is only recorded anew:"
-            yield f"{'':<{MARGIN}}{record(self.run)} --again"
-
-
-def _told(what: str, text: str, most_lines: int = 3) -> Iterator[str]:
-    """Yield ``text`` under ``what``, on as many lines as it needs up to a limit."""
-    lines = wrap(fit(text, len(text) * 10), COLUMNS - MARGIN) or [""]
-    if len(lines) > most_lines:
-        lines[most_lines - 1] += "..."
-    for k, line in enumerate(lines[:most_lines]):
-        yield fit(f"{'' if k else what:<{MARGIN}}{line}")

@@ -126,6 +126,12 @@ class RunResult:
         return sum(number for verdict, number in self.counts.items() if verdict != Verdict.NOT_COMPARED)
 
     @property
+    def worst_drift(self) -> float:
+        """The largest relative error of a tensor that is inside its tolerance."""
+        drifts = (one["error"] for one in self._compared() if one["verdict"] == Verdict.DRIFT)
+        return max(map(number, drifts), default=0.0)
+
+    @property
     def failing(self) -> list[TestResult]:
         """The tests that failed."""
         return [test for test in self.tests.values() if test.outcome in FAILING]
@@ -173,8 +179,8 @@ class RunResult:
 
     @property
     def skips(self) -> Mapping[str, int]:
-        """How many tests were skipped for another reason than something missing, by reason."""
-        skipped = (test for test in self.tests.values() if test.outcome == "skipped")
+        """How many tests were skipped, by reason; but for those that tell what was missing, or not offered."""
+        skipped = (test for test in self.tests.values() if test.outcome == "skipped" and not test.comparisons)
         return Counter(test.reason for test in skipped if test.payload.get("left_out") not in MISSING)
 
     @property

@@ -10,7 +10,16 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.report.commands import following
 from pytest_dsocr.report.payload import CasePayload, number
 from pytest_dsocr.report.result import RunResult
-from pytest_dsocr.report.words import count, counts, fit, listed, reference_in_words, subject_in_words
+from pytest_dsocr.report.words import (
+    count,
+    counts,
+    listed,
+    near,
+    plain,
+    reference_in_words,
+    subject_in_words,
+    told,
+)
 
 if TYPE_CHECKING:
     import pytest
@@ -48,7 +57,7 @@ class Summary:
         try:
             yield from self._lines()
         except Exception as error:
-            yield Line(fit(f"the summary cannot be told ({error!r}); the tests' own results stand"), BAD)
+            yield Line(plain(f"the summary cannot be told ({error!r}); the tests' own results stand"), BAD)
 
     def show(self, reporter: pytest.TerminalReporter) -> None:
         """Write the section, if any test of the run was there to compare."""
@@ -64,65 +73,61 @@ class Summary:
         yield from self._cases()
         yield from self._left_out()
         if self.written:
-            yield _told("written", ", ".join(self.written))
+            yield from _told("written", ", ".join(map(near, self.written)))
         yield Line(self.result.verdict, BAD if self.result.why_not else GOOD)
         for reason, command in following(self.result, self.options):
-            yield _told("next", f"{reason}:")
+            yield from _told("next", f"{reason}:")
             yield Line(f"    {command}")
 
     def _sides(self) -> Iterator[Line]:
         if self.result.run:
-            yield _told("subject", subject_in_words(self.result.run))
-            yield _told("reference", reference_in_words(self.result.run))
+            yield from _told("subject", subject_in_words(self.result.run))
+            yield from _told("reference", reference_in_words(self.result.run))
 
     def _counted(self) -> Line:
         result = self.result
         if not result.made:
             return Line("0 comparisons: nothing was compared, which is no pass", BAD)
-        drifts = [
-            number(one["error"])
-            for test in result.tests.values()
-            for one in test.comparisons
-            if one["verdict"] == Verdict.DRIFT
-        ]
-        within = f" within {max(drifts):.1e}" if any(drifts) else ""
-        told = counts(result.counts).replace(Verdict.DRIFT, f"{Verdict.DRIFT}{within}")
-        good = Verdict.WRONG not in result.counts
-        return Line(
-            f"{count(result.made, 'comparison')} in {count(len(result.cases), 'case')}: {told}", GOOD if good else BAD
-        )
+        within = f"{Verdict.DRIFT} within {result.worst_drift:.1e}" if result.worst_drift else Verdict.DRIFT
+        by_verdict = counts(result.counts).replace(Verdict.DRIFT, within)
+        cases = count(len(result.cases), "case")
+        bad = Verdict.WRONG in result.counts
+        return Line(f"{count(result.made, 'comparison')} in {cases}: {by_verdict}", BAD if bad else GOOD)
 
     def _faults(self) -> Iterator[Line]:
         for fault in self.result.faults[:MOST_CASES]:
             where = f" in {fault['stage']}" if fault["stage"] else ""
-            yield _told("ERROR", f"{fault['case'] or 'the run'}{where}: {fault['why']}", BAD)
+            yield from _told("ERROR", f"{fault['case'] or 'the run'}{where}: {fault['why']}", BAD)
 
     def _cases(self) -> Iterator[Line]:
         failing = self.result.failing_cases
         for case in failing[:MOST_CASES]:
-            yield _told(case["verdict"], f"{case['id']}: {_what_broke(case)}", BAD)
+            yield from _told(case["verdict"], f"{case['id']}: {_what_broke(case)}", BAD)
         if len(failing) > MOST_CASES:
-            yield _told("", f"and {count(len(failing) - MOST_CASES, 'case')} more")
+            yield from _told("", f"and {count(len(failing) - MOST_CASES, 'case')} more")
         for case in () if failing else self.result.drifting_cases[:MOST_DRIFTING]:
-            yield _told("drifts most", f"{case['id']}: {number(case['worst_error']):.1e}; {counts(case['counts'])}")
+            yield from _told(
+                "drifts most", f"{case['id']}: {number(case['worst_error']):.1e}; {counts(case['counts'])}"
+            )
 
     def _left_out(self) -> Iterator[Line]:
         for level, names in self.result.not_offered.items():
-            yield _told("not offered", f"{level}: {listed(names)}", NOTED)
+            yield from _told("not offered", f"{level}: {listed(names)}", NOTED)
         for missing in self.result.missing:
-            told = f"{missing['what']}, which {count(missing['tests'], 'test')} wanted: {missing['why']}"
-            yield _told("may be missing", told, NOTED) if missing["allowed"] else _told("missing", told, BAD)
+            what = f"{missing['what']}, which {count(missing['tests'], 'test')} wanted: {missing['why']}"
+            allowed = missing["allowed"]
+            yield from _told("may be missing" if allowed else "missing", what, NOTED if allowed else BAD)
         for reason, number_of_tests in self.result.skips.items():
-            yield _told("skipped", f"{count(number_of_tests, 'test')}: {reason}", NOTED)
+            yield from _told("skipped", f"{count(number_of_tests, 'test')}: {reason}", NOTED)
 
 
 def _what_broke(case: CasePayload) -> str:
-    boxes = f"boxes {case['boxes']['subject']}, the reference has {case['boxes']['reference']}"
+    boxes = f"boxes: {case['boxes']['subject']} to the reference's {case['boxes']['reference']}"
     if case["first_wrong"] is None:
         left = [one["what"] for one in case["comparisons"] if not one["passes"]]
         return f"{listed(left) or 'nothing'} not compared; {boxes}"
     return f"first wrong {case['first_wrong']}, after {case['right_before']} that are right; {boxes}"
 
 
-def _told(what: str, text: str, markup: Mapping[str, bool] = NO_MARKUP) -> Line:
-    return Line(fit(f"{what:<16}{text}"), markup)
+def _told(what: str, text: str, markup: Mapping[str, bool] = NO_MARKUP) -> Iterator[Line]:
+    yield from (Line(line, markup) for line in told(what, text))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import SEVERITY
@@ -10,14 +12,32 @@ from pytest_dsocr.compare.verdict import SEVERITY
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import RunPayload
 
-COLUMNS = 120
+COLUMNS, MARGIN = 120, 16
 HASH_CHARACTERS = 12
 
 
+def plain(text: str) -> str:
+    """Give ``text`` on one line, with escapes for whatever would steer a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 def fit(text: str, columns: int = COLUMNS) -> str:
-    """Give ``text`` on one line of at most ``columns``, what would steer a terminal as escapes."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    """Give ``text`` on one line of at most ``columns``."""
+    shown = plain(text)
     return shown if len(shown) <= columns else shown[: columns - 3] + "..."
+
+
+def told(what: str, text: str, most_lines: int = 4) -> Iterator[str]:
+    """Yield ``text`` beside ``what``, on as many lines as it needs, up to ``most_lines``."""
+    lines = wrap(plain(text), COLUMNS - MARGIN, break_on_hyphens=False, max_lines=most_lines, placeholder="...")
+    for k, line in enumerate(lines or [""]):
+        yield f"{'' if k else what:<{MARGIN}}{line}"
+
+
+def near(path: str) -> str:
+    """Give ``path`` as it is reached from here, where it lies below."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
 def count(number: int, noun: str) -> str:
@@ -26,8 +46,10 @@ def count(number: int, noun: str) -> str:
 
 
 def counts(by_verdict: Mapping[str, int]) -> str:
-    """Give ``1 WRONG, 4 DRIFT, 10 MATCH``, the gravest first."""
-    return ", ".join(f"{by_verdict[verdict]} {verdict}" for verdict in SEVERITY[::-1] if by_verdict.get(verdict))
+    """Give ``1 WRONG, 4 DRIFT, 10 MATCH; 2 not made``, the gravest first."""
+    *made, not_made = [by_verdict.get(verdict, 0) for verdict in SEVERITY[::-1]]
+    told_of = ", ".join(f"{n} {verdict}" for n, verdict in zip(made, SEVERITY[::-1], strict=False) if n)
+    return "; ".join(part for part in (told_of, f"{not_made} not made" if not_made else "") if part)
 
 
 def listed(names: Sequence[str], shown: int = 6) -> str:
@@ -41,7 +63,7 @@ def reference_in_words(run: RunPayload) -> str:
     made = run["provenance"]
     how = f"recorded on {made['date']}" if run["reference"] == "recorded" else "live"
     main_file = next(iter(made["vendor_sha256"].values()), "unknown")[:HASH_CHARACTERS]
-    return f"{how}, {run['key']}, vendor's file {main_file} ({run['where']})"
+    return f"{how}, {run['key']}, vendor's file {main_file} ({near(run['where'])})"
 
 
 def subject_in_words(run: RunPayload) -> str:
