@@ -7,6 +7,7 @@ change what it gets from one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,17 +41,18 @@ def dsocr_config(pytestconfig: pytest.Config) -> Config:
 
 
 @pytest.fixture(scope="session")
-def dsocr_subject(dsocr_config: Config) -> Iterator[Any]:
+def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[Any]:
     """The implementation under test, loaded once in each worker; see ``subjects.protocol``.
 
     To name one for a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
     """
     from pytest_dsocr.subjects.loading import load_subject
 
-    subject = load_subject(dsocr_config.subject, dsocr_config.setup)
-    promised = dsocr_config.level
-    if promised is not None and (offered := level_of(subject)) < promised:
-        raise DsocrError(f"{dsocr_config.subject} offers {offered}, and the run promises {promised}; give that level")
+    with _or_stop(request.session, "subject"):
+        subject = load_subject(dsocr_config.subject, dsocr_config.setup)
+        promised = dsocr_config.level
+        if promised is not None and (offered := level_of(subject)) < promised:
+            raise DsocrError(f"{dsocr_config.subject} offers {offered}, the run promises {promised}; promise {offered}")
     yield subject
     if callable(close := getattr(subject, "close", None)):
         close()
@@ -63,11 +65,12 @@ def dsocr_level(dsocr_subject: Any) -> Level:
 
 
 @pytest.fixture(scope="session")
-def dsocr_reference(dsocr_config: Config) -> Iterator[Reference]:
+def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[Reference]:
     """The vendor's code, live where ``--dsocr-reference`` names its folder, or recordings of it."""
     from pytest_dsocr.sides import open_wanted
 
-    reference = open_wanted(dsocr_config)
+    with _or_stop(request.session, "reference"):
+        reference = open_wanted(dsocr_config)
     yield reference
     reference.close()
 
@@ -213,6 +216,16 @@ def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> N
     if dsocr_level < needed:
         reason = f"needs {needed} ({needed.meaning}), the subject offers {dsocr_level} ({dsocr_level.meaning})"
         leave_out(request.node, NOT_OFFERED, reason)
+
+
+@contextmanager
+def _or_stop(session: pytest.Session, side: str) -> Iterator[None]:
+    """Let the run end where a side is not to be had: every other test would say the same."""
+    try:
+        yield
+    except DsocrError:
+        session.shouldfail = f"dsocr: without its {side} nothing can be compared"
+        raise
 
 
 def _needs(subject: Any, level: Level, fixture: str) -> None:

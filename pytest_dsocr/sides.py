@@ -12,6 +12,7 @@ from pytest_dsocr.goldens import golden_folder
 from pytest_dsocr.options import Config
 from pytest_dsocr.parity import CaseReport, Exchange, ask, judge
 from pytest_dsocr.report.payload import CasePayload, of_case
+from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.opening import Wanted, open_reference
 from pytest_dsocr.vendor.provenance import Key
 from pytest_dsocr.vendor.reference import Reference
@@ -23,7 +24,7 @@ def key_of(config: Config) -> Key:
 
 
 def open_wanted(config: Config) -> Reference:
-    """Open the reference that a run is held against.
+    """Open the reference that a run is held against; a live one is ready to answer.
 
     Raises:
         DsocrError: where it is not to be had.
@@ -32,7 +33,10 @@ def open_wanted(config: Config) -> Reference:
         resolve(config.checkpoint), config.reference_device, config.reference_dtype, config.reference_attention
     )
     where = config.reference or recordings_of(config)
-    return open_reference(where, wanted, env=config.vendor_env, time_limit_s=config.time_limit)
+    reference = open_reference(where, wanted, env=config.vendor_env, time_limit_s=config.time_limit)
+    if isinstance(reference, LiveReference):
+        reference.start()
+    return reference
 
 
 def recordings_of(config: Config) -> Path:
