@@ -204,7 +204,7 @@ def _given(option: Option, config: pytest.Config) -> Iterator[tuple[str, Any]]:
     """Yield what was given of an option and where, what counts most first."""
     if (on_command_line := config.getoption(option.ini)) is not None:
         yield option.flag, on_command_line
-    if (in_environment := os.environ.get(option.env)) is not None:
+    if (in_environment := os.environ.get(option.env, "")).strip():  # CI sets what is not filled in to nothing
         yield option.env, in_environment.splitlines() if option.many else in_environment
     if (in_ini_file := config.getini(option.ini)) is not None:
         yield f"{option.ini} in {config.inipath}", in_ini_file
