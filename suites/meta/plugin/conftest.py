@@ -1,0 +1,68 @@
+"""A user's repository, made up: one page, both sides stood in for, and tests of their own."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from PIL import Image
+
+import pytest_dsocr.report.terminal
+import pytest_dsocr.sides  # noqa: F401  # before runs within this process, each of which forgets what it imported first
+from suites.meta.plugin import standin
+
+CONFTEST = """
+    import pytest
+    import standin
+
+    @pytest.fixture(scope="session")
+    def dsocr_reference():
+        return standin.{reference}()
+"""
+TEST_TEXT = """
+    def test_text(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report, "text")
+"""
+UNNEEDED = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+
+
+class Repository:
+    """Where a user has their own tests, a page, and a subject by its name in the ini file."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+        shutil.copy(standin.__file__, pytester.path)
+        Image.new("RGB", (32, 32)).save(pytester.path / "page.png")
+
+    def settle(self, subject: str = "Reader", reference: str = "Reference", ini: str = "") -> None:
+        """Name both sides, as classes of ``standin``."""
+        self.pytester.makeconftest(CONFTEST.format(reference=reference))
+        self.pytester.makeini(
+            f"[pytest]\ndsocr_subject = standin:{subject}\ndsocr_pages = page.png\ndsocr_presets = tiny\n{ini}"
+        )
+
+    def run(self, tests: str = TEST_TEXT, *arguments: str, apart: bool = False) -> pytest.RunResult:
+        """Run a file of tests, within this process unless it has to be one of its own."""
+        self.pytester.makepyfile(test_it=tests)
+        run = self.pytester.runpytest_subprocess if apart else self.pytester.runpytest_inprocess
+        return run(*UNNEEDED, *arguments)
+
+
+@pytest.fixture
+def repository(pytester: pytest.Pytester) -> Repository:
+    """One with sides that agree."""
+    made = Repository(pytester)
+    made.settle()
+    return made
+
+
+@pytest.fixture
+def alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A pytest with this plugin alone, in an empty folder, and nothing of it in the environment."""
+    from pytest_dsocr.options import OPTIONS
+
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_dsocr.plugin")
+    for option in OPTIONS:
+        monkeypatch.delenv(option.env, raising=False)
+    return pytester

@@ -1,0 +1,92 @@
+"""Stand-ins for both sides, which answer at once.
+
+The file is copied beside the tests of a made-up repository, and so imports nothing of this one's own tests.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_dsocr.case import Case
+from pytest_dsocr.contract.markup import Box
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.observation import Best, InputsDigest, Observation, Output, SpanSeen, Step
+from pytest_dsocr.vendor.provenance import Provenance
+from pytest_dsocr.vendor.reference import NotRecordedError, ReferenceFaultError
+
+TEXT = "<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes"
+BOXES = (Box(1, 2, 3, 4),)
+
+
+class Reader:
+    """A subject of one method, right to the letter."""
+
+    text = TEXT
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        return self.text
+
+
+class Misreader(Reader):
+    """Reads a word wrong."""
+
+    text = TEXT.replace("Minutes", "Minuets")
+
+
+class Misplacer(Reader):
+    """Draws a box one unit off."""
+
+    text = TEXT.replace("3, 4", "3, 5")
+
+
+class Broken(Reader):
+    """Raises where it should read."""
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        raise ValueError(f"no kernel for {page.name}")
+
+
+class Reference:
+    """What a recording of the vendor's code would say of any case."""
+
+    provenance = Provenance(
+        checkpoint="mini",
+        checkpoint_sha256="ab" * 32,
+        vendor_sha256={"modeling_deepseekocr.py": "cd" * 32},
+        device="cpu",
+        dtype="float32",
+        attention="eager",
+        resampling="85ab7edb4ccf5db9",
+        versions={},
+        overrides=(),
+        date="2026-11-21",
+        command="dsocr vendor record",
+    )
+
+    def observe(self, case: Case) -> Observation:
+        best = Best((1,), (8.0,))
+        return Observation(
+            case.id,
+            InputsDigest((), (), (), "", "", ()),
+            {},
+            best,
+            (Step(1, best),),
+            Output(TEXT, (SpanSeen("title", BOXES),), "# Minutes\n", {}),
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Silent(Reference):
+    """A reference that has died."""
+
+    def observe(self, case: Case) -> Observation:
+        raise ReferenceFaultError("the vendor's process ended without a word; look into its log")
+
+
+class Unrecorded(Reference):
+    """A recording without the case."""
+
+    def observe(self, case: Case) -> Observation:
+        raise NotRecordedError(f"the recording holds nothing of {case.id}")

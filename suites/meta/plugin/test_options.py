@@ -1,0 +1,155 @@
+"""Options: which there are, where they may be given, and which of several counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.engine import placement
+from pytest_dsocr.goldens import golden_folder
+from pytest_dsocr.options import OPTIONS, Config
+from pytest_dsocr.stash import CONFIG
+from pytest_dsocr.subjects.protocol import Level
+
+DEFAULTS: Mapping[str, object] = {
+    "--dsocr-subject": "session",
+    "--dsocr-checkpoint": "mini",
+    "--dsocr-reference": None,
+    "--dsocr-vendor-env": None,
+    "--dsocr-time-limit": 600.0,
+    "--dsocr-pages": ("dev-3",),
+    "--dsocr-presets": ("gundam",),
+    "--dsocr-prompts": ("markdown",),
+    "--dsocr-max-new-tokens": None,
+    "--dsocr-device": "cpu",
+    "--dsocr-dtype": "float32",
+    "--dsocr-attention": "eager",
+    "--dsocr-reference-device": "cpu",
+    "--dsocr-reference-dtype": "float32",
+    "--dsocr-reference-attention": "eager",
+    "--dsocr-tolerances": {},
+    "--dsocr-may-miss": frozenset(),
+    "--dsocr-level": None,
+    "--dsocr-no-skip": False,
+    "--dsocr-out": None,
+    "--dsocr-golden": golden_folder(),
+    "--dsocr-xfails": None,
+}
+"""Every option and what it is where nobody gives it, in the order of ``--help``. A change here is one for users."""
+
+Row = tuple[tuple[str, object], ...]
+FOLDERS: Row = tuple((name, Path(name)) for name in "abc")
+
+GIVEN: Mapping[str, Row] = {
+    "subject": tuple((name, name) for name in ("json:loads", "json:dumps", "json:JSONDecoder")),
+    "checkpoint": tuple((name, name) for name in ("synthetic:tiny@3", "a", "deepseek-ai/DeepSeek-OCR")),
+    "reference": FOLDERS,
+    "vendor_env": FOLDERS,
+    "time_limit": (("1", 1.0), ("2.5", 2.5), ("3e2", 300.0)),
+    "pages": (("a\nb.txt", ("a", "b.txt")), ("dev-20", ("dev-20",)), ("b\nall", ("b", "all"))),
+    "presets": (("tiny", ("tiny",)), ("Small\nBASE", ("small", "base")), ("large\ntiny", ("large", "tiny"))),
+    "prompts": (("ocr\nfree", ("ocr", "free")), ("<image>Read.", ("<image>Read.",)), ("figure", ("figure",))),
+    "max_new_tokens": (("1", 1), ("8192", 8192), ("20", 20)),
+    "device": (("cuda", "cuda"), ("cpu", "cpu"), ("cuda:3", "cuda:3")),
+    "dtype": (("bfloat16", "bfloat16"), ("float32", "float32"), ("float16", "float16")),
+    "attention": (("sdpa", "sdpa"), ("eager", "eager"), ("flash_attention_2", "flash_attention_2")),
+    "reference_device": (("cuda:1", "cuda:1"), ("nvidia-h200", "nvidia-h200"), ("cuda", "cuda")),
+    "reference_dtype": (("bfloat16", "bfloat16"), ("float32", "float32"), ("bfloat16", "bfloat16")),
+    "reference_attention": (("flash_attention_2",) * 2, ("eager",) * 2, ("flash_attention_2",) * 2),
+    "tolerances": (
+        ("boxes=1", {"boxes": 1}),
+        ("coords=0.02\nseam=1e-3", {"coords": 0.02, "seam": 1e-3}),
+        ("ties=8", {"ties": 8}),
+    ),
+    "may_miss": (("gpu", {"gpu"}), ("recording\nsnapshot", {"recording", "snapshot"}), ("vendor", {"vendor"})),
+    "level": (("L3", Level.MODULES), ("L0", Level.TEXT), ("L2", Level.STAGES)),
+    "no_skip": (("", True), ("off", False), ("Yes", True)),
+    "out": FOLDERS,
+    "golden": FOLDERS,
+    "xfails": tuple((f"{name}.txt", Path(f"{name}.txt")) for name in "abc"),
+}
+"""Of each option, a good value on the command line, in the environment and in the ini file; lists have one a line."""
+
+NAMES = tuple(GIVEN)
+PLACES = ("command line", "environment", "ini file", "default")
+"""Where options are given, what counts most first."""
+
+
+@pytest.fixture(autouse=True)
+def _with_files_and_gpus(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abc":
+        alone.mkdir(name)
+        alone.path.joinpath(f"{name}.txt").touch()
+    monkeypatch.setattr(placement, "device_named", str)
+
+
+def configure(pytester: pytest.Pytester, given: Mapping[str, Mapping[str, str]]) -> Mapping[str, object]:
+    """Resolve a run's options, given by place and name."""
+    words = [word for name, text in given.get("command line", {}).items() for word in typed(name, text)]
+    in_ini = (f"dsocr_{name} = " + text.replace("\n", "\n  ") for name, text in given.get("ini file", {}).items())
+    pytester.makeini("\n".join(["[pytest]", *in_ini]))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, text in given.get("environment", {}).items():
+            patch.setenv(f"DSOCR_{name.upper()}", text)
+        return vars(pytester.parseconfigure(*words).stash[CONFIG])
+
+
+def typed(name: str, text: str) -> Iterator[str]:
+    for line in text.split("\n"):
+        yield f"--dsocr-{name.replace('_', '-')}"
+        if line:
+            yield line
+
+
+def test_the_options_are_these(alone: pytest.Pytester) -> None:
+    assert [option.flag for option in OPTIONS] == [*DEFAULTS]
+    assert [field.name for field in fields(Config)] == [option.name for option in OPTIONS] == [*NAMES]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_counts_most_is_taken_and_nothing_is_added_to_it(alone: pytest.Pytester, place: str) -> None:
+    """Every option is given there, and in all the places that count less."""
+    at = PLACES.index(place)
+    given = {where: {name: GIVEN[name][k][0] for name in NAMES} for k, where in enumerate(PLACES[:-1]) if k >= at}
+    in_place = dict(zip(NAMES, DEFAULTS.values(), strict=True))
+    expected = in_place if place == "default" else {name: GIVEN[name][at][1] for name in NAMES}
+    assert configure(alone, given) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_table_tells_the_places_apart(name: str) -> None:
+    values = [*(value for _, value in GIVEN[name]), DEFAULTS[f"--dsocr-{name.replace('_', '-')}"]]
+    assert len(values) == len(PLACES)
+    assert all(one != other for one, other in pairwise(values))
+
+
+@pytest.mark.parametrize("empty", ["", " \n"])
+def test_an_empty_variable_is_as_good_as_none(alone: pytest.Pytester, empty: str) -> None:
+    """As CI systems hand on what was not filled in."""
+    config = configure(alone, {"environment": dict.fromkeys(NAMES, empty)})
+    assert config == dict(zip(NAMES, DEFAULTS.values(), strict=True))
+
+
+def test_the_reference_is_keyed_as_the_subject_unless_told_otherwise(alone: pytest.Pytester) -> None:
+    key = {"device": "cuda:1", "dtype": "bfloat16", "attention": "flash_attention_2"}
+    config = configure(alone, {"command line": key})
+    assert {name: config[f"reference_{name}"] for name in key} == key
+
+
+def test_help_tells_every_option_and_its_ini_key(alone: pytest.Pytester) -> None:
+    told = alone.runpytest_inprocess("--help").stdout.str()
+    flags = re.findall(r"^  (--dsocr-[\w-]+)", told, re.MULTILINE)
+    keys = re.findall(r"^  (dsocr_\w+) \(", told, re.MULTILINE)
+    assert flags == [*DEFAULTS]
+    assert keys == [option.ini for option in OPTIONS]
+
+
+def test_a_misspelt_option_is_told(alone: pytest.Pytester) -> None:
+    result = alone.runpytest_inprocess("--dsocr-page", "dev-3")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*unrecognized arguments: --dsocr-page*"])
