@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from pytest_dsocr.case import Case
 from pytest_dsocr.contract.special import SpecialTokens
-from pytest_dsocr.observation import Best, Step
+from pytest_dsocr.deep_seams import watch_deep
+from pytest_dsocr.observation import Best, Seam, Step
 from pytest_dsocr.vendor.code import vendor_on_cpu
 from pytest_dsocr.vendor.meters import Meter, clock_of
 
@@ -42,6 +43,8 @@ class VendorRun:
     sam: list[Tensor] = field(default_factory=list)
     clip: list[Tensor] = field(default_factory=list)
     projector: list[Tensor] = field(default_factory=list)
+    deep: dict[str, Seam] = field(default_factory=dict)
+    """What each block and layer gave, summed up."""
     prompt_embeds: Tensor | None = None
     """The decoder's input, vision tokens scattered in: ``[1, S, C]``."""
     prefill_logits: Tensor | None = None
@@ -125,7 +128,8 @@ def observe_infer(
         case: the page, the prompt, sizes and crop mode, and the ceiling in the place of 8192.
         out: where ``infer`` writes.
         image_id: the image token's id in this vocabulary.
-        keep_tensors: keep the seams and the best of each step; without, only what the meter read, and tokens.
+        keep_tensors: keep the seams, deep ones too, and the best of each step; without, only what the meter read, and
+            tokens.
         keep_logits: keep all logits of every step.
         meter: what is read around each stage; a clock if left out.
         on_stage: see :data:`OnStage`.
@@ -135,7 +139,8 @@ def observe_infer(
     device = model.lm_head.weight.device
     watch = _Watch(run, meter or clock_of(device), keep_tensors, keep_logits, on_stage)
     on_cpu = vendor_on_cpu(model) if device.type == "cpu" else contextlib.nullcontext()
-    with on_cpu, watch.meter.running(), watch.hooks(model), _listening(model, run), _silence():
+    deep = watch_deep(model.get_submodule) if keep_tensors else contextlib.nullcontext()
+    with on_cpu, watch.meter.running(), watch.hooks(model), deep as seen, _listening(model, run), _silence():
         with _generate_called_with(model, run, case.max_new_tokens, image_id) as generated:
             model.infer(
                 tokenizer,
@@ -149,6 +154,7 @@ def observe_infer(
             )
         run.postprocess_ms = (time.perf_counter() - generated.pop()) * 1e3
     watch.finish()
+    run.deep = seen.seams if seen else {}
     return run
 
 

@@ -19,6 +19,7 @@ from pytest_dsocr.case import VENDOR_CEILING, Case
 from pytest_dsocr.contract.markup import LARGEST, Box
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.contract.special import BOS, EOS, PAD
+from pytest_dsocr.deep_seams import in_stage_order
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.vocabulary import byte_level_vocabulary
 from pytest_dsocr.errors import DsocrError
@@ -107,7 +108,7 @@ class VendorRuntime:
 
         Args:
             case: what to read.
-            keep_values: keep the tensors themselves beside their summaries.
+            keep_values: keep the tensors themselves beside their summaries, but those of the deep seams.
             keep_logits: keep all logits of every step.
             out: where ``infer``'s files are put, beside what is there.
         """
@@ -117,11 +118,12 @@ class VendorRuntime:
             if out:
                 shutil.copytree(scratch, out, dirs_exist_ok=True)
         assert run.prefill_logits is not None
-        seams = {**run.seams, "prefill": run.prefill_logits}
+        tensors = {**run.seams, "prefill": run.prefill_logits}
+        seams = {name: Seam.of(tensor, keep_values=keep_values) for name, tensor in tensors.items()}
         return Observation(
             case_id=case.id,
             inputs=InputsDigest.of(run.inputs, keep_values=keep_values),
-            seams={name: Seam.of(tensor, keep_values=keep_values) for name, tensor in seams.items()},
+            seams=in_stage_order({**seams, **run.deep}),
             prefill_best=Best.of(run.prefill_logits, BEST_OF_PREFILL),
             steps=run.steps,
             output=output,

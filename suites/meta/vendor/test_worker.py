@@ -14,8 +14,12 @@ import pytest
 import torch
 
 from pytest_dsocr.case import Case, make_case
+from pytest_dsocr.compare.seams import compare_seam
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.deep_seams import in_stage_order, watch_deep
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.packing import Packed, pack, pack_inputs
+from pytest_dsocr.vendor import observe
 from pytest_dsocr.vendor.files import FILES
 from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.live.wire import (
@@ -33,6 +37,7 @@ from pytest_dsocr.vendor.live.worker import Desk
 from pytest_dsocr.vendor.reference import ReferenceFaultError
 from pytest_dsocr.vendor.runtime import VendorRuntime
 from suites.contract.pages import write_page
+from suites.meta.conftest import model_of
 from suites.meta.vendor.conftest import STAND_IN, Home, worker_folders
 
 CHECKPOINT = "synthetic:tiny"
@@ -112,14 +117,32 @@ def test_times_have_the_runtimes_shape(live: Live, runtime: VendorRuntime, case:
     assert all(len(runs_ms) == 2 and min(runs_ms) > 0 for runs_ms in mine.values())
 
 
+def test_what_is_timed_or_counted_is_not_watched(
+    runtime: VendorRuntime, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Summing up what every block gives would be part of the stages' times."""
+    monkeypatch.delattr(observe, "watch_deep")
+    with pytest.raises(NameError):
+        runtime.observe(case)
+    assert runtime.stage_times(case, turns=1)
+    assert runtime.flops(case)
+    assert runtime.inputs(case)
+
+
 def test_answers_are_the_sessions(live: Live, tiny: Session[Any], case: Case, cropped: Case) -> None:
     """With the vendor's own files this is parity; with the stand-in, that nothing is lost on the way."""
     for each in (case, cropped):
         observed = live.reference.observe(each)
         inputs = tiny.prepare(each.page, prompt=each.prompt, preset=each.preset)
         assert observed.token_ids == tiny.run_prepared(inputs, max_new_tokens=each.max_new_tokens).token_ids
-        [vision] = tiny.prefill(inputs).visions
-        assert observed.seams.keys() == {*vision.seams, "prefill"}
+        with watch_deep(model_of(tiny).get_submodule) as deep:
+            [vision] = tiny.prefill(inputs).visions
+        assert observed.seams.keys() == {*vision.seams, *deep.seams, "prefill"}
+        assert list(observed.seams) == list(in_stage_order(observed.seams))
+        for name, seam in deep.seams.items():
+            there = observed.seams[name]
+            assert there.values is None, "deep seams in full are too much for the pipe"
+            assert compare_seam(name, seam, there, SEAM_TOLERANCE).verdict in (Verdict.MATCH, Verdict.DRIFT), name
         for name, tensor in vision.seams.items():
             values = observed.seams[name].values
             assert values is not None
