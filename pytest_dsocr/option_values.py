@@ -28,7 +28,7 @@ def one_of(*valid: str) -> Callable[[str], str]:
 
     def read(text: str) -> str:
         if text not in valid:
-            raise DsocrError(f"{text!r} is none of {', '.join(valid)}")
+            raise DsocrError(f"{text!r} is none of {', '.join(valid)}; give one of them")
         return text
 
     return read
@@ -95,6 +95,13 @@ def device(text: str) -> str:
     return text
 
 
+def reference_device(text: str) -> str:
+    """Take what torch calls a device, or the name of a kind of device that a recording was made on."""
+    if not re.fullmatch(r"cuda:\d+|\w[\w.-]*", text):
+        raise DsocrError(f"{text!r} is no device; give cpu, cuda, cuda:N, or a recording's, such as nvidia-h200")
+    return text
+
+
 def level(text: str) -> Level:
     """Take ``L0`` to ``L3``."""
     found = {str(one): one for one in Level}.get(text)
@@ -107,9 +114,11 @@ def tolerance(text: str) -> tuple[str, float]:
     """Take ``NAME=VALUE``."""
     name, _, value = text.partition("=")
     try:
-        number = NAMES.get(name, float)(value)
+        number = float(value)
     except ValueError:
         raise DsocrError(f"{text!r} is no tolerance; give NAME=VALUE with NAME one of {', '.join(NAMES)}") from None
+    if NAMES.get(name) is int and number.is_integer():
+        number = int(number)
     check_tolerance(name, number)
     return name, number
 

@@ -92,7 +92,7 @@ OPTIONS = (
     Option(
         "reference_device",
         None,
-        str,
+        read.reference_device,
         "as torch calls it, or a recording's, such as nvidia-h200; the subject's, if left out",
         "DEVICE",
     ),
