@@ -9,6 +9,7 @@ from PIL import Image
 
 import pytest_dsocr.report.terminal
 import pytest_dsocr.sides  # noqa: F401  # before runs within this process, each of which forgets what it imported first
+from pytest_dsocr.options import OPTIONS
 from suites.meta.plugin import standin
 
 CONFTEST = """
@@ -23,7 +24,16 @@ TEST_TEXT = """
     def test_text(dsocr_report, dsocr_check):
         dsocr_check(dsocr_report, "text")
 """
-UNNEEDED = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+UNNEEDED = ("cacheprovider", "hypothesispytest", "threadexception", "unraisableexception")
+"""Plugins that take their time, most of it at the end of a run, and that no test here is about."""
+
+
+@pytest.fixture(autouse=True)
+def _without_the_unneeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the environment, so that no command that is shown has them."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p no:{name}" for name in UNNEEDED))
+    for option in OPTIONS:
+        monkeypatch.delenv(option.env, raising=False)
 
 
 class Repository:
@@ -45,7 +55,7 @@ class Repository:
         """Run a file of tests, within this process unless it has to be one of its own."""
         self.pytester.makepyfile(test_it=tests)
         run = self.pytester.runpytest_subprocess if apart else self.pytester.runpytest_inprocess
-        return run(*UNNEEDED, *arguments)
+        return run(*arguments)
 
 
 @pytest.fixture
@@ -58,11 +68,7 @@ def repository(pytester: pytest.Pytester) -> Repository:
 
 @pytest.fixture
 def alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A pytest with this plugin alone, in an empty folder, and nothing of it in the environment."""
-    from pytest_dsocr.options import OPTIONS
-
+    """A pytest with this plugin alone, in an empty folder."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "pytest_dsocr.plugin")
-    for option in OPTIONS:
-        monkeypatch.delenv(option.env, raising=False)
     return pytester

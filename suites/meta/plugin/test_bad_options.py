@@ -1,0 +1,148 @@
+"""What every option says of a bad value: where it was given, what is wrong, and what is valid."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from pytest_dsocr.options import OPTIONS
+from pytest_dsocr.vendor.files import FILES
+
+PAGES = "dev-3, dev-20, typeset, all"
+TOLERANCES = "boxes, coords, text, seam, logits, ties"
+LACKS = f"lacks {', '.join(FILES)}; give a folder with the vendor's Python files"
+NO_FOLDER = "is no folder; give one, which is made where it is not there"
+TOLD: Sequence[tuple[str, str, str]] = (
+    ("subject", "sessions", "'sessions' names no subject; give session, vendor:FOLDER, or package.module:factory"),
+    ("subject", "vendor:empty", f"empty {LACKS}"),
+    (
+        "subject",
+        "absent.module:make",
+        "'absent.module:make': there is no module absent, neither in {here} nor installed; "
+        "give session, vendor:FOLDER, or package.module:factory",
+    ),
+    ("subject", "json:make", "json ({json}) has no make; it has dump, dumps, detect_encoding, load, loads"),
+    ("subject", "json:__name__", "json:__name__ is a str, which cannot be called; give a class or a function"),
+    (
+        "subject",
+        "torn:make",
+        "torn cannot be imported (ZeroDivisionError: division by zero); mend it, or name another subject",
+    ),
+    (
+        "checkpoint",
+        "maxi",
+        "'maxi' is no checkpoint; give mini, a checkpoint's folder, synthetic:tiny, synthetic:small, synthetic:full, "
+        "or a hub name",
+    ),
+    (
+        "reference",
+        "absent",
+        "there is no folder 'absent'; give recorded, a folder with the vendor's Python files, or one of recordings",
+    ),
+    ("vendor_env", "torn.py", f"'torn.py' {NO_FOLDER}"),
+    ("time_limit", "0", "'0' is no number of seconds above 0; give one"),
+    ("time_limit", "soon", "'soon' is no number of seconds above 0; give one"),
+    ("time_limit", "nan", "'nan' is no number of seconds above 0; give one"),
+    ("time_limit", "inf", "'inf' is no number of seconds above 0; give one"),
+    (
+        "pages",
+        "absent.png",
+        f"there is no page 'absent.png'; give an image, a folder, a list file, a PDF, or {PAGES}",
+    ),
+    ("pages", " ", f"names nothing; give image, folder, list file, PDF, or {PAGES}, or leave it out"),
+    (
+        "presets",
+        "huge",
+        "there is no preset 'huge'; give one of tiny, small, base, large, gundam, or a Preset of your own",
+    ),
+    (
+        "prompts",
+        "poem",
+        "'poem' is no prompt; give one of markdown, ocr, free, figure, describe, or a text with <image> in it",
+    ),
+    ("max_new_tokens", "0", "'0' is no number of tokens, 1 or more; give one"),
+    ("max_new_tokens", "1.5", "'1.5' is no number of tokens, 1 or more; give one"),
+    ("device", "tpu", "'tpu' is no device; give cpu, cuda or cuda:N"),
+    ("dtype", "bf16", "'bf16' is none of float32, bfloat16, float16; give one of them"),
+    ("attention", "fast", "'fast' is none of eager, sdpa, flash_attention_2; give one of them"),
+    (
+        "reference_device",
+        "cuda:first",
+        "'cuda:first' is no device; give cpu, cuda, cuda:N, or a recording's, such as nvidia-h200",
+    ),
+    ("reference_dtype", "float16", "'float16' is none of float32, bfloat16; give one of them"),
+    ("reference_attention", "sdpa", "'sdpa' is none of eager, flash_attention_2; give one of them"),
+    ("tolerances", "boxes", f"'boxes' is no tolerance; give NAME=VALUE with NAME one of {TOLERANCES}"),
+    ("tolerances", "boxes=few", f"'boxes=few' is no tolerance; give NAME=VALUE with NAME one of {TOLERANCES}"),
+    ("tolerances", "boxes=1.5", "the tolerance boxes=1.5 is not a whole number of 0 or more; give one"),
+    ("tolerances", "boxes=-1", "the tolerance boxes=-1 is not a whole number of 0 or more; give one"),
+    ("tolerances", "coords=nan", "the tolerance coords=nan is not a number of 0 or more; give one"),
+    ("tolerances", "crops=1", f"there is no tolerance 'crops'; there are {TOLERANCES}"),
+    ("may_miss", "luck", "'luck' is none of gpu, recording, snapshot, vendor; give one of them"),
+    ("level", "L9", "'L9' is no level; give L0 (text), L1 (inputs), L2 (stages and cache), L3 (named modules)"),
+    ("no_skip", "perhaps", "'perhaps' is neither yes nor no; give true or false"),
+    ("out", "torn.py", f"'torn.py' {NO_FOLDER}"),
+    ("golden", "torn.py", f"'torn.py' {NO_FOLDER}"),
+    ("xfails", "absent.txt", "there is no file 'absent.txt'; give one, or leave the option out"),
+)
+"""An option, a bad value, and the whole sentence behind where it was given."""
+
+
+@pytest.fixture(autouse=True)
+def _with_files(alone: pytest.Pytester) -> None:
+    alone.mkdir("empty")
+    alone.makepyfile(torn="1 / 0")
+
+
+def refusal(pytester: pytest.Pytester, *arguments: str) -> str:
+    """What a run is refused with."""
+    with pytest.raises(pytest.UsageError) as caught:
+        pytester.parseconfigure(*arguments)
+    return str(caught.value)
+
+
+def sentence(pytester: pytest.Pytester, told: str) -> str:
+    return told.format(here=pytester.path, json=json.__file__)
+
+
+def places(name: str, value: str, pytester: pytest.Pytester) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Give ``value`` in each place in turn; yield how the place is called, and the arguments of the run."""
+    [option] = (option for option in OPTIONS if option.name == name)
+    if not option.is_switch:
+        yield option.flag, (option.flag, value)
+    if value.strip():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(option.env, value)
+            yield option.env, ()
+    ini = pytester.makeini(f"[pytest]\n{option.ini} = {value}")
+    yield f"{option.ini} in {ini}", ()
+
+
+@pytest.mark.parametrize(("name", "value", "told"), TOLD, ids=[f"{name}={value}" for name, value, _ in TOLD])
+def test_a_bad_value_is_refused_wherever_it_is_given(alone: pytest.Pytester, name: str, value: str, told: str) -> None:
+    for place, arguments in places(name, value, alone):
+        assert refusal(alone, *arguments) == f"{place}: {sentence(alone, told)}"
+
+
+def test_every_option_has_a_bad_value() -> None:
+    assert {name for name, _, _ in TOLD} == {option.name for option in OPTIONS}
+
+
+def test_one_bad_page_among_good_ones_is_refused(alone: pytest.Pytester) -> None:
+    assert "'absent.png'" in refusal(alone, "--dsocr-pages", "dev-3", "--dsocr-pages", "absent.png")
+
+
+def test_what_counts_less_is_not_looked_at(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DSOCR_LEVEL", "L9")
+    alone.parseconfigure("--dsocr-level", "L1")
+
+
+def test_the_refusal_is_the_whole_output_and_exit_code_4(alone: pytest.Pytester) -> None:
+    alone.makepyfile("def test_it(): pass")
+    result = alone.runpytest_inprocess("--dsocr-level", "L9")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert result.outlines == []
+    [told] = filter(None, result.errlines)
+    assert told.startswith("ERROR: --dsocr-level: 'L9' is no level; give L0 (text), ")
