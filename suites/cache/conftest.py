@@ -1,0 +1,29 @@
+"""What the suite of the cache shares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .walk import Walk
+
+if TYPE_CHECKING:
+    from pytest_dsocr.compare.tolerances import Tolerances
+    from pytest_dsocr.options import Config
+
+
+@pytest.fixture(scope="session")
+def walk(dsocr_subject: Any, dsocr_config: Config) -> Walk:
+    """The subject on the run's first page, in Tiny."""
+    from pytest_dsocr.pages import pages_in
+
+    return Walk(dsocr_subject, next(pages_in(dsocr_config.pages)))
+
+
+@pytest.fixture(scope="session")
+def own_limits(dsocr_subject: Any, dsocr_config: Config) -> Tolerances:
+    """How far two ways of the subject's own may be apart: by its dtype and the run's options."""
+    from pytest_dsocr.compare.tolerances import tolerances
+
+    return tolerances(getattr(dsocr_subject, "dtype", dsocr_config.dtype)).but(dsocr_config.tolerances)

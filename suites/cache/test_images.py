@@ -1,0 +1,66 @@
+"""Images are looked at once, in vision; a step never does, whatever is passed along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.check import Check
+from pytest_dsocr.compare.expected import as_expected
+
+from .walk import Walk
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from pytest_dsocr.compare.tolerances import Tolerances
+
+VISION = {"sam": "model.sam_model", "clip": "model.vision_model"}
+
+
+@pytest.mark.level("L2")
+def test_steps_do_not_change_with_the_pixels(walk: Walk, own_limits: Tolerances, dsocr_check: Check) -> None:
+    """Pixels, grid and features are overwritten after prefill, in the tensors that prefill was given."""
+    from .close import compare_ways
+
+    given, features = walk.copies(), walk.features.clone()
+    state, _ = walk.subject.prefill(given, features)
+    for tensor in (given["images_ori"], given["images_crop"], features):
+        tensor.neg_().add_(0.25)
+    given["images_spatial_crop"].add_(1)
+    found, expected = walk.steps(state, walk.tokens), walk.steps(walk.start()[0], walk.tokens)
+    dsocr_check(
+        compare_ways(f"logits/step {step}", one, other, own_limits.logits)
+        for step, (one, other) in enumerate(zip(found, expected, strict=True), 1)
+    )
+
+
+@pytest.mark.level("L3")
+@pytest.mark.parametrize("stage", VISION)
+def test_vision_is_not_called_in_a_step(stage: str, walk: Walk, dsocr_subject: Any, dsocr_check: Check) -> None:
+    with _counted(dsocr_subject.module(VISION[stage])) as calls:
+        features = walk.subject.vision(walk.copies())["vision_fusion"]
+        in_vision = len(calls)
+        state, _ = walk.subject.prefill(walk.copies(), features)
+        calls.clear()
+        walk.steps(state, walk.tokens)
+    dsocr_check(
+        [
+            as_expected(f"{stage}/called in vision", in_vision > 0, True, f"else {VISION[stage]} is not what is run"),
+            as_expected(f"{stage}/called in steps", len(calls), 0, f"in {len(walk.tokens)} steps"),
+        ]
+    )
+
+
+@contextmanager
+def _counted(module: nn.Module) -> Iterator[list[str]]:
+    """Note each call of a module."""
+    calls: list[str] = []
+    handle = module.register_forward_pre_hook(lambda *_: calls.append("call"))
+    try:
+        yield calls
+    finally:
+        handle.remove()

@@ -1,0 +1,71 @@
+"""Pages read one after the other: the first, another, and the first again, which reads as before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.case import make_case
+from pytest_dsocr.check import Check
+from pytest_dsocr.compare.expected import as_expected
+from pytest_dsocr.compare.verdict import not_compared
+from pytest_dsocr.kv_probe import KvProbe
+from pytest_dsocr.options import Config
+from pytest_dsocr.subjects.checked import CheckedSubject
+
+from .walk import PRESET, Walk
+
+if TYPE_CHECKING:
+    from pytest_dsocr.compare.tolerances import Tolerances
+
+MAX_NEW_TOKENS = 24
+ALIKE = "both pages are read alike, so that nothing would show; name pages that differ: --dsocr-pages"
+
+
+@pytest.fixture(scope="session")
+def two_pages(dsocr_config: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The run's first two pages; where it has but one, a drawn one as well."""
+    from pytest_dsocr.pages import pages_in
+
+    first, *others = list(pages_in(dsocr_config.pages))
+    return first, others[0] if others else _drawn(tmp_path_factory.mktemp("pages"))
+
+
+@pytest.mark.level("L0")
+def test_the_first_page_reads_the_same_again(
+    two_pages: tuple[Path, Path], dsocr_subject: Any, dsocr_check: Check
+) -> None:
+    subject = CheckedSubject(dsocr_subject)
+    first, other, again = (
+        subject.read(make_case(page, "markdown", PRESET, MAX_NEW_TOKENS)) for page in (*two_pages, two_pages[0])
+    )
+    compared = as_expected("text/read again", again, first, "as it was read before another page")
+    dsocr_check([not_compared("text/read again", ALIKE) if first == other else compared])
+
+
+@pytest.mark.level("L2")
+def test_a_prefill_begins_with_an_empty_cache(
+    two_pages: tuple[Path, Path], walk: Walk, own_limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
+) -> None:
+    from .close import compare_ways
+
+    _, before = walk.start()
+    other = Walk(dsocr_subject, two_pages[1])
+    other.steps(other.start()[0], walk.tokens)
+    state, after = walk.start()
+    lengths = KvProbe(state).lengths
+    expected = ((walk.prompt_tokens, walk.prompt_tokens),) * len(lengths)
+    dsocr_check(
+        [
+            as_expected("cache/length", lengths, expected, "the prompt's tokens, in each layer"),
+            compare_ways("prefill/again", after, before, own_limits.logits),
+        ]
+    )
+
+
+def _drawn(folder: Path) -> Path:
+    from ..contract.pages import write_page
+
+    return write_page("landscape", folder)
