@@ -73,7 +73,7 @@ def arguments_of(mark: pytest.Mark) -> Any:
     try:
         bound = inspect.signature(marker).bind(*mark.args, **mark.kwargs)
     except TypeError as error:
-        valid = f"the tolerances {', '.join(NAMES)}" if marker is dsocr else _signature(marker)
+        valid = f"the tolerances {', '.join(NAMES)}" if marker is dsocr else _signature(marker) or "no arguments"
         raise DsocrError(f"the marker {mark.name} does not fit ({error}); it takes {valid}") from error
     return marker(*bound.args, **bound.kwargs)
 
@@ -85,10 +85,13 @@ def is_ours(item: pytest.Item) -> bool:
 
 
 def check_markers(item: pytest.Item) -> None:
-    """Raise ``DsocrError`` where a marker of ours has arguments that it does not take."""
+    """Raise ``DsocrError`` that names the test where a marker of ours has arguments that it does not take."""
     for mark in item.iter_markers():
         if mark.name == "dsocr" or (mark.name in MARKERS and is_ours(item)):  # others have a marker ``slow`` as well
-            arguments_of(mark)
+            try:
+                arguments_of(mark)
+            except DsocrError as error:
+                raise DsocrError(f"{item.nodeid}: {error}") from error
 
 
 def _signature(marker: Callable[..., Any]) -> str:
