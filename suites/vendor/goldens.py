@@ -1,0 +1,26 @@
+"""Where the recordings of a run are, and what they pin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_dsocr.goldens import golden_folder
+from pytest_dsocr.options import Config
+from pytest_dsocr.vendor.files import FILES
+
+ANCHORS, MANIFEST = "anchors.json", "manifest.json"
+
+
+def recordings_of(config: Config) -> Path:
+    """Give the folder of recordings: the one that the run names, its golden folder's, or the shipped one."""
+    named = config.reference
+    if named is None or (named / FILES[0]).is_file():
+        own = config.golden / "vendor"
+        return own if own.is_dir() else golden_folder() / "vendor"
+    return named.resolve().parents[1] if (named / MANIFEST).is_file() else named
+
+
+def anchors_of(config: Config) -> Path:
+    """Give the file of anchors beside the recordings, or the shipped one where there is none."""
+    own = recordings_of(config) / ANCHORS
+    return own if own.is_file() else golden_folder() / "vendor" / ANCHORS
