@@ -55,7 +55,7 @@ class _Failure:
     @property
     def lines(self) -> Iterator[str]:
         of = f" of {self.report.case.id}" if self.report else ""
-        yield fit(f"{listed([one.what for one in self.failing])}{of}: not what the reference has")
+        yield fit(f"does not pass: {listed([one.what for one in self.failing])}{of}")
         yield from self._differing()
         yield from self._first_wrong()
         if self.run:

@@ -175,7 +175,7 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
         "reference": "live" if recording is None else "recorded",
         "where": str(recording or config.reference),
         "key": str(reference.provenance.key),
-        "provenance": reference.provenance.to_json(),
+        "provenance": {**reference.provenance.to_json(), "overrides": list(reference.provenance.overrides)},
         "pages": list(config.pages),
         "presets": list(config.presets),
         "prompts": list(config.prompts),

@@ -37,7 +37,7 @@ FAILING = ("failed", "error")
 OF_INPUTS = frozenset(
     ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes", "inputs")
 )
-OF_TEXT = frozenset(("text", "spans", "boxes", "result.mmd", "artefacts"))
+OF_TEXT = frozenset(("read", "text", "spans", "boxes", "result.mmd", "artefacts"))
 
 
 class Missing(TypedDict):
@@ -184,6 +184,11 @@ class RunResult:
         return Counter(test.reason for test in skipped if test.payload.get("left_out") not in MISSING)
 
     @property
+    def known_failures(self) -> Mapping[str, int]:
+        """How many tests failed as they are known to, by reason."""
+        return Counter(test.reason for test in self.tests.values() if test.outcome == "xfailed")
+
+    @property
     def why_not(self) -> list[str]:
         """Why the run does not pass; nothing where it does."""
         reasons = []
@@ -213,6 +218,7 @@ class RunResult:
             "missing": self.missing,
             "faults": self.faults,
             "skips": dict(self.skips),
+            "known_failures": dict(self.known_failures),
             "cases": self.cases,
             "tests": [_test_as_json(test) for test in self.tests.values()],
         }

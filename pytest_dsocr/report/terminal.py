@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.report.commands import following
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     import pytest
 
 TITLE = "DeepSeek-OCR: subject and reference"
-MOST_CASES, MOST_DRIFTING = 20, 3
+MOST, MOST_DRIFTING = 20, 3
 GOOD, BAD, NOTED = {"green": True}, {"red": True, "bold": True}, {"yellow": True}
+Item = TypeVar("Item")
 NO_MARKUP: Mapping[str, bool] = {}
 
 
@@ -49,7 +50,7 @@ class Summary:
 
     result: RunResult
     options: Sequence[str] = ()
-    written: Sequence[str] = field(default=())
+    written: Sequence[str] = ()
 
     @property
     def lines(self) -> Iterator[Line]:
@@ -74,7 +75,7 @@ class Summary:
         yield from self._left_out()
         if self.written:
             yield from _told("written", ", ".join(map(near, self.written)))
-        yield Line(self.result.verdict, BAD if self.result.why_not else GOOD)
+        yield from _told("verdict", self.result.verdict, BAD if self.result.why_not else GOOD)
         for reason, command in following(self.result, self.options):
             yield from _told("next", f"{reason}:")
             yield Line(f"    {command}")
@@ -90,42 +91,53 @@ class Summary:
             return Line("0 comparisons: nothing was compared, which is no pass", BAD)
         within = f"{Verdict.DRIFT} within {result.worst_drift:.1e}" if result.worst_drift else Verdict.DRIFT
         by_verdict = counts(result.counts).replace(Verdict.DRIFT, within)
-        cases = count(len(result.cases), "case")
+        cases = f" in {count(len(result.cases), 'case')}" if result.cases else ""
         bad = Verdict.WRONG in result.counts
-        return Line(f"{count(result.made, 'comparison')} in {cases}: {by_verdict}", BAD if bad else GOOD)
+        return Line(f"{count(result.made, 'comparison')}{cases}: {by_verdict}", BAD if bad else GOOD)
 
     def _faults(self) -> Iterator[Line]:
-        for fault in self.result.faults[:MOST_CASES]:
+        for fault in _first(self.result.faults):
             where = f" in {fault['stage']}" if fault["stage"] else ""
             yield from _told("ERROR", f"{fault['case'] or 'the run'}{where}: {fault['why']}", BAD)
+        yield from _more(self.result.faults)
 
     def _cases(self) -> Iterator[Line]:
         failing = self.result.failing_cases
-        for case in failing[:MOST_CASES]:
-            yield from _told(case["verdict"], f"{case['id']}: {_what_broke(case)}", BAD)
-        if len(failing) > MOST_CASES:
-            yield from _told("", f"and {count(len(failing) - MOST_CASES, 'case')} more")
+        for case in _first(failing):
+            verdict = case["verdict"] if case["first_wrong"] else Verdict.NOT_COMPARED
+            yield from _told(verdict, f"{case['id']}: {_what_broke(case)}", BAD)
+        yield from _more(failing)
         for case in () if failing else self.result.drifting_cases[:MOST_DRIFTING]:
-            yield from _told(
-                "drifts most", f"{case['id']}: {number(case['worst_error']):.1e}; {counts(case['counts'])}"
-            )
+            error = f"{number(case['worst_error']):.1e}"
+            yield from _told("drifts most", f"{case['id']}: {error}; {counts(case['counts'])}")
 
     def _left_out(self) -> Iterator[Line]:
         for level, names in self.result.not_offered.items():
             yield from _told("not offered", f"{level}: {listed(names)}", NOTED)
-        for missing in self.result.missing:
-            what = f"{missing['what']}, which {count(missing['tests'], 'test')} wanted: {missing['why']}"
-            allowed = missing["allowed"]
-            yield from _told("may be missing" if allowed else "missing", what, NOTED if allowed else BAD)
-        for reason, number_of_tests in self.result.skips.items():
-            yield from _told("skipped", f"{count(number_of_tests, 'test')}: {reason}", NOTED)
+        for one in _first(self.result.missing):
+            told_of = f"{one['what']}, which {count(one['tests'], 'test')} wanted: {one['why']}"
+            yield from _told("may be missing", told_of, NOTED) if one["allowed"] else _told("missing", told_of, BAD)
+        yield from _more(self.result.missing)
+        for what, reasons in (("skipped", self.result.skips), ("known to fail", self.result.known_failures)):
+            for reason, tests in _first(list(reasons.items())):
+                yield from _told(what, f"{count(tests, 'test')}: {reason}", NOTED)
+            yield from _more(reasons)
+
+
+def _first(found: Sequence[Item]) -> Sequence[Item]:
+    return found[:MOST]
+
+
+def _more(found: Sized) -> Iterator[Line]:
+    if len(found) > MOST:
+        yield from _told("", f"and {len(found) - MOST} more")
 
 
 def _what_broke(case: CasePayload) -> str:
-    boxes = f"boxes: {case['boxes']['subject']} to the reference's {case['boxes']['reference']}"
+    boxes = f"boxes {case['boxes']['subject']}, reference {case['boxes']['reference']}"
     if case["first_wrong"] is None:
         left = [one["what"] for one in case["comparisons"] if not one["passes"]]
-        return f"{listed(left) or 'nothing'} not compared; {boxes}"
+        return f"{listed(left) or 'nothing compared'}; {boxes}"
     return f"first wrong {case['first_wrong']}, after {case['right_before']} that are right; {boxes}"
 
 

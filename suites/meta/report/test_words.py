@@ -1,0 +1,64 @@
+"""Words for counts, paths and text of unknown origin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.report.words import COLUMNS, MARGIN, count, counts, fit, listed, near, plain, told
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a page", "a page"),
+        ("第一页 é", "第一页 é"),
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("a\nb\tc\rd", r"a\nb\tc\rd"),
+        ("\u202egnp.", r"\u202egnp."),
+        ("\udc80", r"\udc80"),
+    ],
+)
+def test_nothing_steers_a_terminal(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+def test_a_line_is_cut_at_its_end() -> None:
+    assert fit("a" * COLUMNS) == "a" * COLUMNS
+    assert fit("a" * (COLUMNS + 1)) == "a" * (COLUMNS - 3) + "..."
+
+
+def test_long_text_goes_on_below_itself_up_to_a_limit() -> None:
+    lines = list(told("check", "word " * 100, 3))
+    assert [line[:MARGIN].strip() for line in lines] == ["check", "", ""]
+    assert all(len(line) <= COLUMNS for line in lines)
+    assert lines[-1].endswith("...")
+    assert list(told("check", "")) == [f"{'check':<{MARGIN}}"]
+
+
+@pytest.mark.parametrize(
+    ("by_verdict", "words"),
+    [
+        ({}, ""),
+        ({"MATCH": 3}, "3 MATCH"),
+        ({"MATCH": 10, "DRIFT": 4, "WRONG": 1, "TIE-FLIP": 2}, "1 WRONG, 2 TIE-FLIP, 4 DRIFT, 10 MATCH"),
+        ({"MATCH": 1, "NOT-COMPARED": 2}, "1 MATCH; 2 not made"),
+        ({"NOT-COMPARED": 2}, "2 not made"),
+    ],
+)
+def test_verdicts_are_counted_the_gravest_first(by_verdict: dict[str, int], words: str) -> None:
+    assert counts(by_verdict) == words
+
+
+def test_lists_and_counts_read_as_prose() -> None:
+    assert [count(0, "case"), count(1, "case"), count(2, "case")] == ["0 cases", "1 case", "2 cases"]
+    assert listed(["a", "b"]) == "a, b"
+    assert listed(list("abcdefgh")) == "a, b, c, d, e, f and 2 more"
+
+
+def test_a_path_is_told_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert near(str(tmp_path / "out" / "a.json")) == "out/a.json"
+    assert near("out") == "out"
+    assert near("/elsewhere/out") == "/elsewhere/out"
