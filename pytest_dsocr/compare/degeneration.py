@@ -1,4 +1,4 @@
-"""How a text has gone astray, in words: nothing in it, cut off, turning in a circle, saying the prompt again.
+"""How a text has gone astray, in words: nothing in it, cut off, turning in a circle, badly decoded, echoing the prompt.
 
 All of it is held against the reference's text, so that a page that repeats itself is no alarm.
 """
@@ -23,6 +23,7 @@ TIMES = 4
 CHARACTERS = 24
 """A circle comes at least so often in a row, and covers so much; rows of dots and the like do not."""
 
+_BYTE_MARKS = {"byte marks": ("\u0120", "\u010a"), "broken characters": ("\ufffd",)}
 _ECHOES = tuple(text.rpartition("\n")[2].rpartition(">")[2] for text in PROMPTS.values())
 
 
@@ -47,9 +48,23 @@ def degenerations(mine: str, theirs: str) -> Iterator[str]:
         return
     yield from _cut(mine, theirs)
     yield from _circling(mine, theirs)
+    yield from _leaking(mine, theirs)
     for prompt in _ECHOES:
         if prompt in mine and prompt not in theirs:
             yield f"echo: it says the prompt {prompt!r} at character {mine.index(prompt)}"
+
+
+def _leaking(mine: str, theirs: str) -> Iterator[str]:
+    """Yield what tokens turned into text badly leave behind, or take away."""
+    if REF in theirs and REF not in mine:
+        yield f"markup: there is no {REF} in it, the reference has {theirs.count(REF)}"
+    for name, marks in _BYTE_MARKS.items():
+        if any(mark in mine and mark not in theirs for mark in marks):
+            yield f"{name}: it holds {', '.join(repr(mark) for mark in marks if mark in mine)}"
+    if mine != theirs and "".join(mine.split()) == "".join(theirs.split()):
+        yield "spaces: nothing but white space differs"
+    elif mine != theirs and re.sub("[0-9]+", "0", mine) == re.sub("[0-9]+", "0", theirs):
+        yield "numbers: nothing but numbers differs"
 
 
 def _cut(mine: str, theirs: str) -> Iterator[str]:
@@ -57,7 +72,7 @@ def _cut(mine: str, theirs: str) -> Iterator[str]:
     if len(mine) < len(theirs) and theirs.startswith(mine):
         yield f"truncation: it breaks off after {share}, {len(mine) / len(theirs):.0%}"
     elif len(mine) < len(theirs) and theirs.endswith(mine):
-        yield f"truncation: it lacks the first {len(theirs) - len(mine)} of {len(theirs)} characters"
+        yield f"lost start: it lacks the first {len(theirs) - len(mine)} of {len(theirs)} characters"
     elif _in_span(mine) and not _in_span(theirs):
         yield f"truncation: it ends inside a span, after {len(mine)} characters; the reference has {len(theirs)}"
 

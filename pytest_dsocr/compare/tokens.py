@@ -12,6 +12,10 @@ from pytest_dsocr.observation import Best, Step
 
 SHOWN_STEPS = 5
 
+STANDS_STILL = "every step says what the first did"
+SAID_FORBIDDEN = "it says its best, where the reference was forbidden to"
+NOT_ITS_BEST = "it does not say its best, as the reference does"
+
 
 @dataclass(frozen=True)
 class ForcedStep:
@@ -27,15 +31,17 @@ class ForcedStep:
 
 def compare_best(mine: Best, theirs: Best, limits: Tolerances) -> Comparison:
     """Compare the best first tokens; of one that the subject has not among its best, its logit is at most the last."""
+    if not mine.ids or not theirs.ids:
+        return not_compared("prefill_best", f"{len(mine.ids)} best of the subject, {len(theirs.ids)} of the reference")
     own, bound = dict(zip(mine.ids, mine.logits, strict=True)), mine.logits[-1]
     apart = [
         abs(own[token] - logit) if token in own else max(0.0, logit - bound)
         for token, logit in zip(theirs.ids, theirs.logits, strict=True)
     ]
     error = _relative(apart, mine.logits, theirs)
-    shared = sum(token in own for token in theirs.ids)
-    if mine == theirs:
+    if error == 0.0 and mine == theirs:
         return Comparison("prefill_best", Verdict.MATCH, f"the best {len(theirs.ids)} and their logits", 0.0)
+    shared = sum(token in own for token in theirs.ids)
     verdict = Verdict.DRIFT if error <= limits.logits else Verdict.WRONG
     measured = (
         f"{shared} of the best {len(theirs.ids)} shared, relative error {error:.1e} (allowed {limits.logits:.0e})"
@@ -49,12 +55,21 @@ def compare_logits(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits:
         return not_compared("logits", f"{len(forced)} steps of the subject, {len(theirs)} of the reference")
     errors = [_logit_error(mine, step) for mine, step in zip(forced, theirs, strict=True)]
     error = max(errors)
-    k = errors.index(error)
     if error == 0.0:
         return Comparison("logits", Verdict.MATCH, f"those of the best tokens at {len(theirs)} steps", 0.0)
-    verdict = Verdict.DRIFT if error <= limits.logits else Verdict.WRONG
-    measured = f"relative error at most {error:.1e}, at step {k} (allowed {limits.logits:.0e})"
-    return Comparison("logits", verdict, measured, error)
+    measured = f"relative error at most {error:.1e}, at step {errors.index(error)} (allowed {limits.logits:.0e})"
+    beyond = [k for k, one in enumerate(errors) if not one <= limits.logits]
+    if not beyond:
+        return Comparison("logits", Verdict.DRIFT, measured, error)
+    details = [from_step(beyond[0]), f"{len(beyond)} of {len(errors)} steps are"]
+    if len(forced) > 1 and len({mine.best for mine in forced}) == 1:
+        details.append(STANDS_STILL)
+    return Comparison("logits", Verdict.WRONG, measured, error, tuple(details))
+
+
+def from_step(step: int) -> str:
+    """Say at which step logits are out of tolerance for the first time: 0 is prefill's, 1 the first after it."""
+    return f"out of tolerance at step {step} for the first time"
 
 
 def compare_tokens(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits: Tolerances) -> Comparison:
@@ -67,9 +82,10 @@ def compare_tokens(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits:
     wrong = [k for k in differing if not is_tie(forced[k], theirs[k], limits)]
     verdict = Verdict.WRONG if wrong else Verdict.TIE_FLIP
     measured = f"{len(theirs) - len(differing)} of {len(theirs)} equal, {len(differing) - len(wrong)} ties"
-    told = (wrong or differing)[:SHOWN_STEPS]
-    details = tuple(_told(k, forced[k], theirs[k], limits) for k in told)
-    return Comparison("tokens", verdict, f"{measured}; first differing step {differing[0]}", None, details)
+    details = [_told(k, forced[k], theirs[k], limits) for k in (wrong or differing)[:SHOWN_STEPS]]
+    if wrong:
+        details += _rule(forced[wrong[0]], theirs[wrong[0]])
+    return Comparison("tokens", verdict, f"{measured}; first differing step {differing[0]}", None, tuple(details))
 
 
 def is_tie(mine: ForcedStep, theirs: Step, limits: Tolerances) -> bool:
@@ -90,13 +106,15 @@ def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
 
 
 def _logit_error(mine: ForcedStep, theirs: Step) -> float:
+    if len(mine.at_reference) != len(theirs.best.logits):
+        return math.inf
     apart = [abs(a - b) for a, b in zip(mine.at_reference, theirs.best.logits, strict=True)]
     return _relative(apart, mine.at_reference, theirs.best)
 
 
 def _relative(apart: Sequence[float], mine: Sequence[float], theirs: Best) -> float:
-    """Give the largest difference over the largest logit; infinite where a side holds a NaN or infinity."""
-    if not all(map(math.isfinite, (*mine, *theirs.logits))):
+    """Give the largest difference over the largest logit; infinite where a side holds a NaN, infinity or nothing."""
+    if not apart or not all(map(math.isfinite, (*mine, *theirs.logits))):
         return math.inf
     return max(apart) / (max(map(abs, theirs.logits)) or 1.0)
 
@@ -108,3 +126,11 @@ def _told(k: int, mine: ForcedStep, theirs: Step, limits: Tolerances) -> str:
         f"step {k}: token {mine.token}, the reference has {theirs.token}; ULP of {limits.dtype} between them: "
         f"{apart} (reference, subject; a tie: up to {limits.ties})"
     )
+
+
+def _rule(mine: ForcedStep, theirs: Step) -> list[str]:
+    """Say whose choice was not its best, which only a rule or a draw makes of it."""
+    own, other = (token in best.ids[:1] for token, best in ((mine.token, mine.best), (theirs.token, theirs.best)))
+    if own and not other:
+        return [SAID_FORBIDDEN]
+    return [NOT_ITS_BEST] if other and not own else []

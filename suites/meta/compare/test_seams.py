@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.seams import compare_seam, relative_error
+from pytest_dsocr.compare.seams import NOT_FINITE, SHUFFLED, compare_seam, relative_error
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.observation import Seam
 from suites.meta.compare.made import random
@@ -89,6 +90,7 @@ def test_what_is_not_finite_on_one_side_is_wrong(bad: float, at: int, whole: boo
     for mine, theirs in ((spoilt, whole_numbers), (whole_numbers, spoilt)):
         found = compare_seam("x", mine, theirs, 1e9)
         assert (found.verdict, found.error) == (Verdict.WRONG, math.inf)
+        assert (NOT_FINITE in found.details) is (mine is spoilt)
 
 
 @whole_or_not
@@ -156,3 +158,26 @@ def test_places_are_named_by_their_index_in_the_tensor() -> None:
         index = [int(part) for part in line[line.index("[") + 1 : line.index("]")].split(", ")]
         value = float(theirs[tuple(index)])
         assert line == f"at {index}: {2 * value:.6g}, the reference has {value:.6g}"
+
+
+@whole_or_not
+@pytest.mark.parametrize(
+    ("change", "shuffled"),
+    [
+        (lambda rows: rows.roll(3, 0), True),
+        (lambda rows: rows[torch.randperm(200, generator=torch.Generator().manual_seed(1))], True),
+        (lambda rows: rows.roll(3, 0) * 1.0005, True),
+        (lambda rows: rows + random(200, 40, seed=9), False),
+        (lambda rows: rows + 0.2, False),
+        (lambda rows: rows * 0.8, False),
+        (lambda rows: torch.cat([rows[:1], rows[:-1]]) * 1.01, False),
+        (lambda rows: rows + 0.01 * random(200, 40, seed=9), False),
+    ],
+    ids=["rolled", "permuted", "rolled, drifting", "noisy", "moved", "smaller", "larger", "drifting"],
+)
+def test_values_in_other_places_are_known_by_their_size(
+    change: Callable[[Tensor], Tensor], shuffled: bool, whole: bool
+) -> None:
+    rows = random(200, 40) + 0.5
+    found = compare_seam("x", seam(change(rows), whole), seam(rows, whole), ALLOWED)
+    assert (SHUFFLED in found.details) is shuffled

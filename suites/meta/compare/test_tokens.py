@@ -7,7 +7,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_dsocr.compare.tokens import ForcedStep, compare_best, compare_logits, compare_tokens, gap_ulps, is_tie
+from pytest_dsocr.compare.tokens import (
+    NOT_ITS_BEST,
+    SAID_FORBIDDEN,
+    STANDS_STILL,
+    ForcedStep,
+    compare_best,
+    compare_logits,
+    compare_tokens,
+    from_step,
+    gap_ulps,
+    is_tie,
+)
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.observation import Best, Step
@@ -101,22 +112,49 @@ def test_equal_logits_match() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mine", "measured", "error"),
+    ("mine", "worst", "error", "first", "wrong"),
     [
-        ([forced(ONE), forced(TWO, t9=-5.0)], "relative error at most 1.2e-01, at step 1 (allowed 1e-04)", 0.125),
-        (
-            [forced(ONE, t7=7.0), forced(TWO, t9=-5.0)],
-            "relative error at most 1.2e-01, at step 0 (allowed 1e-04)",
-            0.125,
-        ),
-        ([forced(ONE, t3=0.0), forced(TWO, t9=6.0)], "relative error at most 1.5e+00, at step 1 (allowed 1e-04)", 1.5),
-        ([forced(ONE), forced(TWO, t3=NAN)], "relative error at most inf, at step 1 (allowed 1e-04)", INF),
-        ([forced(ONE, t9=NAN), forced(TWO)], "relative error at most inf, at step 0 (allowed 1e-04)", INF),
-        ([forced(ONE, t3=-INF), forced(TWO, t9=NAN)], "relative error at most inf, at step 0 (allowed 1e-04)", INF),
+        ([forced(ONE), forced(TWO, t9=-5.0)], 1, 0.125, 1, 1),
+        ([forced(ONE, t7=7.0), forced(TWO, t9=-5.0)], 0, 0.125, 0, 2),
+        ([forced(ONE, t3=0.0), forced(TWO, t9=6.0)], 1, 1.5, 0, 2),
+        ([forced(ONE), forced(TWO, t3=NAN)], 1, INF, 1, 1),
+        ([forced(ONE, t9=NAN), forced(TWO)], 0, INF, 0, 1),
+        ([forced(ONE, t3=-INF), forced(TWO, t9=NAN)], 0, INF, 0, 2),
+        ([forced(ONE), ForcedStep(3, TWO.best, (8.0, 7.0))], 1, INF, 1, 1),
     ],
 )
-def test_wrong_logits_name_the_worst_step(mine: list[ForcedStep], measured: str, error: float) -> None:
-    assert compare_logits(mine, [ONE, TWO], LIMITS) == Comparison("logits", Verdict.WRONG, measured, error)
+def test_wrong_logits_name_the_worst_step_and_the_first(
+    mine: list[ForcedStep], worst: int, error: float, first: int, wrong: int
+) -> None:
+    measured = f"relative error at most {error:.1e}, at step {worst} (allowed 1e-04)"
+    details = (from_step(first), f"{wrong} of 2 steps are")
+    assert compare_logits(mine, [ONE, TWO], LIMITS) == Comparison("logits", Verdict.WRONG, measured, error, details)
+
+
+def test_steps_that_say_what_the_first_did_are_told() -> None:
+    still = [forced(ONE), forced(TWO, best=ONE.best, t3=4.0)]
+    assert STANDS_STILL in compare_logits(still, [ONE, TWO], LIMITS).details
+    moving = [forced(ONE), forced(TWO, t3=4.0)]
+    alone = [forced(ONE, t3=5.0)]
+    assert STANDS_STILL not in compare_logits(moving, [ONE, TWO], LIMITS).details
+    assert STANDS_STILL not in compare_logits(alone, [ONE], LIMITS).details
+
+
+def test_without_any_best_there_is_nothing_to_compare() -> None:
+    nothing = Best((), ())
+    for mine, theirs in ((nothing, THEIRS), (THEIRS, nothing), (nothing, nothing)):
+        why = f"{len(mine.ids)} best of the subject, {len(theirs.ids)} of the reference"
+        assert compare_best(mine, theirs, LIMITS) == Comparison("prefill_best", Verdict.NOT_COMPARED, why)
+    empty = Step(7, nothing)
+    assert compare_logits([ForcedStep(7, ONE.best, ())], [empty], LIMITS).verdict is Verdict.WRONG
+    assert compare_tokens([ForcedStep(3, ONE.best, ())], [empty], LIMITS).verdict is Verdict.WRONG
+
+
+def test_a_best_that_is_not_a_number_is_wrong_even_where_both_sides_have_it() -> None:
+    spoilt = Best((7, 3), (NAN, 4.0))
+    assert compare_best(spoilt, spoilt, LIMITS).verdict is Verdict.WRONG
+    step_of_it = Step(7, spoilt)
+    assert compare_logits([forced(step_of_it)], [step_of_it], LIMITS).verdict is Verdict.WRONG
 
 
 def test_logits_inside_the_limit_drift() -> None:
@@ -162,6 +200,7 @@ def test_another_choice_is_wrong() -> None:
         (
             "step 1: token 7, the reference has 3; ULP of float32 between them: 1048576 and 1048576 "
             "(reference, subject; a tie: up to 64)",
+            NOT_ITS_BEST,
         ),
     )
 
@@ -225,7 +264,15 @@ def test_a_tie_below_a_banned_token_is_measured_between_the_two_chosen() -> None
 
 def test_a_banned_token_that_the_subject_says_all_the_same_is_wrong() -> None:
     theirs = step(3, (7, 8.0), (3, 4.0), (9, 2.0))
-    assert compare_tokens([forced(theirs, 7)], [theirs], LIMITS).verdict is Verdict.WRONG
+    found = compare_tokens([forced(theirs, 7)], [theirs], LIMITS)
+    assert (found.verdict, found.details[1:]) == (Verdict.WRONG, (SAID_FORBIDDEN,))
+
+
+def test_another_best_than_the_reference_says_nothing_of_rules() -> None:
+    own_best = forced(ONE, 3, Best((3, 7), (8.0, 4.0)))
+    assert len(compare_tokens([own_best], [ONE], LIMITS).details) == 1
+    both_forbidden = forced(step(3, (7, 8.0), (3, 4.0), (9, 2.0)), 9)
+    assert len(compare_tokens([both_forbidden], [step(3, (7, 8.0), (3, 4.0), (9, 2.0))], LIMITS).details) == 1
 
 
 def test_a_wrong_choice_among_ties_is_wrong_and_shown_instead_of_them() -> None:
@@ -234,10 +281,10 @@ def test_a_wrong_choice_among_ties_is_wrong_and_shown_instead_of_them() -> None:
     found = compare_tokens(mine, steps, LIMITS)
     assert found.verdict is Verdict.WRONG
     assert found.measured == "1 of 4 equal, 2 ties; first differing step 0"
-    assert [line.split(",")[0] for line in found.details] == ["step 1: token 9"]
+    assert [line.split(",")[0] for line in found.details] == ["step 1: token 9", NOT_ITS_BEST.split(",")[0]]
 
 
 def test_five_steps_are_shown_at_most() -> None:
     found = compare_tokens([forced(ONE, 9)] * 8, [ONE] * 8, LIMITS)
     assert found.measured == "0 of 8 equal, 0 ties; first differing step 0"
-    assert [line.split(":")[0] for line in found.details] == [f"step {k}" for k in range(5)]
+    assert [line.split(":")[0] for line in found.details] == [*(f"step {k}" for k in range(5)), NOT_ITS_BEST]

@@ -1,0 +1,99 @@
+"""What real ports got wrong in the decoder, its cache and the choice of tokens."""
+
+from __future__ import annotations
+
+from pytest_dsocr.compare import seams, tokens
+from pytest_dsocr.compare.symptoms.scene import Symptom
+
+DECODER = (
+    Symptom(
+        "prefill",
+        "what was never filled: rotary frequencies that are in no checkpoint, and weights left as they were allocated",
+        lambda scene: scene.says(seams.NOT_FINITE),
+        ("POS-04",),
+    ),
+    Symptom(
+        "prefill",
+        "what the decoder is given, and its layer 0: features at the mask's places in order, as many as places, not "
+        "the image token's embedding; rotary halves, theta 10,000; a causal mask for image tokens too; a dense layer",
+        lambda scene: scene.depth == 0,
+        ("MOE-03", "POS-01", "POS-08", "POS-09", "SCH-10", "SCT-03", "SCT-04"),
+    ),
+    Symptom(
+        "prefill",
+        "the decoder's layer {depth}, for those in front are right: the experts (6 of 64, their weights the softmax's "
+        "own and not made to sum to one, each with its own), the shared experts added, and its weights",
+        lambda scene: scene.depth is not None,
+        ("MOE-01", "MOE-02"),
+    ),
+    Symptom(
+        "prefill",
+        "the decoder behind its last layer: the last norm, the head, and that the last position's logits are taken",
+        lambda scene: scene.blocks_right,
+        ("ATK-02",),
+    ),
+    Symptom(
+        "prefill",
+        "the decoder by a little: experts' weights not made to sum to one, epsilons (1e-6), rotary frequencies rounded "
+        "as the weights are, autocast; between two dtypes, rounding that chose another expert",
+        lambda scene: scene.small,
+        ("ATK-02", "DTP-07", "DTP-08", "MOE-02", "POS-09"),
+    ),
+    Symptom(
+        "prefill",
+        "the decoder, for vision is right: features put at the mask's places in order, the rotary halves, experts' "
+        "weights not made to sum to one, shared experts added, a dense first layer, and that the prompt is prefilled "
+        "with its image features, not with the image token's embedding or another page's cache",
+        lambda scene: scene.right("vision_fusion"),
+        ("KVC-03", "KVC-04", "MOE-01", "MOE-02", "MOE-03", "POS-01", "POS-08", "SCH-10", "SCT-03", "SCT-04"),
+    ),
+    Symptom(
+        "prefill",
+        "whatever comes in front of the logits: offer vision's seams to have the stage named; the classic is a prompt "
+        "that is prefilled with the image token's embedding, not with its image features",
+    ),
+    Symptom("prefill_best", "the language model's head, for the logits after the prompt are right"),
+    Symptom(
+        "logits",
+        "that each step's own logits are used, and not those of prefill again",
+        lambda scene: scene.says(tokens.STANDS_STILL),
+        ("DEC-01",),
+    ),
+    Symptom(
+        "logits",
+        "the first choice's logits, where prefill's are right: that they are the last position's, as prefill gives "
+        "them",
+        lambda scene: scene.says(tokens.from_step(0)),
+    ),
+    Symptom(
+        "logits",
+        "the first decode step, for prefill is right: its position goes on after the prompt, the cache holds all of "
+        "the prompt, the last token is fed once, and no image features with it",
+        lambda scene: scene.says(tokens.from_step(1)),
+        ("ENV-05", "KVC-06"),
+    ),
+    Symptom(
+        "logits",
+        "the cache, for the first steps are right: that it holds every position and does not slide, grows by one a "
+        "step, and that positions go on with it; between two dtypes, rounding that chose another expert",
+        bugs=("KVC-05", "KVC-06"),
+    ),
+    Symptom(
+        "tokens",
+        "the rule for n-grams, for the logits are right: none of 20 tokens twice in prompt and output together, also "
+        "in greedy decoding, without a window",
+        lambda scene: scene.says(tokens.SAID_FORBIDDEN),
+        ("NGR-01", "NGR-02", "NGR-06", "NGR-07"),
+    ),
+    Symptom(
+        "tokens",
+        "what keeps it from its best token, for the logits are right: a draw (the vendor's is greedy), or a rule for "
+        "n-grams that forbids too early",
+        lambda scene: scene.says(tokens.NOT_ITS_BEST),
+        ("DEC-04", "NGR-06"),
+    ),
+    Symptom(
+        "tokens",
+        "the choice, for the logits are right: greedy, no n-gram of 20 of prompt and output twice, the end at EOS",
+    ),
+)

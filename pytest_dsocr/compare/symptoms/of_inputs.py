@@ -1,0 +1,142 @@
+"""What real ports got wrong in prompt, image and schedule."""
+
+from __future__ import annotations
+
+from pytest_dsocr.compare import inputs
+from pytest_dsocr.compare.symptoms.scene import Symptom
+
+GRID, MASK = "images_spatial_crop", "images_seq_mask"
+
+
+INPUTS = (
+    Symptom(
+        "input_ids",
+        "the crop grid's order: columns, then rows",
+        lambda scene: scene.says(inputs.EXCHANGED, GRID),
+        ("GRD-06",),
+    ),
+    Symptom(
+        "input_ids",
+        "when a page is cropped: as soon as one side is above 640 px, however many images there are",
+        lambda scene: scene.says(inputs.NO_CROPS, GRID),
+        ("GRD-10", "GRD-13"),
+    ),
+    Symptom(
+        "input_ids",
+        "when a page is cropped: not where both sides are up to 640 px, 640 included",
+        lambda scene: scene.says(inputs.CROPS, GRID),
+        ("GRD-02", "GRD-10"),
+    ),
+    Symptom(
+        "input_ids",
+        "the crop grid's limit: 2 to 9 crops; the vendor's code for vLLM takes 6, its own infer 9",
+        lambda scene: scene.says(inputs.UP_TO_SIX, GRID),
+        ("GRD-01",),
+    ),
+    Symptom(
+        "input_ids",
+        "the crop grid: 2 to 9 crops and not 6, columns before rows, and none for a page within 640 x 640 px",
+        lambda scene: scene.wrong(GRID),
+        ("GRD-01", "GRD-06"),
+    ),
+    Symptom(
+        "input_ids",
+        "that BOS, id 0, is put in front: the plain template has none of its own",
+        lambda scene: scene.says(inputs.NO_BOS),
+        ("PRM-02",),
+    ),
+    Symptom(
+        "input_ids",
+        "that BOS is put in front once, and the tokenizer adds no special tokens of its own",
+        lambda scene: scene.says(inputs.TWO_BOS),
+        ("PRM-10",),
+    ),
+    Symptom(
+        "input_ids",
+        "where the image stands: in front of the prompt's text, right behind BOS",
+        lambda scene: scene.says(inputs.REORDERED),
+        ("PRM-01",),
+    ),
+    Symptom(
+        "input_ids",
+        "the prompt's text: this request's own, stripped, in the plain template, with nothing added, and none of it "
+        "lost where it holds <image> more often than there are images",
+        lambda scene: scene.says(inputs.BEHIND_IMAGE),
+        ("PRM-04", "PRM-06", "PRM-08", "PRM-11"),
+    ),
+    Symptom(
+        "input_ids",
+        "the image token of the separator, one behind all of an image's",
+        lambda scene: scene.says(inputs.ONE_TOKEN_FEWER, MASK),
+        ("SCH-04",),
+    ),
+    Symptom(
+        "input_ids",
+        "how many ids there are: one BOS, an image token for each row's newline (of the whole mosaic, not of each "
+        "crop) and for the separator too, by this preset's sizes, and the prompt's text behind the image, stripped, in "
+        "the plain template (no roles, no system prompt)",
+        lambda scene: scene.wrong(MASK),
+        ("SCH-01", "SCH-04", "SCH-05"),
+    ),
+    Symptom(
+        "input_ids",
+        "the prompt's text and the vocabulary, for there are as many ids and the image's are in their places",
+    ),
+    Symptom(
+        MASK,
+        "that the mask gets a False in front where the ids get their BOS",
+        lambda scene: scene.says(inputs.TOO_EARLY),
+        ("SCH-07",),
+    ),
+    Symptom(
+        MASK,
+        "that the mask is True on the image's own tokens alone: not made by looking for their id, which an <image> in "
+        "the user's text has too",
+        bugs=("SCH-08",),
+    ),
+    Symptom(GRID, "that the grid is columns, then rows", bugs=("GRD-06",)),
+    Symptom(
+        "images_crop",
+        "how many crops there are and of what size and dtype: the grid's, no thumbnail among them, 640 px whatever the "
+        "other sizes are, bf16; and what stands for the crops of a page without any",
+        lambda scene: scene.misshapen,
+        ("GRD-08", "GRD-12", "SCH-02"),
+    ),
+    Symptom(
+        "images_crop",
+        "the crops' order: row by row",
+        lambda scene: scene.says(inputs.VIEWS_REORDERED),
+        ("GRD-09",),
+    ),
+    Symptom(
+        "images_crop",
+        "the channels' order: red, green, blue",
+        lambda scene: scene.says(inputs.CHANNELS_REORDERED),
+        ("IMG-09",),
+    ),
+    Symptom(
+        "images_crop",
+        "that crops are not cast to whole numbers on their way",
+        lambda scene: scene.says(inputs.WHOLE_LEVELS),
+        ("DTP-01",),
+    ),
+    Symptom(
+        "images_crop",
+        "the filter (bicubic, antialiased), the pixels' range (-1 to 1), the channels' order, what becomes of "
+        "transparency (dropped), and EXIF's rotation",
+        lambda scene: scene.wrong("images_ori"),
+        ("IMG-01", "IMG-03", "IMG-08", "IMG-09", "IMG-11"),
+    ),
+    Symptom(
+        "images_crop",
+        "that the page is stretched over its grid, not padded, and cut row by row, with no thumbnail among the crops",
+        bugs=("DTP-01", "GRD-09", "GRD-11"),
+    ),
+    Symptom(
+        "images_ori",
+        "the whole view: centred between bars of grey 127; without crops and up to 640 px squashed instead; and, with "
+        "no crops to tell, the filter and the pixels' range",
+        bugs=("IMG-04", "IMG-05", "IMG-07"),
+    ),
+    Symptom("dtypes", "that ids and grid are int64, and the mask is bool"),
+)

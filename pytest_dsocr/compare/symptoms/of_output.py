@@ -1,0 +1,118 @@
+"""What real ports got wrong between tokens and files, and in loops of their own."""
+
+from __future__ import annotations
+
+from pytest_dsocr.compare.symptoms.scene import Symptom
+
+OUTPUT = (
+    Symptom(
+        "read",
+        "read's own loop: that each step's own logits are used, and that the rule for n-grams holds in it, also in "
+        "greedy decoding",
+        lambda scene: scene.says("repetition", "text"),
+        ("DEC-01", "DTP-05", "NGR-01", "NGR-02"),
+    ),
+    Symptom(
+        "read",
+        "read's own loop: that the token chosen after prefill is kept as well as fed",
+        lambda scene: scene.says("lost start", "text"),
+        ("DEC-02",),
+    ),
+    Symptom(
+        "read",
+        "where read's own loop ends: at EOS alone, at no string that a page may hold too, and at a ceiling that counts "
+        "new tokens and not the prompt's",
+        lambda scene: scene.says("truncation", "text"),
+        ("EOS-04", "POS-10"),
+    ),
+    Symptom(
+        "read",
+        "what read gives back: the text itself, and not what was printed on the way",
+        lambda scene: scene.says("emptiness", "text"),
+        ("EOS-05",),
+    ),
+    Symptom(
+        "read",
+        "that read goes through the same prefill and the same steps: the classic is a second prefill, of its own, "
+        "without the image's features; or a cache of the page before, or a draw in the place of the best token",
+        bugs=("ATK-05", "DEC-04", "KVC-03", "KVC-04"),
+    ),
+    Symptom(
+        "text",
+        "that special tokens are kept in the text: its markup is made of them",
+        lambda scene: scene.says("markup"),
+        ("DTK-03",),
+    ),
+    Symptom(
+        "text",
+        "that bytes are turned into characters: by the fast tokenizer, whose pieces are bytes",
+        lambda scene: scene.says("byte marks"),
+        ("DTK-02",),
+    ),
+    Symptom(
+        "text",
+        "that all tokens are decoded together, for a character may be made of two",
+        lambda scene: scene.says("broken characters"),
+        ("DTK-01",),
+    ),
+    Symptom(
+        "text",
+        "that spaces are not tidied, and only those around the whole text are stripped",
+        lambda scene: scene.says("spaces"),
+        ("DTK-05",),
+    ),
+    Symptom(
+        "text",
+        "that coordinates are left as the model writes them, in 1/999 of the page, and not scaled in the text",
+        lambda scene: scene.says("numbers"),
+        ("RND-01", "RND-02"),
+    ),
+    Symptom("text", "how tokens become text, for the tokens are right", lambda scene: scene.right("tokens")),
+    Symptom(
+        "text",
+        "the prompt: BOS in front, the image's tokens before the text, the model card's words; and that the text is "
+        "what is returned",
+        lambda scene: scene.says("emptiness"),
+        ("EOS-05", "PRM-01", "PRM-02"),
+    ),
+    Symptom(
+        "text",
+        "the rule for n-grams (none of 20 tokens twice in prompt and output together, also in greedy decoding), that "
+        "each step's own logits are used, and, where it holds, vision: filters, position tables, the quick GELU",
+        lambda scene: scene.says("repetition"),
+        ("CLP-01", "DEC-01", "DTP-05", "IMG-01", "IMG-05", "NGR-01", "NGR-02", "NGR-07"),
+    ),
+    Symptom(
+        "text",
+        "that the token chosen after prefill is kept as well as fed",
+        lambda scene: scene.says("lost start"),
+        ("DEC-02",),
+    ),
+    Symptom(
+        "text",
+        "where decoding ends: at EOS alone, at no string that a page may hold too, and at a ceiling that counts new "
+        "tokens and not the prompt's",
+        lambda scene: scene.says("truncation"),
+        ("EOS-04", "POS-10"),
+    ),
+    Symptom("text", "that what is returned begins behind the prompt", lambda scene: scene.says("echo")),
+    Symptom(
+        "text",
+        "whatever comes in front of the text, of which nothing is known: offer inputs and stages (levels L1 and L2) to "
+        "have the first that breaks named",
+    ),
+    Symptom("spans", "how spans are found: non-greedy, across line breaks", bugs=("PAR-02",)),
+    Symptom("boxes", "how coordinates are read: of 999, truncated, every box of a span", bugs=("PAR-03",)),
+    Symptom(
+        "result.mmd",
+        "what is taken out of the text and what is kept (paragraphs without a label too), LaTeX that is rewritten "
+        "(with one backslash, and only beside a span that is no figure), and figures' links, numbered by span",
+        bugs=("PAR-05", "PAR-06", "PAR-07", "PAR-08", "PAR-09"),
+    ),
+    Symptom(
+        "artefacts",
+        "which files are written; the figures, cut from the upright page, in pixels of which 999 is the last, "
+        "truncated, and numbered by box, counting those that cannot be cut",
+        bugs=("PAR-05", "PAR-12", "RND-02", "RND-04", "RND-06", "RND-08"),
+    ),
+)

@@ -1,0 +1,133 @@
+"""What real ports got wrong in SAM, CLIP, the projector and the fusion.
+
+Features of the crops alone are wrong where a position table was resized badly, for at the size of the whole page it is
+not resized.
+"""
+
+from __future__ import annotations
+
+from pytest_dsocr.compare import seams
+from pytest_dsocr.compare.symptoms.scene import Scene, Symptom
+
+GLOBAL_BLOCKS = (2, 5, 8, 11)
+"""SAM's, in the vendor's model."""
+
+
+def _in_front_of_global(scene: Scene) -> bool:
+    return scene.depth is not None and scene.depth < GLOBAL_BLOCKS[0]
+
+
+VISION = (
+    Symptom(
+        "sam",
+        "how SAM's absolute positions are resized for 640 px: bicubic with antialias, whose a is -0.5; at 1024 px they "
+        "are not, and there block {depth} is right",
+        lambda scene: scene.crops_alone and _in_front_of_global(scene),
+        ("SAM-01", "SAM-02", "SAM-03"),
+    ),
+    Symptom(
+        "sam",
+        "how the relative positions of block {depth}, which attends globally, are resized for 640 px: linear, with "
+        "half-pixel centres; at 1024 px they are not, and there it is right",
+        lambda scene: scene.crops_alone and scene.depth in GLOBAL_BLOCKS,
+        ("SAM-04", "SAM-05"),
+    ),
+    Symptom(
+        "sam",
+        "how SAM's position tables are resized for 640 px: the absolute ones bicubic with antialias, the relative ones "
+        "linear with half-pixel centres; at 1024 px neither is resized, and there SAM is right",
+        lambda scene: scene.crops_alone,
+        ("SAM-01", "SAM-02", "SAM-03", "SAM-04", "SAM-05"),
+    ),
+    Symptom(
+        "sam",
+        "SAM behind its last block: the neck's norms (over channels, not places), its weights, and the two "
+        "convolutions",
+        lambda scene: scene.blocks_right,
+        ("SAM-12", "SAM-14"),
+    ),
+    Symptom(
+        "sam",
+        "SAM by a little: epsilons (1e-6), GELU (erf), the bias's dtype and the attention kernel that adds it, and "
+        "autocast, under which norms give float32",
+        lambda scene: scene.small,
+        ("SAM-13", "SAM-15", "ATK-01", "ATK-03", "DTP-04", "DTP-07"),
+    ),
+    Symptom(
+        "sam",
+        "SAM's patches and its block 0: absolute positions, windows (padded with zeros that are attended to), relative "
+        "positions (of the unscaled query, rows and columns not exchanged)",
+        lambda scene: scene.depth == 0,
+        ("SAM-08", "SAM-09"),
+    ),
+    Symptom(
+        "sam",
+        "SAM's block {depth}, the first that is wrong: which blocks attend globally (2, 5, 8 and 11), their tables of "
+        "relative positions, and its weights",
+        lambda scene: scene.depth is not None,
+        ("SAM-11", "SAM-14"),
+    ),
+    Symptom(
+        "sam",
+        "SAM's relative positions (of the unscaled query, rows and columns not exchanged), its windows (padded with "
+        "zeros that are attended to), which blocks attend globally (2, 5, 8 and 11), position tables that are resized "
+        "for a page below 1024 px, its neck, and its weights",
+        bugs=("SAM-08", "SAM-09", "SAM-11", "SAM-12", "SAM-14"),
+    ),
+    Symptom(
+        "clip",
+        "how CLIP's 16 x 16 positions are resized for a crop: bicubic with antialias, the class token's row, the first "
+        "one, kept apart",
+        lambda scene: scene.crops_alone,
+        ("CLP-03", "CLP-04"),
+    ),
+    Symptom(
+        "clip",
+        "CLIP's end: no norm behind its last block, and the class token kept until the projector",
+        lambda scene: scene.blocks_right,
+    ),
+    Symptom(
+        "clip",
+        "CLIP by a little: the quick GELU (of 1.702 x), epsilons of 1e-5, and autocast, under which norms give float32",
+        lambda scene: scene.small,
+        ("CLP-01", "CLP-02", "DTP-07"),
+    ),
+    Symptom(
+        "clip",
+        "CLIP's input and its block 0: SAM's features in the place of its own patches, positions, the norm in front, "
+        "queries, keys and values in this order and not head by head",
+        lambda scene: scene.depth == 0,
+        ("CLP-05", "CLP-08"),
+    ),
+    Symptom(
+        "clip",
+        "CLIP: SAM's features in the place of its own patches, the quick GELU, epsilons of 1e-5, queries, keys and "
+        "values in this order, no norm at the end",
+        bugs=("CLP-01", "CLP-02", "CLP-05", "CLP-08"),
+    ),
+    Symptom(
+        "projector",
+        "that CLIP's features stand before SAM's, without the class token (the first, not the last), that SAM's map is "
+        "read row by row, and the projector's bias",
+        bugs=("CLP-07", "PRJ-02"),
+    ),
+    Symptom(
+        "vision_fusion",
+        "the number of newlines (one for each row of the whole mosaic, not of each crop) and the one separator",
+        lambda scene: scene.misshapen,
+        ("SCH-04", "SCH-05"),
+    ),
+    Symptom(
+        "vision_fusion",
+        "the order: the crops laid out as the page they were cut from, row of pixels by row, then the whole page, each "
+        "row's newline behind it, the separator last",
+        lambda scene: scene.says(seams.SHUFFLED),
+        ("FUS-01", "FUS-02", "FUS-04"),
+    ),
+    Symptom(
+        "vision_fusion",
+        "the order (crops laid out as the page, then the whole page, the separator last), and that every crop stands "
+        "there once, newlines behind their rows, all in the features' dtype",
+        bugs=("FUS-01", "FUS-02", "FUS-04", "FUS-06", "FUS-07"),
+    ),
+)

@@ -1,0 +1,176 @@
+"""Every symptom is told for a scene that shows it, and stands for mistakes that are known by number."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from pytest_dsocr.compare import inputs, seams, tokens
+from pytest_dsocr.compare.divergence import first_divergence
+from pytest_dsocr.compare.symptoms import SYMPTOMS
+from pytest_dsocr.compare.symptoms.scene import Scene, always
+from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
+
+BUGS = """
+    ATK-01 ATK-02 ATK-03 ATK-05 CLP-01 CLP-02 CLP-03 CLP-04 CLP-05 CLP-07 CLP-08 DEC-01 DEC-02 DEC-04 DTK-01 DTK-02
+    DTK-03 DTK-05 DTP-01 DTP-04 DTP-05 DTP-07 DTP-08 ENV-05 EOS-04 EOS-05 FUS-01 FUS-02 FUS-04 FUS-06 FUS-07 GRD-01
+    GRD-02 GRD-06 GRD-08 GRD-09 GRD-10 GRD-11 GRD-12 GRD-13 IMG-01 IMG-03 IMG-04 IMG-05 IMG-07 IMG-08 IMG-09 IMG-11
+    KVC-03 KVC-04 KVC-05 KVC-06 MOE-01 MOE-02 MOE-03 NGR-01 NGR-02 NGR-06 NGR-07 PAR-02 PAR-03 PAR-05 PAR-06 PAR-07
+    PAR-08 PAR-09 PAR-12 POS-01 POS-04 POS-08 POS-09 POS-10 PRJ-02 PRM-01 PRM-02 PRM-04 PRM-06 PRM-08 PRM-10 PRM-11
+    RND-01 RND-02 RND-04 RND-06 RND-08 SAM-01 SAM-02 SAM-03 SAM-04 SAM-05 SAM-08 SAM-09 SAM-11 SAM-12 SAM-13 SAM-14
+    SAM-15 SCH-01 SCH-02 SCH-04 SCH-05 SCH-07 SCH-08 SCH-10 SCT-03 SCT-04
+"""
+"""Those that a first divergence can show; others raise, cost time, or want two requests at once."""
+
+
+def wrong(what: str, *details: str, error: float | None = None, measured: str = "other") -> Comparison:
+    return Comparison(what, Verdict.WRONG, measured, error, details)
+
+
+def right(what: str) -> Comparison:
+    return Comparison(what, Verdict.DRIFT, "a little")
+
+
+def large(what: str, *details: str) -> Comparison:
+    return wrong(what, *details, error=0.5)
+
+
+def small(what: str) -> Comparison:
+    return wrong(what, error=0.01)
+
+
+def misshapen(what: str) -> Comparison:
+    return wrong(what, measured="shape [2]; the reference has [3]")
+
+
+IDS = wrong("input_ids")
+GRID, MASK = "images_spatial_crop", "images_seq_mask"
+TEXT = right("text")
+
+SCENES: Sequence[tuple[str, Sequence[Comparison]]] = [
+    ("the crop grid's order", [IDS, wrong(MASK), wrong(GRID, inputs.EXCHANGED)]),
+    ("when a page is cropped: as soon as", [IDS, wrong(MASK), wrong(GRID, inputs.NO_CROPS)]),
+    ("when a page is cropped: not where", [IDS, wrong(MASK), wrong(GRID, inputs.CROPS)]),
+    ("the crop grid's limit", [IDS, wrong(MASK), wrong(GRID, inputs.UP_TO_SIX)]),
+    ("the crop grid: 2 to 9", [IDS, wrong(MASK), wrong(GRID)]),
+    ("that BOS, id 0", [wrong("input_ids", inputs.NO_BOS), wrong(MASK)]),
+    ("that BOS is put in front once", [wrong("input_ids", inputs.TWO_BOS), wrong(MASK)]),
+    ("where the image stands", [wrong("input_ids", inputs.REORDERED), wrong(MASK)]),
+    ("the prompt's text: this request's", [wrong("input_ids", inputs.BEHIND_IMAGE), wrong(MASK)]),
+    ("the image token of the separator", [IDS, wrong(MASK, inputs.ONE_TOKEN_FEWER)]),
+    ("how many ids there are", [IDS, wrong(MASK)]),
+    ("the prompt's text and the vocabulary", [IDS, right(MASK)]),
+    ("that the mask gets a False", [right("input_ids"), wrong(MASK, inputs.TOO_EARLY)]),
+    ("that the mask is True on", [right("input_ids"), wrong(MASK)]),
+    ("that the grid is columns", [wrong(GRID)]),
+    ("how many crops there are", [misshapen("images_crop"), wrong("images_ori")]),
+    ("the crops' order", [wrong("images_crop", inputs.VIEWS_REORDERED), right("images_ori")]),
+    ("the channels' order", [wrong("images_crop", inputs.CHANNELS_REORDERED), wrong("images_ori")]),
+    ("that crops are not cast", [wrong("images_crop", inputs.WHOLE_LEVELS), right("images_ori")]),
+    ("the filter", [wrong("images_crop"), wrong("images_ori")]),
+    ("that the page is stretched", [wrong("images_crop"), right("images_ori")]),
+    ("the whole view", [right("images_crop"), wrong("images_ori")]),
+    ("that ids and grid are int64", [wrong("dtypes")]),
+    ("how SAM's absolute positions", [small("sam.crops/0"), right("sam.page/0"), right("sam.page")]),
+    ("how the relative positions of block 2,", [right("sam.crops/1"), small("sam.crops/2"), right("sam.page/2")]),
+    ("how SAM's position tables", [large("sam.crops/3"), right("sam.page/3")]),
+    ("how SAM's position tables", [large("sam.crops"), right("sam.page")]),
+    ("SAM behind its last block", [right("sam.page/0"), right("sam.page/1"), small("sam.page")]),
+    ("SAM by a little", [small("sam.page/0"), small("sam.page")]),
+    ("SAM's patches and its block 0", [large("sam.crops/0"), large("sam.page/0")]),
+    ("SAM's block 3, the first", [right("sam.page/2"), large("sam.page/3"), large("sam.page")]),
+    ("SAM's relative positions", [large("sam.page")]),
+    ("SAM's relative positions", [large("sam.crops"), large("sam.page")]),
+    ("how CLIP's 16 x 16", [large("clip.crops"), right("clip.page")]),
+    ("how CLIP's 16 x 16", [large("clip.crops/0"), right("clip.page/0"), right("clip.page")]),
+    ("CLIP's end", [right("clip.page/0"), large("clip.page")]),
+    ("CLIP by a little", [small("clip.page/1")]),
+    ("CLIP's input", [large("clip.page/0"), large("clip.page")]),
+    ("CLIP: SAM's features", [large("clip.page")]),
+    ("that CLIP's features stand", [large("projector.page")]),
+    ("the number of newlines", [misshapen("vision_fusion")]),
+    ("the order: the crops", [large("vision_fusion", seams.SHUFFLED)]),
+    ("the order (crops", [large("vision_fusion")]),
+    ("what was never filled", [large("prefill/0", seams.NOT_FINITE)]),
+    ("what was never filled", [large("prefill", seams.NOT_FINITE)]),
+    ("what the decoder is given", [right("vision_fusion"), large("prefill/0"), large("prefill")]),
+    ("the decoder's layer 4,", [right("prefill/3"), small("prefill/4"), large("prefill")]),
+    ("the decoder behind its last layer", [right("prefill/3"), large("prefill")]),
+    ("the decoder by a little", [right("vision_fusion"), small("prefill")]),
+    ("the decoder, for vision", [right("vision_fusion"), large("prefill")]),
+    ("whatever comes in front of the logits", [not_compared("vision_fusion", NOT_OFFERED), large("prefill")]),
+    ("the language model's head", [right("prefill"), large("prefill_best")]),
+    ("that each step's own logits", [large("logits", tokens.from_step(1), "7 of 9 steps are", tokens.STANDS_STILL)]),
+    ("the first choice's logits", [large("logits", tokens.from_step(0))]),
+    ("the first decode step", [large("logits", tokens.from_step(1))]),
+    ("the cache, for the first steps", [large("logits", tokens.from_step(10))]),
+    ("the rule for n-grams, for the logits", [wrong("tokens", "step 7", tokens.SAID_FORBIDDEN)]),
+    ("what keeps it from its best", [wrong("tokens", tokens.NOT_ITS_BEST)]),
+    ("the choice", [wrong("tokens")]),
+    ("read's own loop: that each step's", [wrong("read"), wrong("text", "repetition: 'the' comes 9 times")]),
+    ("read's own loop: that the token", [wrong("read"), wrong("text", "lost start: it lacks the first 7")]),
+    ("where read's own loop ends", [wrong("read"), wrong("text", "truncation: it breaks off")]),
+    ("what read gives back", [wrong("read"), wrong("text", "emptiness: there is no text at all")]),
+    ("that read goes through", [wrong("read"), wrong("text")]),
+    ("that special tokens are kept", [right("tokens"), wrong("text", "markup: there is no <|ref|> in it")]),
+    ("that bytes are turned", [wrong("text", "byte marks: it holds")]),
+    ("that all tokens are decoded", [wrong("text", "broken characters: it holds")]),
+    ("that spaces are not tidied", [wrong("text", "spaces: nothing but white space differs")]),
+    ("that coordinates are left", [wrong("text", "numbers: nothing but numbers differs")]),
+    ("how tokens become text", [right("tokens"), wrong("text", "truncation: it breaks off")]),
+    ("the prompt: BOS", [not_compared("tokens", NOT_OFFERED), wrong("text", "emptiness: there is no text at all")]),
+    ("the rule for n-grams (none", [wrong("text", "repetition: 'the' comes 9 times")]),
+    ("that the token chosen", [wrong("text", "lost start: it lacks the first 7")]),
+    ("where decoding ends", [wrong("text", "truncation: it breaks off")]),
+    ("that what is returned", [wrong("text", "echo: it says the prompt")]),
+    ("whatever comes in front of the text", [not_compared("tokens", NOT_OFFERED), wrong("text")]),
+    ("how spans are found", [TEXT, wrong("spans")]),
+    ("how coordinates are read", [TEXT, wrong("boxes")]),
+    ("what is taken out of the text", [TEXT, wrong("result.mmd")]),
+    ("which files are written", [TEXT, wrong("artefacts")]),
+    ("what makes something", [wrong("something")]),
+]
+
+
+@pytest.mark.parametrize(("cause", "found"), SCENES)
+def test_a_scene_is_told_by_its_cause(cause: str, found: Sequence[Comparison]) -> None:
+    told = first_divergence([right("input_ids"), *found] if found[0].what != "input_ids" else found)
+    assert told is not None
+    assert told.cause.startswith(cause)
+    assert "{" not in told.cause
+
+
+def test_there_is_a_scene_for_every_symptom() -> None:
+    shown = Counter(symptom.cause for symptom in SYMPTOMS)
+    assert set(shown.values()) == {1}
+    told = {cause for cause, _ in SCENES}
+    for symptom in SYMPTOMS:
+        start = symptom.cause.replace("{depth}", "?")
+        assert any(start.startswith(one.replace("2,", "?,").replace("3,", "?,").replace("4,", "?,")) for one in told)
+
+
+def test_every_bug_that_a_divergence_can_show_has_a_symptom() -> None:
+    assert {bug for symptom in SYMPTOMS for bug in symptom.bugs} == set(BUGS.split())
+    assert all(list(symptom.bugs) == sorted(set(symptom.bugs)) for symptom in SYMPTOMS)
+
+
+def test_every_general_symptom_stands_behind_the_particular_ones_of_its_stage() -> None:
+    general: set[str] = set()
+    for symptom in SYMPTOMS:
+        assert symptom.at not in general, f"{symptom.cause} is never told"
+        if symptom.shows is always:
+            general.add(symptom.at)
+    assert general >= {symptom.at for symptom in SYMPTOMS}
+
+
+def test_a_sign_is_a_whole_detail_or_its_kind() -> None:
+    scene = Scene(wrong("text", "truncation: it breaks off", "the end"), {"boxes": wrong("boxes", "label: a")})
+    assert scene.says("truncation")
+    assert scene.says("the end")
+    assert scene.says("label", "boxes")
+    assert not scene.says("the")
+    assert not scene.says("trunc")
+    assert not scene.says("label")
+    assert not scene.says("label", "spans")
