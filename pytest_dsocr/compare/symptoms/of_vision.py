@@ -51,7 +51,7 @@ VISION = (
         "SAM by a little: epsilons (1e-6), GELU (erf), the bias's dtype and the attention kernel that adds it, and "
         "autocast, under which norms give float32",
         lambda scene: scene.small,
-        ("SAM-13", "SAM-15", "ATK-01", "ATK-03", "DTP-04", "DTP-07"),
+        ("ATK-01", "ATK-03", "DTP-04", "DTP-07", "SAM-13", "SAM-15"),
     ),
     Symptom(
         "sam",

@@ -18,10 +18,12 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import NEITHER, Comparison, Verdict, not_compared
 from pytest_dsocr.contract import inputs
 from pytest_dsocr.contract.grid import crop_grid
+from pytest_dsocr.contract.schedule import prompt_ids
 from pytest_dsocr.contract.views import crops
 from pytest_dsocr.engine import clip, pipeline, sam
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.checkpoint import MINI
+from pytest_dsocr.engine.experts import Router
 from pytest_dsocr.engine.fusion import fuse
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.mini.shipped import shipped
@@ -93,8 +95,7 @@ def plant_step_positions(patch: pytest.MonkeyPatch, _: Session[Any]) -> None:
 
 
 def plant_no_bos(patch: pytest.MonkeyPatch, _: Session[Any]) -> None:
-    made = inputs.prompt_ids
-    patch.setattr(inputs, "prompt_ids", lambda *asked: tuple(row[1:] for row in made(*asked)))
+    patch.setattr(inputs, "prompt_ids", lambda *asked: tuple(row[1:] for row in prompt_ids(*asked)))
     patch.setattr(inputs, "check_inputs", lambda *_: None)
 
 
@@ -104,8 +105,9 @@ def plant_whole_levels(patch: pytest.MonkeyPatch, _: Session[Any]) -> None:
 
 
 def plant_weights_that_sum_to_one(patch: pytest.MonkeyPatch, session: Session[Any]) -> None:
-    for layer in session.model.model.layers[1:]:
-        patch.setattr(layer.mlp.gate, "normalise", True)
+    for module in session.model.modules():
+        if isinstance(module, Router):
+            patch.setattr(module, "normalise", True)
 
 
 def plant_a_sliding_cache(patch: pytest.MonkeyPatch, _: Session[Any]) -> None:
