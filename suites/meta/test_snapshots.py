@@ -1,0 +1,216 @@
+"""Snapshots: what is compared within which limits, how they are found, made anew and refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import scipy.optimize  # noqa: F401 - what a run in here loads first, pytester takes out of sys.modules again
+import syrupy
+
+import pytest_dsocr
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.snapshots import check_update, differences
+from pytest_dsocr.vendor.recorded.sealed import seal, unseal
+
+HOME = Path("golden/snapshots/mini/cpu-float32-eager/tests/test_it")
+KEPT: dict[str, Any] = {
+    "boxes": 2,
+    "characters": 100,
+    "grid": [[2, 3]],
+    "spans": [["title", [[10, 10, 500, 40]]], ["text", [[10, 60, 990, 200]]]],
+}
+CONFTEST = """
+    import json
+    from pathlib import Path
+    import pytest
+
+    @pytest.fixture
+    def kept(request, dsocr_config):
+        from pytest_dsocr.compare.tolerances import tolerances
+        from pytest_dsocr.snapshots import snapshot_extension
+        from pytest_dsocr.vendor.provenance import Key
+
+        limits = tolerances("float32").but(dsocr_config.tolerances)
+        key = Key("mini", "cpu", dsocr_config.dtype, "eager")
+        return request.getfixturevalue("snapshot").use_extension(snapshot_extension(dsocr_config, key, limits))
+
+    @pytest.fixture
+    def values():
+        return json.loads(Path("values.json").read_text())
+"""
+TESTS = """
+    import pytest
+    from pytest_dsocr.snapshots import compare_snapshot
+
+    @pytest.mark.parametrize("case", ["a-gundam", "b-gundam"])
+    def test_reading(case, kept, values, dsocr_check):
+        dsocr_check([compare_snapshot("reading", kept, values[case])])
+
+    class TestIt:
+        def test_grid(self, kept, values):
+            assert kept == values["grid"]
+            assert kept == [values["grid"], "again"]
+"""
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.mark.parametrize(
+    ("changed", "limits", "told"),
+    [
+        ({}, {}, []),
+        ({"grid": [[3, 2]]}, {}, ["grid: [[3, 2]]; the snapshot has [[2, 3]]"]),
+        ({"characters": 101}, {}, ["characters: 101; the snapshot has 100"]),
+        ({"characters": 101}, {"text": 0.01}, []),
+        ({"characters": 98}, {"text": 0.01}, ["characters: 98; the snapshot has 100"]),
+        ({"boxes": 3}, {}, ["boxes: 3; the snapshot has 2"]),
+        ({"boxes": 3}, {"boxes": 1}, []),
+        ({"boxes": 4}, {"boxes": 1}, ["boxes: 4; the snapshot has 2"]),
+        ({"more": 1}, {}, ["more: only in the test"]),
+        ({"spans": [["title", [[10, 10, 500, 49]]], KEPT["spans"][1]]}, {"coords": 0.01}, []),
+        (
+            {"spans": [["title", [[10, 10, 500, 49]]], KEPT["spans"][1]]},
+            {"coords": 0.005},
+            [
+                "boxes: 1 of 2 moved, by 9.0/999 on average and 9.0/999 = 0.9% of the page at most (allowed 0.5%)",
+                "9/999 apart: title [10, 10, 500, 49] of span 0; the snapshot has title [10, 10, 500, 40] of span 0",
+            ],
+        ),
+        ({"spans": KEPT["spans"][:1]}, {"boxes": 1}, []),
+        ({"spans": []}, {"boxes": 9}, ["spans: 2 labels", "missing: span 0 of the snapshot", "missing: span 1"]),
+        (
+            {"spans": [["note", KEPT["spans"][0][1]], KEPT["spans"][1]]},
+            {"coords": 1.0, "boxes": 9},
+            ["spans: 2 labels"],
+        ),
+    ],
+)
+def test_values_are_compared_within_limits(changed: dict[str, Any], limits: dict[str, float], told: list[str]) -> None:
+    found = list(differences({**KEPT, **changed}, KEPT, tolerances("float32").but(limits)))
+    assert bool(found) == bool(told)
+    for line in told:
+        assert any(line in one for one in found), found
+
+
+@pytest.mark.parametrize(("mine", "kept"), [([1], [2]), (1, {"a": 1}), ({"a": 1}, 1), ("1", 1), ({}, {"a": 1})])
+def test_any_other_value_is_compared_to_the_letter(mine: Any, kept: Any) -> None:
+    assert list(differences(mine, kept, tolerances("float32")))
+    assert not list(differences(kept, kept, tolerances("float32")))
+
+
+def test_an_installation_is_not_written_to(tmp_path: Path) -> None:
+    check_update(tmp_path / "golden")
+    with pytest.raises(DsocrError, match="name a folder of your own: --dsocr-golden DIR"):
+        check_update(Path(pytest_dsocr.__file__).with_name("golden") / "snapshots" / "mini")
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the tests above in a folder, on values that are given, against snapshots that hold ``KEPT``."""
+    monkeypatch.setattr(syrupy, "_syrupy", syrupy._syrupy)  # a run in here puts its own session there
+    tests = pytester.mkpydir("tests")
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(test_it=TESTS).rename(tests / "test_it.py")
+
+    def run(*arguments: str, **changed: Any) -> pytest.RunResult:
+        values = {"a-gundam": KEPT, "b-gundam": KEPT, "grid": [2, 3]} | changed
+        Path("values.json").write_text(json.dumps({name.replace("_", "-"): value for name, value in values.items()}))
+        options = ("-p", "no:cacheprovider", "--dsocr-golden", "golden", "--snapshot-details", "tests")
+        start = pytester.runpytest_subprocess if "-n" in arguments else pytester.runpytest_inprocess
+        return start(*options, *arguments)
+
+    return run
+
+
+@pytest.fixture
+def accepted(run: Run) -> Run:
+    """The same, with the snapshots there."""
+    run("--snapshot-update").assert_outcomes(passed=3)
+    return run
+
+
+def test_snapshots_are_made_by_key_and_held_from_then_on(accepted: Run) -> None:
+    names = {path.name for path in HOME.iterdir()}
+    readings = {"test_reading[a-gundam].json", "test_reading[b-gundam].json"}
+    assert names == {*readings, "TestIt.test_grid.json", "TestIt.test_grid.1.json"}
+    kept = unseal((HOME / "test_reading[a-gundam].json").read_bytes())
+    assert kept["value"] == KEPT
+    assert kept["origin"].keys() >= {"subject", "checkpoint_sha256", "device", "dtype", "versions", "date", "command"}
+    accepted().assert_outcomes(passed=3)
+    result = accepted(b_gundam={**KEPT, "grid": [[9, 9]]})
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*grid: [[][[]9, 9]]; the snapshot has [[][[]2, 3]]*", "*accept it: --snapshot-update*"]
+    )
+
+
+def test_an_update_writes_what_is_beyond_the_limits(accepted: Run) -> None:
+    moved = {**KEPT, "spans": [["title", [[10, 10, 500, 49]]], *KEPT["spans"][1:]]}
+    before = {path.name: path.read_bytes() for path in HOME.iterdir()}
+    accepted("--snapshot-update", "--dsocr-tolerances", "coords=0.01", a_gundam=moved, grid=[9])
+    after = {path.name: path.read_bytes() for path in HOME.iterdir()}
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"TestIt.test_grid.json", "TestIt.test_grid.1.json"}
+    assert before.keys() == after.keys()
+
+
+def test_a_missing_one_is_an_error_with_the_nearest_keys(accepted: Run) -> None:
+    other = ("--dsocr-dtype", "bfloat16")
+    result = accepted(*other, "-k", "reading")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        ["*mini/cpu-bfloat16-eager for test_reading[[]a-gundam], but of mini/cpu-float32-eager (another dtype); *"]
+    )
+    result = accepted(*other, "--dsocr-may-miss", "snapshot", "-rs")
+    result.assert_outcomes(skipped=3)
+    assert "snapshot report" not in result.stdout.str()
+    (HOME / "test_reading[a-gundam].json").unlink()
+    accepted("-k", "a-gundam").stdout.fnmatch_lines(["*for test_reading[[]a-gundam], nor of any other key; make it*"])
+
+
+def test_damage_and_other_weights_are_told(accepted: Run) -> None:
+    a, b = (HOME / f"test_reading[{case}-gundam].json" for case in "ab")
+    a.write_bytes(a.read_bytes().replace(b'"boxes": 2', b'"boxes": 3'))
+    content = {name: value for name, value in unseal(b.read_bytes()).items() if name != "sha256"}
+    b.write_bytes(seal(content | {"origin": content["origin"] | {"checkpoint_sha256": "f" * 64}}))
+    result = accepted("-k", "reading")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        ["*the snapshot is damaged, its content*", "*weights of SHA-256 ffffffffffffffff, which*"]
+    )
+    accepted("--snapshot-update").assert_outcomes(passed=3)
+    accepted().assert_outcomes(passed=3)
+
+
+@pytest.fixture
+def gone(accepted: Run) -> list[Path]:
+    """Snapshots whose tests are not there any more."""
+    kept = HOME / "test_reading[a-gundam].json"
+    gone = [kept.with_name(name) for name in ("test_gone[a-gundam].json", "TestIt.test_gone.json")]
+    for path in gone:
+        shutil.copy(kept, path)
+    return gone
+
+
+def test_one_whose_test_is_gone_is_unused(accepted: Run, gone: list[Path]) -> None:
+    of_another_case = HOME / "test_reading[c-gundam].json"
+    shutil.copy(gone[0], of_another_case)
+    assert accepted("-k", "b-gundam").ret == 0
+    result = accepted()
+    result.stdout.fnmatch_lines(["4 snapshots passed. 2 snapshots unused."])
+    assert result.ret == 1
+    accepted("--snapshot-update").stdout.fnmatch_lines(["*2 unused snapshots deleted."])
+    assert of_another_case.exists()
+    assert not any(path.exists() for path in gone)
+    assert accepted().ret == 0
+
+
+def test_the_unused_are_found_under_xdist(accepted: Run, gone: list[Path]) -> None:
+    result = accepted("--snapshot-update", "-n", "2", grid=[9])
+    result.stdout.fnmatch_lines(["2 snapshots passed. 2 snapshots updated. 2 unused snapshots deleted."])
+    assert not any(path.exists() for path in gone)

@@ -1,0 +1,59 @@
+"""What the subject did when it was last accepted: held against itself, from one commit to the next.
+
+Snapshots are keyed by checkpoint, device, dtype and attention, and made anew with --snapshot-update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.check import Check
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pytest_dsocr.answer import Answer
+    from pytest_dsocr.case import Case
+    from pytest_dsocr.kv_probe import KvProbe
+    from pytest_dsocr.subjects.protocol import DecodeView
+
+pytestmark = pytest.mark.dsocr
+
+
+def test_reading(dsocr_case: Case, dsocr_reading: Answer, dsocr_snapshot: Any, dsocr_check: Check) -> None:
+    """Labels, boxes and the length of the text."""
+    from pytest_dsocr.snapshots import compare_snapshot, spans_of
+
+    reading = {
+        "page_sha256": dsocr_case.page_sha256,
+        "max_new_tokens": dsocr_case.max_new_tokens,
+        "characters": len(dsocr_reading.text),
+        "boxes": sum(len(span.boxes) for span in dsocr_reading.spans),
+        "spans": spans_of(dsocr_reading.spans),
+    }
+    dsocr_check([compare_snapshot("reading", dsocr_snapshot, reading)])
+
+
+@pytest.mark.level("L1")
+def test_prompt(dsocr_inputs: Mapping[str, Tensor], dsocr_snapshot: Any, dsocr_check: Check) -> None:
+    """Tokens of the prompt, those of the image among them, and the grid of crops."""
+    from pytest_dsocr.snapshots import compare_snapshot
+
+    mask, grid = dsocr_inputs["images_seq_mask"], dsocr_inputs["images_spatial_crop"]
+    prompt = {"prompt_tokens": mask.shape[-1], "image_tokens": int(mask.sum()), "grid": grid.tolist()}
+    dsocr_check([compare_snapshot("prompt", dsocr_snapshot, prompt)])
+
+
+@pytest.mark.level("L2")
+def test_cache(
+    dsocr_state: DecodeView, dsocr_kv: Callable[[DecodeView], KvProbe], dsocr_snapshot: Any, dsocr_check: Check
+) -> None:
+    """What a position takes in the key-value cache."""
+    from pytest_dsocr.snapshots import compare_snapshot
+
+    probe = dsocr_kv(dsocr_state)
+    cache = {"layers": len(probe.lengths), "kv_bytes_per_token": probe.bytes_per_token}
+    dsocr_check([compare_snapshot("cache", dsocr_snapshot, cache)])
