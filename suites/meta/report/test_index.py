@@ -82,6 +82,14 @@ def test_every_case_is_there_with_its_picture_and_what_broke() -> None:
         assert words in page.text
 
 
+def test_what_is_not_offered_is_told_once_and_not_in_every_case() -> None:
+    left_out = [not_compared(f"sam.page/{k}", NOT_OFFERED) for k in range(3)]
+    case = case_payload("a", MATCH, *left_out)
+    page = Page(html(result(("passed", payload(MATCH, *left_out, case=case))).to_json()))
+    assert page.text.count("sam.page/1") == 1
+    assert page.text.count("input_ids") == 1
+
+
 def test_nothing_of_a_run_is_markup() -> None:
     evil = Comparison(EVIL, Verdict.WRONG, EVIL)
     case = case_payload(
