@@ -100,13 +100,13 @@ class CheckedSubject:
         with at_stage("prefill", "prefill"):
             state: DecodeView = self.subject.prefill(inputs, vision_fusion)
             logits = getattr(state, "logits", None)
-        return state, _logits("prefill", "prefill gave a state whose logits", logits)
+        return state, _logits("prefill", "prefill gave a state with", logits)
 
     def step(self, state: DecodeView, token: int) -> Tensor:
         """Feed one token; gives the next logits ``[V]``, float32."""
         with at_stage("decode", "step"):
             logits = self.subject.step(state, token)
-        return _logits("decode", "step gave what", logits)
+        return _logits("decode", "step gave", logits)
 
     def text_of(self, token_ids: Sequence[int]) -> str:
         """Give the text of tokens."""
@@ -139,15 +139,16 @@ def _tensors(stage: str, method: str, given: object) -> dict[str, Tensor]:
     return dict(given)
 
 
-def _logits(stage: str, whose: str, given: object) -> Tensor:
+def _logits(stage: str, given_by: str, given: object) -> Tensor:
     if not isinstance(given, Tensor):
-        raise SubjectFaultError(stage, f"the subject's {whose} is {_kind(given)}; give the logits, a tensor [V]")
-    if given.shape.numel() != given.shape[-1:].numel() or not given.ndim:
-        raise SubjectFaultError(stage, f"the subject's {whose} is of shape {list(given.shape)}; give the logits, [V]")
+        raise SubjectFaultError(stage, f"the subject's {given_by} {_kind(given)} for logits; give a tensor [V]")
+    if given.ndim == 0 or given.numel() != given.shape[-1]:
+        raise SubjectFaultError(stage, f"the subject's {given_by} logits of shape {list(given.shape)}; give [V]")
     logits = given.detach().float().flatten()
-    if bool(logits.isnan().any()):
-        nans = int(logits.isnan().sum())
-        raise SubjectFaultError(stage, f"the subject's {whose} holds {nans} NaN of {len(logits)}; give finite logits")
+    if nans := int(logits.isnan().sum()):
+        raise SubjectFaultError(
+            stage, f"the subject's {given_by} {nans} NaN among {len(logits)} logits; give finite ones"
+        )
     return logits
 
 

@@ -77,7 +77,9 @@ def _factory(spec: str) -> Callable[..., Any]:
             f"{module_name} ({module.__file__}) has no {path}; it has {found or 'no class or function of its own'}"
         ) from None
     if not callable(factory):
-        raise DsocrError(f"{spec} is a {type(factory).__name__}, which cannot be called; give a class or a function")
+        raise DsocrError(
+            f"{spec} cannot be called (it is of type {type(factory).__name__}); give a class or a function"
+        )
     return factory
 
 

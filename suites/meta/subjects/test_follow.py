@@ -323,7 +323,7 @@ def test_an_answer_goes_as_far_as_the_level(level: Level, tiny: Session[Any], ca
     assert (answer.forced is not None) is (answer.prefill_best is not None) is (level >= Level.STAGES)
     assert any("/" in name for name in answer.seams) is (level >= Level.MODULES)
     assert answer.promised == ({"vision_fusion", "prefill"} if level >= Level.STAGES else set())
-    assert answer.mmd is answer.artefacts is None
+    assert (answer.mmd, answer.artefacts) == (None, None)
     left = {one.what for one in compare_observations(answer, own, tolerances("float32")) if one.measured == NOT_OFFERED}
     assert ("input_ids" in left, "prefill" in left, "tokens" in left) == (level < 1, level < 2, level < 2)
     assert {"result.mmd", "artefacts"} <= left
