@@ -11,10 +11,11 @@ from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.contract.special import IMAGE
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.page_list import SUBSETS
+from pytest_dsocr.page_list import SUBSETS, is_list, read_list
 from pytest_dsocr.subjects.loading import SESSION, VALID, VENDOR, level_before_loading
 from pytest_dsocr.subjects.protocol import Level
 from pytest_dsocr.vendor.files import check_vendor_folder
+from pytest_dsocr.xfails import read_ledger
 
 MISSING = ("gpu", "recording", "snapshot", "vendor")
 SYNTHETIC_SIZES = ("tiny", "small", "full")
@@ -64,11 +65,13 @@ def reference(text: str) -> Path | None:
 
 
 def page(text: str) -> str:
-    """Take an image, a folder, a list file, a PDF, or the name of a subset of the shipped pages."""
+    """Take an image, a folder, a list file whose pages are there, a PDF, or a subset of the shipped pages."""
     if text not in SUBSETS and not Path(text).exists():
         raise DsocrError(
             f"there is no page {text!r}; give an image, a folder, a list file, a PDF, or {', '.join(SUBSETS)}"
         )
+    if is_list(Path(text)):
+        read_list(Path(text))
     return text
 
 
@@ -133,11 +136,11 @@ def tokens(text: str) -> int:
     return int(_number(text, int, "of tokens, 1 or more"))
 
 
-def file(text: str) -> Path:
-    """Take a file that is there."""
+def ledger(text: str) -> Path:
+    """Take a ledger of known failures that can be read."""
     if not Path(text).is_file():
         raise DsocrError(f"there is no file {text!r}; give one, or leave the option out")
-    return Path(text)
+    return read_ledger(Path(text)).path
 
 
 def folder(text: str) -> Path:

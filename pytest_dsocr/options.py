@@ -121,7 +121,7 @@ OPTIONS = (
         "folder with vendor/ (recordings) and snapshots/; the shipped one, if left out",
         "FOLDER",
     ),
-    Option("xfails", None, read.file, "file of tests that are known to fail: NODEID  # reason", "FILE"),
+    Option("xfails", None, read.ledger, "file of tests that are known to fail: NODEID  # reason", "FILE"),
 )
 
 

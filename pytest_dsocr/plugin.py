@@ -17,11 +17,13 @@ from pytest_dsocr.stash import ALL_CASES, CONFIG, UNMATCHED, leave_out
 from pytest_dsocr.subjects.loading import level_before_loading
 from pytest_dsocr.subjects.protocol import Level
 from pytest_dsocr.vendor.files import FILES
+from pytest_dsocr.xfails import read_ledger
 
 if TYPE_CHECKING:
     from pytest_dsocr.case import Case
 
-pytest_plugins = ("pytest_dsocr.fixtures",)
+FIXTURES = "pytest_dsocr.fixtures"
+pytest_plugins = (FIXTURES,)
 OFFERED: pytest.StashKey[Level | None] = pytest.StashKey()
 
 
@@ -59,28 +61,35 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each test that asks for a case, or a page, every one that the options name."""
-    given = {name for mark in metafunc.definition.iter_markers("parametrize") for name in _argnames(mark)}
-    if "dsocr_case" in metafunc.fixturenames and "dsocr_case" not in given:
+    if _wants(metafunc, "dsocr_case"):
         cases = _cases(metafunc.config)
         metafunc.parametrize("dsocr_case", cases, ids=[case.id for case in cases], indirect=True, scope="session")
-    elif "dsocr_page" in metafunc.fixturenames and "dsocr_page" not in given:
+    elif _wants(metafunc, "dsocr_page"):
         pages = list(dict.fromkeys(case.page for case in _cases(metafunc.config)))
         metafunc.parametrize("dsocr_page", pages, ids=[page.stem for page in pages], indirect=True, scope="session")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    """Refuse markers that do not fit, and pages that are not to be had.
+
+    As errors of collection, in words: those pytest-xdist sends from its workers, and a usage error it does not.
+    """
+    try:
+        made = yield
+        for item in made if isinstance(made, list) else ():
+            check_markers(item)
+    except DsocrError as error:
+        raise pytest.Collector.CollectError(str(error)) from error
+    return made
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Check the markers, mark what is known to fail, and leave out what the run's level leaves out."""
+    """Mark what is known to fail, and leave out what the run's level leaves out."""
     own = config.stash[CONFIG]
-    try:
-        for item in items:
-            check_markers(item)
-        if own.xfails:
-            from pytest_dsocr.xfails import read_ledger
-
-            config.stash[UNMATCHED] = list(read_ledger(own.xfails).apply(items))
-    except DsocrError as error:
-        raise pytest.UsageError(str(error)) from error
+    if own.xfails:
+        config.stash[UNMATCHED] = list(read_ledger(own.xfails).apply(items))
     above = [item for item in items if own.level is not None and (_level(item) or Level.TEXT) > own.level]
     if above:
         config.hook.pytest_deselected(items=above)
@@ -137,11 +146,18 @@ def _cases(config: pytest.Config) -> list[Case]:
         from pytest_dsocr.pages import make_cases
 
         own = config.stash[CONFIG]
-        try:
-            config.stash[ALL_CASES] = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens)
-        except DsocrError as error:
-            raise pytest.UsageError(str(error)) from error
+        config.stash[ALL_CASES] = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens)
     return config.stash[ALL_CASES]
+
+
+def _wants(metafunc: pytest.Metafunc, name: str) -> bool:
+    """Say whether a test asks for our fixture, or for one in its place that does, and nobody gives its values."""
+    given = {name for mark in metafunc.definition.iter_markers("parametrize") for name in _argnames(mark)}
+    if name in given:
+        return False
+    definitions = reversed(metafunc._arg2fixturedefs.get(name, ()))
+    base = next((one for one in definitions if name not in one.argnames), None)
+    return base is not None and base.func.__module__ == FIXTURES
 
 
 def _argnames(mark: pytest.Mark) -> list[str]:
