@@ -24,7 +24,7 @@ TOLD: Sequence[tuple[str, str, str]] = (
         "give session, vendor:FOLDER, or package.module:factory",
     ),
     ("subject", "json:make", "json ({json}) has no make; it has dump, dumps, detect_encoding, load, loads"),
-    ("subject", "json:__name__", "json:__name__ is a str, which cannot be called; give a class or a function"),
+    ("subject", "json:__name__", "json:__name__ cannot be called (it is of type str); give a class or a function"),
     (
         "subject",
         "torn:make",
@@ -50,6 +50,11 @@ TOLD: Sequence[tuple[str, str, str]] = (
         "pages",
         "absent.png",
         f"there is no page 'absent.png'; give an image, a folder, a list file, a PDF, or {PAGES}",
+    ),
+    (
+        "pages",
+        "pages.txt",
+        "line 2 of pages.txt names absent.png, which is no file; correct the line, or put it there",
     ),
     ("pages", " ", f"names nothing; give image, folder, list file, PDF, or {PAGES}, or leave it out"),
     (
@@ -86,6 +91,7 @@ TOLD: Sequence[tuple[str, str, str]] = (
     ("out", "torn.py", f"'torn.py' {NO_FOLDER}"),
     ("golden", "torn.py", f"'torn.py' {NO_FOLDER}"),
     ("xfails", "absent.txt", "there is no file 'absent.txt'; give one, or leave the option out"),
+    ("xfails", "pages.txt", "pages.txt, line 2: absent.png has no reason; write one behind it, after '  # '"),
 )
 """An option, a bad value, and the whole sentence behind where it was given."""
 
@@ -94,6 +100,7 @@ TOLD: Sequence[tuple[str, str, str]] = (
 def _with_files(alone: pytest.Pytester) -> None:
     alone.mkdir("empty")
     alone.makepyfile(torn="1 / 0")
+    alone.makefile(".txt", pages="# no page\nabsent.png\n")
 
 
 def refusal(pytester: pytest.Pytester, *arguments: str) -> str:
@@ -146,3 +153,23 @@ def test_the_refusal_is_the_whole_output_and_exit_code_4(alone: pytest.Pytester)
     assert result.outlines == []
     [told] = filter(None, result.errlines)
     assert told.startswith("ERROR: --dsocr-level: 'L9' is no level; give L0 (text), ")
+
+
+@pytest.mark.parametrize(
+    ("pages", "told"),
+    [
+        (["empty"], "the folder empty holds no images; give one that does, or image files"),
+        (["a", "b"], "a/it.png and b/it.png are both it-gundam-markdown; give pages of different names"),
+    ],
+)
+def test_pages_that_show_what_is_wrong_when_tests_are_made_of_them(
+    alone: pytest.Pytester, pages: Sequence[str], told: str
+) -> None:
+    """Whoever makes no tests of pages does not look into them."""
+    for folder in "ab":
+        alone.mkdir(folder).joinpath("it.png").touch()
+    alone.makepyfile(test_it="def test_it(dsocr_case): pass")
+    result = alone.runpytest_inprocess(*(word for page in pages for word in ("--dsocr-pages", page)))
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert told in result.outlines
+    assert "Traceback" not in result.stdout.str()

@@ -112,8 +112,19 @@ REFUSED = {
 def test_an_argument_that_does_not_fit_is_refused(alone: pytest.Pytester, marker: str) -> None:
     alone.makepyfile(test_it=f"import pytest\n@pytest.mark.{marker}\ndef test_it(dsocr_config): pass")
     result = alone.runpytest_inprocess()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert [line for line in result.errlines if line] == [f"ERROR: test_it.py::test_it: {REFUSED[marker]}"]
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert f"test_it.py::test_it: {REFUSED[marker]}" in result.outlines
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_so_is_one_of_a_parameter(alone: pytest.Pytester) -> None:
+    marked = "pytest.param(2, marks=pytest.mark.level('L7'))"
+    alone.makepyfile(
+        test_it=f"import pytest\n@pytest.mark.parametrize('n', [1, {marked}])\ndef test_it(dsocr_config, n): pass"
+    )
+    result = alone.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert f"test_it.py::test_it[2]: 'L7' is no level; give {LEVELS}" in result.outlines
 
 
 def test_markers_of_those_names_that_are_others_are_left_alone(alone: pytest.Pytester) -> None:

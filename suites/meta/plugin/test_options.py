@@ -71,7 +71,7 @@ GIVEN: Mapping[str, Row] = {
     "no_skip": (("", True), ("off", False), ("Yes", True)),
     "out": FOLDERS,
     "golden": FOLDERS,
-    "xfails": tuple((f"{name}.txt", Path(f"{name}.txt")) for name in "abc"),
+    "xfails": tuple((f"{name}.ledger", Path(f"{name}.ledger")) for name in "abc"),
 }
 """Of each option, a good value on the command line, in the environment and in the ini file; lists have one a line."""
 
@@ -83,8 +83,9 @@ PLACES = ("command line", "environment", "ini file", "default")
 @pytest.fixture(autouse=True)
 def _with_files_and_gpus(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abc":
-        alone.mkdir(name)
-        alone.path.joinpath(f"{name}.txt").touch()
+        alone.mkdir(name).joinpath("page.png").touch()
+        alone.path.joinpath(f"{name}.txt").write_text(f"{name}/page.png\n")
+        alone.path.joinpath(f"{name}.ledger").touch()
     monkeypatch.setattr(placement, "device_named", str)
 
 
