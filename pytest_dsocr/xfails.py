@@ -29,7 +29,7 @@ class Ledger:
         """Mark the listed tests as strictly failing; give what is listed and is no test among ``items``."""
         unmatched = dict(self.reasons)
         for item in items:
-            for test in filter(self.reasons.__contains__, _endings(item.nodeid)):
+            for test in filter(self.reasons.__contains__, _endings(item)):
                 item.add_marker(pytest.mark.xfail(reason=self.reasons[test], strict=True))
                 unmatched.pop(test, None)
         return tuple(unmatched)
@@ -64,7 +64,10 @@ def _read_line(place: str, line: str) -> tuple[str, str]:
     return found["test"], found["reason"]
 
 
-def _endings(nodeid: str) -> list[str]:
-    """Give an id, and what is left of it after each of its folders, its file and its class."""
-    names = nodeid.partition("[")[0]
-    return [nodeid, *(nodeid[cut.end() :] for cut in re.finditer("/|::", names))]
+def _endings(item: pytest.Item) -> list[str]:
+    """Give a test's file and name, and what is left of them after each folder, the file and the class.
+
+    The path counts, not the id: an id begins where pytest was called, and with ``--pyargs`` inside the package.
+    """
+    whole = "::".join((item.path.as_posix(), *item.nodeid.split("::")[1:]))
+    return [whole, *(whole[cut.end() :] for cut in re.finditer("/|::", whole.partition("[")[0]))]

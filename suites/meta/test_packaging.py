@@ -41,7 +41,8 @@ def test_the_projects_own_tests_stay_at_home(wheel: Path) -> None:
 def test_an_installation_collects_what_a_checkout_does(wheel: Path, tmp_path: Path) -> None:
     checkout = collected(CHECKOUT, "suites")
     assert {test.split("/")[1] for test in checkout} == {*PRODUCT}
-    assert collected(tmp_path, "--pyargs", "pytest_dsocr.suites", path=wheel) == checkout
+    installed = collected(tmp_path, "--pyargs", "pytest_dsocr.suites", path=wheel)
+    assert [f"suites/{test}" for test in installed] == checkout
 
 
 def test_the_projects_own_tests_are_collected_where_they_are_named() -> None:
@@ -57,11 +58,11 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def collected(folder: Path, *arguments: str, path: Path | None = None) -> list[str]:
-    """The ids of the tests that pytest finds from ``folder``, each from its ``suites`` on."""
+    """The ids of the tests that pytest finds from ``folder``."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     if path:
         environment["PYTHONPATH"] = str(path)
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return ["suites" + line.partition("suites")[2] for line in done.stdout.splitlines() if "::" in line]
+    return [line for line in done.stdout.splitlines() if "::" in line]

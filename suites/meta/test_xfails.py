@@ -30,14 +30,15 @@ CONFTEST = """
 """
 
 
-def run(pytester: pytest.Pytester, ledger: str) -> pytest.RunResult:
+def run(pytester: pytest.Pytester, ledger: str, *arguments: str) -> pytest.RunResult:
     """Run the tests above, in ``suites/parity/test_it.py``, under a ledger."""
     pytester.makeconftest(CONFTEST)
     pytester.path.joinpath("xfails.txt").write_text(ledger)
     folder = pytester.mkpydir("suites").joinpath("parity")
     folder.mkdir()
+    folder.joinpath("__init__.py").touch()
     pytester.makepyfile(test_it=TESTS).rename(folder / "test_it.py")
-    return pytester.runpytest_subprocess("-rx", "-p", "no:cacheprovider")
+    return pytester.runpytest_subprocess("-rx", "-p", "no:cacheprovider", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,11 @@ def test_the_reason_is_told(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         ["XFAIL suites/parity/test_it.py::test_boxes[[]a-gundam] - row 3 is low, see #17 # and more"]
     )
+
+
+def test_a_ledger_is_the_same_for_a_package(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "suites/parity/test_it.py::test_boxes[a-gundam]  # here\n", "--pyargs", "suites.parity")
+    result.assert_outcomes(xfailed=1, passed=1, failed=1)
 
 
 def test_what_matches_nothing_is_given_back(pytester: pytest.Pytester) -> None:
