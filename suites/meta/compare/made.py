@@ -1,14 +1,16 @@
-"""Observations made up for tests, and what two of them have in common to the last bit."""
+"""Observations and answers made up for tests, and what two of them have in common to the last bit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pytest_dsocr.answer import Answer
+from pytest_dsocr.compare.tokens import ForcedStep
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation import (
     Artefact,
@@ -21,6 +23,7 @@ from pytest_dsocr.observation import (
     Step,
     bytes_sha256,
 )
+from pytest_dsocr.subjects.protocol import Level
 
 OUTPUT = Output(
     text="<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes",
@@ -76,6 +79,38 @@ def observation(*, keep_values: bool = False, **changes: Any) -> Observation:
         output=OUTPUT,
         logits=random(3, 12, seed=6) if keep_values else None,
     )
+    return replace(made, **changes)
+
+
+def along(steps: Sequence[Step]) -> tuple[ForcedStep, ...]:
+    """The steps of a subject that says the same as the reference."""
+    return tuple(ForcedStep(step.token, step.best, step.best.logits) for step in steps)
+
+
+def answer(of: Observation, level: Level = Level.STAGES, **changes: Any) -> Answer:
+    """What a subject of ``level`` says that did all the same, with ``changes`` to the fields."""
+    made = Answer(of.case_id, level, of.output.text, of.output.spans, of.output.mmd, of.output.artefacts)
+    if level >= Level.INPUTS:
+        made = replace(made, inputs=of.inputs)
+    if level >= Level.STAGES:
+        made = replace(made, seams=of.seams, promised=frozenset(of.seams))
+        made = replace(made, prefill_best=of.prefill_best, forced=along(of.steps))
+    return replace(made, **changes)
+
+
+def along(steps: Sequence[Step]) -> tuple[ForcedStep, ...]:
+    """The steps of a subject that says the same as the reference."""
+    return tuple(ForcedStep(step.token, step.best, step.best.logits) for step in steps)
+
+
+def answer(of: Observation, level: Level = Level.STAGES, **changes: Any) -> Answer:
+    """What a subject of ``level`` says that did all the same, with ``changes`` to the fields."""
+    made = Answer(of.case_id, level, of.output.text, of.output.spans, of.output.mmd, of.output.artefacts)
+    if level >= Level.INPUTS:
+        made = replace(made, inputs=of.inputs)
+    if level >= Level.STAGES:
+        stages = {"seams": of.seams, "promised": frozenset(of.seams), "prefill_best": of.prefill_best}
+        made = replace(made, forced=along(of.steps), **stages)
     return replace(made, **changes)
 
 

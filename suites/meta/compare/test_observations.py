@@ -1,4 +1,4 @@
-"""A whole case: what is compared, in which order and under which limit."""
+"""A whole case: what is compared, in which order, under which limit, and what is not offered."""
 
 from __future__ import annotations
 
@@ -10,48 +10,119 @@ import pytest
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tokens import ForcedStep
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
+from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, worst
 from pytest_dsocr.observation import Best, InputsDigest, Observation, Seam, Step
-from suites.meta.compare.made import OUTPUT, STEPS, input_tensors, observation, seam_tensors
+from pytest_dsocr.subjects.protocol import Level
+from suites.meta.compare.made import OUTPUT, STEPS, along, answer, input_tensors, observation, seam_tensors
 
 LIMITS = Tolerances("float32", seam=1e-3, logits=1e-1, ties=64, mantissa_bits=23)
 INPUTS = ["input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"]
 SEAMS = ["sam.page", "vision_fusion", "prefill"]
-REST = ["prefill_best", "logits", "tokens", "text", "spans", "boxes", "result.mmd", "artefacts"]
+DECODING = ["prefill_best", "logits", "tokens"]
+OUTPUTS = ["text", "spans", "boxes", "result.mmd", "artefacts"]
+SEAM = observation().seams["sam.page"]
+OTHER = Seam.of(2 * seam_tensors()["sam.page"])
 
 
-def along(steps: tuple[Step, ...]) -> list[ForcedStep]:
-    return [ForcedStep(step.token, step.best, step.best.logits) for step in steps]
-
-
-def compared(mine: Observation, forced: list[ForcedStep] | None = None, **theirs: Any) -> dict[str, Comparison]:
-    reference = observation(**theirs)
-    forced = along(reference.steps) if forced is None else forced
-    found = list(compare_observations(mine, forced, reference, LIMITS))
+def compared(theirs: Observation, level: Level = Level.STAGES, **changes: Any) -> dict[str, Comparison]:
+    """What is found of a subject that did the same as the reference but for ``changes``."""
+    found = list(compare_observations(answer(theirs, level, **changes), theirs, LIMITS))
     assert len({comparison.what for comparison in found}) == len(found)
     return {comparison.what: comparison for comparison in found}
+
+
+def verdicts(found: dict[str, Comparison]) -> dict[str, Verdict]:
+    """Those that are not MATCH."""
+    return {what: one.verdict for what, one in found.items() if one.verdict is not Verdict.MATCH}
 
 
 @pytest.mark.parametrize("keep_values", [True, False])
 def test_everything_of_a_case_is_compared_in_the_stages_order(keep_values: bool) -> None:
     found = compared(observation(keep_values=keep_values))
-    assert list(found) == [*INPUTS, *SEAMS, *REST]
-    assert {comparison.verdict for comparison in found.values()} == {Verdict.MATCH}
+    assert list(found) == [*INPUTS, *SEAMS, *DECODING, *OUTPUTS]
+    assert verdicts(found) == {}
 
 
 def test_first_tokens_have_the_limit_of_logits_and_other_seams_their_own() -> None:
     scaled = {name: Seam.of(tensor * 1.01) for name, tensor in seam_tensors().items()}
-    found = compared(observation(seams=scaled))
+    found = compared(observation(), seams=scaled)
     assert [found[name].verdict for name in SEAMS] == [Verdict.WRONG, Verdict.WRONG, Verdict.DRIFT]
     assert worst(found.values()) is Verdict.WRONG
 
 
-def test_seams_of_either_side_alone_are_listed_and_not_compared() -> None:
-    theirs = observation().seams
-    mine = {"extra": theirs["sam.page"], "prefill": theirs["prefill"], "sam.page": theirs["sam.page"]}
-    found = compared(observation(seams=mine))
-    assert list(found)[6:10] == ["sam.page", "vision_fusion", "prefill", "extra"]
-    assert {name for name, one in found.items() if one.verdict is Verdict.NOT_COMPARED} == {"vision_fusion", "extra"}
+@pytest.mark.parametrize(
+    ("level", "left"),
+    [
+        (Level.TEXT, [*INPUTS, *SEAMS, *DECODING]),
+        (Level.INPUTS, [*SEAMS, *DECODING]),
+        (Level.STAGES, []),
+        (Level.MODULES, []),
+    ],
+)
+def test_what_is_above_the_level_is_not_offered_and_passes(level: Level, left: list[str]) -> None:
+    found = compared(observation(), level)
+    assert list(found) == [*INPUTS, *SEAMS, *DECODING, *OUTPUTS]
+    assert [what for what, one in found.items() if one.measured == NOT_OFFERED] == left
+    assert verdicts(found) == dict.fromkeys(left, Verdict.NOT_COMPARED)
+    assert all(one.passes for one in found.values())
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "promised", "verdict", "passes"),
+    [
+        (SEAM, SEAM, True, Verdict.MATCH, True),
+        (SEAM, SEAM, False, Verdict.MATCH, True),
+        (OTHER, SEAM, False, Verdict.WRONG, False),
+        (None, SEAM, True, Verdict.NOT_COMPARED, False),
+        (None, SEAM, False, Verdict.NOT_COMPARED, True),
+        (SEAM, None, True, Verdict.NOT_COMPARED, False),
+        (SEAM, None, False, Verdict.NOT_COMPARED, False),
+        (None, None, True, None, True),
+    ],
+)
+def test_a_seam_that_is_declared_must_be_given_where_the_reference_has_it(
+    mine: Seam | None, theirs: Seam | None, promised: bool, verdict: Verdict | None, passes: bool
+) -> None:
+    sides = [{**observation().seams, "clip.page": seam} for seam in (mine, theirs)]
+    given = [{name: seam for name, seam in side.items() if seam is not None} for side in sides]
+    declared = {"vision_fusion", "prefill", "sam.page", *(["clip.page"] if promised else [])}
+    found = compared(observation(seams=given[1]), seams=given[0], promised=frozenset(declared))
+    comparison = found.get("clip.page")
+    assert (comparison and comparison.verdict) == verdict
+    assert all(one.passes for one in found.values()) is passes
+
+
+@pytest.mark.parametrize(
+    ("level", "mine", "theirs", "verdict", "passes"),
+    [
+        (Level.MODULES, SEAM, SEAM, Verdict.MATCH, True),
+        (Level.MODULES, OTHER, SEAM, Verdict.WRONG, False),
+        (Level.MODULES, None, SEAM, Verdict.NOT_COMPARED, False),
+        (Level.MODULES, SEAM, None, None, True),
+        (Level.STAGES, None, SEAM, Verdict.NOT_COMPARED, True),
+        (Level.TEXT, None, SEAM, Verdict.NOT_COMPARED, True),
+    ],
+)
+def test_a_block_is_compared_where_the_reference_has_it_and_asked_only_of_named_modules(
+    level: Level, mine: Seam | None, theirs: Seam | None, verdict: Verdict | None, passes: bool
+) -> None:
+    sides = [{**observation().seams, "sam.page/3": seam} for seam in (mine, theirs)]
+    given = [{name: seam for name, seam in side.items() if seam is not None} for side in sides]
+    changes = {"seams": given[0]} if level >= Level.STAGES else {}
+    found = compared(observation(seams=given[1]), level, **changes)
+    comparison = found.get("sam.page/3")
+    assert (comparison and comparison.verdict) == verdict
+    assert all(one.passes for one in found.values()) is passes
+
+
+def test_blocks_stand_in_front_of_the_seam_that_they_lead_to_whatever_their_order() -> None:
+    names = ["prefill", "prefill/1", "sam.page/10", "sam.page/2", "sam.page", "sam.crops", "sam.crops/0", "prefill/0"]
+    seams = dict.fromkeys(names, SEAM)
+    found = compared(observation(seams=seams), Level.MODULES)
+    assert [what for what in found if what in seams] == [
+        *("sam.crops/0", "sam.crops", "sam.page/2", "sam.page/10", "sam.page"),
+        *("prefill/0", "prefill/1", "prefill"),
+    ]
 
 
 def test_each_part_is_held_against_the_references() -> None:
@@ -59,11 +130,27 @@ def test_each_part_is_held_against_the_references() -> None:
     changes: dict[str, tuple[Any, str]] = {
         "inputs": (InputsDigest.of(other_ids), "input_ids"),
         "prefill_best": (Best((7, 3, 9, 4), (99.0, 4.0, 2.0, 1.0)), "prefill_best"),
-        "output": (replace(OUTPUT, mmd=""), "result.mmd"),
+        "forced": ((*along(STEPS[:2]), replace(along(STEPS)[2], token=9)), "tokens"),
+        "text": ("other", "text"),
+        "spans": ((), "spans"),
+        "mmd": ("", "result.mmd"),
+        "artefacts": ({}, "artefacts"),
     }
     for field, (value, what) in changes.items():
-        found = compared(observation(**{field: value}))
-        assert [name for name, one in found.items() if one.verdict is not Verdict.MATCH] == [what]
+        assert what in verdicts(compared(observation(), **{field: value})), field
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "verdict"),
+    [(OUTPUT.text, 0.0, Verdict.MATCH), ("M" + OUTPUT.text[1:], 0.1, Verdict.DRIFT), ("no", 0.1, Verdict.WRONG)],
+)
+def test_what_is_read_against_ones_own_steps_is_told_before_the_text(text: str, limit: float, verdict: Verdict) -> None:
+    mine = answer(observation(), text=text, reread=True)
+    found = {one.what: one for one in compare_observations(mine, observation(), LIMITS.but({"text": limit}))}
+    assert list(found)[-6:] == ["read", *OUTPUTS]
+    assert found["read"].verdict is found["text"].verdict is verdict
+    says = "does not give" if verdict is Verdict.WRONG else "gives"
+    assert found["read"].measured == f"{says} what its own 3 steps do, which are the reference's"
 
 
 def flipped(at: int, apart: float) -> tuple[tuple[Step, ...], list[ForcedStep]]:
@@ -71,7 +158,7 @@ def flipped(at: int, apart: float) -> tuple[tuple[Step, ...], list[ForcedStep]]:
     first, second = STEPS[at].best.ids[:2]
     close = Step(STEPS[at].token, Best((first, second), (8.0, 8.0 - apart)))
     steps = (*STEPS[:at], close, *STEPS[at + 1 :])
-    forced = along(steps)
+    forced = list(along(steps))
     forced[at] = replace(forced[at], token=second)
     return steps, forced
 
@@ -79,23 +166,23 @@ def flipped(at: int, apart: float) -> tuple[tuple[Step, ...], list[ForcedStep]]:
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_what_follows_a_tie_is_laid_to_it(at: int) -> None:
     steps, forced = flipped(at, 2.0**-20)
-    found = compared(observation(output=replace(OUTPUT, text="other")), forced, steps=steps)
+    found = compared(observation(steps=steps), forced=tuple(forced), text="other")
     assert found["tokens"].verdict is Verdict.TIE_FLIP
     assert found["text"].verdict is Verdict.TIE_FLIP
-    assert found["text"].measured.startswith(f"follows the tie at step {at}: parts at character 0")
+    assert found["text"].measured.startswith(f"follows the tie at step {at}: ")
 
 
 def test_what_follows_a_wrong_token_or_none_is_wrong() -> None:
-    other = observation(output=replace(OUTPUT, text="other"))
     steps, forced = flipped(1, 1.0)
-    assert compared(other, forced, steps=steps)["text"].verdict is Verdict.WRONG
-    assert compared(other)["text"].verdict is Verdict.WRONG
+    assert compared(observation(steps=steps), forced=tuple(forced), text="other")["text"].verdict is Verdict.WRONG
+    assert compared(observation(), text="other")["text"].verdict is Verdict.WRONG
     tied, forced = flipped(0, 0.0)
     forced[2] = replace(forced[2], token=5)
-    assert compared(other, forced, steps=tied)["text"].verdict is Verdict.WRONG
+    assert compared(observation(steps=tied), forced=tuple(forced), text="other")["text"].verdict is Verdict.WRONG
 
 
 def test_a_reference_without_steps_compares_none() -> None:
-    found = compared(observation(), [], steps=())
+    found = compared(observation(steps=()))
     assert found["tokens"].verdict is found["logits"].verdict is Verdict.NOT_COMPARED
+    assert not found["tokens"].passes
     assert found["text"].verdict is Verdict.MATCH
