@@ -13,7 +13,6 @@ from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.verdict import not_compared
 from pytest_dsocr.kv_probe import KvProbe
 from pytest_dsocr.options import Config
-from pytest_dsocr.subjects.checked import CheckedSubject
 
 from .walk import PRESET, Walk
 
@@ -37,6 +36,8 @@ def two_pages(dsocr_config: Config, tmp_path_factory: pytest.TempPathFactory) ->
 def test_the_first_page_reads_the_same_again(
     two_pages: tuple[Path, Path], dsocr_subject: Any, dsocr_check: Check
 ) -> None:
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
     subject = CheckedSubject(dsocr_subject)
     first, other, again = (
         subject.read(make_case(page, "markdown", PRESET, MAX_NEW_TOKENS)) for page in (*two_pages, two_pages[0])

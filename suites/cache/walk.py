@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.case import make_case
-from pytest_dsocr.subjects.checked import CheckedSubject
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pytest_dsocr.subjects.checked import CheckedSubject
     from pytest_dsocr.subjects.protocol import DecodeView
 
 PRESET = "tiny"
@@ -28,8 +28,15 @@ class Walk:
     """
 
     def __init__(self, subject: Any, page: Path) -> None:
-        self.subject = CheckedSubject(subject)
+        self._subject = subject
         self.page = page
+
+    @cached_property
+    def subject(self) -> CheckedSubject:
+        """The subject, whose every answer is checked to be one."""
+        from pytest_dsocr.subjects.checked import CheckedSubject
+
+        return CheckedSubject(self._subject)
 
     @cached_property
     def inputs(self) -> dict[str, Tensor]:
