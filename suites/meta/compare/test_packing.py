@@ -33,7 +33,7 @@ PROVENANCE = {"device": "cpu"}
 
 sizes = st.integers(0, 10**7)
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-names = st.sampled_from(["sam.crops", "sam.page", "clip.page", "vision_fusion", "prefill", "a/b"])
+names = st.sampled_from(["sam.crops", "sam.page", "sam.page/3", "vision_fusion", "prefill", "prefill/0"])
 float32s = st.floats(width=32)
 boxes = st.builds(Box, *[st.integers(-9, 1200) | st.floats(0, 999)] * 4)
 artefacts = st.builds(Artefact, sizes, st.none() | st.tuples(sizes, sizes))
