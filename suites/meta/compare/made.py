@@ -98,22 +98,6 @@ def answer(of: Observation, level: Level = Level.STAGES, **changes: Any) -> Answ
     return replace(made, **changes)
 
 
-def along(steps: Sequence[Step]) -> tuple[ForcedStep, ...]:
-    """The steps of a subject that says the same as the reference."""
-    return tuple(ForcedStep(step.token, step.best, step.best.logits) for step in steps)
-
-
-def answer(of: Observation, level: Level = Level.STAGES, **changes: Any) -> Answer:
-    """What a subject of ``level`` says that did all the same, with ``changes`` to the fields."""
-    made = Answer(of.case_id, level, of.output.text, of.output.spans, of.output.mmd, of.output.artefacts)
-    if level >= Level.INPUTS:
-        made = replace(made, inputs=of.inputs)
-    if level >= Level.STAGES:
-        stages = {"seams": of.seams, "promised": frozenset(of.seams), "prefill_best": of.prefill_best}
-        made = replace(made, forced=along(of.steps), **stages)
-    return replace(made, **changes)
-
-
 def every_bit(value: object) -> object:
     """Turn a value into one that equals another's only where types, tensors and numbers are the same bit for bit."""
     if isinstance(value, Tensor):

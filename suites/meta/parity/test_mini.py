@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.case import make_case
+from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import MINI, resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.mini.shipped import shipped
-from pytest_dsocr.parity import compare_case
+from pytest_dsocr.parity import ask, judge
 from pytest_dsocr.subjects.session import SessionSubject
 from pytest_dsocr.vendor.opening import Wanted, open_reference
 from pytest_dsocr.vendor.provenance import Key
@@ -32,7 +33,7 @@ PAGES = shipped("all")
 
 @pytest.fixture(scope="module")
 def subject() -> SessionSubject:
-    return SessionSubject(Session.from_checkpoint(MINI), keep_values=bool(LIVE))
+    return SessionSubject(Session.from_checkpoint(MINI))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def reference() -> Iterator[Reference]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_session_is_the_vendors(subject: SessionSubject, reference: Reference, page: Path) -> None:
-    assert_all(compare_case(subject, reference, make_case(page, "markdown", "gundam")))
+    assert_all(judge(ask(subject, reference, make_case(page, "markdown", "gundam")), tolerances("float32")))
 
 
 def test_the_recording_holds_every_shipped_page_and_has_many_boxes_each() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.case import Case
-from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tokens import is_tie
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
@@ -18,7 +17,7 @@ from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.parity import compare_case
+from pytest_dsocr.parity import ask, judge
 from pytest_dsocr.subjects.session import SessionSubject
 from pytest_dsocr.vendor.opening import Wanted, open_reference
 from pytest_dsocr.vendor.provenance import Key
@@ -44,7 +43,7 @@ def case_of(recording: Recording, case_id: str, folder: Path) -> Case:
 
 @pytest.fixture(scope="module")
 def subject() -> SessionSubject:
-    return SessionSubject(Session.from_checkpoint(CHECKPOINT), keep_values=bool(os.environ.get("DSOCR_VENDOR")))
+    return SessionSubject(Session.from_checkpoint(CHECKPOINT))
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +61,8 @@ def gpu_recording() -> Reference:
 
 @pytest.mark.parametrize("case_id", RECORDING.cases)
 def test_session_is_the_vendors(subject: SessionSubject, reference: Reference, case_id: str, tmp_path: Path) -> None:
-    report = compare_case(subject, reference, case_of(RECORDING, case_id, tmp_path))
-    assert_all(report)
+    asked = ask(subject, reference, case_of(RECORDING, case_id, tmp_path))
+    assert_all(judge(asked, tolerances("float32")))
 
 
 @pytest.mark.parametrize("case_id", OF_GPU.cases)
@@ -72,15 +71,16 @@ def test_session_in_float32_is_the_vendors_on_a_gpu(
 ) -> None:
     """Vision drifts by a percent. A token other than a tie needs another expert, which rounding chose for it."""
     case = case_of(OF_GPU, case_id, tmp_path)
-    theirs = gpu_recording.observe(case)
-    mine, forced = subject.follow(case, theirs)
-    limits = tolerances("bfloat16")
-    found = {one.what: one for one in compare_observations(mine, forced, theirs, limits)}
+    limits = tolerances("float32", "bfloat16", same_key=False)
+    report = judge(ask(subject, gpu_recording, case), limits)
+    found = {one.what: one for one in report.comparisons}
     assert {what for what, one in found.items() if one.verdict is Verdict.MATCH} >= INPUTS
     seams = {what: one.verdict for what, one in found.items() if what.partition(".")[0] in VISION}
     assert len(seams) in (4, 7)
     assert set(seams.values()) == {Verdict.DRIFT}
     assert (found["vision_fusion"].error or 0) > 1e-3, "no bf16 was in this"
+    theirs, forced = report.exchange.theirs, report.exchange.answer.forced
+    assert forced is not None
     differing = [k for k, step in enumerate(theirs.steps) if forced[k].token != step.token]
     assert len(differing) <= MOST_FLIPS
     assert sum(not is_tie(forced[k], theirs.steps[k], limits) for k in differing) <= MOST_REROUTED
