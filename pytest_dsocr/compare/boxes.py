@@ -6,6 +6,7 @@ order is another reading of the page, and WRONG under any limits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -56,7 +57,7 @@ class Pairs:
     @property
     def apart(self) -> list[float]:
         """How far the side that moved most did, of each pair, in 1/999 of the page."""
-        return [max(abs(x - y) for x, y in zip(a.box, b.box, strict=True)) for a, b in self.both]
+        return [_apart(a.box, b.box) for a, b in self.both]
 
     @property
     def missing(self) -> list[Placed]:
@@ -131,12 +132,17 @@ def pair_up(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen]) -> Pairs:
     )
     if not a or not b:
         return Pairs(a, b, ())
-    corners = [np.clip(np.array([one.box for one in side], float), -FARTHEST, FARTHEST) for side in (a, b)]
-    costs = np.square(corners[0][:, None] - np.nan_to_num(corners[1])[None]).sum(axis=-1)
+    corners = [np.nan_to_num(np.array([one.box for one in side], float)).clip(-FARTHEST, FARTHEST) for side in (a, b)]
+    costs = np.square(corners[0][:, None] - corners[1][None]).sum(axis=-1)
     labels = [np.array([one.label for one in side], object) for side in (a, b)]
     costs += 4 * LABEL_UNITS**2 * (labels[0][:, None] != labels[1][None])
     costs += np.square(_progress(len(a))[:, None] - _progress(len(b))[None])
     return Pairs(a, b, assign(costs))
+
+
+def _apart(a: Box, b: Box) -> float:
+    distances = [abs(x - y) for x, y in zip(a, b, strict=True)]
+    return math.inf if any(map(math.isnan, distances)) else max(distances)
 
 
 def _progress(count: int) -> npt.NDArray[np.float64]:

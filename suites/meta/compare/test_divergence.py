@@ -105,7 +105,7 @@ def plant_whole_levels(patch: pytest.MonkeyPatch, _: Session[Any]) -> None:
 
 
 def plant_weights_that_sum_to_one(patch: pytest.MonkeyPatch, session: Session[Any]) -> None:
-    for module in session.model.modules():
+    for module in session.model.get_submodule("model").modules():
         if isinstance(module, Router):
             patch.setattr(module, "normalise", True)
 

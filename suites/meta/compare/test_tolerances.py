@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import fields, replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_dsocr.compare.tolerances import BY_DTYPE, tolerances
+from pytest_dsocr.compare.tolerances import BY_DTYPE, NAMES, Tolerances, check_tolerance, tolerances
 from pytest_dsocr.errors import DsocrError
 
 
@@ -59,3 +62,53 @@ def test_a_ulp_is_the_distance_to_the_next_number(dtype: str, size: float, sign:
 
 def test_the_ulp_of_zero_is_that_of_one() -> None:
     assert BY_DTYPE["bfloat16"].ulp(0.0) == BY_DTYPE["bfloat16"].ulp(1.0) == 2**-7
+
+
+def test_outputs_are_exact_under_one_key_and_may_differ_a_little_between_two() -> None:
+    same, between = tolerances("float32", "bfloat16"), tolerances("float32", "bfloat16", same_key=False)
+    assert (same.boxes, same.coords, same.text) == (0, 0.0, 0.0)
+    assert (between.boxes, between.coords, between.text) == (1, 0.02, 0.0)
+    assert replace(between, boxes=0, coords=0.0) == same
+
+
+def test_some_are_replaced_by_name() -> None:
+    exact = tolerances("float32")
+    assert exact.but({}) == exact
+    loose = exact.but({"boxes": 2, "coords": 0.5, "text": 1, "seam": 0.1, "logits": 0.2, "ties": 8})
+    assert (loose.boxes, loose.coords, loose.text, loose.seam, loose.logits, loose.ties) == (2, 0.5, 1, 0.1, 0.2, 8)
+    assert (loose.dtype, loose.mantissa_bits) == ("float32", 23)
+    assert set(NAMES) == {field.name for field in fields(Tolerances)} - {"dtype", "mantissa_bits"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("box", 1, "there is no tolerance 'box'; there are boxes, coords, text, seam, logits, ties"),
+        (
+            "mantissa_bits",
+            1,
+            "there is no tolerance 'mantissa_bits'; there are boxes, coords, text, seam, logits, ties",
+        ),
+        ("boxes", -1, "the tolerance boxes=-1 is not a whole number of 0 or more; give one"),
+        ("boxes", 1.0, "the tolerance boxes=1.0 is not a whole number of 0 or more; give one"),
+        ("boxes", True, "the tolerance boxes=True is not a whole number of 0 or more; give one"),
+        ("ties", "4", "the tolerance ties='4' is not a whole number of 0 or more; give one"),
+        ("coords", -0.1, "the tolerance coords=-0.1 is not a number of 0 or more; give one"),
+        ("coords", math.nan, "the tolerance coords=nan is not a number of 0 or more; give one"),
+        ("text", math.inf, "the tolerance text=inf is not a number of 0 or more; give one"),
+        ("seam", None, "the tolerance seam=None is not a number of 0 or more; give one"),
+        ("logits", False, "the tolerance logits=False is not a number of 0 or more; give one"),
+    ],
+)
+def test_what_is_no_tolerance_is_refused(name: str, value: Any, message: str) -> None:
+    with pytest.raises(DsocrError) as caught:
+        tolerances("float32").but({name: value})
+    assert str(caught.value) == message
+    with pytest.raises(DsocrError) as caught:
+        check_tolerance(name, value)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(("name", "value"), [("boxes", 0), ("ties", 9), ("coords", 0), ("coords", 0.0), ("text", 2.5)])
+def test_what_is_a_tolerance_is_taken(name: str, value: float) -> None:
+    check_tolerance(name, value)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict, equal, not_compared, shown, worst
+from pytest_dsocr.compare.verdict import (
+    NEITHER,
+    NOT_OFFERED,
+    SEVERITY,
+    Comparison,
+    Verdict,
+    equal,
+    not_compared,
+    shown,
+    worst,
+)
 
 
 def test_verdicts_are_named_as_reports_name_them() -> None:
@@ -53,3 +63,40 @@ def test_nothing_to_compare_says_why() -> None:
 def test_shown_fits_a_line(value: object, text: str) -> None:
     assert shown(value) == text
     assert shown("abcdef", 5) == "ab..."
+
+
+@pytest.mark.parametrize(
+    ("comparison", "passes"),
+    [
+        (Comparison("x", Verdict.MATCH, ""), True),
+        (Comparison("x", Verdict.DRIFT, ""), True),
+        (Comparison("x", Verdict.TIE_FLIP, ""), True),
+        (Comparison("x", Verdict.WRONG, ""), False),
+        (Comparison("x", Verdict.WRONG, NEITHER), False),
+        (not_compared("x", NEITHER), True),
+        (not_compared("x", NOT_OFFERED), True),
+        (not_compared("x", "the reference has no such seam"), False),
+        (not_compared("x", ""), False),
+    ],
+)
+def test_what_was_not_compared_passes_only_where_nobody_has_or_promised_it(
+    comparison: Comparison, passes: bool
+) -> None:
+    assert comparison.passes is passes
+
+
+@pytest.mark.parametrize(
+    ("what", "stage"),
+    [
+        ("input_ids", "input_ids"),
+        ("sam.page", "sam"),
+        ("sam.crops/3", "sam"),
+        ("prefill", "prefill"),
+        ("prefill/11", "prefill"),
+        ("prefill_best", "prefill_best"),
+        ("result.mmd", "result.mmd"),
+        ("boxes", "boxes"),
+    ],
+)
+def test_a_comparison_is_of_a_stage(what: str, stage: str) -> None:
+    assert Comparison(what, Verdict.MATCH, "").stage == stage
