@@ -1,7 +1,7 @@
 """The fixtures: a subject, a reference, cases, what both say to them, and what holds the two together.
 
-Everything heavy is imported where it is needed. A session's fixture is made once in each worker; a test must not
-change what it gets from one.
+Everything heavy is imported where it is needed. A session's fixture is made once in each worker, and what the sides
+make of a case once as well; a test must not change what it is given.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 
 from pytest_dsocr.check import Check
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.latest import Latest
 from pytest_dsocr.markers import arguments_of
 from pytest_dsocr.options import Config
 from pytest_dsocr.stash import ALL_CASES, CASES, CHECK, CONFIG, NOT_OFFERED, RUN, leave_out
@@ -58,7 +59,7 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
         close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def dsocr_level(dsocr_subject: Any) -> Level:
     """What the subject lets itself be asked."""
     return level_of(dsocr_subject)
@@ -89,24 +90,29 @@ def dsocr_case(request: pytest.FixtureRequest) -> Case:
     return case
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def dsocr_exchange(
     request: pytest.FixtureRequest,
     dsocr_case: Case,
     dsocr_subject: Any,
     dsocr_reference: Reference,
     dsocr_config: Config,
+    _dsocr_exchanged: Latest[Exchange],
 ) -> Exchange:
     """What both sides said to the case, asked once; with a picture of it where ``--dsocr-out`` is given."""
-    from pytest_dsocr.report.payload import of_run
-    from pytest_dsocr.sides import exchange
 
-    request.config.stash[RUN] = of_run(dsocr_config, dsocr_reference, level_of(dsocr_subject))
-    found, payload = exchange(dsocr_case, dsocr_subject, dsocr_reference, dsocr_config)
-    all_cases = request.config.stash.get(ALL_CASES, [dsocr_case])
-    payload["place"] = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
-    request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
-    return found
+    def ask_both() -> Exchange:
+        from pytest_dsocr.report.payload import of_run
+        from pytest_dsocr.sides import exchange
+
+        request.config.stash[RUN] = of_run(dsocr_config, dsocr_reference, level_of(dsocr_subject))
+        found, payload = exchange(dsocr_case, dsocr_subject, dsocr_reference, dsocr_config)
+        all_cases = request.config.stash.get(ALL_CASES, [dsocr_case])
+        payload["place"] = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
+        request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
+        return found
+
+    return _dsocr_exchanged.get(ask_both, dsocr_case, dsocr_subject, dsocr_reference)
 
 
 @pytest.fixture
@@ -152,22 +158,26 @@ def dsocr_golden(dsocr_exchange: Exchange) -> Observation:
     return dsocr_exchange.theirs
 
 
-@pytest.fixture(scope="session")
-def dsocr_inputs(dsocr_case: Case, dsocr_subject: Any) -> Mapping[str, Tensor]:
+@pytest.fixture
+def dsocr_inputs(
+    dsocr_case: Case, dsocr_subject: Any, _dsocr_inputs_made: Latest[Mapping[str, Tensor]]
+) -> Mapping[str, Tensor]:
     """What the subject makes of the case's page and prompt (L1), named as the fields of ``contract.inputs.Inputs``."""
     _needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
-    inputs: Mapping[str, Tensor] = dsocr_subject.inputs(
-        dsocr_case.page, prompt=dsocr_case.prompt, preset=dsocr_case.preset
-    )
-    return inputs
+    page, asked = dsocr_case.page, {"prompt": dsocr_case.prompt, "preset": dsocr_case.preset}
+    return _dsocr_inputs_made.get(lambda: dsocr_subject.inputs(page, **asked), dsocr_case, dsocr_subject)
 
 
-@pytest.fixture(scope="session")
-def dsocr_vision(dsocr_inputs: Mapping[str, Tensor], dsocr_subject: Any) -> Mapping[str, Tensor]:
+@pytest.fixture
+def dsocr_vision(
+    dsocr_case: Case,
+    dsocr_inputs: Mapping[str, Tensor],
+    dsocr_subject: Any,
+    _dsocr_vision_made: Latest[Mapping[str, Tensor]],
+) -> Mapping[str, Tensor]:
     """The subject's seams of vision (L2), ``vision_fusion`` among them."""
     _needs(dsocr_subject, Level.STAGES, "dsocr_vision")
-    vision: Mapping[str, Tensor] = dsocr_subject.vision(dsocr_inputs)
-    return vision
+    return _dsocr_vision_made.get(lambda: dsocr_subject.vision(dsocr_inputs), dsocr_case, dsocr_subject)
 
 
 @pytest.fixture
@@ -207,6 +217,21 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_l
 
     extension = snapshot_extension(dsocr_config, key_of(dsocr_config), dsocr_limits)
     return request.getfixturevalue("snapshot").use_extension(extension)
+
+
+@pytest.fixture(scope="session")
+def _dsocr_exchanged() -> Latest[Exchange]:
+    return Latest()
+
+
+@pytest.fixture(scope="session")
+def _dsocr_inputs_made() -> Latest[Mapping[str, Tensor]]:
+    return Latest()
+
+
+@pytest.fixture(scope="session")
+def _dsocr_vision_made() -> Latest[Mapping[str, Tensor]]:
+    return Latest()
 
 
 @pytest.fixture
