@@ -239,8 +239,8 @@ def _extension(
     """Make a class once, for syrupy looks through the folders of each."""
     origin = {"subject": subject, **_origin(key, checkpoint), "command": command}
     own = {"folder": folder, "key": key, "origin": origin, "limits": limits, "may_miss": may_miss}
-    # Under its base's name, by which syrupy finds an extension where it gathers what workers used.
-    return type(GoldenSnapshots.__name__, (GoldenSnapshots,), own)
+    # Under its base's name, by which syrupy finds an extension again where it gathers what the workers of a run used.
+    return type(GoldenSnapshots.__name__, (GoldenSnapshots,), {**own, "__module__": __name__})
 
 
 @cache

@@ -52,8 +52,9 @@ TESTS = """
     def test_reading(case, kept, values, dsocr_check):
         dsocr_check([compare_snapshot("reading", kept, values[case])])
 
+    @pytest.mark.parametrize("size", ["640"])
     class TestIt:
-        def test_grid(self, kept, values):
+        def test_grid(self, size, kept, values):
             assert kept == values["grid"]
             assert kept == [values["grid"], "again"]
 """
@@ -116,11 +117,13 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     tests = pytester.mkpydir("tests")
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_it=TESTS).rename(tests / "test_it.py")
+    tests.joinpath("test_other.py").write_text("def test_other(): pass")
 
     def run(*arguments: str, **changed: Any) -> pytest.RunResult:
         values = {"a-gundam": KEPT, "b-gundam": KEPT, "grid": [2, 3]} | changed
         Path("values.json").write_text(json.dumps({name.replace("_", "-"): value for name, value in values.items()}))
-        options = ("-p", "no:cacheprovider", "--dsocr-golden", "golden", "--snapshot-details", "tests")
+        own = () if "--dsocr-golden" in arguments else ("--dsocr-golden", "golden")
+        options = ("-p", "no:cacheprovider", "--snapshot-details", "tests", *own)
         start = pytester.runpytest_subprocess if "-n" in arguments else pytester.runpytest_inprocess
         return start(*options, *arguments)
 
@@ -130,20 +133,20 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def accepted(run: Run) -> Run:
     """The same, with the snapshots there."""
-    run("--snapshot-update").assert_outcomes(passed=3)
+    run("--snapshot-update").assert_outcomes(passed=4)
     return run
 
 
 def test_snapshots_are_made_by_key_and_held_from_then_on(accepted: Run) -> None:
     names = {path.name for path in HOME.iterdir()}
     readings = {"test_reading[a-gundam].json", "test_reading[b-gundam].json"}
-    assert names == {*readings, "TestIt.test_grid.json", "TestIt.test_grid.1.json"}
+    assert names == {*readings, "TestIt.test_grid[640].json", "TestIt.test_grid[640].1.json"}
     kept = unseal((HOME / "test_reading[a-gundam].json").read_bytes())
     assert kept["value"] == KEPT
     assert kept["origin"].keys() >= {"subject", "checkpoint_sha256", "device", "dtype", "versions", "date", "command"}
-    accepted().assert_outcomes(passed=3)
+    accepted().assert_outcomes(passed=4)
     result = accepted(b_gundam={**KEPT, "grid": [[9, 9]]})
-    result.assert_outcomes(passed=2, failed=1)
+    result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(
         ["*grid: [[][[]9, 9]]; the snapshot has [[][[]2, 3]]*", "*accept it: --snapshot-update*"]
     )
@@ -155,21 +158,24 @@ def test_an_update_writes_what_is_beyond_the_limits(accepted: Run) -> None:
     accepted("--snapshot-update", "--dsocr-tolerances", "coords=0.01", a_gundam=moved, grid=[9])
     after = {path.name: path.read_bytes() for path in HOME.iterdir()}
     changed = {name for name in before if before[name] != after[name]}
-    assert changed == {"TestIt.test_grid.json", "TestIt.test_grid.1.json"}
+    assert changed == {"TestIt.test_grid[640].json", "TestIt.test_grid[640].1.json"}
     assert before.keys() == after.keys()
 
 
 def test_a_missing_one_is_an_error_with_the_nearest_keys(accepted: Run) -> None:
     other = ("--dsocr-dtype", "bfloat16")
+    shutil.copytree(HOME, "golden/snapshots/large/nvidia-h200-float32-sdpa/tests/test_it")
     result = accepted(*other, "-k", "reading")
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(
-        ["*mini/cpu-bfloat16-eager for test_reading[[]a-gundam], but of mini/cpu-float32-eager (another dtype); *"]
-    )
+    told = "there is no snapshot of mini/cpu-bfloat16-eager for test_reading[a-gundam], but of "
+    near = "mini/cpu-float32-eager (another dtype)"
+    far = "large/nvidia-h200-float32-sdpa (another checkpoint, device, dtype, attention)"
+    assert f"{told}{near}; {far}; make it with --snapshot-update" in result.stdout.str()
     result = accepted(*other, "--dsocr-may-miss", "snapshot", "-rs")
-    result.assert_outcomes(skipped=3)
+    result.assert_outcomes(skipped=3, passed=1)
     assert "snapshot report" not in result.stdout.str()
-    (HOME / "test_reading[a-gundam].json").unlink()
+    for path in Path("golden/snapshots").rglob("test_reading[[]a-gundam].json"):
+        path.unlink()
     accepted("-k", "a-gundam").stdout.fnmatch_lines(["*for test_reading[[]a-gundam], nor of any other key; make it*"])
 
 
@@ -183,8 +189,18 @@ def test_damage_and_other_weights_are_told(accepted: Run) -> None:
     result.stdout.fnmatch_lines(
         ["*the snapshot is damaged, its content*", "*weights of SHA-256 ffffffffffffffff, which*"]
     )
-    accepted("--snapshot-update").assert_outcomes(passed=3)
-    accepted().assert_outcomes(passed=3)
+    accepted("--snapshot-update").assert_outcomes(passed=4)
+    accepted().assert_outcomes(passed=4)
+
+
+def test_a_run_does_not_write_into_an_installation(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "golden").mkdir()
+    monkeypatch.setattr("pytest_dsocr.snapshots.__file__", str(tmp_path / "snapshots.py"))
+    for flag in ("--snapshot-update", "--snapshot-update-new-only"):
+        result = run(flag, "--dsocr-golden", str(tmp_path / "golden"))
+        assert "name a folder of your own: --dsocr-golden DIR" in result.stdout.str() + result.stderr.str()
+        assert result.ret
+    assert not list((tmp_path / "golden").iterdir())
 
 
 @pytest.fixture
