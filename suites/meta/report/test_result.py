@@ -126,6 +126,16 @@ def test_of_a_tests_phases_the_gravest_counts(phases: tuple[tuple[Any, Any], ...
     assert (test.outcome, len(test.comparisons)) == (outcome, 1)
 
 
+@pytest.mark.parametrize("order", [("failed", "passed"), ("passed", "failed")])
+def test_a_test_that_is_run_again_keeps_its_gravest_outcome_and_all_that_it_told(order: tuple[str, str]) -> None:
+    made = RunResult()
+    made.add("a", order[0], {"comparisons": payload(MATCH)["comparisons"]}, order[0])
+    made.add("a", order[1], {"reason": "then"}, order[1])
+    [test] = made.tests.values()
+    assert (test.outcome, test.reason) == ("failed", "failed")
+    assert (made.made, test.payload["reason"]) == (1, "then")
+
+
 @pytest.mark.parametrize(("came", "outcome"), [("skipped", "xfailed"), ("passed", "xpassed")])
 def test_known_failures_are_told_from_skips(came: Any, outcome: str) -> None:
     made, sent = RunResult(), _report("call", came, payload(WRONG))
@@ -163,6 +173,12 @@ def test_the_json_file_is_the_result(tmp_path: Path) -> None:
     assert (test["nodeid"], test["outcome"], test["case"]) == ("test_case.py::test[0]", "passed", "a")
     assert [one["verdict"] for one in test["comparisons"]] == ["MATCH", "DRIFT"]
     assert [left.name for left in path.parent.iterdir()] == ["dsocr.json"]
+
+
+def test_a_number_that_is_none_is_never_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        result(("passed", payload(MATCH, case=case_payload("a", worst_error=float("nan"))))).write(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_in_the_way_of_the_folder_is_told(tmp_path: Path) -> None:
