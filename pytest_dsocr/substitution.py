@@ -16,7 +16,7 @@ from pytest_dsocr.answer import Answer
 from pytest_dsocr.compare.inputs import compare_inputs
 from pytest_dsocr.compare.observations import DECODING, INPUTS, compare_observations
 from pytest_dsocr.compare.seams import compare_seam
-from pytest_dsocr.compare.tolerances import Tolerances
+from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.observation import BEST_OF_PREFILL, Best, Seam
 from pytest_dsocr.parity import Exchange
@@ -30,6 +30,8 @@ Donor = Callable[[], StagedSubject]
 
 VISION = ("sam", "clip", "projector", "vision_fusion")
 TOKENS = ("prefill", *DECODING)
+ROUNDING = tolerances("float32").seam
+"""How far a donor's features may be from the recorded ones to be called the reference's, whatever the run tolerates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,7 @@ def substitute(
         return ()
     found: list[str] = []
     with torch.no_grad():
-        trial = _Trial(CheckedSubject(subject), exchange, limits, _lent(exchange, limits, donor))
+        trial = _Trial(CheckedSubject(subject), exchange, limits, _lent(exchange, donor))
         try:
             found.extend(trial.findings(wrong))
         except SubjectFaultError as error:
@@ -120,16 +122,16 @@ def _wrong(answer: Answer, exchange: Exchange, limits: Tolerances) -> set[str]:
     return {one.stage for one in found if not one.passes and "/" not in one.what}
 
 
-def _lent(exchange: Exchange, limits: Tolerances, donor: Donor | None) -> Lent:
+def _lent(exchange: Exchange, donor: Donor | None) -> Lent:
     theirs = exchange.theirs
     fused = theirs.seams.get("vision_fusion")
     if keeps_values(theirs):
         return Lent(theirs.inputs.values, fused.values if fused else None)
-    return _of_donor(CheckedSubject(donor()), exchange, limits) if donor else Lent()
+    return _of_donor(CheckedSubject(donor()), exchange) if donor else Lent()
 
 
-def _of_donor(donor: CheckedSubject, exchange: Exchange, limits: Tolerances) -> Lent:
-    """Give what a donor has in the place of a recording, each only if it agrees with what was recorded."""
+def _of_donor(donor: CheckedSubject, exchange: Exchange) -> Lent:
+    """Give what a donor has in the place of a recording, each only if it is what was recorded but for rounding."""
     theirs = exchange.theirs
     try:
         inputs = donor.inputs(exchange.case)
@@ -139,8 +141,8 @@ def _of_donor(donor: CheckedSubject, exchange: Exchange, limits: Tolerances) -> 
     except SubjectFaultError:  # it may be of the same broken code as the subject
         return Lent()
     mine = None if fused is None else Seam.of(fused)
-    agrees = compare_seam("vision_fusion", mine, theirs.seams.get("vision_fusion"), limits.seam).verdict
-    return Lent(inputs, fused if agrees in (Verdict.MATCH, Verdict.DRIFT) else None)
+    compared = compare_seam("vision_fusion", mine, theirs.seams.get("vision_fusion"), ROUNDING)
+    return Lent(inputs, fused if compared.verdict in (Verdict.MATCH, Verdict.DRIFT) else None)
 
 
 def _told(part: str, given: str, right: bool, otherwise: str = "") -> str:

@@ -52,10 +52,10 @@ def test_the_report_holds_every_comparison_and_the_page_both_sides(tmp_path: Pat
     report = json.loads((tmp_path / "out" / "compare.json").read_text(encoding="utf-8"))
     [case] = report["cases"]
     assert len(case["comparisons"]) == 19
-    assert case["first_wrong"] is case["check"] is None
+    assert case["first_wrong"] is case["cause"] is None
     assert case["case"]["page"] == "tiny.png"
     assert report["reference"]["checkpoint"] == "synthetic:small"
-    with Image.open(tmp_path / "out" / "tiny-gundam-markdown.jpg") as sheet:
+    with Image.open(tmp_path / "out" / "pages" / "tiny-gundam-markdown.jpg") as sheet:
         assert sheet.width > 2 * sheet.height
     assert said()[0][-1] == f"written     {tmp_path}/out: compare.json, and each page with the boxes of both sides"
 
@@ -71,10 +71,31 @@ def test_a_wrong_verdict_ends_in_1_and_is_told(tmp_path: Path, said: Said) -> No
     assert any(line.strip().startswith("check        the decoder, for vision is right") for line in lines)
     [case] = json.loads((tmp_path / "out" / "compare.json").read_text(encoding="utf-8"))["cases"]
     assert case["first_wrong"] == "prefill"
-    assert case["check"].startswith("the decoder")
+    assert case["cause"].startswith("the decoder")
+    assert case["findings"] == [], "no session of this machine has the features that the GPU gave"
     told = [line.split()[:2] for line in lines if line.startswith("    ") and not line.startswith("     ")]
     assert ["WRONG", "prefill:"] in told
     assert any("the reference has" in line for line in lines)
+
+
+def test_any_subject_may_be_named(tmp_path: Path, said: Said) -> None:
+    page = write_page("tiny", tmp_path)
+    name = "suites.meta.subjects.examples.one_method:OneMethod"
+    assert compare(page, "--subject", name) == 0
+    lines, _ = said()
+    assert lines[1] == f"subject     {name}, L0, synthetic:small, cpu, float32, eager"
+    rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith(("tokens", "text "))}
+    assert rows == {"tokens": ["-", "-", "-", "-", "1"], "text": ["-", "-", "-", "1", "-"]}
+
+
+def test_what_the_references_tensors_make_right_is_told(tmp_path: Path, said: Said) -> None:
+    page = write_page("641_wide", tmp_path)
+    swapped = "suites.meta.subjects.examples.swapped_halves:SwappedHalves"
+    assert compare(page, "--subject", swapped, "--out", tmp_path) == 1
+    finding = "tokens are right when given the reference's vision features"
+    assert f"    substituted  {finding}" in said()[0]
+    [case] = json.loads((tmp_path / "compare.json").read_text(encoding="utf-8"))["cases"]
+    assert (case["first_wrong"], case["findings"]) == ("vision_fusion", [finding])
 
 
 def test_code_that_is_not_what_was_recorded_runs_live_with_a_note(tmp_path: Path, said: Said) -> None:
@@ -93,6 +114,10 @@ def test_code_that_is_not_what_was_recorded_runs_live_with_a_note(tmp_path: Path
         (("--dtype", "bfloat16"), "but synthetic-small/cpu-float32-eager (dtype float32)"),
         (("--reference", "nowhere"), "there is no folder nowhere; give one with the vendor's Python files"),
         (("--presets", "large"), "does not hold other-large-markdown"),
+        (
+            ("--presets", "large", "--subject", "absent:Reader"),
+            "'absent:Reader': there is no module absent, neither in ",
+        ),
         ((), "the recording holds none of these pages; give the pages that were recorded"),
     ],
 )
@@ -131,4 +156,7 @@ def test_what_is_in_the_way_of_the_report_is_told(tmp_path: Path, said: Said) ->
     page = write_page("tiny", tmp_path)
     (tmp_path / "taken").write_text("a file")
     assert compare(page, "--out", tmp_path / "taken") == 2
-    assert f"{tmp_path}/taken/tiny-gundam-markdown.jpg cannot be written (File exists); give a folder" in said()[1]
+    assert (
+        f"{tmp_path}/taken/pages/tiny-gundam-markdown.jpg cannot be written (Not a directory); give a folder"
+        in said()[1]
+    )

@@ -164,6 +164,20 @@ def test_a_donor_lends_what_agrees_with_the_recording_and_no_more(
     assert found == findings
 
 
+def test_what_a_donor_drifts_by_is_not_called_the_references(
+    session: Session[Any], case: Case, recorded: Observation
+) -> None:
+    """Of another dtype or device than the recording's it may be within the run's limits, and be no more right."""
+
+    class Drifting(SessionSubject):
+        def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: tensor * 1.01 for name, tensor in super().vision(inputs).items()}
+
+    subject = Planted(session, "vision")
+    asked = exchange(subject, case, recorded)
+    assert substitute(subject, asked, tolerances("bfloat16"), lambda: Drifting(session)) == ()
+
+
 def test_a_session_that_was_patched_in_process_finds_no_donor(
     case: Case, recorded: Observation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
