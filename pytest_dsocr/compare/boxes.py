@@ -95,7 +95,7 @@ def compare_spans(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: 
         return Comparison("spans", Verdict.MATCH, f"{len(theirs)}, labels in order")
     edits = Indel.editops(labels[0], labels[1])
     fine = all(labels) and len(edits) == abs(len(mine) - len(theirs)) <= limits.boxes
-    measured = f"{len(edits)} labels to take out or put in; {_counts(len(mine), len(theirs), limits)}"
+    measured = f"{_counts(len(mine), len(theirs), limits)}; {len(edits)} labels to put in or take out"
     details = (
         f"surplus: span {edit.src_pos}, {shown(labels[0][edit.src_pos])}"
         if edit.tag == "delete"

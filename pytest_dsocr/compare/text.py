@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from rapidfuzz.distance import Levenshtein
@@ -12,6 +13,25 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict, shown
 
 LEAD_CHARACTERS = 20
 SHOWN_CHARACTERS = 60
+UNRELATED_FROM, UNRELATED_SHARE = 0.1, 0.5
+"""A reading that parts within the first tenth, and is other by half, is not of this page."""
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """How far two texts are apart."""
+
+    at: int
+    """The first character that differs."""
+    edits: int
+    share: float
+    """Of the reference's length."""
+
+    @classmethod
+    def of(cls, mine: str, theirs: str) -> _Apart:
+        at = next(k for k, (a, b) in enumerate(zip_longest(mine, theirs)) if a != b)
+        edits = Levenshtein.distance(mine, theirs)
+        return cls(at, edits, edits / len(theirs) if theirs else math.inf)
 
 
 def compare_text(mine: str, theirs: str, allowed: float) -> Comparison:
@@ -22,26 +42,42 @@ def compare_text(mine: str, theirs: str, allowed: float) -> Comparison:
         theirs: the reference's.
         allowed: the edit distance over the reference's length that is DRIFT; no text at all never is.
     """
-    found = compare_content("text", mine, theirs, allowed)
-    astray = tuple(degenerations(mine, theirs)) if mine != theirs else ()
-    verdict = Verdict.WRONG if theirs.strip() and not mine.strip() else found.verdict
+    if mine == theirs:
+        return _equal("text", theirs)
+    apart = _Apart.of(mine, theirs)
+    astray = [*degenerations(mine, theirs)]
+    if mine.strip() and apart.at < UNRELATED_FROM * len(theirs) and apart.share > UNRELATED_SHARE:
+        astray.append(f"unrelated: it reads something else from character {apart.at} on")
+    empty = bool(theirs.strip()) and not mine.strip()
+    verdict = Verdict.DRIFT if apart.share <= allowed and not empty else Verdict.WRONG
     kinds = [sentence.partition(":")[0] for sentence in astray]
-    return Comparison("text", verdict, "; ".join([*kinds, found.measured]), None, (*astray, *found.details))
+    measured = "; ".join([*kinds, _measured(mine, theirs, apart, allowed)])
+    return Comparison("text", verdict, measured, None, (*astray, *_context(mine, theirs, apart.at)))
 
 
 def compare_content(what: str, mine: str, theirs: str, allowed: float) -> Comparison:
     """Compare two texts by their edit distance over the reference's length alone."""
     if mine == theirs:
-        return Comparison(what, Verdict.MATCH, f"{len(theirs)} characters")
-    edits = Levenshtein.distance(mine, theirs)
-    share = edits / len(theirs) if theirs else math.inf
-    at = next(k for k, (a, b) in enumerate(zip_longest(mine, theirs)) if a != b)
-    measured = (
-        f"parts at character {at} of {len(theirs)} (the subject has {len(mine)}); "
-        f"edit distance {edits}, {share:.2%} (allowed {allowed:.2%})"
+        return _equal(what, theirs)
+    apart = _Apart.of(mine, theirs)
+    verdict = Verdict.DRIFT if apart.share <= allowed else Verdict.WRONG
+    return Comparison(what, verdict, _measured(mine, theirs, apart, allowed), None, _context(mine, theirs, apart.at))
+
+
+def _equal(what: str, theirs: str) -> Comparison:
+    return Comparison(what, Verdict.MATCH, f"{len(theirs)} characters")
+
+
+def _measured(mine: str, theirs: str, apart: _Apart, allowed: float) -> str:
+    return (
+        f"parts at character {apart.at} of {len(theirs)} (the subject has {len(mine)}); "
+        f"edit distance {apart.edits}, {apart.share:.2%} (allowed {allowed:.2%})"
     )
-    lines = tuple(
+
+
+def _context(mine: str, theirs: str, at: int) -> tuple[str, ...]:
+    """Give both texts from shortly before they part."""
+    return tuple(
         f"{side:<10}{shown(text[max(0, at - LEAD_CHARACTERS) :], SHOWN_CHARACTERS)!r}"
         for side, text in (("subject", mine), ("reference", theirs))
     )
-    return Comparison(what, Verdict.DRIFT if share <= allowed else Verdict.WRONG, measured, None, lines)

@@ -7,6 +7,12 @@ from pytest_dsocr.compare.symptoms.scene import Symptom
 OUTPUT = (
     Symptom(
         "read",
+        "read's own prefill: the classic is a second one without the image's features; or the cache of the page before",
+        lambda scene: scene.says("unrelated", "text"),
+        ("KVC-03", "KVC-04", "SCT-04"),
+    ),
+    Symptom(
+        "read",
         "read's own loop: that each step's own logits are used, and that the rule for n-grams holds in it, also in "
         "greedy decoding",
         lambda scene: scene.says("repetition", "text"),
@@ -33,9 +39,9 @@ OUTPUT = (
     ),
     Symptom(
         "read",
-        "that read goes through the same prefill and the same steps: the classic is a second prefill, of its own, "
-        "without the image's features; or a cache of the page before, or a draw in the place of the best token",
-        bugs=("ATK-05", "DEC-04", "KVC-03", "KVC-04"),
+        "that read goes through the same prefill and the same steps, with the best token and no draw in its place, and "
+        "gives the same twice",
+        bugs=("ATK-05", "DEC-04"),
     ),
     Symptom(
         "text",
@@ -74,6 +80,14 @@ OUTPUT = (
         "what is returned",
         lambda scene: scene.says("emptiness"),
         ("EOS-05", "PRM-01", "PRM-02"),
+    ),
+    Symptom(
+        "text",
+        "that the page is seen at all: its features at the image's tokens in prefill, the image in front of the "
+        "prompt's text, no other page's cache; offer inputs and stages (levels L1 and L2) to have the first that breaks "
+        "named",
+        lambda scene: scene.says("unrelated"),
+        ("KVC-03", "KVC-04", "PRM-01", "SCH-10", "SCT-04"),
     ),
     Symptom(
         "text",

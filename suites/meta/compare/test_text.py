@@ -84,3 +84,23 @@ def test_what_went_astray_stands_in_front() -> None:
 
 def test_of_equal_texts_nothing_is_said() -> None:
     assert compare_text("the " * 99, "the " * 99, 0.0) == Comparison("text", Verdict.MATCH, "396 characters")
+
+
+PAGE = "0123456789" * 3
+
+
+@pytest.mark.parametrize(
+    ("mine", "told"),
+    [
+        ("xx" + "y" * 28, "unrelated: it reads something else from character 0 on"),
+        ("01" + "abcdefghijklmnopqrstuvwxyz", "unrelated: it reads something else from character 2 on"),
+        ("012" + "abcdefghijklmnopqrstuvwxyz", None),
+        ("y" * 15 + PAGE[15:], None),
+        ("y" * 16 + PAGE[16:], "unrelated: it reads something else from character 0 on"),
+        (" ", None),
+    ],
+    ids=["from the start", "within a tenth", "from a tenth on", "by half", "by more than half", "empty"],
+)
+def test_a_reading_of_something_else_is_told(mine: str, told: str | None) -> None:
+    found = compare_text(mine, PAGE, 0.0)
+    assert [line for line in found.details if line.startswith("unrelated")] == ([told] if told else [])
