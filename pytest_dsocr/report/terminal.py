@@ -116,7 +116,8 @@ class Summary:
             yield from _told("not offered", f"{level}: {listed(names)}", NOTED)
         for one in _first(self.result.missing):
             told_of = f"{one['what']}, which {count(one['tests'], 'test')} wanted: {one['why']}"
-            yield from _told("may be missing", told_of, NOTED) if one["allowed"] else _told("missing", told_of, BAD)
+            what, markup = ("may be missing", NOTED) if one["allowed"] else ("missing", BAD)
+            yield from _told(what, told_of, markup, 2)
         yield from _more(self.result.missing)
         for what, reasons in (("skipped", self.result.skips), ("known to fail", self.result.known_failures)):
             for reason, tests in _first(list(reasons.items())):
@@ -141,5 +142,5 @@ def _what_broke(case: CasePayload) -> str:
     return f"first wrong {case['first_wrong']}, after {case['right_before']} that are right; {boxes}"
 
 
-def _told(what: str, text: str, markup: Mapping[str, bool] = NO_MARKUP) -> Iterator[Line]:
-    yield from (Line(line, markup) for line in told(what, text))
+def _told(what: str, text: str, markup: Mapping[str, bool] = NO_MARKUP, most_lines: int = 4) -> Iterator[Line]:
+    yield from (Line(line, markup) for line in told(what, text, most_lines))

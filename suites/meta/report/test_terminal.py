@@ -34,7 +34,7 @@ BROKEN = payload(
     ),
 )
 UNGIVEN = not_compared("sam.page", "the subject says that it gives it")
-LEFT = payload(UNGIVEN, case=case_payload("left", UNGIVEN, verdict="MATCH", passes=False, counts={"MATCH": 1}))
+LEFT = payload(UNGIVEN, case=case_payload("left", MATCH, UNGIVEN, verdict="MATCH", passes=False, counts={"MATCH": 1}))
 LESS = [not_compared(name, NOT_OFFERED) for name in ("sam.page/0", "sam.page/1", "input_ids", "artefacts")]
 
 Tests = list[tuple[str, Payload]]
