@@ -5,10 +5,13 @@ from __future__ import annotations
 import shutil
 
 import pytest
+import scipy.optimize  # noqa: F401  # a run within this process forgets what it was the first to import, and
 from PIL import Image
 
+import pytest_dsocr.report.index
+import pytest_dsocr.report.pictures
 import pytest_dsocr.report.terminal
-import pytest_dsocr.sides  # noqa: F401  # before runs within this process, each of which forgets what it imported first
+import pytest_dsocr.sides  # noqa: F401  # numpy is not to be imported twice
 from pytest_dsocr.options import OPTIONS
 from suites.meta.plugin import standin
 
