@@ -84,8 +84,8 @@ OUTPUT = (
     Symptom(
         "text",
         "that the page is seen at all: its features at the image's tokens in prefill, the image in front of the "
-        "prompt's text, no other page's cache; offer inputs and stages (levels L1 and L2) to have the first that breaks "
-        "named",
+        "prompt's text, no other page's cache; offer inputs and stages (levels L1 and L2) to have the first that "
+        "breaks named",
         lambda scene: scene.says("unrelated"),
         ("KVC-03", "KVC-04", "PRM-01", "SCH-10", "SCT-04"),
     ),

@@ -112,6 +112,11 @@ def test_lines_that_all_moved_stand_for_the_same_lines(by: int) -> None:
     assert compare_boxes(moved(lines, by), lines, LOOSE).verdict is DRIFT
 
 
+def test_two_that_moved_a_little_are_likelier_than_one_that_moved_far() -> None:
+    first, second, third = (SpanSeen("text", (Box(x, y, x + 50, y + 10),)) for x, y in ((0, 0), (10, 1), (20, 0)))
+    assert pair_up([second, third], [first, second]).places == [(0, 0), (1, 1)]
+
+
 def test_the_label_decides_between_boxes_in_one_place() -> None:
     places = Box(100, 100, 500, 500), Box(104, 100, 504, 500)
     theirs = [SpanSeen("image", places[:1]), SpanSeen("table", places[1:])]
