@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pytest_dsocr.compare.verdict import Comparison, Verdict
 
 if TYPE_CHECKING:
     from pytest_dsocr.contract.special import TextTokenizer
@@ -45,6 +47,13 @@ class Facts:
         """Give what was recorded of a prompt, with the page ``square`` in Gundam."""
         [row] = [row for row in self.recorded["prompts"] if row["name"] == name]
         return PromptFact(row["text"], row["encoded"], [one for one, length in row["input_ids"] for _ in range(length)])
+
+    def told(self, compared: Comparison) -> Comparison:
+        """Say of a comparison with a fact that is not right where the fact comes from."""
+        made = self.recorded["provenance"]
+        origin = f"recorded on {made['date']} of the vendor's infer with Pillow {made['versions']['pillow']}"
+        right = compared.verdict is Verdict.MATCH
+        return compared if right else replace(compared, details=(origin, *compared.details))
 
     @property
     def decoding(self) -> Mapping[str, Any]:

@@ -30,7 +30,8 @@ def test_grid(size: str, facts: Facts, asked: Asked, drawn: Drawn, dsocr_check: 
     width_px, height_px = map(int, size.split("x"))
     [mine] = asked(drawn.blank(width_px, height_px)).images_spatial_crop
     theirs = facts.grid((width_px, height_px))
-    dsocr_check([equal("images_spatial_crop", mine, theirs, f"{math.prod(theirs)} crops, columns and rows")])
+    compared = equal("images_spatial_crop", mine, theirs, f"{math.prod(theirs)} crops, columns and rows")
+    dsocr_check([facts.told(compared)])
 
 
 @pytest.mark.parametrize("page", ["tiny", "exactly_640"])

@@ -23,8 +23,8 @@ def test_every_bit(
 ) -> None:
     from .pixels import compare_pixels
 
-    recorded = facts.prepared(page, "gundam")
-    dsocr_check([compare_pixels("images_crop", asked, drawn(page), "gundam", recorded, tokenizer)])
+    compared = compare_pixels("images_crop", asked, drawn(page), "gundam", facts.prepared(page, "gundam"), tokenizer)
+    dsocr_check([facts.told(compared)])
 
 
 @pytest.mark.parametrize("grid", [(3, 2), (2, 3), (3, 3), (4, 2)], ids=lambda grid: f"{grid[0]}x{grid[1]}")

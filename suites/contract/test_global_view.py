@@ -31,8 +31,8 @@ def test_every_bit(
 ) -> None:
     from .pixels import compare_pixels
 
-    recorded = facts.prepared(page, preset)
-    dsocr_check([compare_pixels("images_ori", asked, drawn(page), preset, recorded, tokenizer)])
+    compared = compare_pixels("images_ori", asked, drawn(page), preset, facts.prepared(page, preset), tokenizer)
+    dsocr_check([facts.told(compared)])
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -22,7 +22,8 @@ def test_no_ngram_of_the_vendors_length_occurs_twice(facts: Facts, dsocr_subject
         dsocr_check([not_compared("policy/no_repeat_ngram_size", NOT_OFFERED)])
         return
     theirs = facts.decoding["no_repeat_ngram_size"]
-    dsocr_check([equal("policy/no_repeat_ngram_size", policy.no_repeat_ngram_size, theirs, f"{theirs} tokens")])
+    compared = equal("policy/no_repeat_ngram_size", policy.no_repeat_ngram_size, theirs, f"{theirs} tokens")
+    dsocr_check([facts.told(compared)])
 
 
 def test_the_end_is_eos(tokenizer: TextTokenizer, dsocr_subject: Any, dsocr_check: Check) -> None:
