@@ -1,0 +1,118 @@
+"""What a run says in front and at its end, and that it says nothing where nothing is compared."""
+
+from __future__ import annotations
+
+import pytest
+
+import pytest_dsocr
+from pytest_dsocr.goldens import golden_folder
+from pytest_dsocr.vendor.files import FILES
+from suites.meta.plugin.conftest import TEST_TEXT, Repository
+
+OURS = f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}"
+TITLE = " DeepSeek-OCR: subject and reference "
+FUNCTIONS = """
+    def unsaid(setup):
+        return None
+"""
+
+
+def header(result: pytest.RunResult) -> list[str]:
+    return [line for line in result.outlines if line.startswith("dsocr: ")]
+
+
+def summary(result: pytest.RunResult) -> list[str]:
+    """The lines from our title to pytest's next one."""
+    [start] = (k for k, line in enumerate(result.outlines) if TITLE in line)
+    lines = result.outlines[start + 1 :]
+    return lines[: next(k for k, line in enumerate(lines) if line.startswith("==="))]
+
+
+def test_the_header_says_what_is_compared_with_what_under_which_key(alone: pytest.Pytester) -> None:
+    alone.makepyfile("def test_it(): pass")
+    assert header(alone.runpytest_inprocess()) == [
+        OURS,
+        "dsocr: subject session on mini, cpu, float32, eager; offers L0 text, L1 inputs, L2 stages and cache, "
+        "L3 named modules",
+        f"dsocr: reference recorded, {golden_folder() / 'vendor'}, cpu, float32, eager; pages dev-3, gundam, markdown",
+    ]
+
+
+def test_the_header_says_what_was_chosen(alone: pytest.Pytester) -> None:
+    alone.makepyfile(mine=FUNCTIONS)
+    alone.makepyfile("def test_it(): pass")
+    vendor = alone.mkdir("vendor")
+    for name in FILES:
+        vendor.joinpath(name).touch()
+    chosen = "--dsocr-subject mine:unsaid --dsocr-checkpoint synthetic:tiny --dsocr-dtype bfloat16 "
+    chosen += "--dsocr-attention sdpa --dsocr-reference vendor --dsocr-reference-device nvidia-h200 "
+    chosen += "--dsocr-reference-attention eager --dsocr-pages all --dsocr-presets tiny --dsocr-presets base"
+    assert header(alone.runpytest_inprocess(*chosen.split())) == [
+        OURS,
+        "dsocr: subject mine:unsaid on synthetic:tiny, cpu, bfloat16, sdpa; offers what it says when it is made",
+        "dsocr: reference live, vendor, nvidia-h200, bfloat16, eager; pages all, tiny base, markdown",
+    ]
+
+
+def test_other_tests_have_the_header_and_nothing_else(alone: pytest.Pytester) -> None:
+    alone.makepyfile(
+        "import pytest\ndef test_it(): pass\ndef test_fails(): assert 0\ndef test_later(): pytest.skip('x')"
+    )
+    result = alone.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert [line for line in result.outlines if "dsocr" in line.lower()] == header(result)
+
+
+def test_quiet_runs_have_no_header_and_other_tests_nothing_of_ours(alone: pytest.Pytester) -> None:
+    alone.makepyfile(test_it="def test_it(): pass")
+    assert "dsocr" not in alone.runpytest_inprocess("-q").stdout.str().lower()
+
+
+@pytest.mark.parametrize("quiet", [(), ("-q",), ("-qq",)])
+def test_the_summary_stands_between_failures_and_pytests_last_line(
+    repository: Repository, quiet: tuple[str, ...]
+) -> None:
+    repository.settle("Misreader")
+    result = repository.run(TEST_TEXT, *quiet)
+    lines = result.outlines
+    [failures] = (k for k, line in enumerate(lines) if " FAILURES " in line)
+    [title] = (k for k, line in enumerate(lines) if TITLE in line)
+    assert failures < title
+    assert bool(header(result)) is not bool(quiet)
+    assert summary(result)[2] == "1 comparison in 1 case: 1 WRONG"
+
+
+def test_a_run_that_passes_ends_with_what_it_compared_and_its_verdict(repository: Repository) -> None:
+    result = repository.run(TEST_TEXT, "--dsocr-out", "out")
+    assert summary(result) == [
+        "subject         standin:Reader, L0, mini/cpu-float32-eager",
+        "reference       live, mini/cpu-float32-eager, vendor's file cdcdcdcdcdcd (None)",
+        "1 comparison in 1 case: 1 MATCH",
+        "written         out/dsocr.json, out/index.html",
+        "verdict         passes",
+    ]
+    out = repository.pytester.path / "out"
+    assert {path.relative_to(out).as_posix() for path in out.rglob("*.*")} == {
+        "dsocr.json",
+        "index.html",
+        "pages/page-tiny-markdown.jpg",
+    }
+
+
+def test_a_run_that_fails_ends_with_the_command_that_runs_the_first_failure_again(repository: Repository) -> None:
+    repository.settle("Misreader")
+    result = repository.run(TEST_TEXT, "--dsocr-prompts", "free")
+    assert summary(result)[2:] == [
+        "1 comparison in 1 case: 1 WRONG",
+        "WRONG           page-tiny-free: first wrong text, after 0 that are right; boxes 1, reference 1",
+        "verdict         1 of 1 test failed",
+        "next            to run the first that failed again:",
+        "    pytest 'test_it.py::test_text[page-tiny-free]' --dsocr-prompts free",
+    ]
+
+
+def test_collecting_compares_nothing_and_promises_nothing(repository: Repository) -> None:
+    result = repository.run(TEST_TEXT, "--collect-only", "-q")
+    assert result.ret == pytest.ExitCode.OK
+    assert result.outlines[0] == "test_it.py::test_text[page-tiny-markdown]"
+    assert TITLE not in result.stdout.str()
