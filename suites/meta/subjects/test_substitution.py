@@ -126,6 +126,14 @@ def test_each_part_is_told_to_be_wrong_by_itself_or_not(
     assert found == findings
 
 
+def test_the_blocks_inside_of_a_stage_are_not_asked_again(session: Session[Any], case: Case, live: Observation) -> None:
+    """They are told by the seam that they lead to."""
+    theirs = replace(live, seams=follow(SessionSubject(session), case, live).seams)
+    assert any("/" in name for name in theirs.seams)
+    subject = Planted(session, "inputs")
+    assert substitute(subject, exchange(subject, case, theirs), LIMITS) == (VISION_RIGHT, INPUTS_RIGHT)
+
+
 def test_what_was_asked_stays_as_it_was(session: Session[Any], case: Case, live: Observation) -> None:
     subject = Planted(session, "inputs", "vision")
     asked = exchange(subject, case, live)
