@@ -127,9 +127,8 @@ def _with_stages(
 
 
 def _with_output(answer: Answer, asked: CheckedSubject, case: Case, theirs: Observation) -> Answer:
-    tokens = theirs.token_ids
-    same = bool(answer.forced) and tuple(step.token for step in answer.forced or ()) == tokens
-    same = same and _ends(asked.policy, case, tokens)
+    tokens, choices = theirs.token_ids, tuple(step.token for step in answer.forced or ())
+    same = bool(choices) and choices == tokens and _ends(asked.policy, case, tokens)
     told = same and asked.tells_text
     text = clean_output(asked.text_of(tokens)) if told else asked.read(case)
     spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
