@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image, ImageChops
 
@@ -121,6 +122,12 @@ def test_equal_boxes_are_paired_first_and_then_those_that_overlap(
     assert sorted(paired_by_overlap(text(*mine), text(*theirs)).places) == pairs
 
 
+@pytest.mark.parametrize("box", [HERE, Box(5, 5, 5, 5)], ids=["some_area", "none"])
+def test_of_boxes_in_one_place_those_under_one_label_are_pairs(box: Box) -> None:
+    mine, theirs = text(box, label="title") + text(box), text(box) + text(box, label="title")
+    assert sorted(paired_by_overlap(mine, theirs).places) == [(0, 1), (1, 0)]
+
+
 @pytest.mark.parametrize(
     "box",
     [
@@ -153,10 +160,15 @@ def test_the_legend_says_more_where_something_differs() -> None:
 
 
 def test_a_case_is_drawn_into_the_runs_folder(tmp_path: Path) -> None:
-    path = draw(report(tmp_path), tmp_path / "out")
+    path = draw(report(tmp_path, spans=()), tmp_path / "out")
     assert path == tmp_path / "out" / picture_name("page-tiny-free")
     with Image.open(path) as sheet:
+        middle = sheet.width // 2
         assert sheet.width == 2 * LARGEST_PX[0] + 3 * MARGIN_PX
+        sides = [sheet.crop((left, HEAD_PX, left + middle, sheet.height - FOOT_PX)) for left in (0, middle)]
+    reds, blues = ([np.asarray(side)[..., channel].astype(int) for side in sides] for channel in (0, 2))
+    blue = [int((b - r > 99).sum()) for r, b in zip(reds, blues, strict=True)]
+    assert blue[0] > 2 * blue[1] > 0, "the reference's boxes, and where the subject ought to have them"
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from suites.meta.compare.made import OUTPUT, seam_tensors
 from suites.meta.report.made import LIMITS, report
 
 TITLE, IMAGES = OUTPUT.spans
+BOX = IMAGES.boxes[0]
 
 
 def moved(units: float) -> dict[str, Any]:
@@ -61,6 +62,15 @@ def test_what_is_allowed_already_is_not_offered_again(tmp_path: Path) -> None:
     wide: Tolerances = replace(LIMITS, coords=0.02)
     spans = (SpanSeen("title", (Box(1, 2, 3 + 15, 4),)),)
     assert acceptable(report(tmp_path, spans=spans, limits=wide), ["boxes"]) == {"boxes": 2}
+
+
+def test_what_is_allowed_already_is_not_narrowed_to_what_may_be_offered(tmp_path: Path) -> None:
+    wide, spans = replace(LIMITS, coords=0.1), (SpanSeen("title", (Box(1, 2, 83, 4),)), SpanSeen("image", (BOX,)))
+    assert acceptable(report(tmp_path, spans=spans, limits=wide), ["boxes"]) == {"boxes": 1}
+
+
+def test_only_what_the_test_holds_has_to_pass(tmp_path: Path) -> None:
+    assert acceptable(report(tmp_path, **moved(1), text=""), ["boxes"]) == {"coords": 0.002}
 
 
 def test_tensors_that_are_no_numbers_are_never_offered_a_tolerance(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from suites.meta.report.made import DRIFT, MATCH, WRONG, config, recorded, repor
 NODEID = "suites/parity/test_case.py::test_vision[page-tiny-free-clip]"
 CAUSE = "what real ports got wrong at this stage, and what tells one of these mistakes from another, " * 2
 FINDING = "tokens are right when given the reference's vision features"
-WORSE = Comparison("projector.page", Verdict.WRONG, "relative error 8.9e-01 (allowed 1e-04)", 0.89)
+WORSE = Comparison("projector.page", Verdict.WRONG, "relative error 8.9e-01 (allowed 1e-04)", 0.89, ("its anatomy",))
 UNGIVEN = not_compared("clip.page", "the subject says that it gives it, and did not")
 MANY = [
     Comparison(f"prefill/{k}", Verdict.WRONG, "relative error 1.0e+00 " * 30, 1.0, tuple("abcdefgh")) for k in range(30)

@@ -120,8 +120,9 @@ def test_the_page_asks_nothing_of_a_network() -> None:
 @pytest.mark.parametrize("picture", [None, "pages/a page & more?.jpg"])
 def test_a_case_may_have_no_picture_and_a_picture_any_name(picture: str | None) -> None:
     made = result(("passed", payload(MATCH, case=case_payload("a", picture=picture))))
-    found = [image["src"] for image in Page(html(made.to_json())).all("img")]
-    assert found == ([] if picture is None else ["pages/a%20page%20%26%20more%3F.jpg"])
+    page = Page(html(made.to_json()))
+    found = [*(image["src"] for image in page.all("img")), *(link["href"] for link in page.all("a"))]
+    assert found == ([] if picture is None else ["pages/a%20page%20%26%20more%3F.jpg"] * 2)
 
 
 def test_a_run_that_compared_nothing_has_a_page_as_well(tmp_path: Path) -> None:
