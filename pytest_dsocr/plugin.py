@@ -36,6 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Resolve the options, and register the markers and what gathers a run's results."""
     for line in registration_lines():
         config.addinivalue_line("markers", line)
+    if config.option.help or config.option.markers:  # asked for by whoever gave a bad value, as like as not
+        return
     own = resolve(config)
     config.stash[CONFIG] = own
     config.stash[OFFERED] = level_before_loading(own.subject)

@@ -146,6 +146,16 @@ def test_what_counts_less_is_not_looked_at(alone: pytest.Pytester, monkeypatch: 
     alone.parseconfigure("--dsocr-level", "L1")
 
 
+@pytest.mark.parametrize(("asked", "told"), [("--help", "--dsocr-level=NAME*"), ("--markers", "@pytest.mark.level*")])
+def test_help_is_given_to_those_who_need_it(
+    alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, asked: str, told: str
+) -> None:
+    monkeypatch.setenv("DSOCR_LEVEL", "L9")
+    result = alone.runpytest_inprocess(asked)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines([f"*{told}"])
+
+
 def test_the_refusal_is_the_whole_output_and_exit_code_4(alone: pytest.Pytester) -> None:
     alone.makepyfile("def test_it(): pass")
     result = alone.runpytest_inprocess("--dsocr-level", "L9")
