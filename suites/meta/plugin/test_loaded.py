@@ -53,6 +53,12 @@ EVERY_OUTCOME = """
     def test_alone():
         pass
 """
+SNAPSHOT = """
+    from pytest_dsocr.snapshots import compare_snapshot
+
+    def test_it(dsocr_snapshot, dsocr_check):
+        dsocr_check([compare_snapshot("reading", dsocr_snapshot, {{"boxes": {boxes}}})])
+"""
 OUTCOMES = {"passed": 4, "failed": 4, "skipped": 6, "xfailed": 3}
 PAGES = ("page", "second", "third")
 
@@ -117,6 +123,16 @@ def test_snapshots_say_that_they_need_syrupy(repository: Repository, monkeypatch
     result.assert_outcomes(errors=1)
     why = "dsocr_snapshot needs syrupy; install it, or add -p syrupy where plugins are not autoloaded"
     assert why in result.outlines
+
+
+def test_snapshots_are_kept_where_syrupy_is_named_as_well(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(*next(iter(ALONE.items())))
+    arguments = ("-p", "dsocr", "-p", "syrupy", "--dsocr-golden", "golden")
+    repository.run(SNAPSHOT.format(boxes=3), *arguments, "--snapshot-update").assert_outcomes(passed=1)
+    repository.run(SNAPSHOT.format(boxes=3), *arguments).assert_outcomes(passed=1)
+    repository.run(SNAPSHOT.format(boxes=4), *arguments).assert_outcomes(failed=1)
 
 
 def test_import_of_the_plugin_loads_nothing_heavy() -> None:
