@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_dsocr.scheduling import scope_of
+from pytest_dsocr.scheduling import make_scheduler, scope_of
 
 CASES = [f"page_{number}-gundam-markdown" for number in range(6)]
 CONFTEST = """
@@ -69,6 +69,29 @@ def test_the_tests_of_a_case_share_a_worker(pytester: pytest.Pytester) -> None:
 )
 def test_others_are_spread_as_ever(pytester: pytest.Pytester, cases: list[str], arguments: tuple[str, ...]) -> None:
     assert 2 in {len(on) for on in workers(pytester, cases, *arguments).values()}
+
+
+@pytest.mark.parametrize(
+    ("tests", "chosen"),
+    [
+        (["a.py::test_it[page-gundam-markdown]", "a.py::test_that"], "LoadScopeScheduling"),
+        (["a.py::test_it[page]", "a.py::test_that"], "LoadScheduling"),
+        ([], "LoadScheduling"),
+    ],
+)
+def test_only_where_there_are_cases_are_others_done_one_by_one(
+    pytester: pytest.Pytester, tests: list[str], chosen: str
+) -> None:
+    config = pytester.parseconfigure("-n", "2")
+    config.hook.pytest_cmdline_main(config=config)
+    scheduler = make_scheduler(config, None)
+    workers = [object(), object()]
+    for worker in workers:
+        scheduler.add_node(worker)
+        scheduler.add_node_collection(worker, tests)
+    assert type(scheduler._chosen).__name__ == chosen
+    assert scheduler.collection_is_completed
+    assert scheduler.nodes == workers
 
 
 @pytest.mark.parametrize("arguments", [(), ("-p", "no:xdist"), ("-p", "no:dsocr")])

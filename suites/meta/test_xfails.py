@@ -32,9 +32,9 @@ CONFTEST = """
 
 def run(pytester: pytest.Pytester, ledger: str, *arguments: str) -> pytest.RunResult:
     """Run the tests above, in ``suites/parity/test_it.py``, under a ledger."""
-    pytester.makeconftest(CONFTEST)
-    pytester.path.joinpath("xfails.txt").write_text(ledger)
-    folder = pytester.mkpydir("suites").joinpath("parity")
+    pytester.mkpydir("suites").joinpath("xfails.txt").write_text(ledger)
+    pytester.makeconftest(CONFTEST).rename(pytester.path / "suites" / "conftest.py")
+    folder = pytester.path / "suites" / "parity"
     folder.mkdir()
     folder.joinpath("__init__.py").touch()
     pytester.makepyfile(test_it=TESTS).rename(folder / "test_it.py")
@@ -68,9 +68,12 @@ def test_the_reason_is_told(pytester: pytest.Pytester) -> None:
     )
 
 
-def test_a_ledger_is_the_same_for_a_package(pytester: pytest.Pytester) -> None:
-    result = run(pytester, "suites/parity/test_it.py::test_boxes[a-gundam]  # here\n", "--pyargs", "suites.parity")
+def test_a_ledger_is_the_same_for_an_installed_package(pytester: pytest.Pytester) -> None:
+    pytester.syspathinsert()
+    ledger = "suites/parity/test_it.py::test_boxes[a-gundam]  # here\n"
+    result = run(pytester, ledger, "--rootdir", str(pytester.mkdir("elsewhere")), "--pyargs", "suites")
     result.assert_outcomes(xfailed=1, passed=1, failed=1)
+    result.stdout.fnmatch_lines(["XFAIL elsewhere/parity/test_it.py::test_boxes[[]a-gundam] - here"])
 
 
 def test_what_matches_nothing_is_given_back(pytester: pytest.Pytester) -> None:
