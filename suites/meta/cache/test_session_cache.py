@@ -123,3 +123,23 @@ def test_a_prompt_of_one_token_skips_vision(tiny: Session[Any], inputs: Inputs) 
         state = tiny.prefill(one)
     assert sam.views == []
     assert state.cache.length == 1
+
+
+def test_rows_of_a_batch_hold_what_each_holds_alone(tiny: Session[Any]) -> None:
+    """The second row ends after two tokens and is fed padding from then on, which no other row sees."""
+    prepared = [
+        tiny.prepare(PAGES[name](), preset=preset) for name, preset in (("portrait", "tiny"), ("grey", "small"))
+    ]
+    rows, pad = [[11, 12, 13, 14, 15, 16], [21, 22]], tiny.tokenizer.special.pad
+    alone = [tiny.prefill(inputs) for inputs in prepared]
+    batch = tiny.pipeline.join([tiny.prefill(inputs) for inputs in prepared])
+    for state, tokens in zip(alone, rows, strict=True):
+        for token in tokens:
+            tiny.decode_step(state, token)
+    for step in range(len(rows[0])):
+        tiny.decode_step(batch, [tokens[step] if step < len(tokens) else pad for tokens in rows])
+    torch.testing.assert_close(batch.logits[0], alone[0].logits[0], rtol=1e-4, atol=1e-4)
+    for row, state in enumerate(alone):
+        for layer in range(state.cache.layers):
+            mine = batch.cache.keys(layer)[row, :, : state.cache.length]
+            torch.testing.assert_close(mine, state.cache.keys(layer)[0], rtol=1e-4, atol=1e-5)
