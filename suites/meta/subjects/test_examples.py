@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import pytest
 
@@ -114,9 +113,3 @@ def test_another_filter_is_laid_to_the_pixels(page: str, first: str) -> None:
     assert found.divergence is not None
     assert found.divergence.first.what == first
     assert found.exchange.findings == ()
-
-
-def test_every_example_says_what_is_wrong_with_it() -> None:
-    for spec in (ONE_METHOD, STAGED, BILINEAR, SEPARATE, SWAPPED):
-        factory: Any = type(load_subject(spec, Setup("synthetic:tiny")))
-        assert factory.__doc__
