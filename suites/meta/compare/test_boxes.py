@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -197,3 +198,10 @@ def test_what_the_model_may_write_is_compared_without_a_word() -> None:
     assert compare_boxes(far, PAGE, LOOSE).verdict is WRONG
     assert compare_boxes(PAGE, far, LOOSE).verdict is WRONG
     assert compare_boxes(far, far, EXACT).verdict is MATCH
+    unknown = [SpanSeen("text", (Box(1, math.nan, 3, 4),))]
+    assert compare_boxes(unknown, [SpanSeen("text", (Box(1, 2, 3, 4),))], LOOSE).verdict is WRONG
+
+
+def test_a_distance_is_a_share_of_999() -> None:
+    mine, theirs = ([SpanSeen("text", (Box(x, 0, 999, 9),))] for x in (600, 100))
+    assert "500.0/999 = 50.1% of the page" in compare_boxes(mine, theirs, EXACT).measured
