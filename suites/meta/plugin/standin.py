@@ -46,6 +46,13 @@ class Broken(Reader):
         raise ValueError(f"no kernel for {page.name}")
 
 
+class Unmade(Reader):
+    """Cannot be made."""
+
+    def __init__(self) -> None:
+        raise RuntimeError("no weights")
+
+
 class Reference:
     """What a recording of the vendor's code would say of any case."""
 

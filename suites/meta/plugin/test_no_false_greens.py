@@ -89,6 +89,20 @@ def test_a_subject_that_raises_is_an_error_of_its_stage_with_its_own_traceback(r
     result.stdout.no_fnmatch_line("*WRONG*")
 
 
+def test_a_run_whose_subject_cannot_be_made_ends_at_once(repository: Repository) -> None:
+    repository.settle("Unmade")
+    result = repository.run(TWO)
+    result.assert_outcomes(errors=1)
+    assert result.ret == FAILED
+    told(
+        result,
+        "standin:Unmade could not make its subject (RuntimeError: no weights); see the error it came from",
+        "RuntimeError: no weights",
+        NOTHING,
+        "*dsocr: without its subject nothing can be compared*",
+    )
+
+
 def test_a_reference_that_cannot_answer_is_an_error_and_no_mismatch(repository: Repository) -> None:
     repository.settle(reference="Silent")
     result = repository.run()
