@@ -241,7 +241,7 @@ class RunResult:
 
 def level_of_comparison(what: str) -> Level:
     """Give the level at which a subject shows what is compared as ``what``."""
-    if "/" in what:
+    if what.rpartition("/")[2].isdigit():  # a block or a layer, such as sam.page/3
         return Level.MODULES
     if what in OF_TEXT:
         return Level.TEXT

@@ -79,7 +79,16 @@ def test_what_is_not_offered_is_told_by_level() -> None:
 
 @pytest.mark.parametrize(
     ("what", "level"),
-    [("read", 0), ("boxes", 0), ("input_ids", 1), ("dtypes", 1), ("clip.crops", 2), ("logits", 2), ("clip.page/1", 3)],
+    [
+        ("read", 0),
+        ("boxes", 0),
+        ("input_ids", 1),
+        ("dtypes", 1),
+        ("clip.crops", 2),
+        ("logits", 2),
+        ("policy/eos_id", 2),
+        ("clip.page/1", 3),
+    ],
 )
 def test_each_comparison_belongs_to_a_level(what: str, level: int) -> None:
     assert level_of_comparison(what) is Level(level)
