@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from pytest_dsocr.goldens import golden_folder
 from pytest_dsocr.options import Config
 from pytest_dsocr.parity import CaseReport, Exchange, ask, judge
 from pytest_dsocr.report.payload import CasePayload, of_case
+from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.session import SessionSubject, session_subject
+from pytest_dsocr.substitution import substitute
 from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.opening import Wanted, open_reference
 from pytest_dsocr.vendor.provenance import Key
@@ -58,10 +63,16 @@ def exchange(case: Case, subject: Any, reference: Reference, config: Config) -> 
     Raises:
         DsocrError: where one of them could not answer.
     """
-    found = ask(subject, reference, case)
-    limits = limits_of(config, subject, reference)
-    report = judge(found, limits)
-    return found, of_case(report, picture=_picture(report, config.out))
+    asked, limits = ask(subject, reference, case), limits_of(config, subject, reference)
+    findings = substitute(subject, asked, limits, donor=lambda: _donor(config.setup))
+    report = judge(replace(asked, findings=findings), limits)
+    return report.exchange, of_case(report, picture=_picture(report, config.out))
+
+
+@cache
+def _donor(setup: Setup) -> SessionSubject:
+    """Load what lends to a subject that is wrong: once, for it may be of full size."""
+    return session_subject(setup)
 
 
 def _picture(report: CaseReport, folder: Path | None) -> str | None:
