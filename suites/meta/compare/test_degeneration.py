@@ -11,6 +11,7 @@ PAGE = (
     "<|ref|>text<|/ref|><|det|>[[88, 90, 910, 170]]<|/det|>\nThose present agreed to meet again in 14 days.\n"
 )
 LEADERS = "Contents " + "." * 60 + " 4\n" + PAGE
+LONG_LINE = "".join(chr(0x4E00 + k) for k in range(LONGEST_PERIOD))
 TABLE = PAGE + "<td></td>" * 12
 
 
@@ -62,9 +63,22 @@ def test_a_text_that_went_astray(mine: str, theirs: str, told: list[str]) -> Non
         (PAGE + "".join(f"[[1, {k}, 9, {k + 7}]] text\n" for k in range(90, 120)), PAGE, None, 30, len(PAGE) - 1),
         (PAGE + ("x" * LONGEST_PERIOD + "y\n") * 5, PAGE, "x" * 37 + "...", 5, len(PAGE)),
         (PAGE + "." * 300, LEADERS, "." * 1, 300, len(PAGE)),
+        ("".join(f"{k} {LONG_LINE}\n" for k in range(8, 12)), PAGE, "8 " + LONG_LINE[:35] + "...", 4, 0),
+        ("abcdef" * 4, "xyz", "abcdef", 4, 0),
         ("の" * 99, "の" * 9, "の", 99, 0),
     ],
-    ids=["line", "no space", "word", "counting", "boxes that move", "a long line", "more leaders", "wide"],
+    ids=[
+        "line",
+        "no space",
+        "word",
+        "counting",
+        "boxes that move",
+        "a long line",
+        "more leaders",
+        "long and counting",
+        "short",
+        "wide",
+    ],
 )
 def test_a_circle_is_told_by_what_comes_again_how_often_and_from_where(
     mine: str, theirs: str, what: str | None, times: int, start: int
@@ -84,8 +98,20 @@ def test_a_circle_is_told_by_what_comes_again_how_often_and_from_where(
         (TABLE + "<td></td>" * 10, TABLE),
         ("the " * 400, "the " * 300),
         (PAGE, ""),
+        ("abcdefghij" * 3, "xyz"),
+        ("abcde" * 4, "xyz"),
     ],
-    ids=["three times", "a short rule", "the same leaders", "longer leaders", "a wider table", "both turn", "no page"],
+    ids=[
+        "three times",
+        "a short rule",
+        "the same leaders",
+        "longer leaders",
+        "a wider table",
+        "both turn",
+        "no page",
+        "three",
+        "little",
+    ],
 )
 def test_a_page_that_repeats_itself_is_no_alarm(mine: str, theirs: str) -> None:
     assert not [line for line in degenerations(mine, theirs) if line.startswith("repetition")]
