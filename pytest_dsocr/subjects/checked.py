@@ -85,7 +85,7 @@ class CheckedSubject:
         return tensors
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Give its vision's seams in the stages' order; none where the gate is shut."""
+        """Give its vision's seams; none where the gate is shut."""
         with at_stage("vision", "vision"):
             given = self.subject.vision(inputs)
         tensors = _tensors("vision", "vision", given)
@@ -93,7 +93,7 @@ class CheckedSubject:
             raise SubjectFaultError("vision", f"the subject's vision gave {unknown[0]}; {_valid_seams()}")
         if tensors and "vision_fusion" not in tensors:
             raise SubjectFaultError("vision", "the subject's vision gave no vision_fusion; give what goes into prefill")
-        return {name: tensors[name] for name in VISION_SEAMS if name in tensors}
+        return tensors
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> tuple[DecodeView, Tensor]:
         """Give where decoding then stands, and the logits of the first token ``[V]``, float32."""
