@@ -1,4 +1,7 @@
-"""The crop grid, against the vendor's own choices for 62 sizes: every grid, ties, and extremes."""
+"""The crop grid, against the vendor's own choices for 60 sizes: every grid, ties, and extremes.
+
+The grid comes with its image tokens: one for each feature of its crops, and for the newline of each of its rows.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +12,39 @@ import pytest
 from pytest_dsocr.check import Check
 from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.verdict import equal
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.special import TextTokenizer
 
 from .asked import Asked, Drawn
 from .facts import Facts
+from .image_tokens import compare_image_tokens, resembling
 
 pytestmark = pytest.mark.level("L1")
 
 TABLE = """
-1x641 320x641 320x700 320x905 320x1000 320x1200 320x1358 320x1754 320x2480 320x5000 600x641 600x1200 600x1754
+1x641 320x641 320x700 320x905 320x1000 320x1200 320x1358 320x1754 320x2480 600x641 600x1200 600x1754
 640x641 640x700 640x1754 641x1 641x640 641x641 641x700 641x1754 700x600 700x700 700x1754 700x5000 905x1000
 905x1810 905x2480 906x1812 960x1200 1000x1000 1000x1200 1000x1250 1000x5000 1200x320 1200x600 1200x640 1200x641
 1200x960 1225x490 1240x1754 1250x1000 1300x520 1357x1357 1358x600 1358x640 1358x641 1358x700 1358x1358 1400x800
-1500x1500 1540x880 1754x320 1754x905 1810x905 1812x906 1920x1080 3500x1000 5000x320 5000x600 5000x700 5000x905
+1500x1500 1540x880 1754x320 1754x905 1810x905 1812x906 1920x1080 3500x1000 5000x600 5000x700 5000x905
 """
 SIZES = TABLE.split()
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_grid(size: str, facts: Facts, asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
+def test_grid(
+    size: str, facts: Facts, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
+) -> None:
+    """The vendor's grid, and as many image tokens as the subject's own grid takes."""
+    from pytest_dsocr.contract.schedule import image_token_count
+
     width_px, height_px = map(int, size.split("x"))
-    [mine] = asked(drawn.blank(width_px, height_px)).images_spatial_crop
-    theirs = facts.grid((width_px, height_px))
-    compared = equal("images_spatial_crop", mine, theirs, f"{math.prod(theirs)} crops, columns and rows")
-    dsocr_check([facts.told(compared)])
+    inputs = asked(drawn.blank(width_px, height_px))
+    [mine], theirs = inputs.images_spatial_crop, facts.grid((width_px, height_px))
+    grid = equal("images_spatial_crop", mine, theirs, f"{math.prod(theirs)} crops, columns and rows")
+    image_id, expected = tokenizer.special.image, image_token_count(PRESETS["gundam"], mine)
+    why = f"for the page and {mine[0]} x {mine[1]} crops{resembling(inputs.prompt_ids.count(image_id), mine)}"
+    dsocr_check([facts.told(grid), *compare_image_tokens(inputs, image_id, expected, why)])
 
 
 @pytest.mark.parametrize("page", ["tiny", "exactly_640"])
