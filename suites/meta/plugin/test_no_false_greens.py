@@ -225,6 +225,7 @@ def test_known_failures_hide_no_reference_that_could_not_answer(repository: Repo
     repository.pytester.makefile(".ledger", known="test_text[page-tiny-markdown]  # since May\n")
     result = repository.run(TWO, "--dsocr-xfails", "known.ledger")
     result.assert_outcomes(errors=2)
+    told(result, f"{NOTHING_COMPARED}; 2 of 2 tests failed")
 
 
 @pytest.mark.parametrize(

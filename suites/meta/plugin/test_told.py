@@ -58,9 +58,10 @@ def test_other_tests_have_the_header_and_nothing_else(alone: pytest.Pytester) ->
     alone.makepyfile(
         "import pytest\ndef test_it(): pass\ndef test_fails(): assert 0\ndef test_later(): pytest.skip('x')"
     )
-    result = alone.runpytest_inprocess()
+    result = alone.runpytest_inprocess("--dsocr-out", "out")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert [line for line in result.outlines if "dsocr" in line.lower()] == header(result)
+    assert not alone.path.joinpath("out").exists()
 
 
 def test_quiet_runs_have_no_header_and_other_tests_nothing_of_ours(alone: pytest.Pytester) -> None:
