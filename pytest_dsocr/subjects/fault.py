@@ -29,8 +29,6 @@ def at_stage(stage: str, method: str) -> Iterator[None]:
     """Turn whatever the subject's ``method`` raises into a :class:`SubjectFaultError` of ``stage``."""
     try:
         yield
-    except SubjectFaultError:
-        raise
     except Exception as error:
         said = f"{type(error).__name__}: {shorten(str(error), WIDTH)}" if str(error) else type(error).__name__
         raise SubjectFaultError(
