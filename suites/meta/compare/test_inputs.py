@@ -156,6 +156,16 @@ def test_whole_pixels_tell_more_than_hashes(change: Callable[[Tensor], Tensor], 
     assert hashed == Comparison("images_crop", Verdict.WRONG, found.measured)
 
 
+def test_levels_that_are_whole_on_both_sides_tell_nothing() -> None:
+    views = torch.tensor([[[[-1.0, 0.0], [1.0, 1.0]]]])
+    sides = [
+        InputsDigest.of({**input_tensors(), "images_crop": crops}, keep_values=True) for crops in (views, views.abs())
+    ]
+    [found] = [one for one in compare_inputs(*sides) if one.what == "images_crop"]
+    assert found.verdict is Verdict.WRONG
+    assert inputs.WHOLE_LEVELS not in found.details
+
+
 def test_pixels_of_another_shape_or_dtype_are_told_by_them() -> None:
     views = input_tensors()["images_crop"]
     for crops, look in ((views[:1], "bfloat16 [1, 3, 4, 4]"), (views.float(), "float32 [2, 3, 4, 4]")):

@@ -102,6 +102,7 @@ def test_a_nan_on_both_sides_matches_only_where_every_bit_does(whole: bool) -> N
     nearly[0] += 1e-6
     found = compare_seam("x", seam(nearly, whole), seam(spoilt, whole), ALLOWED)
     assert (found.verdict, found.error) == (Verdict.WRONG, math.inf)
+    assert NOT_FINITE not in found.details
 
 
 @whole_or_not
@@ -170,10 +171,23 @@ def test_places_are_named_by_their_index_in_the_tensor() -> None:
         (lambda rows: rows + random(200, 40, seed=9), False),
         (lambda rows: rows + 0.2, False),
         (lambda rows: rows * 0.8, False),
+        (lambda rows: -rows, False),
+        (lambda rows: (rows - rows.mean()) * 1.2 + rows.mean(), False),
         (lambda rows: torch.cat([rows[:1], rows[:-1]]) * 1.01, False),
         (lambda rows: rows + 0.01 * random(200, 40, seed=9), False),
     ],
-    ids=["rolled", "permuted", "rolled, drifting", "noisy", "moved", "smaller", "larger", "drifting"],
+    ids=[
+        "rolled",
+        "permuted",
+        "rolled, drifting",
+        "noisy",
+        "moved",
+        "smaller",
+        "negative",
+        "wider",
+        "larger",
+        "drifting",
+    ],
 )
 def test_values_in_other_places_are_known_by_their_size(
     change: Callable[[Tensor], Tensor], shuffled: bool, whole: bool
