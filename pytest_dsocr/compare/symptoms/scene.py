@@ -50,7 +50,7 @@ class Scene:
     @property
     def crops_alone(self) -> bool:
         """Whether the whole page is right where the crops are wrong."""
-        return ".crops" in self.first.what and self.right(self.first.what.replace(".crops", ".page"))
+        return self.right(self.first.what.replace(".crops", ".page"))
 
     @property
     def blocks_right(self) -> bool:

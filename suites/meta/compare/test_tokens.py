@@ -284,6 +284,13 @@ def test_a_wrong_choice_among_ties_is_wrong_and_shown_instead_of_them() -> None:
     assert [line.split(",")[0] for line in found.details] == ["step 1: token 9", NOT_ITS_BEST.split(",")[0]]
 
 
+def test_a_rule_is_seen_in_what_is_wrong_and_not_in_a_tie() -> None:
+    """At the tie the subject says its second best; at the wrong step both say their best."""
+    steps = [close(1), TWO]
+    mine = [forced(steps[0], 3), forced(TWO, 9, Best((9, 3), (8.0, 7.0)))]
+    assert len(compare_tokens(mine, steps, LIMITS).details) == 1
+
+
 def test_five_steps_are_shown_at_most() -> None:
     found = compare_tokens([forced(ONE, 9)] * 8, [ONE] * 8, LIMITS)
     assert found.measured == "0 of 8 equal, 0 ties; first differing step 0"
