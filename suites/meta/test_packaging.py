@@ -12,6 +12,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 CHECKOUT = Path(__file__).parents[2]
+HEAVY = ("torch", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
 PRODUCT = ("cache", "contract", "parity", "vendor")
 
 
@@ -48,6 +49,16 @@ def test_an_installation_collects_what_a_checkout_does(wheel: Path, tmp_path: Pa
 def test_the_projects_own_tests_are_collected_where_they_are_named() -> None:
     found = collected(CHECKOUT, "suites/meta/test_packaging.py", "suites/parity")
     assert {test.split("/")[1] for test in found} == {"meta", "parity"}
+
+
+def test_collecting_the_suites_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, pytest;"
+        "print(int(pytest.main(['--collect-only', '-qq', '-p', 'no:cacheprovider', 'suites'])));"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-2:] == ["0", "[]"]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
