@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from pytest_dsocr.subjects.protocol import DecodeView
 
 HASH_BYTES = 8
+Kind = Literal["keys", "values"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Place(NamedTuple):
     """A position of a layer's keys or of its values."""
 
     layer: int
-    kind: Literal["keys", "values"]
+    kind: Kind
     position: int
 
     def __str__(self) -> str:
@@ -37,7 +39,7 @@ class KvDigest:
         return tuple(
             Place(layer, kind, position)
             for layer, pair in enumerate(self.hashes)
-            for kind, mine, theirs in zip(("keys", "values"), pair, later._of(layer), strict=True)
+            for kind, mine, theirs in zip(KINDS, pair, later._of(layer), strict=True)
             for position, content in enumerate(mine)
             if position >= len(theirs) or content != theirs[position]
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pytest_dsocr.errors import DsocrError
 
@@ -42,7 +43,8 @@ class Tolerances:
         """
         for name, value in overrides.items():
             check_tolerance(name, value)
-        return replace(self, **dict(overrides))
+        given: dict[str, Any] = dict(overrides)
+        return replace(self, **given)
 
 
 NAMES: Mapping[str, type] = {"boxes": int, "coords": float, "text": float, "seam": float, "logits": float, "ties": int}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -28,9 +29,10 @@ def vendor_subject(folder: Path, setup: Setup) -> SessionSubject:
     _check_environment(folder)
     from pytest_dsocr.vendor.runtime import VendorRuntime
 
-    vendor = VendorRuntime.load(
-        folder, setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention
-    )
+    with warnings.catch_warnings(action="ignore"):  # its packages' own, which pytest may turn into errors
+        vendor = VendorRuntime.load(
+            folder, setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention
+        )
     return SessionSubject(Session(VendorModel(vendor.model), Tokenizer.wrap(vendor.tokenizer)))
 
 

@@ -22,6 +22,14 @@ def walk(dsocr_subject: Any, dsocr_config: Config) -> Walk:
 
 
 @pytest.fixture(scope="session")
+def whole_walk(dsocr_subject: Any, dsocr_config: Config) -> Walk:
+    """The subject on the run's first page, in the run's first preset."""
+    from pytest_dsocr.pages import pages_in
+
+    return Walk(dsocr_subject, next(pages_in(dsocr_config.pages)), dsocr_config.presets[0])
+
+
+@pytest.fixture(scope="session")
 def own_limits(dsocr_subject: Any, dsocr_config: Config) -> Tolerances:
     """How far two ways of the subject's own may be apart: by its dtype and the run's options."""
     from pytest_dsocr.compare.tolerances import tolerances

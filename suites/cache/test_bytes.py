@@ -52,19 +52,20 @@ def test_growth_is_linear(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> No
 
 @pytest.mark.gpu
 def test_decode_peaks_no_higher_than_prefill(
-    request: pytest.FixtureRequest, walk: Walk, dsocr_config: Config, dsocr_check: Check
+    request: pytest.FixtureRequest, whole_walk: Walk, dsocr_config: Config, dsocr_check: Check
 ) -> None:
     """Bytes allocated by torch, from vision to the prompt's end, and in the steps after it."""
     import torch
 
     if not dsocr_config.device.startswith("cuda"):
         leave_out(request.node, "gpu", f"the subject is on {dsocr_config.device}; name a GPU: --dsocr-device cuda")
+    walk, tokens = whole_walk, whole_walk.tokens
     inputs = walk.copies()
     torch.cuda.reset_peak_memory_stats()
     state, _ = walk.subject.prefill(inputs, walk.subject.vision(inputs)["vision_fusion"])
     prefill = torch.cuda.max_memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    walk.steps(state, walk.tokens)
+    walk.steps(state, tokens)
     decode = torch.cuda.max_memory_allocated()
     verdict = Verdict.MATCH if decode <= prefill else Verdict.WRONG
     told = f"{decode / MB:.1f} MB at most in decode, {prefill / MB:.1f} MB in vision and prefill (allowed)"

@@ -14,7 +14,7 @@ from pytest_dsocr.compare.verdict import not_compared
 from pytest_dsocr.kv_probe import KvProbe
 from pytest_dsocr.options import Config
 
-from .walk import PRESET, Walk
+from .walk import QUICK, Walk
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.tolerances import Tolerances
@@ -40,7 +40,7 @@ def test_the_first_page_reads_the_same_again(
 
     subject = CheckedSubject(dsocr_subject)
     first, other, again = (
-        subject.read(make_case(page, "markdown", PRESET, MAX_NEW_TOKENS)) for page in (*two_pages, two_pages[0])
+        subject.read(make_case(page, "markdown", QUICK, MAX_NEW_TOKENS)) for page in (*two_pages, two_pages[0])
     )
     compared = as_expected("text/read again", again, first, "as it was read before another page")
     dsocr_check([not_compared("text/read again", ALIKE) if first == other else compared])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.subjects.checked import CheckedSubject
     from pytest_dsocr.subjects.protocol import DecodeView
 
-PRESET = "tiny"
+QUICK = "tiny"
 STEPS = 8
 
 
@@ -25,11 +25,12 @@ class Walk:
     Args:
         subject: the implementation under test.
         page: an image.
+        preset: its sizes; the quickest where they do not matter.
     """
 
-    def __init__(self, subject: Any, page: Path) -> None:
+    def __init__(self, subject: Any, page: Path, preset: str = QUICK) -> None:
         self._subject = subject
-        self.page = page
+        self.page, self.preset = page, preset
 
     @cached_property
     def subject(self) -> CheckedSubject:
@@ -41,7 +42,7 @@ class Walk:
     @cached_property
     def inputs(self) -> dict[str, Tensor]:
         """The subject's inputs of the page; never handed out but as copies."""
-        return self.subject.inputs(make_case(self.page, "markdown", PRESET))
+        return self.subject.inputs(make_case(self.page, "markdown", self.preset))
 
     @cached_property
     def features(self) -> Tensor:
