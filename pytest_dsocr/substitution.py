@@ -23,7 +23,7 @@ from pytest_dsocr.parity import Exchange
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.fault import SubjectFaultError
 from pytest_dsocr.subjects.follow import digest, keeps_values, steps_along
-from pytest_dsocr.subjects.protocol import Level, StagedSubject, TextSubject
+from pytest_dsocr.subjects.protocol import StagedSubject, TextSubject
 
 Donor = Callable[[], StagedSubject]
 """Makes a subject that may stand in for a recorded reference, as far as it agrees with what was recorded."""
@@ -57,7 +57,7 @@ def substitute(
         donor: makes a session on the same checkpoint; called only for a recording, and only where something is wrong.
     """
     wrong = _wrong(exchange.answer, exchange, limits)
-    if exchange.answer.level < Level.STAGES or not wrong & {*VISION, *TOKENS}:
+    if not wrong & {*VISION, *TOKENS}:
         return ()
     found: list[str] = []
     with torch.no_grad():
