@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.kv_probe import KvProbe
     from pytest_dsocr.observation import Observation
     from pytest_dsocr.parity import CaseReport, Exchange
+    from pytest_dsocr.subjects.checked import CheckedSubject
     from pytest_dsocr.subjects.protocol import DecodeView
     from pytest_dsocr.vendor.reference import Reference
 
@@ -106,9 +107,9 @@ def dsocr_exchange(
         from pytest_dsocr.sides import exchange
 
         request.config.stash[RUN] = of_run(dsocr_config, dsocr_reference, level_of(dsocr_subject))
-        found, payload = exchange(dsocr_case, dsocr_subject, dsocr_reference, dsocr_config)
-        all_cases = request.config.stash.get(ALL_CASES, [dsocr_case])
-        payload["place"] = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
+        all_cases = request.config.stash.get(ALL_CASES, [])
+        place = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
+        found, payload = exchange(dsocr_case, place, dsocr_subject, dsocr_reference, dsocr_config)
         request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
         return found
 
@@ -122,10 +123,7 @@ def dsocr_limits(
     """How far the two sides may be apart: by their dtypes and keys, the run's options, and the test's marker."""
     from pytest_dsocr.sides import limits_of
 
-    limits = limits_of(dsocr_config, dsocr_subject, dsocr_reference)
-    for mark in reversed(list(request.node.iter_markers("dsocr"))):
-        limits = limits.but(arguments_of(mark))
-    return limits
+    return _marked(limits_of(dsocr_config, dsocr_subject, dsocr_reference), request.node)
 
 
 @pytest.fixture
@@ -164,8 +162,7 @@ def dsocr_inputs(
 ) -> Mapping[str, Tensor]:
     """What the subject makes of the case's page and prompt (L1), named as the fields of ``contract.inputs.Inputs``."""
     _needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
-    page, asked = dsocr_case.page, {"prompt": dsocr_case.prompt, "preset": dsocr_case.preset}
-    return _dsocr_inputs_made.get(lambda: dsocr_subject.inputs(page, **asked), dsocr_case, dsocr_subject)
+    return _dsocr_inputs_made.get(lambda: _checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject)
 
 
 @pytest.fixture
@@ -177,7 +174,7 @@ def dsocr_vision(
 ) -> Mapping[str, Tensor]:
     """The subject's seams of vision (L2), ``vision_fusion`` among them."""
     _needs(dsocr_subject, Level.STAGES, "dsocr_vision")
-    return _dsocr_vision_made.get(lambda: dsocr_subject.vision(dsocr_inputs), dsocr_case, dsocr_subject)
+    return _dsocr_vision_made.get(lambda: _checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject)
 
 
 @pytest.fixture
@@ -185,8 +182,7 @@ def dsocr_state(
     dsocr_inputs: Mapping[str, Tensor], dsocr_vision: Mapping[str, Tensor], dsocr_subject: Any
 ) -> DecodeView:
     """The subject after the case's prompt, its own for each test (L2)."""
-    state: DecodeView = dsocr_subject.prefill(dsocr_inputs, dsocr_vision.get("vision_fusion"))
-    return state
+    return _checked(dsocr_subject).prefill(dsocr_inputs, dsocr_vision.get("vision_fusion"))[0]
 
 
 @pytest.fixture
@@ -208,14 +204,15 @@ def dsocr_kv() -> Callable[[DecodeView], KvProbe]:
 
 
 @pytest.fixture
-def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_limits: Tolerances) -> Any:
+def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any) -> Any:
     """A snapshot of the subject's own accepted state, in the golden folder by the run's key (syrupy's fixture)."""
     if not request.config.pluginmanager.has_plugin("syrupy"):
         raise DsocrError("dsocr_snapshot needs syrupy; install it, or add -p syrupy where plugins are not autoloaded")
-    from pytest_dsocr.sides import key_of
+    from pytest_dsocr.sides import key_of, own_limits
     from pytest_dsocr.snapshots import snapshot_extension
 
-    extension = snapshot_extension(dsocr_config, key_of(dsocr_config), dsocr_limits)
+    limits = _marked(own_limits(dsocr_config, dsocr_subject), request.node)
+    extension = snapshot_extension(dsocr_config, key_of(dsocr_config), limits)
     return request.getfixturevalue("snapshot").use_extension(extension)
 
 
@@ -251,6 +248,19 @@ def _or_stop(session: pytest.Session, side: str) -> Iterator[None]:
     except DsocrError:
         session.shouldfail = f"dsocr: without its {side} nothing can be compared"
         raise
+
+
+def _marked(limits: Tolerances, test: pytest.Item) -> Tolerances:
+    """Give limits with what the test's markers say, the nearest last."""
+    for mark in reversed(list(test.iter_markers("dsocr"))):
+        limits = limits.but(arguments_of(mark))
+    return limits
+
+
+def _checked(subject: Any) -> CheckedSubject:
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    return CheckedSubject(subject)
 
 
 def _needs(subject: Any, level: Level, fixture: str) -> None:

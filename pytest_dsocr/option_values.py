@@ -143,6 +143,13 @@ def ledger(text: str) -> Path:
     return read_ledger(Path(text)).path
 
 
+def present_folder(text: str) -> Path:
+    """Take a folder that is there."""
+    if not Path(text).is_dir():
+        raise DsocrError(f"there is no folder {text!r}; give one, or leave the option out")
+    return Path(text)
+
+
 def folder(text: str) -> Path:
     """Take a folder that is there or can be made."""
     if not text or Path(text).is_file():

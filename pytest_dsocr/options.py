@@ -69,7 +69,7 @@ OPTIONS = (
     Option(
         "vendor_env",
         None,
-        read.folder,
+        read.present_folder,
         "environment of the vendor's code; the one that dsocr vendor setup made, if left out",
         "FOLDER",
     ),
@@ -207,7 +207,17 @@ def _given(option: Option, config: pytest.Config) -> Iterator[tuple[str, Any]]:
     if (in_environment := os.environ.get(option.env, "")).strip():  # CI sets what is not filled in to nothing
         yield option.env, in_environment.splitlines() if option.many else in_environment
     if (in_ini_file := config.getini(option.ini)) is not None:
-        yield f"{option.ini} in {config.inipath}", in_ini_file
+        beside = [_beside(config, option, text) for text in _texts(in_ini_file)]
+        yield f"{option.ini} in {config.inipath}", beside if option.many else beside[0]
+
+
+def _beside(config: pytest.Config, option: Option, text: str) -> str:
+    """Give a path in the ini file as relative to that file, as all of pytest's are; a name that is none as it is."""
+    home = (config.inipath or Path()).parent
+    beside = Path(text) if home == Path.cwd() else home / text
+    is_path = option.read in (read.folder, read.present_folder, read.ledger)
+    may_be = option.read in (read.page, read.reference) or (option.read is read.checkpoint and text != "mini")
+    return str(beside) if text and (is_path or (may_be and beside.exists())) else text
 
 
 def _texts(given: Any) -> Iterable[str]:

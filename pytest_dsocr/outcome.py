@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.stash import CASES, CHECK, CONFIG, LEFT_OUT, RUN
+from pytest_dsocr.stash import CASES, CHECK, CONFIG, LEFT_OUT, RUN, TOLD
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import TestPayload
@@ -47,7 +47,8 @@ def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> No
             report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {told}")
             return
         told = f"NOT-COMPARED: {told}; or declare that it may be missing: --dsocr-may-miss recording"
-    if error.__cause__ is not None:
+    if error.__cause__ is not None and item.config.stash.get(TOLD, None) is not error:
+        item.config.stash[TOLD] = error
         told += "\n\n" + "".join(traceback.format_exception(error.__cause__)).rstrip()
     report.longrepr = told
 
@@ -64,6 +65,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "case": item.config.stash.get(CASES, {}).get(case_id),
         "comparisons": [of_comparison(one) for one in check.made] if check else [],
         "left_out": item.stash.get(LEFT_OUT, None),
+        "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
         "reason": str(error) if isinstance(error, DsocrError) else reason_of(report) if report.skipped else None,
     }
     if isinstance(error, DsocrError) and LEFT_OUT not in item.stash:

@@ -76,9 +76,14 @@ class CaseReport:
 
 
 def ask(
-    subject: TextSubject, reference: Reference, case: Case, on_token: Callable[[int], None] = lambda step: None
+    subject: TextSubject,
+    reference: Reference,
+    case: Case,
+    on_token: Callable[[int], None] = lambda step: None,
+    *,
+    always_read: bool = False,
 ) -> Exchange:
-    """Ask both sides about ``case``.
+    """Ask both sides about ``case``; see :func:`~pytest_dsocr.subjects.follow.follow`.
 
     Raises:
         ReferenceFaultError: where the reference cannot answer, which is no verdict.
@@ -88,7 +93,7 @@ def ask(
     started = time.perf_counter()
     theirs = reference.observe(case)
     answered = time.perf_counter()
-    answer = follow(subject, case, theirs, on_token)
+    answer = follow(subject, case, theirs, on_token, always_read=always_read)
     return Exchange(case, answer, theirs, answered - started, time.perf_counter() - answered)
 
 

@@ -41,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     own = resolve(config)
     config.stash[CONFIG] = own
     config.stash[OFFERED] = level_before_loading(own.subject)
+    _check_goldens(config, own)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Run(config), "dsocr-run")
 
@@ -170,6 +171,21 @@ def _argnames(mark: pytest.Mark) -> list[str]:
 def _level(item: pytest.Item) -> Level | None:
     mark = item.get_closest_marker("level")
     return arguments_of(mark) if mark and is_ours(item) else None
+
+
+def _check_goldens(config: pytest.Config, own: Config) -> None:
+    """Refuse goldens that are not there, unless snapshots are to be made, and those that must not be written to."""
+    if any(config.getoption(name, False) for name in ("update_snapshots", "update_new_snapshots_only")):
+        from pytest_dsocr.snapshots import check_update
+
+        try:
+            check_update(own.golden)
+        except DsocrError as error:
+            raise pytest.UsageError(str(error)) from error
+    elif not own.golden.is_dir():
+        raise pytest.UsageError(
+            f"there is no folder {own.golden} of goldens; make one: --snapshot-update, or dsocr vendor record --golden"
+        )
 
 
 def _has_gpu() -> bool:

@@ -50,23 +50,36 @@ def recordings_of(config: Config) -> Path:
     return own if own.is_dir() else golden_folder() / "vendor"
 
 
+def own_limits(config: Config, subject: Any) -> Tolerances:
+    """Give how far a subject may be from itself."""
+    return tolerances(_dtype(config, subject)).but(config.tolerances)
+
+
 def limits_of(config: Config, subject: Any, reference: Reference) -> Tolerances:
     """Give how far the sides may be apart: outputs are exact where their keys are the same."""
     made = reference.provenance
-    dtype = getattr(subject, "dtype", config.dtype)
-    return tolerances(dtype, made.dtype, same_key=key_of(config) == made.key).but(config.tolerances)
+    return tolerances(_dtype(config, subject), made.dtype, same_key=key_of(config) == made.key).but(config.tolerances)
 
 
-def exchange(case: Case, subject: Any, reference: Reference, config: Config) -> tuple[Exchange, CasePayload]:
+def exchange(
+    case: Case, place: int, subject: Any, reference: Reference, config: Config
+) -> tuple[Exchange, CasePayload]:
     """Ask both sides about ``case``, and judge them under the run's own limits; its folder gets a picture.
+
+    Of the first case every subject is heard reading by itself: that its ``read`` goes through its stages is its word.
 
     Raises:
         DsocrError: where one of them could not answer.
     """
-    asked, limits = ask(subject, reference, case), limits_of(config, subject, reference)
+    asked = ask(subject, reference, case, always_read=place == 0)
+    limits = limits_of(config, subject, reference)
     findings = substitute(subject, asked, limits, donor=lambda: _donor(config.setup))
     report = judge(replace(asked, findings=findings), limits)
-    return report.exchange, of_case(report, picture=_picture(report, config.out))
+    return report.exchange, of_case(report, place=place, picture=_picture(report, config.out))
+
+
+def _dtype(config: Config, subject: Any) -> str:
+    return str(getattr(subject, "dtype", config.dtype))
 
 
 @cache

@@ -46,6 +46,10 @@ COUNTS: Mapping[str, Callable[[Tolerances, float], float]] = {
 Spans = list[tuple[str, list[list[float]]]]
 
 
+class MissingSnapshotError(DsocrError):
+    """There is no snapshot of this key."""
+
+
 def check_update(path: Path) -> None:
     """Raise ``DsocrError`` where ``path``, of goldens, is in the installed package, which is not to be written to."""
     if path.resolve().is_relative_to(Path(__file__).resolve().parent):
@@ -63,12 +67,18 @@ def spans_of(spans: Sequence[SpanSeen]) -> Spans:
 def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: SerializableData) -> Comparison:
     """Hold ``value`` against its snapshot, for ``dsocr_check``; ``assert snapshot == value`` does without it.
 
+    Where nothing was accepted yet the test is skipped, which ``--dsocr-no-skip`` makes a failure.
+
     Args:
         what: the value's name.
         snapshot: of the fixture ``dsocr_snapshot``.
         value: anything that JSON takes.
     """
-    if snapshot == value:
+    try:
+        is_accepted = snapshot == value
+    except MissingSnapshotError as error:
+        leave_out(snapshot.test_location.item, "snapshot", str(error))
+    if is_accepted:
         made = snapshot.executions[snapshot.num_executions - 1]
         return Comparison(
             f"snapshot.{what}", Verdict.MATCH, "written" if made.created or made.updated else "as accepted"
@@ -146,7 +156,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
             if cls.may_miss:
                 leave_out(test_location.item, "snapshot", reason)
             make = "make it with --snapshot-update, or declare that it may be missing: --dsocr-may-miss snapshot"
-            raise DsocrError(f"{reason}; {make}")
+            raise MissingSnapshotError(f"{reason}; {make}")
         return str(location)
 
     @classmethod

@@ -23,6 +23,8 @@ CHECK: pytest.StashKey[Check] = pytest.StashKey()
 """Of a test: what it compared."""
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
 """Of a test that we skipped: what is missing, a word of ``option_values.MISSING`` or :data:`NOT_OFFERED`."""
+TOLD: pytest.StashKey[BaseException] = pytest.StashKey()
+"""Of the config: the error whose traceback was shown last; the other tests of its case need it no more."""
 UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
 """Of the config: lines of the ledger of known failures that match no test."""
 NOT_OFFERED = "not offered"
@@ -30,5 +32,6 @@ NOT_OFFERED = "not offered"
 
 def leave_out(item: pytest.Item, missing: str, reason: str) -> NoReturn:
     """Skip ``item``, and note what was missing."""
+    __tracebackhide__ = True
     item.stash[LEFT_OUT] = missing
     pytest.skip(reason)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.report.payload import RunPayload
     from pytest_dsocr.report.result import RunResult
 
+SUITES = "pytest_dsocr.suites"
 OWN, VENDOR = "package.module:factory", "path/to/vendor"
 SHIPPED_SUBJECT = "session"
 OF_RECORD = {"checkpoint": "--checkpoint", "device": "--device", "dtype": "--dtype", "attention": "--attn"}
@@ -41,6 +42,8 @@ def rerun(nodeid: str, options: Sequence[str] = ()) -> str:
         nodeid: the test's.
         options: those of the run, without its positional arguments.
     """
+    if "--pyargs" in options:  # there, an id begins inside the package
+        return shlex.join(["pytest", SUITES, *options, "-k", nodeid.rpartition("::")[2]])
     return shlex.join(["pytest", nodeid, *options])
 
 

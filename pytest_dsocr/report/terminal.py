@@ -88,6 +88,8 @@ class Summary:
     def _counted(self) -> Line:
         result = self.result
         if not result.made:
+            if not result.promised:
+                return Line("0 comparisons: none was promised, as no test asked for dsocr_check or is marked dsocr")
             return Line("0 comparisons: nothing was compared, which is no pass", BAD)
         within = f"{Verdict.DRIFT} within {result.worst_drift:.1e}" if result.worst_drift else Verdict.DRIFT
         by_verdict = counts(result.counts).replace(Verdict.DRIFT, within)

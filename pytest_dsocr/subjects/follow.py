@@ -41,7 +41,14 @@ def nobody(step: int) -> None:
     """Tell nobody of a step."""
 
 
-def follow(subject: TextSubject, case: Case, theirs: Observation, on_token: OnToken = nobody) -> Answer:
+def follow(
+    subject: TextSubject,
+    case: Case,
+    theirs: Observation,
+    on_token: OnToken = nobody,
+    *,
+    always_read: bool = False,
+) -> Answer:
     """Ask ``subject`` everything about ``case`` that its level offers.
 
     Its steps go along the reference's tokens, so that one that differs does not hide the next. Where every choice is
@@ -53,6 +60,7 @@ def follow(subject: TextSubject, case: Case, theirs: Observation, on_token: OnTo
         case: what to read.
         theirs: what the reference saw of it.
         on_token: called with the number of each step along the reference's tokens.
+        always_read: let a subject with a ``text_of`` read as well: whether that goes through its stages is its word.
 
     Raises:
         SubjectFaultError: where the subject raises, or gives what is no answer; it names the stage.
@@ -65,7 +73,7 @@ def follow(subject: TextSubject, case: Case, theirs: Observation, on_token: OnTo
             answer = replace(answer, inputs=digest(inputs, theirs))
         if asked.level >= Level.STAGES:
             answer = _with_stages(answer, asked, inputs, theirs, on_token)
-        return _with_output(answer, asked, case, theirs)
+        return _with_output(answer, asked, case, theirs, always_read)
 
 
 def digest(inputs: Mapping[str, Tensor], theirs: Observation) -> InputsDigest:
@@ -126,10 +134,10 @@ def _with_stages(
     )
 
 
-def _with_output(answer: Answer, asked: CheckedSubject, case: Case, theirs: Observation) -> Answer:
+def _with_output(answer: Answer, asked: CheckedSubject, case: Case, theirs: Observation, always_read: bool) -> Answer:
     tokens, choices = theirs.token_ids, tuple(step.token for step in answer.forced or ())
     same = bool(choices) and choices == tokens and _ends(asked.policy, case, tokens)
-    told = same and asked.tells_text
+    told = same and asked.tells_text and not always_read
     text = clean_output(asked.text_of(tokens)) if told else asked.read(case)
     spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
     answer = replace(answer, text=text, spans=spans, reread=same and not told)

@@ -106,7 +106,8 @@ class TextSubject(Protocol):
             max_new_tokens: the ceiling of the output.
 
         Returns:
-            The decoded output with its markup (``<|ref|>``, ``<|det|>``), without the EOS.
+            The decoded output with its markup (``<|ref|>``, ``<|det|>``), without the EOS; white space around it is
+            not compared.
         """
 
 
@@ -124,8 +125,9 @@ class StagedSubject(InputsSubject, Protocol):
 
     - ``seams``: names of what ``vision`` gives beside ``vision_fusion``; what it names it must give;
     - ``policy``: a ``contract.policy.DecodePolicy``, how it chooses; the vendor's if left out;
-    - ``text_of(token_ids)``: tokens to text. A subject that has it says that its ``read`` goes through ``prefill``
-      and ``step``, so that the same tokens mean the same text, and ``read`` is called only where tokens differ.
+    - ``text_of(token_ids)``: tokens to text, special tokens kept. A subject that has it says that its ``read`` goes
+      through ``prefill`` and ``step``, so that the same tokens mean the same text: ``read`` is then called for a run's
+      first case, where that is held against it, and where tokens differ.
     """
 
     def vision(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -135,8 +137,8 @@ class StagedSubject(InputsSubject, Protocol):
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> DecodeView:
         """Run the prompt with these features at its image tokens, filling a new cache."""
 
-    def step(self, state: DecodeView, token: int) -> Tensor:
-        """Feed one token; gives the next logits ``[V]``, and moves ``state`` on."""
+    def step(self, state: Any, token: int) -> Tensor:
+        """Feed one token; gives the next logits ``[V]``, and moves ``state``, which ``prefill`` gave, on."""
 
 
 class OpenSubject(StagedSubject, Protocol):

@@ -30,8 +30,8 @@ def whole_walk(dsocr_subject: Any, dsocr_config: Config) -> Walk:
 
 
 @pytest.fixture(scope="session")
-def own_limits(dsocr_subject: Any, dsocr_config: Config) -> Tolerances:
+def limits(dsocr_subject: Any, dsocr_config: Config) -> Tolerances:
     """How far two ways of the subject's own may be apart: by its dtype and the run's options."""
-    from pytest_dsocr.compare.tolerances import tolerances
+    from pytest_dsocr.sides import own_limits
 
-    return tolerances(getattr(dsocr_subject, "dtype", dsocr_config.dtype)).but(dsocr_config.tolerances)
+    return own_limits(dsocr_config, dsocr_subject)

@@ -22,7 +22,7 @@ VISION = {"sam": "model.sam_model", "clip": "model.vision_model"}
 
 
 @pytest.mark.level("L2")
-def test_steps_do_not_change_with_the_pixels(walk: Walk, own_limits: Tolerances, dsocr_check: Check) -> None:
+def test_steps_do_not_change_with_the_pixels(walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
     """Pixels and features are overwritten after prefill, in the tensors that prefill was given."""
     from .close import compare_ways
 
@@ -32,7 +32,7 @@ def test_steps_do_not_change_with_the_pixels(walk: Walk, own_limits: Tolerances,
         tensor.neg_().add_(0.25)
     found, expected = walk.steps(state, walk.tokens), walk.steps(walk.start()[0], walk.tokens)
     dsocr_check(
-        compare_ways(f"logits/step {step}", one, other, own_limits.logits)
+        compare_ways(f"logits/step {step}", one, other, limits.logits)
         for step, (one, other) in enumerate(zip(found, expected, strict=True), 1)
     )
 

@@ -27,10 +27,10 @@ def test_vision_gives_nothing(walk: Walk, dsocr_check: Check) -> None:
     dsocr_check([as_expected("vision_fusion/one token", seams, [], "for the gate is shut")])
 
 
-def test_it_is_the_beginning_of_a_longer_one(walk: Walk, own_limits: Tolerances, dsocr_check: Check) -> None:
+def test_it_is_the_beginning_of_a_longer_one(walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
     """BOS, then a token as a step, against both in one call."""
     try:
-        dsocr_check(_both_ways(walk, own_limits))
+        dsocr_check(_both_ways(walk, limits))
     except SubjectFaultError as fault:
         if not isinstance(fault.__cause__, NotImplementedError):
             raise

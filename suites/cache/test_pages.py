@@ -48,7 +48,7 @@ def test_the_first_page_reads_the_same_again(
 
 @pytest.mark.level("L2")
 def test_a_prefill_begins_with_an_empty_cache(
-    two_pages: tuple[Path, Path], walk: Walk, own_limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
+    two_pages: tuple[Path, Path], walk: Walk, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     from .close import compare_ways
 
@@ -61,7 +61,7 @@ def test_a_prefill_begins_with_an_empty_cache(
     dsocr_check(
         [
             as_expected("cache/length", lengths, expected, "the prompt's tokens, in each layer"),
-            compare_ways("prefill/again", after, before, own_limits.logits),
+            compare_ways("prefill/again", after, before, limits.logits),
         ]
     )
 

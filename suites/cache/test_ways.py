@@ -16,34 +16,30 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.level("L2")
 
 
-def test_step_by_step_is_one_call(walk: Walk, own_limits: Tolerances, dsocr_check: Check) -> None:
+def test_step_by_step_is_one_call(walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
     """The logits after each step are those of a prefill of the prompt with the tokens so far."""
     from .close import compare_ways
 
     stepped = walk.steps(walk.start()[0], walk.tokens)
     at_once = [walk.start(walk.tokens[:count])[1] for count in range(1, STEPS + 1)]
     dsocr_check(
-        compare_ways(f"logits/step {step}", found, expected, own_limits.logits)
+        compare_ways(f"logits/step {step}", found, expected, limits.logits)
         for step, (found, expected) in enumerate(zip(stepped, at_once, strict=True), 1)
     )
 
 
 @pytest.mark.parametrize("prefilled", [1, STEPS // 2, STEPS - 1])
-def test_going_on_from_a_cache_is_one_call(
-    prefilled: int, walk: Walk, own_limits: Tolerances, dsocr_check: Check
-) -> None:
+def test_going_on_from_a_cache_is_one_call(prefilled: int, walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
     from .close import compare_ways
 
     state, _ = walk.start(walk.tokens[:prefilled])
     found = walk.steps(state, walk.tokens[prefilled:])[-1]
     expected = walk.start(walk.tokens)[1]
-    dsocr_check([compare_ways(f"logits/from {prefilled} on", found, expected, own_limits.logits)])
+    dsocr_check([compare_ways(f"logits/from {prefilled} on", found, expected, limits.logits)])
 
 
 @pytest.mark.parametrize("kind", ["keys", "values"])
-def test_the_cache_holds_the_same_by_either_way(
-    kind: str, walk: Walk, own_limits: Tolerances, dsocr_check: Check
-) -> None:
+def test_the_cache_holds_the_same_by_either_way(kind: str, walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
     from .close import compare_ways
 
     stepped, at_once = walk.start()[0], walk.start(walk.tokens)[0]
@@ -53,7 +49,7 @@ def test_the_cache_holds_the_same_by_either_way(
             f"cache/{kind} of layer {layer}",
             getattr(stepped.cache, kind)(layer),
             getattr(at_once.cache, kind)(layer),
-            own_limits.seam,
+            limits.seam,
         )
         for layer in range(at_once.cache.layers)
     )

@@ -83,11 +83,15 @@ Run = Callable[..., pytest.RunResult]
             ],
         ),
         ({"spans": KEPT["spans"][:1]}, {"boxes": 1}, []),
-        ({"spans": []}, {"boxes": 9}, ["spans: 2 labels", "missing: span 0 of the snapshot", "missing: span 1"]),
+        (
+            {"spans": []},
+            {"boxes": 9},
+            ["2 labels to put in or take out", "missing: span 0 of the snapshot", "missing: span 1"],
+        ),
         (
             {"spans": [["note", KEPT["spans"][0][1]], KEPT["spans"][1]]},
             {"coords": 1.0, "boxes": 9},
-            ["spans: 2 labels"],
+            ["2 labels to put in or take out"],
         ),
     ],
 )
@@ -114,6 +118,8 @@ def test_an_installation_is_not_written_to(tmp_path: Path) -> None:
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the tests above in a folder, on values that are given, against snapshots that hold ``KEPT``."""
     monkeypatch.setattr(syrupy, "_syrupy", syrupy._syrupy)  # a run in here puts its own session there
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
+        monkeypatch.delenv(name, raising=False)  # of the run around it: a worker leaves reports to its controller
     tests = pytester.mkpydir("tests")
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_it=TESTS).rename(tests / "test_it.py")
@@ -162,10 +168,13 @@ def test_an_update_writes_what_is_beyond_the_limits(accepted: Run) -> None:
     assert before.keys() == after.keys()
 
 
-def test_a_missing_one_is_an_error_with_the_nearest_keys(accepted: Run) -> None:
+def test_a_missing_one_is_told_with_the_nearest_keys(accepted: Run) -> None:
+    """To ``assert`` it is an error; ``compare_snapshot`` skips, for nothing was accepted, unless skips are failures."""
     other = ("--dsocr-dtype", "bfloat16")
     shutil.copytree(HOME, "golden/snapshots/large/nvidia-h200-float32-sdpa/tests/test_it")
-    result = accepted(*other, "-k", "reading")
+    accepted(*other, "-k", "reading", "-rs").assert_outcomes(skipped=2)
+    accepted(*other, "-k", "grid").assert_outcomes(failed=1)
+    result = accepted(*other, "-k", "reading", "--dsocr-no-skip")
     result.assert_outcomes(failed=2)
     told = "there is no snapshot of mini/cpu-bfloat16-eager for test_reading[a-gundam], but of "
     near = "mini/cpu-float32-eager (another dtype)"
@@ -176,7 +185,8 @@ def test_a_missing_one_is_an_error_with_the_nearest_keys(accepted: Run) -> None:
     assert "snapshot report" not in result.stdout.str()
     for path in Path("golden/snapshots").rglob("test_reading[[]a-gundam].json"):
         path.unlink()
-    accepted("-k", "a-gundam").stdout.fnmatch_lines(["*for test_reading[[]a-gundam], nor of any other key; make it*"])
+    told = "*for test_reading[[]a-gundam], nor of any other key; make it*"
+    accepted("-k", "a-gundam", "--dsocr-no-skip").stdout.fnmatch_lines([told])
 
 
 def test_damage_and_other_weights_are_told(accepted: Run) -> None:

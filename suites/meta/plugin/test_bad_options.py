@@ -41,7 +41,7 @@ TOLD: Sequence[tuple[str, str, str]] = (
         "absent",
         "there is no folder 'absent'; give recorded, a folder with the vendor's Python files, or one of recordings",
     ),
-    ("vendor_env", "torn.py", f"'torn.py' {NO_FOLDER}"),
+    ("vendor_env", "torn.py", "there is no folder 'torn.py'; give one, or leave the option out"),
     ("time_limit", "0", "'0' is no number of seconds above 0; give one"),
     ("time_limit", "soon", "'soon' is no number of seconds above 0; give one"),
     ("time_limit", "nan", "'nan' is no number of seconds above 0; give one"),

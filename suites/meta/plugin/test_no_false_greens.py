@@ -55,10 +55,24 @@ def test_a_check_that_compares_nothing_fails(repository: Repository, body: str, 
 
 @pytest.mark.parametrize("body", ["assert dsocr_report.passes", "import pytest; pytest.skip('not today')"])
 def test_a_run_that_compares_nothing_fails_though_no_test_does(repository: Repository, body: str) -> None:
-    result = repository.run(f"def test_it(dsocr_report): {body}")
+    marked = "import pytest\n@pytest.mark.dsocr\n"
+    result = repository.run(f"{marked}def test_it(dsocr_report): {body}")
     assert result.parseoutcomes().keys() <= {"passed", "skipped"}
     assert result.ret == FAILED
     told(result, NOTHING, NOTHING_COMPARED)
+
+
+def test_a_run_whose_tests_only_assert_promises_nothing(repository: Repository) -> None:
+    result = repository.run("def test_it(dsocr_reading): assert dsocr_reading.text")
+    result.assert_outcomes(passed=1)
+    assert result.ret == 0
+    told(result, "0 comparisons: none was promised, as no test asked for dsocr_check or is marked dsocr")
+
+
+def test_a_folder_of_goldens_that_is_not_there_is_no_reason_to_take_the_shipped_ones(repository: Repository) -> None:
+    result = repository.run("def test_it(dsocr_reading): pass", "--dsocr-golden", "absent")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: there is no folder absent of goldens; make one: --snapshot-update, or *"])
 
 
 def test_what_is_not_offered_is_skipped_and_is_no_comparison(repository: Repository) -> None:
