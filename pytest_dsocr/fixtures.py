@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.latest import Latest
 from pytest_dsocr.markers import arguments_of
 from pytest_dsocr.options import Config
-from pytest_dsocr.stash import ALL_CASES, CASES, CHECK, CONFIG, NOT_OFFERED, RUN, leave_out
+from pytest_dsocr.stash import ALL_CASES, CASES, CHECK, CONFIG, LOADED, NOT_OFFERED, RUN, leave_out
 from pytest_dsocr.subjects.protocol import Level, level_of
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
         promised = dsocr_config.level
         if promised is not None and (offered := level_of(subject)) < promised:
             raise DsocrError(f"{dsocr_config.subject} offers {offered}, the run promises {promised}; promise {offered}")
+    request.config.stash[LOADED] = subject
     yield subject
     if callable(close := getattr(subject, "close", None)):
         close()
@@ -106,7 +108,8 @@ def dsocr_exchange(
         from pytest_dsocr.report.payload import of_run
         from pytest_dsocr.sides import exchange
 
-        request.config.stash[RUN] = of_run(dsocr_config, dsocr_reference, level_of(dsocr_subject))
+        told = _as_told(request, dsocr_config)
+        request.config.stash[RUN] = of_run(told, dsocr_reference, level_of(dsocr_subject))
         all_cases = request.config.stash.get(ALL_CASES, [])
         place = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
         found, payload = exchange(dsocr_case, place, dsocr_subject, dsocr_reference, dsocr_config)
@@ -139,7 +142,7 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
     """Compare: ``dsocr_check(dsocr_report, "boxes")``, or ``dsocr_check(comparisons)``."""
     names = request.fixturenames
     reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
-    check = Check(request.node, dsocr_config, reference)
+    check = Check(request.node, _as_told(request, dsocr_config), reference)
     request.node.stash[CHECK] = check
     return check
 
@@ -248,6 +251,16 @@ def _or_stop(session: pytest.Session, side: str) -> Iterator[None]:
     except DsocrError:
         session.shouldfail = f"dsocr: without its {side} nothing can be compared"
         raise
+
+
+def _as_told(request: pytest.FixtureRequest, config: Config) -> Config:
+    """Give the config as it is reported: a subject of a fixture of the user's own is named by its type."""
+    if "dsocr_subject" not in request.fixturenames:
+        return config
+    subject = request.getfixturevalue("dsocr_subject")
+    if request.config.stash.get(LOADED, None) is subject:
+        return config
+    return replace(config, subject=f"{type(subject).__module__}:{type(subject).__qualname__}")
 
 
 def _marked(limits: Tolerances, test: pytest.Item) -> Tolerances:

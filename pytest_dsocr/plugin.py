@@ -12,6 +12,7 @@ from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.markers import arguments_of, check_markers, is_ours, registration_lines
 from pytest_dsocr.options import Config, add_options, resolve
 from pytest_dsocr.outcome import amend
+from pytest_dsocr.report.words import plain
 from pytest_dsocr.run import Run
 from pytest_dsocr.stash import ALL_CASES, CONFIG, UNMATCHED, leave_out
 from pytest_dsocr.subjects.loading import level_before_loading
@@ -57,7 +58,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"dsocr: subject {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}, {own.attention}; offers "
         f"{levels or 'what it says when it is made'}",
         f"dsocr: reference {how}, {own.reference or own.golden / 'vendor'}, {reference}; "
-        f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(own.prompts)}",
+        f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(map(plain, own.prompts))}",
     ]
 
 

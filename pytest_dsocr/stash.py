@@ -23,6 +23,8 @@ CHECK: pytest.StashKey[Check] = pytest.StashKey()
 """Of a test: what it compared."""
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
 """Of a test that we skipped: what is missing, a word of ``option_values.MISSING`` or :data:`NOT_OFFERED`."""
+LOADED: pytest.StashKey[object] = pytest.StashKey()
+"""Of the config: the subject that the options named; another is of a fixture of the user's own."""
 TOLD: pytest.StashKey[BaseException] = pytest.StashKey()
 """Of the config: the error whose traceback was shown last; the other tests of its case need it no more."""
 UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()

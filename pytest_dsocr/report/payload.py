@@ -175,7 +175,7 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
         "dtype": config.dtype,
         "attention": config.attention,
         "reference": "live" if recording is None else "recorded",
-        "where": str(recording or config.reference),
+        "where": str(recording or config.reference or type(reference).__qualname__),
         "key": str(reference.provenance.key),
         "provenance": {**reference.provenance.to_json(), "overrides": list(reference.provenance.overrides)},
         "pages": list(config.pages),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.report.commands import following
 from pytest_dsocr.report.payload import CasePayload, number
-from pytest_dsocr.report.result import RunResult
+from pytest_dsocr.report.result import Missing, RunResult
 from pytest_dsocr.report.words import (
     count,
     counts,
@@ -116,15 +116,23 @@ class Summary:
     def _left_out(self) -> Iterator[Line]:
         for level, names in self.result.not_offered.items():
             yield from _told("not offered", f"{level}: {listed(names)}", NOTED)
-        for one in _first(self.result.missing):
-            told_of = f"{one['what']}, which {count(one['tests'], 'test')} wanted: {one['why']}"
-            what, markup = ("may be missing", NOTED) if one["allowed"] else ("missing", BAD)
-            yield from _told(what, told_of, markup, 2)
-        yield from _more(self.result.missing)
+        for alike in _alike(self.result.missing):
+            tests, others = sum(one["tests"] for one in alike), len(alike) - 1
+            told_of = f"{alike[0]['what']}, which {count(tests, 'test')} wanted: {alike[0]['why']}"
+            what, markup = ("may be missing", NOTED) if alike[0]["allowed"] else ("missing", BAD)
+            yield from _told(what, told_of, markup, 3)
+            if others:
+                yield from _told("", f"and {others} more", markup)
         for what, reasons in (("skipped", self.result.skips), ("known to fail", self.result.known_failures)):
             for reason, tests in _first(list(reasons.items())):
                 yield from _told(what, f"{count(tests, 'test')}: {reason}", NOTED)
             yield from _more(reasons)
+
+
+def _alike(missing: Sequence[Missing]) -> Iterator[Sequence[Missing]]:
+    """Yield what was missing by what it is, and whether it may be: a page that was never recorded is as another."""
+    for what, allowed in dict.fromkeys((one["what"], one["allowed"]) for one in missing):
+        yield [one for one in missing if (one["what"], one["allowed"]) == (what, allowed)]
 
 
 def _first(found: Sequence[Item]) -> Sequence[Item]:
