@@ -215,7 +215,7 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
     from pytest_dsocr.snapshots import snapshot_extension
 
     limits = _marked(own_limits(dsocr_config, dsocr_subject), request.node)
-    extension = snapshot_extension(dsocr_config, key_of(dsocr_config), limits)
+    extension = snapshot_extension(dsocr_config, key_of(dsocr_config.setup), limits)
     return request.getfixturevalue("snapshot").use_extension(extension)
 
 

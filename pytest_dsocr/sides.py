@@ -23,9 +23,9 @@ from pytest_dsocr.vendor.provenance import Key
 from pytest_dsocr.vendor.reference import Reference
 
 
-def key_of(config: Config) -> Key:
+def key_of(setup: Setup) -> Key:
     """Give the key of the subject."""
-    return Wanted(resolve(config.checkpoint), config.device, config.dtype, config.attention).key
+    return Wanted(resolve(setup.checkpoint), setup.device, setup.dtype, setup.attention).key
 
 
 def open_wanted(config: Config) -> Reference:
@@ -52,13 +52,27 @@ def recordings_of(config: Config) -> Path:
 
 def own_limits(config: Config, subject: Any) -> Tolerances:
     """Give how far a subject may be from itself."""
-    return tolerances(_dtype(config, subject)).but(config.tolerances)
+    return tolerances(_dtype(config.setup, subject)).but(config.tolerances)
 
 
 def limits_of(config: Config, subject: Any, reference: Reference) -> Tolerances:
     """Give how far the sides may be apart: outputs are exact where their keys are the same."""
+    return limits_between(subject, reference, config.setup).but(config.tolerances)
+
+
+def limits_between(subject: Any, reference: Reference, setup: Setup) -> Tolerances:
+    """Give the limits that follow from the sides' dtypes and keys alone."""
     made = reference.provenance
-    return tolerances(_dtype(config, subject), made.dtype, same_key=key_of(config) == made.key).but(config.tolerances)
+    return tolerances(_dtype(setup, subject), made.dtype, same_key=key_of(setup) == made.key)
+
+
+def hold(
+    case: Case, subject: Any, reference: Reference, setup: Setup, limits: Tolerances, *, always_read: bool = False
+) -> CaseReport:
+    """Ask both sides about ``case`` and judge them, with what the reference's tensors tell where something is wrong."""
+    asked = ask(subject, reference, case, always_read=always_read)
+    findings = substitute(subject, asked, limits, donor=lambda: _donor(setup))
+    return judge(replace(asked, findings=findings), limits)
 
 
 def exchange(
@@ -71,15 +85,13 @@ def exchange(
     Raises:
         DsocrError: where one of them could not answer.
     """
-    asked = ask(subject, reference, case, always_read=place == 0)
     limits = limits_of(config, subject, reference)
-    findings = substitute(subject, asked, limits, donor=lambda: _donor(config.setup))
-    report = judge(replace(asked, findings=findings), limits)
+    report = hold(case, subject, reference, config.setup, limits, always_read=place == 0)
     return report.exchange, of_case(report, place=place, picture=_picture(report, config.out))
 
 
-def _dtype(config: Config, subject: Any) -> str:
-    return str(getattr(subject, "dtype", config.dtype))
+def _dtype(setup: Setup, subject: Any) -> str:
+    return str(getattr(subject, "dtype", setup.dtype))
 
 
 @cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,16 @@ from tqdm import tqdm
 from pytest_dsocr.case import Case
 from pytest_dsocr.commands.cases import cases_of
 from pytest_dsocr.commands.progress import progress_bar
-from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.pages import distinct, pages_in
-from pytest_dsocr.parity import CaseReport, ask, judge
+from pytest_dsocr.parity import CaseReport
 from pytest_dsocr.report.payload import of_case, of_comparison, picture_name
 from pytest_dsocr.report.pictures import draw
+from pytest_dsocr.sides import hold, limits_between
 from pytest_dsocr.subjects.loading import load_subject
-from pytest_dsocr.subjects.protocol import Setup, TextSubject, level_of
-from pytest_dsocr.subjects.session import session_subject
-from pytest_dsocr.substitution import substitute
+from pytest_dsocr.subjects.protocol import Setup, level_of
 from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.opening import ANCHORS, Wanted, open_reference, pinned
 from pytest_dsocr.vendor.recorded.recording import RecordedReference
@@ -46,11 +43,12 @@ def run(options: Namespace) -> Iterator[str]:
             cases = _cases(reference, options)
             subject = load_subject(options.subject, setup)
             yield f"subject     {options.subject}, {level_of(subject)}, {', '.join(vars(setup).values())}"
+            limits = limits_between(subject, reference, setup)
             bar.reset(total=len(cases))
             reports = []
             for case in cases:
                 bar.set_postfix_str(case.id)
-                reports.append(_compared(subject, reference, case, setup))
+                reports.append(hold(case, subject, reference, setup, limits))
                 bar.update()
                 yield from _case(reports[-1])
                 if options.out:
@@ -62,21 +60,6 @@ def run(options: Namespace) -> Iterator[str]:
         _write_json(options.out / "compare.json", reports, reference)
         yield f"written     {options.out}: compare.json, and each page with the boxes of both sides"
     options.status = int(not all(report.passes for report in reports))
-
-
-def _compared(
-    subject: TextSubject, reference: LiveReference | RecordedReference, case: Case, setup: Setup
-) -> CaseReport:
-    limits = _limits(subject, reference, setup)
-    exchange = ask(subject, reference, case)
-    findings = substitute(subject, exchange, limits, donor=lambda: session_subject(setup))
-    return judge(replace(exchange, findings=findings), limits)
-
-
-def _limits(subject: TextSubject, reference: LiveReference | RecordedReference, setup: Setup) -> Tolerances:
-    made = reference.provenance
-    own = Wanted(resolve(setup.checkpoint), setup.device, setup.dtype, setup.attention).key
-    return tolerances(getattr(subject, "dtype", setup.dtype), made.dtype, same_key=own == made.key)
 
 
 def _open(options: Namespace, bar: tqdm[Any]) -> LiveReference | RecordedReference:

@@ -5,13 +5,14 @@ Shapes: B rows, T tokens, S positions, C hidden channels, V vocabulary, N views,
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-import torch
-from torch import Tensor, nn
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
 
-class Cache(Protocol):
+class CacheView(Protocol):
     """Keys and values of the positions computed so far."""
 
     @property
@@ -27,6 +28,10 @@ class Cache(Protocol):
 
     def values(self, layer: int) -> Tensor:
         """Give a layer's values, ``[B, G, S, D]``."""
+
+
+class Cache(CacheView, Protocol):
+    """What the session asks of a cache beside what it shows."""
 
     def drop_last(self, count: int = 1) -> None:
         """Forget the last positions."""

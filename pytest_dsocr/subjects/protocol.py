@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.protocol import CacheView
 from pytest_dsocr.errors import DsocrError
 
 if TYPE_CHECKING:
@@ -54,24 +55,6 @@ class Setup:
     """``cpu``, ``cuda`` or ``cuda:N``."""
     dtype: str = "float32"
     attention: str = "eager"
-
-
-class CacheView(Protocol):
-    """Keys and values of the positions computed so far."""
-
-    @property
-    def length(self) -> int:
-        """Positions held."""
-
-    @property
-    def layers(self) -> int:
-        """Number of layers."""
-
-    def keys(self, layer: int) -> Tensor:
-        """Give a layer's keys, ``[1, G, S, D]``."""
-
-    def values(self, layer: int) -> Tensor:
-        """Give a layer's values, ``[1, G, S, D]``."""
 
 
 class DecodeView(Protocol):

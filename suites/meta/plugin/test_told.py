@@ -87,7 +87,7 @@ def test_a_run_that_passes_ends_with_what_it_compared_and_its_verdict(repository
     result = repository.run(TEST_TEXT, "--dsocr-out", "out")
     assert summary(result) == [
         "subject         standin:Reader, L0, mini/cpu-float32-eager",
-        "reference       live, mini/cpu-float32-eager, vendor's file cdcdcdcdcdcd (None)",
+        "reference       live, mini/cpu-float32-eager, vendor's file cdcdcdcdcdcd (Reference)",
         "1 comparison in 1 case: 1 MATCH",
         "written         out/dsocr.json, out/index.html",
         "verdict         passes",
