@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr import stash
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict
+from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison
 
 if TYPE_CHECKING:
     from pytest_dsocr.options import Config
@@ -47,11 +47,6 @@ class Check:
             stash.leave_out(self.item, stash.NOT_OFFERED, f"{what}: {NOT_OFFERED}")
         if failing := [one for one in comparisons if not one.passes]:
             pytest.fail(self._text(failing, report), pytrace=False)
-
-    @property
-    def compared(self) -> int:
-        """How many comparisons were made."""
-        return sum(one.verdict is not Verdict.NOT_COMPARED for one in self.made)
 
     def _text(self, failing: list[Comparison], report: CaseReport | None) -> str:
         from pytest_dsocr.report.commands import typed_options

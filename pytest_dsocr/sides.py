@@ -10,7 +10,7 @@ from typing import Any
 from pytest_dsocr.case import Case
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.goldens import golden_folder
+from pytest_dsocr.goldens import recordings_in
 from pytest_dsocr.options import Config
 from pytest_dsocr.parity import CaseReport, Exchange, ask, judge
 from pytest_dsocr.report.payload import CasePayload, of_case
@@ -37,17 +37,11 @@ def open_wanted(config: Config) -> Reference:
     wanted = Wanted(
         resolve(config.checkpoint), config.reference_device, config.reference_dtype, config.reference_attention
     )
-    where = config.reference or recordings_of(config)
+    where = config.reference or recordings_in(config.golden)
     reference = open_reference(where, wanted, env=config.vendor_env, time_limit_s=config.time_limit)
     if isinstance(reference, LiveReference):
         reference.start()
     return reference
-
-
-def recordings_of(config: Config) -> Path:
-    """Give the folder of recordings: the run's own, or the shipped one where that holds none."""
-    own = config.golden / "vendor"
-    return own if own.is_dir() else golden_folder() / "vendor"
 
 
 def own_limits(config: Config, subject: Any) -> Tolerances:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_dsocr.goldens import golden_folder
+from pytest_dsocr.goldens import golden_folder, recordings_in
 from pytest_dsocr.options import Config
 from pytest_dsocr.vendor.files import FILES
 
@@ -15,8 +15,7 @@ def recordings_of(config: Config) -> Path:
     """Give the folder of recordings: the one that the run names, its golden folder's, or the shipped one."""
     named = config.reference
     if named is None or (named / FILES[0]).is_file():
-        own = config.golden / "vendor"
-        return own if own.is_dir() else golden_folder() / "vendor"
+        return recordings_in(config.golden)
     return named.resolve().parents[1] if (named / MANIFEST).is_file() else named
 
 
