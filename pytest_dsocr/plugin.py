@@ -14,6 +14,7 @@ from pytest_dsocr.options import Config, add_options, resolve
 from pytest_dsocr.outcome import amend
 from pytest_dsocr.report.words import plain
 from pytest_dsocr.run import Run
+from pytest_dsocr.scheduling import on_own_gpu
 from pytest_dsocr.stash import ALL_CASES, CONFIG, UNMATCHED, leave_out
 from pytest_dsocr.subjects.loading import level_before_loading
 from pytest_dsocr.subjects.protocol import Level
@@ -39,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
     if config.option.help or config.option.markers:  # asked for by whoever gave a bad value, as like as not
         return
-    own = resolve(config)
+    own = on_own_gpu(resolve(config), getattr(config, "workerinput", {}).get("workerid", ""))
     config.stash[CONFIG] = own
     config.stash[OFFERED] = level_before_loading(own.subject)
     _check_goldens(config, own)

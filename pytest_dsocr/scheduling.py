@@ -1,18 +1,36 @@
-"""How pytest-xdist spreads tests: those of one case on one worker, for each worker asks both sides anew."""
+"""How pytest-xdist spreads tests: those of one case on one worker, which asks both sides anew, on a GPU of its own."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.options import Config
 
 CASE = re.compile(rf"\[(?P<case>.+-(?:{'|'.join(PRESETS)})-(?:{'|'.join(PROMPTS)}|prompt_[0-9a-f]{{8}}))[-\]]")
 """Finds the id of a case in a test's: ``form-gundam-markdown`` in ``test_x[form-gundam-markdown-2]``."""
+
+
+def on_own_gpu(config: Config, worker: str) -> Config:
+    """Give a worker's config: of ``cuda`` one GPU for each worker in turn, of those that the caller made visible.
+
+    Args:
+        config: as the options say.
+        worker: its name, such as ``gw1``; empty where there are none.
+    """
+    if config.device != "cuda" or not worker:
+        return config
+    import torch
+
+    gpu = f"cuda:{int(worker.removeprefix('gw')) % torch.cuda.device_count()}"
+    reference = gpu if config.reference_device == "cuda" else config.reference_device
+    return replace(config, device=gpu, reference_device=reference)
 
 
 def make_scheduler(config: pytest.Config, log: Any) -> Any:

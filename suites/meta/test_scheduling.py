@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_dsocr.scheduling import make_scheduler, scope_of
+from pytest_dsocr.scheduling import make_scheduler, on_own_gpu, scope_of
+from suites.meta.report.made import config
 
 CASES = [f"page_{number}-gundam-markdown" for number in range(6)]
 CONFTEST = """
@@ -19,6 +20,26 @@ CONFTEST = """
     def pytest_xdist_make_scheduler(config, log):
         return scheduling.make_scheduler(config, log)
 """
+
+
+@pytest.mark.parametrize(
+    ("device", "reference", "worker", "placed"),
+    [
+        ("cuda", "cuda", "gw0", ("cuda:0", "cuda:0")),
+        ("cuda", "cuda", "gw1", ("cuda:1", "cuda:1")),
+        ("cuda", "cuda", "gw2", ("cuda:0", "cuda:0")),
+        ("cuda", "nvidia-h200", "gw1", ("cuda:1", "nvidia-h200")),
+        ("cuda:0", "cuda", "gw1", ("cuda:0", "cuda")),
+        ("cpu", "cuda", "gw1", ("cpu", "cuda")),
+        ("cuda", "cuda", "", ("cuda", "cuda")),
+    ],
+)
+def test_each_worker_has_a_gpu_of_its_own(
+    device: str, reference: str, worker: str, placed: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    own = on_own_gpu(config(device=device, reference_device=reference), worker)
+    assert (own.device, own.reference_device) == placed
 
 
 @pytest.mark.parametrize(
