@@ -171,7 +171,7 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
         "subject": config.subject,
         "level": None if level is None else str(level),
         "checkpoint": config.checkpoint,
-        "device": config.device,
+        "device": config.device.partition(":")[0],  # each worker may have a GPU of its own
         "dtype": config.dtype,
         "attention": config.attention,
         "reference": "live" if recording is None else "recorded",

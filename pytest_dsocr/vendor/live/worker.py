@@ -97,6 +97,10 @@ class Desk:
         from pytest_dsocr.vendor.runtime import VendorRuntime
 
         self._runtime = VendorRuntime.load(vendor, **params, on_progress=self._progress)
+        if params["device"].startswith("cuda:"):
+            import torch
+
+            torch.cuda.set_device(params["device"])  # where infer's own .cuda() puts its inputs
         return {}, {}, self._runtime.provenance.to_json()
 
     def _inputs(self, params: dict[str, Any]) -> Reply:
