@@ -115,7 +115,7 @@ def test_an_exception_is_answered(struck: Struck, case: Case, fault: str, said: 
 LOST = {
     "abort": ("was killed by SIGABRT; look", "planted.py"),
     "hang": ("gave no sign of life for 2 s and was killed; raise", ""),
-    "garbage": (r"wrote what is no message, '\x1b[2KLoading model... 97%'; find", "  | imported\n"),
+    "garbage": (r"wrote what is no message, '\x1b[2KLoading model... 97%'; find", "  | noise from C\n"),
     "half a line": ("was killed by SIGKILL in the middle of an answer; if memory", "  | noise from C\n"),
     "fall silent": ("closed its pipe and ran on; look", ""),
 }
