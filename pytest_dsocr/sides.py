@@ -23,8 +23,9 @@ from pytest_dsocr.vendor.provenance import Key
 from pytest_dsocr.vendor.reference import Reference
 
 
+@cache
 def key_of(setup: Setup) -> Key:
-    """Give the key of the subject."""
+    """Give the key of the subject; once, for every test asks, and the real vocabulary takes a third of a second."""
     return Wanted(resolve(setup.checkpoint), setup.device, setup.dtype, setup.attention).key
 
 

@@ -25,21 +25,12 @@ from pytest_dsocr.observation import Best, Observation, Step
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import METHODS, Level
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.contract.pages import write_page
 from suites.meta.compare.made import every_bit, observation
 from suites.meta.conftest import model_of
 from suites.meta.subjects.seen import output_of, seen
 
 TOKENS = 24
 EMPTY = observation(steps=())
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pages")
-    for name in ("tiny", "portrait", "halves"):
-        write_page(name, folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -14,18 +14,9 @@ from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.subjects.protocol import Level, OpenSubject, Setup, level_of
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
-from suites.contract.pages import write_page
 from suites.meta.conftest import model_of
 
 TOKENS = 12
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pages")
-    for name in ("tiny", "portrait", "halves"):
-        write_page(name, folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
