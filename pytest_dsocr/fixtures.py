@@ -237,7 +237,7 @@ def _dsocr_vision_made() -> Latest[Mapping[str, Tensor]]:
 @pytest.fixture
 def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> None:
     """Leave a test out that the subject does not offer enough for, and say so; the plugin adds this to those marked."""
-    needed = arguments_of(request.node.get_closest_marker("level"))
+    needed = arguments_of(request.node.get_closest_marker("dsocr_level"))
     if dsocr_level < needed:
         reason = f"needs {needed} ({needed.meaning}), the subject offers {dsocr_level} ({dsocr_level.meaning})"
         leave_out(request.node, NOT_OFFERED, reason)
@@ -278,4 +278,6 @@ def _checked(subject: Any) -> CheckedSubject:
 
 def _needs(subject: Any, level: Level, fixture: str) -> None:
     if level_of(subject) < level:
-        raise DsocrError(f"{fixture} needs a subject of {level} ({level.meaning}); mark the test level({str(level)!r})")
+        raise DsocrError(
+            f"{fixture} needs a subject of {level} ({level.meaning}); mark the test dsocr_level({str(level)!r})"
+        )

@@ -34,28 +34,30 @@ def dsocr(
     return found
 
 
-def level(needed: str) -> Level:
+def dsocr_level(needed: str) -> Level:
     """needs a subject of this level: L0 text, L1 inputs, L2 stages and cache, L3 named modules"""
     return option_values.level(str(needed))
 
 
-def gpu() -> None:
+def dsocr_gpu() -> None:
     """needs a GPU"""
 
 
-def vendor() -> None:
-    """needs the vendor's Python files: --dsocr-reference FOLDER"""
+def dsocr_vendor() -> None:
+    """needs the vendor's Python files: --dsocr-reference=FOLDER"""
 
 
-def perf() -> None:
+def dsocr_perf() -> None:
     """measures time or memory"""
 
 
-def slow() -> None:
+def dsocr_slow() -> None:
     """takes longer than a few seconds"""
 
 
-MARKERS: Mapping[str, Callable[..., Any]] = {one.__name__: one for one in (dsocr, level, gpu, vendor, perf, slow)}
+MARKERS: Mapping[str, Callable[..., Any]] = {
+    one.__name__: one for one in (dsocr, dsocr_level, dsocr_gpu, dsocr_vendor, dsocr_perf, dsocr_slow)
+}
 
 
 def registration_lines() -> list[str]:
@@ -87,7 +89,7 @@ def is_ours(item: pytest.Item) -> bool:
 def check_markers(item: pytest.Item) -> None:
     """Raise ``DsocrError`` that names the test where a marker of ours has arguments that it does not take."""
     for mark in item.iter_markers():
-        if mark.name == "dsocr" or (mark.name in MARKERS and is_ours(item)):  # others have a marker ``slow`` as well
+        if mark.name in MARKERS:
             try:
                 arguments_of(mark)
             except DsocrError as error:

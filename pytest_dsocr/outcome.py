@@ -46,7 +46,7 @@ def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> No
         if "recording" in item.config.stash[CONFIG].may_miss:
             report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {told}")
             return
-        told = f"NOT-COMPARED: {told}; or declare that it may be missing: --dsocr-may-miss recording"
+        told = f"NOT-COMPARED: {told}; or declare that it may be missing: --dsocr-may-miss=recording"
     if error.__cause__ is not None and item.config.stash.get(TOLD, None) is not error:
         item.config.stash[TOLD] = error
         told += "\n\n" + "".join(traceback.format_exception(error.__cause__)).rstrip()

@@ -109,10 +109,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if not is_ours(item):
         return
     own = item.config.stash[CONFIG]
-    if item.get_closest_marker("gpu") and not _has_gpu():
+    if item.get_closest_marker("dsocr_gpu") and not _has_gpu():
         leave_out(item, "gpu", "needs a GPU that torch can use; run it where there is one")
-    if item.get_closest_marker("vendor") and not _is_vendors(own):
-        leave_out(item, "vendor", "needs the vendor's Python files; name their folder: --dsocr-reference FOLDER")
+    if item.get_closest_marker("dsocr_vendor") and not _is_vendors(own):
+        leave_out(item, "vendor", "needs the vendor's Python files; name their folder: --dsocr-reference=FOLDER")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -171,7 +171,7 @@ def _argnames(mark: pytest.Mark) -> list[str]:
 
 
 def _level(item: pytest.Item) -> Level | None:
-    mark = item.get_closest_marker("level")
+    mark = item.get_closest_marker("dsocr_level")
     return arguments_of(mark) if mark and is_ours(item) else None
 
 

@@ -55,7 +55,7 @@ def check_update(path: Path) -> None:
     if path.resolve().is_relative_to(Path(__file__).resolve().parent):
         raise DsocrError(
             f"--snapshot-update would write {path}, in the installed package; "
-            "name a folder of your own: --dsocr-golden DIR"
+            "name a folder of your own: --dsocr-golden=DIR"
         )
 
 
@@ -155,7 +155,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
             reason = f"there is no snapshot of {cls.key} for {test_location.snapshot_name}{cls._nearest(location)}"
             if cls.may_miss:
                 leave_out(test_location.item, "snapshot", reason)
-            make = "make it with --snapshot-update, or declare that it may be missing: --dsocr-may-miss snapshot"
+            make = "make it with --snapshot-update, or declare that it may be missing: --dsocr-may-miss=snapshot"
             raise MissingSnapshotError(f"{reason}; {make}")
         return str(location)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.options import OPTIONS
 
 if TYPE_CHECKING:
     import pytest
@@ -31,8 +32,23 @@ UNSAID = {
 
 
 def typed_options(config: pytest.Config) -> list[str]:
-    """Give what the user typed behind ``pytest``, without the tests to run."""
-    return [word for word in map(str, config.invocation_params.args) if word not in config.args]
+    """Give what the user typed behind ``pytest``, without the tests to run; our flags joined to their values."""
+    return [word for word in joined(map(str, config.invocation_params.args)) if word not in config.args]
+
+
+def joined(words: Iterable[str]) -> list[str]:
+    """Give ``--dsocr-pages=scans`` for ``--dsocr-pages scans``.
+
+    A path that stands apart from a plugin's flag pytest takes for a test to run, and its project for the root.
+    """
+    flags = {option.flag for option in OPTIONS if not option.is_switch}
+    found: list[str] = []
+    for word in words:
+        if found and found[-1] in flags:
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
 
 
 def rerun(nodeid: str, options: Sequence[str] = ()) -> str:
@@ -74,6 +90,6 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
     elif result.failing:
         yield "to run the first that failed again", rerun(result.failing[0].nodeid, options)
     elif result.run and result.run["subject"] == SHIPPED_SUBJECT:
-        yield "to try an implementation of your own", f"{result.command} --dsocr-subject {OWN}"
+        yield "to try an implementation of your own", f"{result.command} --dsocr-subject={OWN}"
     elif result.run and result.run["reference"] == "recorded":
-        yield "to hold it against the vendor's code, live", f"{result.command} --dsocr-reference {VENDOR}"
+        yield "to hold it against the vendor's code, live", f"{result.command} --dsocr-reference={VENDOR}"

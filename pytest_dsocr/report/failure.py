@@ -105,7 +105,7 @@ class _Failure:
         if self.report is None or self._elsewhere or len(wrong) < len(self.failing):
             return
         if chosen := acceptable(self.report, wrong):
-            typed = " ".join(f"--dsocr-tolerances {name}={value:g}" for name, value in chosen.items())
+            typed = " ".join(f"--dsocr-tolerances={name}={value:g}" for name, value in chosen.items())
             marked = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
             yield from told("accept", f"if so much may differ: {typed}; or by the test: @pytest.mark.dsocr({marked})")
         else:

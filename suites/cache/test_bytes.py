@@ -16,7 +16,7 @@ from pytest_dsocr.subjects.protocol import DecodeView
 
 from .walk import Walk
 
-pytestmark = pytest.mark.level("L2")
+pytestmark = pytest.mark.dsocr_level("L2")
 
 Probe = Callable[[DecodeView], KvProbe]
 MB = 1_000_000
@@ -50,7 +50,7 @@ def test_growth_is_linear(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> No
     dsocr_check(found)
 
 
-@pytest.mark.gpu
+@pytest.mark.dsocr_gpu
 def test_decode_peaks_no_higher_than_prefill(
     request: pytest.FixtureRequest, whole_walk: Walk, dsocr_config: Config, dsocr_check: Check
 ) -> None:
@@ -58,7 +58,7 @@ def test_decode_peaks_no_higher_than_prefill(
     import torch
 
     if not dsocr_config.device.startswith("cuda"):
-        leave_out(request.node, "gpu", f"the subject is on {dsocr_config.device}; name a GPU: --dsocr-device cuda")
+        leave_out(request.node, "gpu", f"the subject is on {dsocr_config.device}; name a GPU: --dsocr-device=cuda")
     walk, tokens = whole_walk, whole_walk.tokens
     inputs = walk.copies()
     torch.cuda.reset_peak_memory_stats()

@@ -14,7 +14,7 @@ from pytest_dsocr.subjects.protocol import DecodeView
 
 from .walk import Walk
 
-pytestmark = pytest.mark.level("L2")
+pytestmark = pytest.mark.dsocr_level("L2")
 
 
 def test_earlier_positions_stay_as_they_are(

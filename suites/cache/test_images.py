@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 VISION = {"sam": "model.sam_model", "clip": "model.vision_model"}
 
 
-@pytest.mark.level("L2")
+@pytest.mark.dsocr_level("L2")
 def test_steps_do_not_change_with_the_pixels(walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
     """Pixels and features are overwritten after prefill, in the tensors that prefill was given."""
     from .close import compare_ways
@@ -37,7 +37,7 @@ def test_steps_do_not_change_with_the_pixels(walk: Walk, limits: Tolerances, dso
     )
 
 
-@pytest.mark.level("L3")
+@pytest.mark.dsocr_level("L3")
 @pytest.mark.parametrize("stage", VISION)
 def test_vision_is_not_called_in_a_step(stage: str, walk: Walk, dsocr_subject: Any, dsocr_check: Check) -> None:
     with _counted(dsocr_subject.module(VISION[stage])) as calls:

@@ -16,7 +16,7 @@ from pytest_dsocr.subjects.protocol import DecodeView
 
 from .walk import Walk
 
-pytestmark = pytest.mark.level("L2")
+pytestmark = pytest.mark.dsocr_level("L2")
 
 Probe = Callable[[DecodeView], KvProbe]
 

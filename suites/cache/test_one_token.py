@@ -19,7 +19,7 @@ from .walk import Walk
 if TYPE_CHECKING:
     from pytest_dsocr.compare.tolerances import Tolerances
 
-pytestmark = pytest.mark.level("L2")
+pytestmark = pytest.mark.dsocr_level("L2")
 
 
 def test_vision_gives_nothing(walk: Walk, dsocr_check: Check) -> None:

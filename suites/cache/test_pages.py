@@ -32,7 +32,7 @@ def two_pages(dsocr_config: Config, tmp_path_factory: pytest.TempPathFactory) ->
     return first, others[0] if others else _drawn(tmp_path_factory.mktemp("pages"))
 
 
-@pytest.mark.level("L0")
+@pytest.mark.dsocr_level("L0")
 def test_the_first_page_reads_the_same_again(
     two_pages: tuple[Path, Path], dsocr_subject: Any, dsocr_check: Check
 ) -> None:
@@ -46,7 +46,7 @@ def test_the_first_page_reads_the_same_again(
     dsocr_check([not_compared("text/read again", ALIKE) if first == other else compared])
 
 
-@pytest.mark.level("L2")
+@pytest.mark.dsocr_level("L2")
 def test_a_prefill_begins_with_an_empty_cache(
     two_pages: tuple[Path, Path], walk: Walk, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:

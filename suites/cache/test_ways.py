@@ -13,7 +13,7 @@ from .walk import STEPS, Walk
 if TYPE_CHECKING:
     from pytest_dsocr.compare.tolerances import Tolerances
 
-pytestmark = pytest.mark.level("L2")
+pytestmark = pytest.mark.dsocr_level("L2")
 
 
 def test_step_by_step_is_one_call(walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:

@@ -19,7 +19,7 @@ from .asked import Asked, Drawn
 from .facts import Facts
 from .image_tokens import compare_image_tokens, resembling
 
-pytestmark = pytest.mark.level("L1")
+pytestmark = pytest.mark.dsocr_level("L1")
 
 TABLE = """
 1x641 320x641 320x700 320x905 320x1000 320x1200 320x1358 320x1754 320x2480 600x641 600x1200 600x1754

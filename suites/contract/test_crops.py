@@ -11,7 +11,7 @@ from pytest_dsocr.contract.special import TextTokenizer
 from .asked import Asked, Drawn
 from .facts import Facts
 
-pytestmark = pytest.mark.level("L1")
+pytestmark = pytest.mark.dsocr_level("L1")
 
 CENTRE_PX = 320
 WHITE = 1.0

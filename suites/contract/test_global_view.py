@@ -18,7 +18,7 @@ from .facts import Facts
 if TYPE_CHECKING:
     from torch import Tensor
 
-pytestmark = pytest.mark.level("L1")
+pytestmark = pytest.mark.dsocr_level("L1")
 
 PADDING, WHITE = 127, 255
 WIDE_PX, TALL_PX = (1200, 600), (600, 1200)

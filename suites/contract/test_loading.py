@@ -16,7 +16,7 @@ from pytest_dsocr.contract.special import TextTokenizer
 from .asked import Asked, Drawn
 from .facts import Facts
 
-pytestmark = pytest.mark.level("L1")
+pytestmark = pytest.mark.dsocr_level("L1")
 
 PAGES = {
     "exif": "rotated by its EXIF orientation",

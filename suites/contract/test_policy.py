@@ -13,7 +13,7 @@ from pytest_dsocr.contract.special import TextTokenizer
 
 from .facts import Facts
 
-pytestmark = pytest.mark.level("L2")
+pytestmark = pytest.mark.dsocr_level("L2")
 
 
 def test_no_ngram_of_the_vendors_length_occurs_twice(facts: Facts, dsocr_subject: Any, dsocr_check: Check) -> None:

@@ -14,7 +14,7 @@ from .asked import Asked, Drawn
 from .facts import Facts
 from .image_tokens import compare_image_tokens
 
-pytestmark = pytest.mark.level("L1")
+pytestmark = pytest.mark.dsocr_level("L1")
 
 RECORDED = [
     *(("square", preset) for preset in ("tiny", "small", "base", "large")),

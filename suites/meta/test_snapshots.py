@@ -110,7 +110,7 @@ def test_any_other_value_is_compared_to_the_letter(mine: Any, kept: Any) -> None
 
 def test_an_installation_is_not_written_to(tmp_path: Path) -> None:
     check_update(tmp_path / "golden")
-    with pytest.raises(DsocrError, match="name a folder of your own: --dsocr-golden DIR"):
+    with pytest.raises(DsocrError, match="name a folder of your own: --dsocr-golden=DIR"):
         check_update(Path(pytest_dsocr.__file__).with_name("golden") / "snapshots" / "mini")
 
 
@@ -208,7 +208,7 @@ def test_a_run_does_not_write_into_an_installation(run: Run, monkeypatch: pytest
     monkeypatch.setattr("pytest_dsocr.snapshots.__file__", str(tmp_path / "snapshots.py"))
     for flag in ("--snapshot-update", "--snapshot-update-new-only"):
         result = run(flag, "--dsocr-golden", str(tmp_path / "golden"))
-        assert "name a folder of your own: --dsocr-golden DIR" in result.stdout.str() + result.stderr.str()
+        assert "name a folder of your own: --dsocr-golden=DIR" in result.stdout.str() + result.stderr.str()
         assert result.ret
     assert not list((tmp_path / "golden").iterdir())
 

@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.dsocr
 
 
-@pytest.mark.level("L1")
+@pytest.mark.dsocr_level("L1")
 def test_inputs(dsocr_report: CaseReport, dsocr_check: Check) -> None:
     """Ids, mask, grid and pixels, bit for bit."""
     stages = ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes")
     dsocr_check(dsocr_report, *stages)
 
 
-@pytest.mark.level("L2")
+@pytest.mark.dsocr_level("L2")
 @pytest.mark.parametrize("stage", ["sam", "clip", "projector", "vision_fusion"])
 def test_vision(dsocr_report: CaseReport, dsocr_check: Check, stage: str) -> None:
     """Features of the crops and of the whole page; of a subject with named modules after every block."""
     dsocr_check(dsocr_report, stage)
 
 
-@pytest.mark.level("L2")
+@pytest.mark.dsocr_level("L2")
 def test_prefill(dsocr_report: CaseReport, dsocr_check: Check) -> None:
     """The logits after the prompt, and the best first tokens."""
     dsocr_check(dsocr_report, "prefill", "prefill_best")
 
 
-@pytest.mark.level("L2")
+@pytest.mark.dsocr_level("L2")
 def test_decode(dsocr_report: CaseReport, dsocr_check: Check) -> None:
     """The logits of every step along the reference's own tokens, and the choice there."""
     dsocr_check(dsocr_report, "logits", "tokens")

@@ -37,7 +37,7 @@ def test_reading(dsocr_case: Case, dsocr_reading: Answer, dsocr_snapshot: Any, d
     dsocr_check([compare_snapshot("reading", dsocr_snapshot, reading)])
 
 
-@pytest.mark.level("L1")
+@pytest.mark.dsocr_level("L1")
 def test_prompt(dsocr_inputs: Mapping[str, Tensor], dsocr_snapshot: Any, dsocr_check: Check) -> None:
     """Tokens of the prompt, those of the image among them, and the grid of crops."""
     from pytest_dsocr.snapshots import compare_snapshot
@@ -47,7 +47,7 @@ def test_prompt(dsocr_inputs: Mapping[str, Tensor], dsocr_snapshot: Any, dsocr_c
     dsocr_check([compare_snapshot("prompt", dsocr_snapshot, prompt)])
 
 
-@pytest.mark.level("L2")
+@pytest.mark.dsocr_level("L2")
 def test_cache(
     dsocr_state: DecodeView, dsocr_kv: Callable[[DecodeView], KvProbe], dsocr_snapshot: Any, dsocr_check: Check
 ) -> None:

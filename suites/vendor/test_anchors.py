@@ -13,7 +13,7 @@ from pytest_dsocr.vendor.inspect.drift import Drift, drifts, read_json
 
 from .goldens import anchors_of
 
-pytestmark = pytest.mark.vendor
+pytestmark = pytest.mark.dsocr_vendor
 
 RESTS = tuple(f"the rest of {name}" for name in FILES)
 

@@ -146,7 +146,9 @@ def test_what_counts_less_is_not_looked_at(alone: pytest.Pytester, monkeypatch: 
     alone.parseconfigure("--dsocr-level", "L1")
 
 
-@pytest.mark.parametrize(("asked", "told"), [("--help", "--dsocr-level=NAME*"), ("--markers", "@pytest.mark.level*")])
+@pytest.mark.parametrize(
+    ("asked", "told"), [("--help", "--dsocr-level=NAME*"), ("--markers", "@pytest.mark.dsocr_level*")]
+)
 def test_help_is_given_to_those_who_need_it(
     alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, asked: str, told: str
 ) -> None:

@@ -40,7 +40,7 @@ EVERY_OUTCOME = """
     def test_not_offered(dsocr_report, dsocr_check):
         dsocr_check(dsocr_report, "tokens")
 
-    @pytest.mark.level("L2")
+    @pytest.mark.dsocr_level("L2")
     def test_above(dsocr_report, dsocr_check):
         dsocr_check(dsocr_report, "prefill_best")
 

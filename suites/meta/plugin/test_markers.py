@@ -11,12 +11,12 @@ LEVELS = "L0 (text), L1 (inputs), L2 (stages and cache), L3 (named modules)"
 REGISTERED = (
     "@pytest.mark.dsocr(boxes, coords, text, seam, logits, ties): "
     "hold a subject against the reference, within these tolerances where any are given",
-    "@pytest.mark.level(needed): needs a subject of this level: "
+    "@pytest.mark.dsocr_level(needed): needs a subject of this level: "
     "L0 text, L1 inputs, L2 stages and cache, L3 named modules",
-    "@pytest.mark.gpu: needs a GPU",
-    "@pytest.mark.vendor: needs the vendor's Python files: --dsocr-reference FOLDER",
-    "@pytest.mark.perf: measures time or memory",
-    "@pytest.mark.slow: takes longer than a few seconds",
+    "@pytest.mark.dsocr_gpu: needs a GPU",
+    "@pytest.mark.dsocr_vendor: needs the vendor's Python files: --dsocr-reference=FOLDER",
+    "@pytest.mark.dsocr_perf: measures time or memory",
+    "@pytest.mark.dsocr_slow: takes longer than a few seconds",
 )
 BESIDE = """
     import pytest
@@ -64,16 +64,16 @@ def test_strict_markers_know_them(alone: pytest.Pytester) -> None:
         import pytest
 
         @pytest.mark.dsocr(boxes=1)
-        @pytest.mark.level("L0")
-        @pytest.mark.perf
-        @pytest.mark.slow
+        @pytest.mark.dsocr_level("L0")
+        @pytest.mark.dsocr_perf
+        @pytest.mark.dsocr_slow
         def test_it(): pass
 
-        @pytest.mark.gpu
-        @pytest.mark.vendor
+        @pytest.mark.dsocr_gpu
+        @pytest.mark.dsocr_vendor
         def test_of_no_subject(): pass
     """)
-    result = alone.runpytest_inprocess("--strict-markers", "-m", "gpu and vendor")
+    result = alone.runpytest_inprocess("--strict-markers", "-m", "dsocr_gpu and dsocr_vendor")
     result.assert_outcomes(passed=1, deselected=1)
 
 
@@ -99,11 +99,11 @@ REFUSED = {
     "dsocr(boxes=True)": "the tolerance boxes=True is not a whole number of 0 or more; give one",
     "dsocr(coords='2 %')": "the tolerance coords='2 %' is not a number of 0 or more; give one",
     "dsocr(seam=float('inf'))": "the tolerance seam=inf is not a number of 0 or more; give one",
-    "level('L9')": f"'L9' is no level; give {LEVELS}",
-    "level(2)": f"'2' is no level; give {LEVELS}",
-    "level()": "the marker level does not fit (missing a required argument: 'needed'); it takes (needed)",
-    "gpu('h200')": f"the marker gpu does not fit {TOO_MANY}; it takes no arguments",
-    "slow(seconds=3)": "the marker slow does not fit (got an unexpected keyword argument 'seconds'); "
+    "dsocr_level('L9')": f"'L9' is no level; give {LEVELS}",
+    "dsocr_level(2)": f"'2' is no level; give {LEVELS}",
+    "dsocr_level()": "the marker dsocr_level does not fit (missing a required argument: 'needed'); it takes (needed)",
+    "dsocr_gpu('h200')": f"the marker dsocr_gpu does not fit {TOO_MANY}; it takes no arguments",
+    "dsocr_slow(seconds=3)": "the marker dsocr_slow does not fit (got an unexpected keyword argument 'seconds'); "
     "it takes no arguments",
 }
 
@@ -118,7 +118,7 @@ def test_an_argument_that_does_not_fit_is_refused(alone: pytest.Pytester, marker
 
 
 def test_so_is_one_of_a_parameter(alone: pytest.Pytester) -> None:
-    marked = "pytest.param(2, marks=pytest.mark.level('L7'))"
+    marked = "pytest.param(2, marks=pytest.mark.dsocr_level('L7'))"
     alone.makepyfile(
         test_it=f"import pytest\n@pytest.mark.parametrize('n', [1, {marked}])\ndef test_it(dsocr_config, n): pass"
     )
@@ -127,30 +127,29 @@ def test_so_is_one_of_a_parameter(alone: pytest.Pytester) -> None:
     assert f"test_it.py::test_it[2]: 'L7' is no level; give {LEVELS}" in result.outlines
 
 
-def test_markers_of_those_names_that_are_others_are_left_alone(alone: pytest.Pytester) -> None:
+def test_names_that_others_use_are_not_taken(alone: pytest.Pytester) -> None:
     alone.makepyfile("""
         import pytest
 
         @pytest.mark.slow("on CI", seconds=3)
-        @pytest.mark.level(9)
-        @pytest.mark.gpu("h200")
-        @pytest.mark.vendor("acme")
-        def test_it(): pass
+        def test_it(dsocr_config): pass
     """)
-    alone.runpytest_inprocess().assert_outcomes(passed=1)
+    result = alone.runpytest_inprocess("--strict-markers")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["'slow' not found in `markers` configuration option"])
 
 
 def test_a_gpu_that_is_not_there_skips_what_needs_it(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     marked = "import pytest\n{0}\ndef test_it(dsocr_report, dsocr_check): dsocr_check(dsocr_report, 'text')"
-    result = repository.run(marked.format("@pytest.mark.gpu"), "-rs")
+    result = repository.run(marked.format("@pytest.mark.dsocr_gpu"), "-rs")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*needs a GPU that torch can use; run it where there is one"])
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    repository.run(marked.format("@pytest.mark.gpu")).assert_outcomes(passed=1)
+    repository.run(marked.format("@pytest.mark.dsocr_gpu")).assert_outcomes(passed=1)
 
 
 def test_what_needs_the_vendors_files_says_how_to_name_them(repository: Repository) -> None:
-    result = repository.run("import pytest\n@pytest.mark.vendor\ndef test_it(dsocr_config): pass", "-rs")
+    result = repository.run("import pytest\n@pytest.mark.dsocr_vendor\ndef test_it(dsocr_config): pass", "-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*needs the vendor's Python files; name their folder: --dsocr-reference FOLDER"])
+    result.stdout.fnmatch_lines(["*needs the vendor's Python files; name their folder: --dsocr-reference=FOLDER"])

@@ -23,11 +23,11 @@ BY_LEVEL = """
     def test_text(dsocr_report, dsocr_check):
         dsocr_check(dsocr_report, "text")
 
-    @pytest.mark.level("L1")
+    @pytest.mark.dsocr_level("L1")
     def test_inputs(dsocr_report, dsocr_check):
         dsocr_check(dsocr_report, "input_ids")
 
-    @pytest.mark.level("L2")
+    @pytest.mark.dsocr_level("L2")
     def test_prefill(dsocr_report, dsocr_check):
         dsocr_check(dsocr_report, "prefill_best")
 """
@@ -133,7 +133,7 @@ def test_a_missing_recording_is_not_compared_and_fails(repository: Repository) -
     assert result.ret == FAILED
     told(
         result,
-        f"NOT-COMPARED: {UNRECORDED}; or declare that it may be missing: --dsocr-may-miss recording",
+        f"NOT-COMPARED: {UNRECORDED}; or declare that it may be missing: --dsocr-may-miss=recording",
         f"missing         recording, which 1 test wanted: {UNRECORDED}",
         f"{NOTHING_COMPARED}; 1 of 1 test failed",
     )
@@ -168,7 +168,7 @@ def test_no_skip_turns_skips_into_failures_but_for_what_may_be_missing(
         + """
     import pytest
 
-    @pytest.mark.gpu
+    @pytest.mark.dsocr_gpu
     def test_on_gpu(dsocr_report): pass
 
     def test_later(dsocr_report): pytest.skip("not today")

@@ -44,9 +44,9 @@ def test_the_header_says_what_was_chosen(alone: pytest.Pytester) -> None:
     vendor = alone.mkdir("vendor")
     for name in FILES:
         vendor.joinpath(name).touch()
-    chosen = "--dsocr-subject mine:unsaid --dsocr-checkpoint synthetic:tiny --dsocr-dtype bfloat16 "
-    chosen += "--dsocr-attention sdpa --dsocr-reference vendor --dsocr-reference-device nvidia-h200 "
-    chosen += "--dsocr-reference-attention eager --dsocr-pages all --dsocr-presets tiny --dsocr-presets base"
+    chosen = "--dsocr-subject=mine:unsaid --dsocr-checkpoint=synthetic:tiny --dsocr-dtype=bfloat16 "
+    chosen += "--dsocr-attention=sdpa --dsocr-reference=vendor --dsocr-reference-device=nvidia-h200 "
+    chosen += "--dsocr-reference-attention=eager --dsocr-pages=all --dsocr-presets=tiny --dsocr-presets=base"
     assert header(alone.runpytest_inprocess(*chosen.split())) == [
         OURS,
         "dsocr: subject mine:unsaid on synthetic:tiny, cpu, bfloat16, sdpa; offers what it says when it is made",
@@ -108,7 +108,7 @@ def test_a_run_that_fails_ends_with_the_command_that_runs_the_first_failure_agai
         "WRONG           page-tiny-free: first wrong text, after 0 that are right; boxes 1, reference 1",
         "verdict         1 of 1 test failed",
         "next            to run the first that failed again:",
-        "    pytest 'test_it.py::test_text[page-tiny-free]' --dsocr-prompts free",
+        "    pytest 'test_it.py::test_text[page-tiny-free]' --dsocr-prompts=free",
     ]
 
 

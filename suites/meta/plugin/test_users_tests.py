@@ -67,15 +67,15 @@ TESTS = """
         assert dsocr_reading.text == dsocr_golden.output.text
         assert sum(len(span.boxes) for span in dsocr_reading.spans) >= 2
 
-    @pytest.mark.level("L1")
+    @pytest.mark.dsocr_level("L1")
     def test_inputs(dsocr_inputs, dsocr_golden):
         assert dsocr_inputs["input_ids"][0].tolist() == dsocr_golden.inputs.prompt_ids
 
-    @pytest.mark.level("L2")
+    @pytest.mark.dsocr_level("L2")
     def test_vision(dsocr_vision, dsocr_inputs):
         assert len(dsocr_vision["vision_fusion"]) == dsocr_inputs["images_seq_mask"].sum()
 
-    @pytest.mark.level("L2")
+    @pytest.mark.dsocr_level("L2")
     @pytest.mark.parametrize("time", ["first", "second"])
     def test_state_is_fresh_each_time(dsocr_state, dsocr_subject, dsocr_inputs, dsocr_kv, time):
         prompt = dsocr_inputs["input_ids"].shape[1]
@@ -83,7 +83,7 @@ TESTS = """
         dsocr_subject.step(dsocr_state, int(dsocr_state.logits.argmax()))
         assert set(dsocr_kv(dsocr_state).lengths) == {{(prompt + 1, prompt + 1)}}
 
-    @pytest.mark.level("L2")
+    @pytest.mark.dsocr_level("L2")
     def test_stage_timer(dsocr_stage_timer, dsocr_subject, dsocr_inputs):
         with dsocr_stage_timer("sam"):
             dsocr_subject.vision(dsocr_inputs)
@@ -183,7 +183,7 @@ def test_a_case_may_be_made_in_any_of_pytests_ways(repository: Repository) -> No
 def test_a_fixture_above_the_subject_says_what_it_needs(repository: Repository, fixture: str) -> None:
     result = repository.run(f"def test_it({fixture}): pass")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["dsocr_inputs needs a subject of L1 (inputs); mark the test level('L1')"])
+    result.stdout.fnmatch_lines(["dsocr_inputs needs a subject of L1 (inputs); mark the test dsocr_level('L1')"])
 
 
 def test_every_page_is_given_to_a_test_that_asks_for_pages(repository: Repository) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.__main__ import parser
-from pytest_dsocr.report.commands import following, record, rerun, typed_options
+from pytest_dsocr.report.commands import following, joined, record, rerun, typed_options
 from pytest_dsocr.report.payload import RunPayload
 from suites.meta.report.made import MADE, MATCH, WRONG, payload, run_payload
 from suites.meta.report.test_result import result
@@ -42,10 +42,10 @@ def test_what_is_missing_is_recorded_with_the_runs_choices(run: RunPayload | Non
     ("tests", "command"),
     [
         ([("passed", payload(MATCH))], None),
-        ([("passed", payload(MATCH, run=run_payload()))], "pytest suites --dsocr-subject package.module:factory"),
+        ([("passed", payload(MATCH, run=run_payload()))], "pytest suites --dsocr-subject=package.module:factory"),
         (
             [("passed", payload(MATCH, run=run_payload(subject="a:B")))],
-            "pytest suites --dsocr-reference path/to/vendor",
+            "pytest suites --dsocr-reference=path/to/vendor",
         ),
         ([("passed", payload(MATCH, run=run_payload(subject="a:B", reference="live")))], None),
         ([("failed", payload(WRONG, run=run_payload())), ("failed", payload(WRONG))], "pytest 'test_case.py::test[0]'"),
@@ -66,4 +66,11 @@ def test_a_test_is_run_again_as_a_shell_reads_it() -> None:
 def test_what_was_typed_beside_the_tests_is_kept() -> None:
     typed = ("suites", "--dsocr-subject", "a:B", "-n", "2", "other.py::test")
     config: Any = SimpleNamespace(args=["suites", "other.py::test"], invocation_params=SimpleNamespace(args=typed))
-    assert typed_options(config) == ["--dsocr-subject", "a:B", "-n", "2"]
+    assert typed_options(config) == ["--dsocr-subject=a:B", "-n", "2"]
+
+
+def test_a_flag_of_ours_is_shown_joined_to_its_value() -> None:
+    typed = ["-n", "2", "--dsocr-reference", "path", "--dsocr-no-skip", "suites", "--dsocr-pages=a", "--dsocr-out"]
+    assert joined(typed) == [
+        "-n", "2", "--dsocr-reference=path", "--dsocr-no-skip", "suites", "--dsocr-pages=a", "--dsocr-out",
+    ]  # fmt: skip

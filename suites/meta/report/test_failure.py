@@ -72,9 +72,9 @@ def test_a_test_that_asked_for_no_reference_names_none(tmp_path: Path) -> None:
 
 
 def test_the_command_is_whole_and_has_the_runs_options() -> None:
-    options = ["--dsocr-subject", "a_package.of_mine:" + "a_very_long_name" * 9, "-k", "a or b"]
+    options = ["--dsocr-subject=a_package.of_mine:" + "a_very_long_name" * 9, "-k", "a or b"]
     told = failure_text([WRONG], None, config(), NODEID, None, options)
-    assert told.splitlines()[-1] == f"rerun           pytest '{NODEID}' {options[0]} {options[1]} -k 'a or b'"
+    assert told.splitlines()[-1] == f"rerun           pytest '{NODEID}' {options[0]} -k 'a or b'"
 
 
 @pytest.mark.parametrize(("out", "named"), [(Path("dsocr-out"), True), (None, False)])
@@ -84,4 +84,4 @@ def test_the_picture_is_named_where_one_was_drawn(out: Path | None, named: bool,
 
 
 def text(failed: list[Comparison], said: CaseReport | None, **changes: Any) -> str:
-    return failure_text(failed, said, config(**changes), NODEID, recorded(), ("--dsocr-subject", "mine:Model"))
+    return failure_text(failed, said, config(**changes), NODEID, recorded(), ("--dsocr-subject=mine:Model",))

@@ -83,8 +83,8 @@ def test_of_many_cases_the_first_are_told_and_the_others_counted() -> None:
 
 
 def test_what_failed_is_run_again_with_the_runs_own_options() -> None:
-    told = texts(result(("failed", BROKEN)), options=("--dsocr-subject", "mine:Model", "-k", "a or b"))
-    assert told[-1] == "    pytest 'test_case.py::test[0]' --dsocr-subject mine:Model -k 'a or b'"
+    told = texts(result(("failed", BROKEN)), options=("--dsocr-subject=mine:Model", "-k", "a or b"))
+    assert told[-1] == "    pytest 'test_case.py::test[0]' --dsocr-subject=mine:Model -k 'a or b'"
 
 
 def test_a_fault_in_the_telling_is_told_in_one_line_and_does_not_raise() -> None:

@@ -10,7 +10,7 @@ from pytest_dsocr.subjects.protocol import Setup
 
 
 class OneMethod:
-    """``--dsocr-subject suites.meta.subjects.examples.one_method:OneMethod``."""
+    """``--dsocr-subject=suites.meta.subjects.examples.one_method:OneMethod``."""
 
     def __init__(self, setup: Setup) -> None:
         self.engine = Session.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype)
