@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.check import Check
+from pytest_dsocr.configured import own_config
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.latest import Latest
 from pytest_dsocr.markers import arguments_of
 from pytest_dsocr.options import Config
-from pytest_dsocr.stash import ALL_CASES, CASES, CHECK, CONFIG, LOADED, NOT_OFFERED, RUN, leave_out
+from pytest_dsocr.stash import ALL_CASES, CASES, CHECK, LOADED, NOT_OFFERED, RUN, leave_out
 from pytest_dsocr.subjects.protocol import Level, level_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def dsocr_config(pytestconfig: pytest.Config) -> Config:
     """What this run compares, and how."""
-    return pytestconfig.stash[CONFIG]
+    return own_config(pytestconfig)
 
 
 @pytest.fixture(scope="session")

@@ -124,6 +124,8 @@ OPTIONS = (
     Option("xfails", None, read.ledger, "file of tests that are known to fail: NODEID  # reason", "FILE"),
 )
 
+[OUT] = [option for option in OPTIONS if option.name == "out"]
+
 
 @dataclass(frozen=True)
 class Config:
@@ -177,7 +179,7 @@ def resolve(config: pytest.Config) -> Config:
     Raises:
         pytest.UsageError: on a bad value; it says where that was given, and lists the valid ones.
     """
-    found = {option.name: _value(option, config) for option in OPTIONS}
+    found = {option.name: _value(option, config, config.option) for option in OPTIONS}
     for name in ("device", "dtype", "attention"):
         found[f"reference_{name}"] = found[f"reference_{name}"] or found[name]
     found["tolerances"] = dict(found["tolerances"])
@@ -186,8 +188,32 @@ def resolve(config: pytest.Config) -> Config:
     return Config(**found)
 
 
-def _value(option: Option, config: pytest.Config) -> Any:
-    for origin, given in _given(option, config):
+def resolve_out(config: pytest.Config, typed: Any) -> Path | None:
+    """Give the folder of the run's result alone, which is wanted before anything else.
+
+    Args:
+        config: as far as it is made.
+        typed: what the command line holds, by pytest's names.
+
+    Raises:
+        pytest.UsageError: where it is no folder.
+    """
+    folder: Path | None = _value(OUT, config, typed)
+    return folder
+
+
+def are_used(config: pytest.Config) -> bool:
+    """Say whether a run uses any option: on the command line, in the ini file, or ``DSOCR_OUT``.
+
+    The rest of the environment may be meant for other runs of the same shell.
+    """
+    return bool(os.environ.get(OUT.env, "").strip()) or any(
+        config.getoption(option.ini) is not None or config.getini(option.ini) is not None for option in OPTIONS
+    )
+
+
+def _value(option: Option, config: pytest.Config, typed: Any) -> Any:
+    for origin, given in _given(option, config, typed):
         try:
             values = tuple(option.read(text) for text in _texts(given))
         except DsocrError as error:
@@ -200,9 +226,9 @@ def _value(option: Option, config: pytest.Config) -> Any:
     return option.default
 
 
-def _given(option: Option, config: pytest.Config) -> Iterator[tuple[str, Any]]:
+def _given(option: Option, config: pytest.Config, typed: Any) -> Iterator[tuple[str, Any]]:
     """Yield what was given of an option and where, what counts most first."""
-    if (on_command_line := config.getoption(option.ini)) is not None:
+    if (on_command_line := getattr(typed, option.ini, None)) is not None:
         yield option.flag, on_command_line
     if (in_environment := os.environ.get(option.env, "")).strip():  # CI sets what is not filled in to nothing
         yield option.env, in_environment.splitlines() if option.many else in_environment

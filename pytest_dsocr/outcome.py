@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.stash import CASES, CHECK, CONFIG, LEFT_OUT, RUN, TOLD
+from pytest_dsocr.stash import CASES, CHECK, CONFIG, LEFT_OUT, NOTES, RUN, TOLD
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import TestPayload
@@ -65,6 +65,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "case": item.config.stash.get(CASES, {}).get(case_id),
         "comparisons": [of_comparison(one) for one in check.made] if check else [],
         "left_out": item.stash.get(LEFT_OUT, None),
+        "notes": [*item.config.stash.get(NOTES, ())],
         "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
         "reason": str(error) if isinstance(error, DsocrError) else reason_of(report) if report.skipped else None,
     }

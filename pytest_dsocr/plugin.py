@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pytest_dsocr
+from pytest_dsocr.configured import begin, only_shows, own_config, taken_for_tests
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.markers import arguments_of, check_markers, is_ours, registration_lines
-from pytest_dsocr.options import Config, add_options, resolve
+from pytest_dsocr.options import Config, add_options, are_used
 from pytest_dsocr.outcome import amend
 from pytest_dsocr.report.words import plain
 from pytest_dsocr.run import Run
-from pytest_dsocr.scheduling import on_own_gpu
-from pytest_dsocr.stash import ALL_CASES, CONFIG, UNMATCHED, leave_out
+from pytest_dsocr.stash import ALL_CASES, CONFIG, IDENTITY, NOTES, OUT_FOLDER, UNMATCHED, forget, leave_out
 from pytest_dsocr.subjects.loading import level_before_loading
 from pytest_dsocr.subjects.protocol import Level
 from pytest_dsocr.vendor.files import FILES
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 FIXTURES = "pytest_dsocr.fixtures"
 pytest_plugins = (FIXTURES,)
-OFFERED: pytest.StashKey[Level | None] = pytest.StashKey()
+HEADED: pytest.StashKey[bool] = pytest.StashKey()
+"""Of the config: whether the header was told."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,33 +35,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Mark the run's result as running before anything else can happen."""
+    begin(early_config, early_config.known_args_namespace)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Resolve the options, and register the markers and what gathers a run's results."""
+    """Register the markers and what gathers a run's results, and resolve the options of a run that uses any."""
     for line in registration_lines():
         config.addinivalue_line("markers", line)
-    if config.option.help or config.option.markers:  # asked for by whoever gave a bad value, as like as not
+    if only_shows(config.option):  # asked for by whoever gave a bad value, as like as not
         return
-    own = on_own_gpu(resolve(config), getattr(config, "workerinput", {}).get("workerid", ""))
-    config.stash[CONFIG] = own
-    config.stash[OFFERED] = level_before_loading(own.subject)
-    _check_goldens(config, own)
+    begin(config, config.option)
+    if wrong_root := taken_for_tests(config):
+        config.stash.setdefault(NOTES, []).append(wrong_root)
+    if are_used(config):
+        _resolve(config)
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Run(config), "dsocr-run")
+        run = Run(config, config.stash.get(OUT_FOLDER, None), config.stash.get(IDENTITY, None))
+        config.pluginmanager.register(run, "dsocr-run")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Say what is compared with what, under which key, and what the subject offers."""
-    own, offered = config.stash[CONFIG], config.stash[OFFERED]
-    levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
-    how = "live" if _is_vendors(own) else "recorded"
-    reference = f"{own.reference_device}, {own.reference_dtype}, {own.reference_attention}"
-    return [
-        f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",
-        f"dsocr: subject {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}, {own.attention}; offers "
-        f"{levels or 'what it says when it is made'}",
-        f"dsocr: reference {how}, {own.reference or own.golden / 'vendor'}, {reference}; "
-        f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(map(plain, own.prompts))}",
-    ]
+    """Say what is compared with what, where the options say so."""
+    return _header(config) if CONFIG in config.stash else []
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Say it now where only the tests have shown that something is compared."""
+    return _header(config) if CONFIG in config.stash and config.get_verbosity() >= 0 else []
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -84,7 +88,9 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
         made = yield
         for item in made if isinstance(made, list) else ():
             check_markers(item)
-    except DsocrError as error:
+            if is_ours(item):
+                own_config(item.config)
+    except (DsocrError, pytest.UsageError) as error:
         raise pytest.Collector.CollectError(str(error)) from error
     return made
 
@@ -92,6 +98,8 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is known to fail, and leave out what the run's level leaves out."""
+    if CONFIG not in config.stash:
+        return
     own = config.stash[CONFIG]
     if own.xfails:
         config.stash[UNMATCHED] = list(read_ledger(own.xfails).apply(items))
@@ -105,10 +113,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out what needs a GPU, or the vendor's files, where there is none."""
+    """Forget what an earlier try of the test told, and leave out what needs a GPU, or the vendor's files."""
     if not is_ours(item):
         return
-    own = item.config.stash[CONFIG]
+    forget(item)
+    own = own_config(item.config)
     if item.get_closest_marker("dsocr_gpu") and not _has_gpu():
         leave_out(item, "gpu", "needs a GPU that torch can use; run it where there is one")
     if item.get_closest_marker("dsocr_vendor") and not _is_vendors(own):
@@ -146,11 +155,19 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.workeroutput["dsocr_unmatched"] = session.config.stash.get(UNMATCHED, [])
 
 
+def _resolve(config: pytest.Config) -> None:
+    """Resolve the options; a bad value may come of an ini file that pytest took for the run's by mistake."""
+    try:
+        own_config(config)
+    except pytest.UsageError as error:
+        raise pytest.UsageError("\n".join([*map(str, error.args), *config.stash.get(NOTES, [])])) from error
+
+
 def _cases(config: pytest.Config) -> list[Case]:
     if ALL_CASES not in config.stash:
         from pytest_dsocr.pages import make_cases
 
-        own = config.stash[CONFIG]
+        own = own_config(config)
         config.stash[ALL_CASES] = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens)
     return config.stash[ALL_CASES]
 
@@ -175,19 +192,24 @@ def _level(item: pytest.Item) -> Level | None:
     return arguments_of(mark) if mark and is_ours(item) else None
 
 
-def _check_goldens(config: pytest.Config, own: Config) -> None:
-    """Refuse goldens that are not there, unless snapshots are to be made, and those that must not be written to."""
-    if any(config.getoption(name, False) for name in ("update_snapshots", "update_new_snapshots_only")):
-        from pytest_dsocr.snapshots import check_update
-
-        try:
-            check_update(own.golden)
-        except DsocrError as error:
-            raise pytest.UsageError(str(error)) from error
-    elif not own.golden.is_dir():
-        raise pytest.UsageError(
-            f"there is no folder {own.golden} of goldens; make one: --snapshot-update, or dsocr vendor record --golden"
-        )
+def _header(config: pytest.Config) -> list[str]:
+    """Give what is compared with what, under which key, and what the subject offers; once."""
+    if HEADED in config.stash:
+        return []
+    config.stash[HEADED] = True
+    own = own_config(config)
+    offered = level_before_loading(own.subject)
+    levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
+    how = "live" if _is_vendors(own) else "recorded"
+    reference = f"{own.reference_device}, {own.reference_dtype}, {own.reference_attention}"
+    return [
+        f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",
+        f"dsocr: subject {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}, {own.attention}; offers "
+        f"{levels or 'what it says when it is made'}",
+        f"dsocr: reference {how}, {own.reference or own.golden / 'vendor'}, {reference}; "
+        f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(map(plain, own.prompts))}",
+        *(f"dsocr: {note}" for note in config.stash.get(NOTES, [])),
+    ]
 
 
 def _has_gpu() -> bool:

@@ -66,16 +66,20 @@ class CaseScheduling:
         return getattr(self._chosen, name)
 
     def _by_case(self) -> Any:
-        from xdist.scheduler import LoadScopeScheduling
+        from pytest_dsocr.by_case import CaseScopeScheduling
 
-        scheduler = LoadScopeScheduling(self._config, self._log)
-        scheduler._split_scope = scope_of
+        scheduler = CaseScopeScheduling(self._config, self._log)
         for node in self._chosen.nodes:
             scheduler.add_node(node)
         return scheduler
 
 
+def case_of(test: str) -> str | None:
+    """Give the id of the case that a test is of, read off the test's own; None where it is of none."""
+    found = CASE.search(test)
+    return found["case"] if found else None
+
+
 def scope_of(test: str) -> str:
     """Give what the tests of one case have in common; a test that is of no case stands by itself."""
-    found = CASE.search(test)
-    return found["case"] if found else test
+    return case_of(test) or test

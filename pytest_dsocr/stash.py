@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -10,9 +11,14 @@ if TYPE_CHECKING:
     from pytest_dsocr.case import Case
     from pytest_dsocr.check import Check
     from pytest_dsocr.options import Config
+    from pytest_dsocr.report.file import RunIdentity
     from pytest_dsocr.report.payload import CasePayload, RunPayload
 
 CONFIG: pytest.StashKey[Config] = pytest.StashKey()
+"""Of the config: the run's options, once something of ours is used; see ``configured.own_config``."""
+OUT_FOLDER: pytest.StashKey[Path] = pytest.StashKey()
+IDENTITY: pytest.StashKey[RunIdentity] = pytest.StashKey()
+"""Of the config: where the run's result is marked as running, and as which run."""
 ALL_CASES: pytest.StashKey[list[Case]] = pytest.StashKey()
 """Of the config: every case that the options name."""
 RUN: pytest.StashKey[RunPayload] = pytest.StashKey()
@@ -29,6 +35,8 @@ TOLD: pytest.StashKey[BaseException] = pytest.StashKey()
 """Of the config: the error whose traceback was shown last; the other tests of its case need it no more."""
 UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
 """Of the config: lines of the ledger of known failures that match no test."""
+NOTES: pytest.StashKey[list[str]] = pytest.StashKey()
+"""Of the config: what else was noticed in this process, a sentence each."""
 NOT_OFFERED = "not offered"
 
 
@@ -37,3 +45,11 @@ def leave_out(item: pytest.Item, missing: str, reason: str) -> NoReturn:
     __tracebackhide__ = True
     item.stash[LEFT_OUT] = missing
     pytest.skip(reason)
+
+
+def forget(item: pytest.Item) -> None:
+    """Forget what an earlier try of a test left: it may be run again."""
+    if CHECK in item.stash:
+        del item.stash[CHECK]
+    if LEFT_OUT in item.stash:
+        del item.stash[LEFT_OUT]

@@ -90,6 +90,6 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
     elif result.failing:
         yield "to run the first that failed again", rerun(result.failing[0].nodeid, options)
     elif result.run and result.run["subject"] == SHIPPED_SUBJECT:
-        yield "to try an implementation of your own", f"{result.command} --dsocr-subject={OWN}"
+        yield "to try an implementation of your own", f"{result.identity.command} --dsocr-subject={OWN}"
     elif result.run and result.run["reference"] == "recorded":
-        yield "to hold it against the vendor's code, live", f"{result.command} --dsocr-reference={VENDOR}"
+        yield "to hold it against the vendor's code, live", f"{result.identity.command} --dsocr-reference={VENDOR}"

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.compare.verdict import NOT_OFFERED
+from pytest_dsocr.report.file import INDEX_NAME
 from pytest_dsocr.report.words import counts, reference_in_words, subject_in_words
 from pytest_dsocr.vendor.recorded.sealed import write_whole
 
-INDEX_NAME, TEMPLATE = "index.html", "index.html.j2"
+TEMPLATE = "index.html.j2"
 
 
 def write_index(result: Mapping[str, Any], folder: Path) -> Path:

@@ -105,6 +105,8 @@ class TestPayload(TypedDict, total=False):
     reason: str | None
     """Why it was skipped."""
     fault: FaultPayload | None
+    notes: list[str]
+    """What else was noticed so far, a sentence each."""
     promised: bool
     """Whether the test was to compare: it asked for ``dsocr_check``, or is marked ``dsocr``."""
 

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest_dsocr
 from pytest_dsocr.compare.verdict import NOT_OFFERED, SEVERITY, Verdict
-from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.option_values import MISSING
-from pytest_dsocr.report.payload import (
-    CasePayload,
-    ComparisonPayload,
-    FaultPayload,
-    RunPayload,
-    TestPayload,
-    number,
-)
+from pytest_dsocr.report.coloured import ColouredCase, coloured
+from pytest_dsocr.report.file import FINISHED, RunIdentity, head
+from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, FaultPayload, RunPayload, TestPayload, number
+from pytest_dsocr.report.plan import Plan
+from pytest_dsocr.report.tested import FAILING, TestResult, outcome_of, why_skipped
 from pytest_dsocr.report.words import count
 from pytest_dsocr.subjects.protocol import Level
 from pytest_dsocr.vendor.provenance import versions
-from pytest_dsocr.vendor.recorded.sealed import write_whole
 
 if TYPE_CHECKING:
     import pytest
 
-FORMAT = 1
-JSON_NAME = "dsocr.json"
-GRAVITY = ("passed", "xpassed", "skipped", "xfailed", "failed", "error")
-FAILING = ("failed", "error")
+MOST_NOT_ENDED = 100
+"""How many tests that did not end are named in the file."""
+NOTHING_COMPARED = "no comparison was made"
 OF_INPUTS = frozenset(
     ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes", "inputs")
 )
@@ -53,62 +45,51 @@ class Missing(TypedDict):
 
 
 @dataclass
-class TestResult:
-    """What became of one test."""
-
-    __test__ = False
-
-    nodeid: str
-    outcome: str
-    reason: str = ""
-    payload: TestPayload = field(default_factory=lambda: TestPayload())
-
-    @property
-    def comparisons(self) -> list[ComparisonPayload]:
-        """Those that it made, and those that it could not."""
-        return self.payload.get("comparisons", [])
-
-
-@dataclass
 class RunResult:
     """Every test that was there to compare, and every case, each once.
 
     Args:
-        command: as the user typed it.
+        identity: which run it is.
+        plan: what was to be run, and how pytest ended.
     """
 
-    command: str = ""
+    identity: RunIdentity
+    plan: Plan
     tests: dict[str, TestResult] = field(default_factory=dict)
     run: RunPayload | None = None
+    notes: list[str] = field(default_factory=list)
+    """What else was noticed, a sentence each."""
     _cases: dict[str, CasePayload] = field(default_factory=dict)
 
     def add_report(self, report: pytest.TestReport) -> None:
         """Take what one of pytest's reports carries as ``dsocr``; one that carries none is not ours."""
         payload: TestPayload | None = getattr(report, "dsocr", None)
         if payload is not None and (report.when == "call" or report.outcome != "passed"):
-            self.add(report.nodeid, _outcome(report), payload, _reason(report))
+            self.add(report.nodeid, outcome_of(report), payload, why_skipped(report))
 
     def add(self, nodeid: str, outcome: str, payload: TestPayload, reason: str = "") -> None:
-        """Take what a test told; of several phases of one test the gravest outcome counts.
+        """Take what a test told in one of its phases.
 
         Args:
             nodeid: the test's.
-            outcome: one of :data:`GRAVITY`.
+            outcome: as pytest calls it; see :mod:`pytest_dsocr.report.tested`.
             payload: what :mod:`pytest_dsocr.report.payload` gives.
             reason: why it was skipped, or fails as expected.
         """
-        known = self.tests.setdefault(nodeid, TestResult(nodeid, outcome, reason))
-        if GRAVITY.index(outcome) > GRAVITY.index(known.outcome):
-            known.outcome, known.reason = outcome, reason
-        known.payload = {**known.payload, **payload}
+        self.tests.setdefault(nodeid, TestResult(nodeid, "passed")).add(outcome, payload, reason)
         self.run = self.run or payload.get("run")
+        self.notes += [note for note in payload.get("notes", []) if note not in self.notes]
         if case := payload.get("case"):
             self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
 
     @property
-    def cases(self) -> list[CasePayload]:
-        """In the run's order, each once; of two workers that disagree about one, the graver report."""
-        return sorted(self._cases.values(), key=lambda case: case["place"])
+    def cases(self) -> list[ColouredCase]:
+        """In the run's order, each once, judged by its tests; of two workers' reports of one the graver."""
+        by_case: dict[str | None, list[TestResult]] = {}
+        for test in self.tests.values():
+            by_case.setdefault(test.case_id, []).append(test)
+        found = [coloured(case, by_case.get(case["id"], [])) for case in self._cases.values()]
+        return sorted(found, key=lambda case: case["place"])
 
     @property
     def concerned(self) -> bool:
@@ -137,12 +118,22 @@ class RunResult:
         return [test for test in self.tests.values() if test.outcome in FAILING]
 
     @property
-    def failing_cases(self) -> list[CasePayload]:
-        """Those that do not pass under the run's limits."""
+    def flaky(self) -> list[TestResult]:
+        """The tests that passed only when they were run again."""
+        return [test for test in self.tests.values() if test.is_flaky]
+
+    @property
+    def odd(self) -> Mapping[str, int]:
+        """How many tests ended as what pytest itself has no word for, by that word."""
+        return Counter(test.outcome for test in self.tests.values() if test.is_odd)
+
+    @property
+    def failing_cases(self) -> list[ColouredCase]:
+        """Those of which a test failed."""
         return [case for case in self.cases if not case["passes"]]
 
     @property
-    def drifting_cases(self) -> list[CasePayload]:
+    def drifting_cases(self) -> list[ColouredCase]:
         """Those that pass with an error, the largest first."""
         drifting = [case for case in self.cases if case["passes"] and number(case["worst_error"]) > 0]
         return sorted(drifting, key=lambda case: -number(case["worst_error"]))
@@ -194,50 +185,55 @@ class RunResult:
         return any(test.payload.get("promised", True) for test in self.tests.values())
 
     @property
-    def why_not(self) -> list[str]:
-        """Why the run does not pass; nothing where it does."""
-        reasons = []
-        if not self.made and self.promised:
-            reasons.append("no comparison was made")
+    def why_not(self) -> Sequence[str]:
+        """Why the run does not pass; nothing where it does.
+
+        It passes where pytest's own exit status is 0, every test that was planned has ended, and something was
+        compared.
+        """
+        reasons = [] if self.made else [NOTHING_COMPARED]
         if self.failing:
             reasons.append(f"{len(self.failing)} of {count(len(self.tests), 'test')} failed")
-        return reasons
+        reasons += [f"{count(tests, 'test')} ended as {word!r}" for word, tests in self.odd.items()]
+        return reasons + self.plan.why_not(failing=bool(self.failing))
+
+    @property
+    def fails(self) -> bool:
+        """Whether pytest is to fail: tests that only assert something of their own may well have compared nothing."""
+        return self.concerned and bool([why for why in self.why_not if self.promised or why != NOTHING_COMPARED])
 
     @property
     def verdict(self) -> str:
         """``passes``, or why not."""
-        return "; ".join(self.why_not) or "passes"
+        if self.why_not:
+            return "; ".join(self.why_not)
+        return f"passes; {count(len(self.flaky), 'test')} FLAKY" if self.flaky else "passes"
 
     def to_json(self) -> dict[str, Any]:
         """Give the whole result as JSON values."""
         return {
-            "format": FORMAT,
+            **head(self.identity, FINISHED),
             "pytest_dsocr": pytest_dsocr.__version__,
             "verdict": self.verdict,
             "passes": not self.why_not,
+            "exit_status": self.plan.exit_status,
+            "planned": len(self.plan.planned),
+            "not_ended": self.plan.not_ended[:MOST_NOT_ENDED],
+            "uncollected": self.plan.uncollected,
             "comparisons": self.made,
             "counts": {str(verdict): self.counts.get(verdict, 0) for verdict in SEVERITY[::-1]},
             "run": self.run,
-            "environment": {"command": self.command, "platform": platform.platform(), "versions": versions()},
+            "environment": {"platform": platform.platform(), "versions": versions()},
             "not_offered": self.not_offered,
             "missing": self.missing,
             "faults": self.faults,
+            "flaky": [test.nodeid for test in self.flaky],
             "skips": dict(self.skips),
             "known_failures": dict(self.known_failures),
+            "notes": self.notes,
             "cases": self.cases,
             "tests": [_test_as_json(test) for test in self.tests.values()],
         }
-
-    def write(self, folder: Path) -> Path:
-        """Write ``dsocr.json`` into ``folder``, whole or not at all, and give the file.
-
-        Raises:
-            DsocrError: where the disk does not take it.
-        """
-        content = json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"
-        _make(folder)
-        write_whole(folder / JSON_NAME, content.encode())
-        return folder / JSON_NAME
 
     def _compared(self) -> Iterator[ComparisonPayload]:
         for test in self.tests.values():
@@ -253,37 +249,16 @@ def level_of_comparison(what: str) -> Level:
     return Level.INPUTS if what in OF_INPUTS else Level.STAGES
 
 
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DsocrError(f"{folder} cannot be made ({error.strerror}); give another folder") from error
-
-
 def _severity(case: CasePayload) -> tuple[bool, int]:
     return not case["passes"], SEVERITY.index(Verdict(case["verdict"]))
 
 
-def _outcome(report: pytest.TestReport) -> str:
-    if hasattr(report, "wasxfail"):
-        return "xfailed" if report.outcome == "skipped" else "xpassed"
-    return "error" if report.failed and report.when != "call" else report.outcome
-
-
-def _reason(report: pytest.TestReport) -> str:
-    if hasattr(report, "wasxfail"):
-        return str(report.wasxfail)
-    if report.skipped and isinstance(report.longrepr, tuple):
-        return report.longrepr[2].removeprefix("Skipped: ")
-    return ""
-
-
 def _test_as_json(test: TestResult) -> dict[str, Any]:
-    case = test.payload.get("case")
     return {
         "nodeid": test.nodeid,
-        "outcome": test.outcome,
+        "outcome": "flaky" if test.is_flaky else test.outcome,
         "reason": test.reason,
-        "case": case and case["id"],
+        "case": test.case_id,
+        "failed_before": test.failed_before,
         "comparisons": test.comparisons,
     }

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.report.coloured import ColouredCase
 from pytest_dsocr.report.commands import following
-from pytest_dsocr.report.payload import CasePayload, number
+from pytest_dsocr.report.payload import number
 from pytest_dsocr.report.result import Missing, RunResult
 from pytest_dsocr.report.words import (
     count,
@@ -61,8 +62,8 @@ class Summary:
             yield Line(plain(f"the summary cannot be told ({error!r}); the tests' own results stand"), BAD)
 
     def show(self, reporter: pytest.TerminalReporter) -> None:
-        """Write the section, if any test of the run was there to compare."""
-        if self.result.concerned:
+        """Write the section, if any test of the run was there to compare, or a result was asked for."""
+        if self.result.concerned or self.written:
             reporter.write_sep("=", TITLE)
             for line in self.lines:
                 reporter.write_line(line.text, **line.markup)
@@ -72,6 +73,7 @@ class Summary:
         yield self._counted()
         yield from self._faults()
         yield from self._cases()
+        yield from self._beside()
         yield from self._left_out()
         if self.written:
             yield from _told("written", ", ".join(map(near, self.written)))
@@ -88,7 +90,7 @@ class Summary:
     def _counted(self) -> Line:
         result = self.result
         if not result.made:
-            if not result.promised:
+            if result.concerned and not result.promised:
                 return Line("0 comparisons: none was promised, as no test asked for dsocr_check or is marked dsocr")
             return Line("0 comparisons: nothing was compared, which is no pass", BAD)
         within = f"{Verdict.DRIFT} within {result.worst_drift:.1e}" if result.worst_drift else Verdict.DRIFT
@@ -106,12 +108,25 @@ class Summary:
     def _cases(self) -> Iterator[Line]:
         failing = self.result.failing_cases
         for case in _first(failing):
-            verdict = case["verdict"] if case["first_wrong"] else Verdict.NOT_COMPARED
-            yield from _told(verdict, f"{case['id']}: {_what_broke(case)}", BAD)
+            yield from _told(_headline(case), f"{case['id']}: {_what_broke(case)}", BAD)
         yield from _more(failing)
         for case in () if failing else self.result.drifting_cases[:MOST_DRIFTING]:
             error = f"{number(case['worst_error']):.1e}"
             yield from _told("drifts most", f"{case['id']}: {error}; {counts(case['counts'])}")
+
+    def _beside(self) -> Iterator[Line]:
+        """Yield what does not decide, and is to be known: beyond the run's limits, flaky, noticed."""
+        outside = [(case, one) for case in self.result.cases for one in case["outside"]]
+        for case, one in _first(outside):
+            by = f"allowed by {listed(one['allowed_by'], 2)}" if one["allowed_by"] else "no test here looks at it"
+            yield from _told("outside", f"{case['id']}, {one['what']} {one['verdict']}: {one['measured']}; {by}", NOTED)
+        yield from _more(outside)
+        for test in _first(self.result.flaky):
+            yield from _told("FLAKY", f"{test.nodeid}: passed only when run again ({test.failed_before} x)", NOTED)
+        yield from _more(self.result.flaky)
+        for note in _first(self.result.notes):
+            yield from _told("noticed", note, NOTED)
+        yield from _more(self.result.notes)
 
     def _left_out(self) -> Iterator[Line]:
         for level, names in self.result.not_offered.items():
@@ -144,8 +159,16 @@ def _more(found: Sized) -> Iterator[Line]:
         yield from _told("", f"and {len(found) - MOST} more")
 
 
-def _what_broke(case: CasePayload) -> str:
+def _headline(case: ColouredCase) -> str:
+    if case["within"]:
+        return "FAILED"  # a test that allows less than the run, or asserts something of its own
+    return case["verdict"] if case["first_wrong"] else Verdict.NOT_COMPARED
+
+
+def _what_broke(case: ColouredCase) -> str:
     boxes = f"boxes {case['boxes']['subject']}, reference {case['boxes']['reference']}"
+    if case["within"]:
+        return f"within the run's limits, but {listed(case['failed'], 2)} failed; {boxes}"
     if case["first_wrong"] is None:
         left = [one["what"] for one in case["comparisons"] if not one["passes"]]
         return f"{listed(left) or 'nothing compared'}; {boxes}"

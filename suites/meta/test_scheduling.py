@@ -95,7 +95,7 @@ def test_others_are_spread_as_ever(pytester: pytest.Pytester, cases: list[str], 
 @pytest.mark.parametrize(
     ("tests", "chosen"),
     [
-        (["a.py::test_it[page-gundam-markdown]", "a.py::test_that"], "LoadScopeScheduling"),
+        (["a.py::test_it[page-gundam-markdown]", "a.py::test_that"], "CaseScopeScheduling"),
         (["a.py::test_it[page]", "a.py::test_that"], "LoadScheduling"),
         ([], "LoadScheduling"),
     ],

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from pytest_dsocr.configured import own_config
 from pytest_dsocr.options import OPTIONS
 from pytest_dsocr.vendor.files import FILES
 
@@ -106,7 +107,7 @@ def _with_files(alone: pytest.Pytester) -> None:
 def refusal(pytester: pytest.Pytester, *arguments: str) -> str:
     """What a run is refused with."""
     with pytest.raises(pytest.UsageError) as caught:
-        pytester.parseconfigure(*arguments)
+        own_config(pytester.parseconfigure(*arguments))
     return str(caught.value)
 
 
@@ -143,7 +144,22 @@ def test_one_bad_page_among_good_ones_is_refused(alone: pytest.Pytester) -> None
 
 def test_what_counts_less_is_not_looked_at(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DSOCR_LEVEL", "L9")
-    alone.parseconfigure("--dsocr-level", "L1")
+    own_config(alone.parseconfigure("--dsocr-level", "L1"))
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_a_bad_variable_is_an_error_of_collection_of_tests_that_compare_and_of_no_others(
+    alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+) -> None:
+    """It may be meant for another run of the same shell."""
+    monkeypatch.setenv("DSOCR_LEVEL", "L9")
+    arguments = ("-p", "xdist", *workers) if workers else ()
+    alone.makepyfile(test_other="def test_it(): pass")
+    alone.runpytest_subprocess(*arguments).assert_outcomes(passed=1)
+    alone.makepyfile(test_ours="def test_it(dsocr_config): pass")
+    result = alone.runpytest_subprocess(*arguments)
+    assert result.ret != pytest.ExitCode.OK
+    assert "DSOCR_LEVEL: 'L9' is no level; give L0 (text), " in result.stdout.str()
 
 
 @pytest.mark.parametrize(

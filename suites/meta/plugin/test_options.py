@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dsocr.configured import own_config
 from pytest_dsocr.engine import placement
 from pytest_dsocr.goldens import golden_folder
 from pytest_dsocr.options import OPTIONS, Config
-from pytest_dsocr.stash import CONFIG
 from pytest_dsocr.subjects.protocol import Level
 
 DEFAULTS: Mapping[str, object] = {
@@ -97,7 +97,7 @@ def configure(pytester: pytest.Pytester, given: Mapping[str, Mapping[str, str]])
     with pytest.MonkeyPatch.context() as patch:
         for name, text in given.get("environment", {}).items():
             patch.setenv(f"DSOCR_{name.upper()}", text)
-        return vars(pytester.parseconfigure(*words).stash[CONFIG])
+        return vars(own_config(pytester.parseconfigure(*words)))
 
 
 def typed(name: str, text: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ import pytest
 
 import pytest_dsocr
 from pytest_dsocr.goldens import golden_folder
+from pytest_dsocr.report.file import read_result
 from pytest_dsocr.vendor.files import FILES
 from suites.meta.plugin.conftest import TEST_TEXT, Repository
 
@@ -29,7 +30,7 @@ def summary(result: pytest.RunResult) -> list[str]:
 
 
 def test_the_header_says_what_is_compared_with_what_under_which_key(alone: pytest.Pytester) -> None:
-    alone.makepyfile("def test_it(): pass")
+    alone.makepyfile("def test_it(dsocr_config): pass")
     assert header(alone.runpytest_inprocess()) == [
         OURS,
         "dsocr: subject session on mini, cpu, float32, eager; offers L0 text, L1 inputs, L2 stages and cache, "
@@ -54,19 +55,21 @@ def test_the_header_says_what_was_chosen(alone: pytest.Pytester) -> None:
     ]
 
 
-def test_other_tests_have_the_header_and_nothing_else(alone: pytest.Pytester) -> None:
+def test_a_project_that_has_the_plugin_and_does_not_use_it_is_told_nothing(alone: pytest.Pytester) -> None:
     alone.makepyfile(
         "import pytest\ndef test_it(): pass\ndef test_fails(): assert 0\ndef test_later(): pytest.skip('x')"
     )
-    result = alone.runpytest_inprocess("--dsocr-out", "out")
+    result = alone.runpytest_inprocess()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert [line for line in result.outlines if "dsocr" in line.lower()] == header(result)
-    assert not alone.path.joinpath("out").exists()
+    assert "dsocr" not in result.stdout.str().lower()
 
 
-def test_quiet_runs_have_no_header_and_other_tests_nothing_of_ours(alone: pytest.Pytester) -> None:
-    alone.makepyfile(test_it="def test_it(): pass")
-    assert "dsocr" not in alone.runpytest_inprocess("-q").stdout.str().lower()
+def test_a_result_that_was_asked_for_where_nothing_is_compared_is_no_pass(alone: pytest.Pytester) -> None:
+    alone.makepyfile("def test_it(): pass")
+    result = alone.runpytest_inprocess("--dsocr-out=out")
+    assert result.ret == pytest.ExitCode.OK, "the tests are none of ours"
+    assert summary(result)[-1] == "verdict         no comparison was made"
+    assert read_result(alone.path / "out")["passes"] is False
 
 
 @pytest.mark.parametrize("quiet", [(), ("-q",), ("-qq",)])
@@ -110,6 +113,33 @@ def test_a_run_that_fails_ends_with_the_command_that_runs_the_first_failure_agai
         "next            to run the first that failed again:",
         "    pytest 'test_it.py::test_text[page-tiny-free]' --dsocr-prompts=free",
     ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (("--dsocr-out", "other/out"), True),
+        (("--dsocr-out=other/out",), False),
+        (("--dsocr-out", "other/out", "--rootdir=."), False),
+        (("--dsocr-out", "here"), False),
+    ],
+)
+def test_a_path_apart_from_its_flag_that_pytest_took_for_a_test_is_told(
+    repository: Repository, typed: tuple[str, ...], told: bool
+) -> None:
+    """pytest looks for its rootdir before it knows a plugin's flags."""
+    home = repository.pytester.mkdir("home")
+    for folder in ("home/here", "other/out"):
+        (repository.pytester.path / folder).mkdir(parents=True)
+    repository.pytester.path.joinpath("tox.ini").rename(repository.pytester.path / "other" / "pytest.ini")
+    test = home.joinpath("test_mine.py")
+    test.write_text("def test_it(): pass")
+    typed = tuple(word.replace("other", str(repository.pytester.path / "other")) for word in typed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        result = repository.pytester.runpytest_subprocess(*typed)
+    told_of = [line for line in (*result.outlines, *result.errlines) if "for its rootdir" in line]
+    assert [line.rpartition("; ")[2] for line in told_of] == ([f"type --dsocr-out={typed[1]}"] * told)
 
 
 def test_collecting_compares_nothing_and_promises_nothing(repository: Repository) -> None:

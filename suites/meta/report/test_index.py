@@ -10,6 +10,7 @@ import pytest
 
 from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.index import html, write_index
 from suites.meta.report.made import DRIFT, MATCH, WRONG, case_payload, payload, run_payload
 from suites.meta.report.test_result import FAULT, result
@@ -98,7 +99,10 @@ def test_nothing_of_a_run_is_markup() -> None:
     told = payload(evil, not_compared(EVIL, NOT_OFFERED), case=case, run=run_payload(subject=EVIL, where=EVIL))
     lost, raised = payload(left_out="gpu", reason=EVIL), payload(fault={"case": EVIL, "stage": EVIL, "why": EVIL})
     made = result(("failed", told), ("skipped", lost), ("error", raised), ("xfailed", payload()), reason=EVIL)
-    made.command = EVIL
+    made.identity = RunIdentity(EVIL, EVIL, EVIL, EVIL)
+    made.notes.append(EVIL)
+    made.plan.uncollected.append(EVIL)
+    made.plan.add([EVIL])
     made.add(EVIL, "failed", payload())
     page, plain = Page(html(made.to_json())), Page(html(whole()))
     assert {tag for tag, _ in page.elements} <= {tag for tag, _ in plain.elements}

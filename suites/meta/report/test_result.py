@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.verdict import NOT_OFFERED, not_compared
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.report.file import RunIdentity, read_result, write_json
+from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.result import RunResult, level_of_comparison
 from pytest_dsocr.subjects.protocol import Level
 from suites.meta.report.made import DRIFT, MATCH, WRONG, Payload, case_payload, payload, run_payload
@@ -18,9 +19,15 @@ from suites.meta.report.made import DRIFT, MATCH, WRONG, Payload, case_payload, 
 FAULT = {"case": "b", "stage": "prefill", "why": "the subject's prefill raised; see there"}
 
 
+def begun() -> RunResult:
+    """The result of a run that has told nothing yet."""
+    return RunResult(RunIdentity("1f", "2026-11-22T04:00:00+00:00", "abc-dirty", "pytest suites"), Plan())
+
+
 def result(*tests: tuple[str, Payload], reason: str = "") -> RunResult:
     """The result of tests with an outcome and a payload each."""
-    made = RunResult("pytest suites")
+    made = begun()
+    made.plan.exit_status = 0
     for k, (outcome, told) in enumerate(tests):
         made.add(f"test_case.py::test[{k}]", outcome, told, reason)
     return made
@@ -52,7 +59,7 @@ def test_of_workers_that_disagree_about_a_case_the_graver_one_counts(first: int)
 @pytest.mark.parametrize(
     ("tests", "why"),
     [
-        ([], []),
+        ([], ["no comparison was made"]),
         ([("passed", payload(MATCH))], []),
         ([("passed", payload(MATCH)), ("xfailed", payload(WRONG))], []),
         ([("passed", payload(MATCH)), ("skipped", payload())], []),
@@ -128,7 +135,7 @@ def test_faults_are_told_once_and_known_failures_by_reason() -> None:
     ],
 )
 def test_of_a_tests_phases_the_gravest_counts(phases: tuple[tuple[Any, Any], ...], outcome: str) -> None:
-    made = RunResult()
+    made = begun()
     for when, came in phases:
         made.add_report(_report(when, came, payload(MATCH)))
     [test] = made.tests.values()
@@ -136,8 +143,8 @@ def test_of_a_tests_phases_the_gravest_counts(phases: tuple[tuple[Any, Any], ...
 
 
 @pytest.mark.parametrize("order", [("failed", "passed"), ("passed", "failed")])
-def test_a_test_that_is_run_again_keeps_its_gravest_outcome_and_all_that_it_told(order: tuple[str, str]) -> None:
-    made = RunResult()
+def test_of_two_reports_of_one_test_the_gravest_counts_and_all_that_they_told(order: tuple[str, str]) -> None:
+    made = begun()
     made.add("a", order[0], {"comparisons": payload(MATCH)["comparisons"]}, order[0])
     made.add("a", order[1], {"reason": "then"}, order[1])
     [test] = made.tests.values()
@@ -145,9 +152,31 @@ def test_a_test_that_is_run_again_keeps_its_gravest_outcome_and_all_that_it_told
     assert (made.made, test.payload["reason"]) == (1, "then")
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "ended", "verdict"),
+    [
+        (("rerun", "passed"), "flaky", "passes; 1 test FLAKY"),
+        (("rerun", "rerun", "passed"), "flaky", "passes; 1 test FLAKY"),
+        (("rerun", "failed"), "failed", "1 of 1 test failed"),
+        (("rerun",), "rerun", "1 test ended as 'rerun'"),
+        (("lost",), "lost", "1 test ended as 'lost'"),
+    ],
+)
+def test_a_test_that_is_run_again_is_told_from_one_that_passed(
+    outcomes: tuple[str, ...], ended: str, verdict: str
+) -> None:
+    made = begun()
+    made.plan.exit_status = 0
+    for outcome in outcomes:
+        made.add("a", outcome, payload(WRONG if outcome == "rerun" else MATCH))
+    [test] = made.to_json()["tests"]
+    assert (test["outcome"], made.verdict) == (ended, verdict)
+    assert len(test["comparisons"]) == 1
+
+
 @pytest.mark.parametrize(("came", "outcome"), [("skipped", "xfailed"), ("passed", "xpassed")])
 def test_known_failures_are_told_from_skips(came: Any, outcome: str) -> None:
-    made, sent = RunResult(), _report("call", came, payload(WRONG))
+    made, sent = begun(), _report("call", came, payload(WRONG))
     sent.wasxfail = "slow rotary"
     made.add_report(sent)
     [test] = made.tests.values()
@@ -155,13 +184,13 @@ def test_known_failures_are_told_from_skips(came: Any, outcome: str) -> None:
 
 
 def test_reports_that_carry_nothing_of_ours_are_left_alone() -> None:
-    made = RunResult()
+    made = begun()
     made.add_report(_report("call", "failed", None))
     assert not made.concerned
 
 
 def test_why_a_test_was_skipped_is_read_off_its_report() -> None:
-    made, sent = RunResult(), _report("setup", "skipped", payload())
+    made, sent = begun(), _report("setup", "skipped", payload())
     sent.longrepr = ("test.py", 1, "Skipped: needs L2")
     made.add_report(sent)
     assert dict(made.skips) == {"needs L2": 1}
@@ -169,31 +198,31 @@ def test_why_a_test_was_skipped_is_read_off_its_report() -> None:
 
 def test_the_json_file_is_the_result(tmp_path: Path) -> None:
     made = result(("passed", payload(MATCH, DRIFT, case=case_payload("a", MATCH, DRIFT), run=run_payload())))
-    path = made.write(tmp_path / "new" / "folder")
+    path = write_json(tmp_path, made.to_json())
     read = json.loads(path.read_text(encoding="utf-8"))
-    assert read == json.loads(json.dumps(made.to_json(), allow_nan=False)) == made.to_json()
-    assert [read[name] for name in ("format", "verdict", "passes", "comparisons")] == [1, "passes", True, 2]
+    assert {**read, "ended": ""} == {**json.loads(json.dumps(made.to_json(), allow_nan=False)), "ended": ""}
+    assert read == read_result(tmp_path)
+    assert [read[name] for name in ("format", "status", "verdict", "passes", "comparisons")] == [
+        *(2, "finished", "passes", True, 2),
+    ]
+    assert [read[name] for name in ("id", "started", "commit", "command")] == [
+        *("1f", "2026-11-22T04:00:00+00:00", "abc-dirty", "pytest suites"),
+    ]
     assert read["counts"] == {"WRONG": 0, "TIE-FLIP": 0, "DRIFT": 1, "MATCH": 1, "NOT-COMPARED": 0}
     assert read["run"]["provenance"]["vendor_sha256"]
-    assert read["environment"]["command"] == "pytest suites"
     assert read["environment"]["versions"]["torch"]
     assert read["cases"][0]["comparisons"][1]["what"] == "sam.page"
     [test] = read["tests"]
     assert (test["nodeid"], test["outcome"], test["case"]) == ("test_case.py::test[0]", "passed", "a")
     assert [one["verdict"] for one in test["comparisons"]] == ["MATCH", "DRIFT"]
-    assert [left.name for left in path.parent.iterdir()] == ["dsocr.json"]
+    assert [left.name for left in tmp_path.iterdir()] == ["dsocr.json"]
 
 
 def test_a_number_that_is_none_is_never_written(tmp_path: Path) -> None:
+    made = result(("passed", payload(MATCH, case=case_payload("a", worst_error=float("nan")))))
     with pytest.raises(ValueError, match="not JSON compliant"):
-        result(("passed", payload(MATCH, case=case_payload("a", worst_error=float("nan"))))).write(tmp_path)
+        write_json(tmp_path, made.to_json())
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_is_in_the_way_of_the_folder_is_told(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("a file")
-    with pytest.raises(DsocrError, match=r"taken cannot be made .*; give another folder"):
-        result(("passed", payload(MATCH))).write(tmp_path / "taken")
 
 
 def _report(when: Any, outcome: Any, carried: Payload | None) -> pytest.TestReport:

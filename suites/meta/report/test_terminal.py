@@ -12,7 +12,7 @@ from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.terminal import BAD, GOOD, MOST, NOTED, Summary
 from pytest_dsocr.report.words import COLUMNS
 from suites.meta.report.made import DRIFT, MATCH, WRONG, Payload, case_payload, payload, run_payload
-from suites.meta.report.test_result import FAULT, result
+from suites.meta.report.test_result import FAULT, begun, result
 
 RUN = run_payload()
 OWN, LIVE = run_payload(subject="mine:Model", level="L0"), run_payload(subject="mine:Model", reference="live")
@@ -104,7 +104,7 @@ def test_text_of_unknown_origin_cannot_steer_the_terminal() -> None:
 
 def test_a_run_that_was_not_there_to_compare_is_told_nothing() -> None:
     reporter: Any = _Reporter()
-    Summary(RunResult()).show(reporter)
+    Summary(begun()).show(reporter)
     assert reporter.written == []
     Summary(result(("passed", RIGHT[0]))).show(reporter)
     assert reporter.written[0] == "= DeepSeek-OCR: subject and reference"

@@ -1,0 +1,116 @@
+"""``dsocr.json`` from a run's first moment on, so that an unfinished run or an old one is never taken for a pass.
+
+The file says *running* before pytest has loaded a test, and *finished* when everything else is written. Whoever reads
+it, reads it through :func:`read_result`.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import subprocess
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.vendor.recorded.sealed import write_whole
+
+FORMAT = 2
+JSON_NAME, INDEX_NAME = "dsocr.json", "index.html"
+RUNNING, FINISHED = "running", "finished"
+RUN_ID = "DSOCR_RUN_ID"
+"""In the environment: the id that whoever started the run gave it, to know its result by."""
+UNFINISHED = "not finished: the run goes on, was refused, or died"
+GIT = ("git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+GIT_TIME_LIMIT_S = 10
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """Which run it is."""
+
+    id: str
+    started: str
+    """In UTC, as ISO 8601."""
+    commit: str | None
+    """Of the folder that pytest was called in, ``-dirty`` behind it where files differ; None where there is no git."""
+    command: str
+
+    @classmethod
+    def now(cls, command: str) -> RunIdentity:
+        """Give that of a run that begins."""
+        return cls(os.environ.get(RUN_ID) or uuid.uuid4().hex, _now(), _commit(), command)
+
+
+def mark_running(folder: Path, identity: RunIdentity) -> None:
+    """Put the marks of a run that has begun in the place of whatever result is in ``folder``, which is made.
+
+    Raises:
+        DsocrError: where nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DsocrError(f"{folder} cannot be made ({error.strerror}); give another folder") from error
+    write_json(folder, {**head(identity, RUNNING), "verdict": UNFINISHED, "passes": False})
+    told = f"<!DOCTYPE html><title>DeepSeek-OCR</title><h1>{UNFINISHED}</h1><p>{html.escape(identity.command)}</p>"
+    write_whole(folder / INDEX_NAME, f"{told}<p>since {identity.started}</p>\n".encode())
+
+
+def head(identity: RunIdentity, status: str) -> dict[str, Any]:
+    """Give what stands at the beginning of the file."""
+    ended = _now() if status == FINISHED else None
+    return {"format": FORMAT, "status": status, **asdict(identity), "ended": ended}
+
+
+def write_json(folder: Path, result: Mapping[str, Any]) -> Path:
+    """Write ``dsocr.json`` into ``folder``, whole or not at all, and give the file.
+
+    Raises:
+        DsocrError: where the disk does not take it.
+    """
+    content = json.dumps(result, indent=1, allow_nan=False) + "\n"
+    write_whole(folder / JSON_NAME, content.encode())
+    return folder / JSON_NAME
+
+
+def read_result(folder: Path, run_id: str | None = None) -> dict[str, Any]:
+    """Read the result of a run that was finished.
+
+    Args:
+        folder: what was given as ``--dsocr-out``.
+        run_id: of the run whose result is wanted; of any, if left out.
+
+    Raises:
+        DsocrError: where there is no result, or it is damaged, of another format, unfinished, or another run's.
+    """
+    path = folder / JSON_NAME
+    try:
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        stated = result["format"], result["status"], result["id"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DsocrError(f"{path} holds no result of a run ({error!r}); run the suites again") from error
+    if stated[0] != FORMAT:
+        raise DsocrError(f"{path} is of format {stated[0]}, and this version reads {FORMAT}; run the suites again")
+    if run_id not in (None, stated[2]):
+        raise DsocrError(f"{path} is of another run, {stated[2]}, and not of {run_id}, which wrote none")
+    if stated[1] != FINISHED:
+        raise DsocrError(f"{path}: the run of {result['started']} is {UNFINISHED}; see its output, and run it again")
+    return result
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _commit() -> str | None:
+    try:
+        found = subprocess.run(GIT, capture_output=True, text=True, timeout=GIT_TIME_LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None

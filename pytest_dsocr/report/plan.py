@@ -1,0 +1,61 @@
+"""What a run was to do and what became of that, as pytest itself tells it: the ground on which its verdict stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pytest_dsocr.report.words import count
+
+STATUS_IN_WORDS: Mapping[int, str] = {
+    1: "tests failed that are none of ours",
+    2: "the run was interrupted",
+    3: "pytest had an internal error",
+    4: "pytest was called with arguments that it does not take",
+    5: "no test was run",
+}
+"""Of pytest's exit status, where nothing else says why it is not 0."""
+DIED = "???"
+"""The phase in which pytest-xdist reports a test whose worker died."""
+
+
+@dataclass
+class Plan:
+    """The tests that were collected, those that ended, and how pytest ended."""
+
+    planned: dict[str, None] = field(default_factory=dict)
+    """Every test selected, whoever's it is, in the order of collection."""
+    ended: set[str] = field(default_factory=set)
+    """Those torn down, or lost with their worker."""
+    uncollected: list[str] = field(default_factory=list)
+    """Files that could not be collected."""
+    exit_status: int | None = None
+    """pytest's own, before a run that does not pass changes it; None as long as the run goes on."""
+    problems: list[str] = field(default_factory=list)
+    """What else is in the way of a pass, a sentence each."""
+
+    def add(self, tests: Iterable[str]) -> None:
+        """Take tests that are to be run."""
+        self.planned.update(dict.fromkeys(tests))
+
+    @property
+    def not_ended(self) -> list[str]:
+        """The tests that were to be run and were not, or not to their end."""
+        return [test for test in self.planned if test not in self.ended]
+
+    def why_not(self, *, failing: bool) -> list[str]:
+        """Say why this is no pass, whatever was compared.
+
+        Args:
+            failing: whether tests of ours failed, which explains pytest's exit status 1.
+        """
+        reasons = []
+        if left := self.not_ended:
+            reasons.append(f"{len(left)} of {count(len(self.planned), 'planned test')} did not end")
+        if self.uncollected:
+            reasons.append(f"{count(len(self.uncollected), 'file')} could not be collected")
+        if self.exit_status is None:
+            reasons.append("the run has not ended")
+        elif self.exit_status and not (self.exit_status == 1 and (failing or reasons or self.problems)):
+            reasons.append(STATUS_IN_WORDS.get(self.exit_status, f"pytest ended with status {self.exit_status}"))
+        return reasons + self.problems

@@ -1,0 +1,83 @@
+"""What became of one test, read off pytest's reports of its phases, and of each time that it was run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_dsocr.report.payload import ComparisonPayload, TestPayload
+
+if TYPE_CHECKING:
+    import pytest
+
+GRAVITY = ("passed", "xpassed", "skipped", "xfailed", "failed", "error")
+FAILING = ("failed", "error")
+AGAIN = "rerun"
+"""What pytest-rerunfailures says of a failure after which a test is run again."""
+
+
+@dataclass
+class TestResult:
+    """What became of one test."""
+
+    __test__ = False
+
+    nodeid: str
+    outcome: str
+    """One of :data:`GRAVITY`, or whatever else a plugin of pytest's calls it."""
+    reason: str = ""
+    payload: TestPayload = field(default_factory=lambda: TestPayload())
+    failed_before: int = 0
+    """How often it failed and was run again."""
+
+    @property
+    def comparisons(self) -> list[ComparisonPayload]:
+        """Those that it made, and those that it could not."""
+        return self.payload.get("comparisons", [])
+
+    @property
+    def case_id(self) -> str | None:
+        """The case that it is of."""
+        case, fault = self.payload.get("case"), self.payload.get("fault")
+        return case["id"] if case else fault["case"] if fault else None
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether it passed, but only when it was run again."""
+        return bool(self.failed_before) and self.outcome == "passed"
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether it ended as something that pytest has no word for, which is no pass."""
+        return self.outcome not in GRAVITY
+
+    def add(self, outcome: str, payload: TestPayload, reason: str) -> None:
+        """Take what another phase told; the gravest outcome counts, and after a failure that is retried the new one."""
+        self.failed_before += outcome == AGAIN
+        if self.outcome == AGAIN:
+            self.outcome, self.reason, self.payload = outcome, reason, payload
+            return
+        if _gravity(outcome) > _gravity(self.outcome):
+            self.outcome, self.reason = outcome, reason
+        self.payload = {**self.payload, **payload}
+
+
+def outcome_of(report: pytest.TestReport) -> str:
+    """Give the outcome of a phase as it is counted: an error of the subject's or the reference's is no failure."""
+    if hasattr(report, "wasxfail"):
+        return "xfailed" if report.outcome == "skipped" else "xpassed"
+    raised = report.when != "call" or getattr(report, "dsocr", {}).get("fault")
+    return "error" if report.failed and raised else report.outcome
+
+
+def why_skipped(report: pytest.TestReport) -> str:
+    """Give why a test was skipped, or fails as it is known to."""
+    if hasattr(report, "wasxfail"):
+        return str(report.wasxfail)
+    if report.skipped and isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    return ""
+
+
+def _gravity(outcome: str) -> int:
+    return GRAVITY.index(outcome) if outcome in GRAVITY else len(GRAVITY)
