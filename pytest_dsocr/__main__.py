@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.commands import compare
 from pytest_dsocr.errors import DsocrError
 
 GOLDEN = Path("golden/vendor")
@@ -20,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="dsocr", description="DeepSeek-OCR, stage by stage.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _run(_command(commands, "run", "read one page, print its stages and boxes, draw the boxes"))
-    _compare(_command(commands, "compare", "hold a subject against the vendor's code, recorded or live"))
+    compare.add_arguments(_command(commands, "compare", "run the suites: hold a subject against the vendor's code"))
     vendor = commands.add_parser("vendor", help="the vendor's code: its environment, its anchors, recordings of it")
     of_vendor = vendor.add_subparsers(required=True, metavar="COMMAND")
     _setup(_command(of_vendor, "setup", "make the environment that the vendor's code needs", "vendor_setup"))
@@ -30,8 +31,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if all went well, 1 if a comparison failed, 2 on bad input."""
-    options = parser().parse_args(arguments)
+    """Run the command line; 0 if all went well, 2 on bad input, and of ``compare`` pytest's status if that is not 0."""
+    ours, theirs = compare.split(sys.argv[1:] if arguments is None else arguments)
+    options = parser().parse_args(ours)
+    options.of_pytest = theirs
     module = importlib.import_module(f"pytest_dsocr.commands.{options.module}")  # torch only where it is needed
     options.status = 0
     try:
@@ -42,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except DsocrError as error:
         print(f"dsocr: {error}", file=sys.stderr)
-        return 2
+        return int(options.status) or 2
     except KeyboardInterrupt:
         print("dsocr: interrupted", file=sys.stderr)
         return 130
@@ -64,17 +67,6 @@ def _run(command: argparse.ArgumentParser) -> None:
     command.add_argument("--preset", default="gundam", help="tiny, small, base, large or gundam")
     command.add_argument("--max-new-tokens", type=int, default=1024, help="stop after as many tokens")
     command.add_argument("--out", type=Path, default=Path("dsocr-out"), help="folder for the artefacts")
-
-
-def _compare(command: argparse.ArgumentParser) -> None:
-    _add_pages(command, nargs="*", default=[Path("dev-3")])
-    what = "session, vendor:FOLDER, or package.module:factory, which may be in the current folder"
-    command.add_argument("--subject", default="session", help=what)
-    _add_reference(command)
-    _add_model(command)
-    _add_cases(command, "; of a recording, all that it holds if left out")
-    command.set_defaults(presets=None, prompts=None)
-    command.add_argument("--out", type=Path, help="folder for compare.json and pages with the boxes of both sides")
 
 
 def _setup(command: argparse.ArgumentParser) -> None:
@@ -100,21 +92,6 @@ def _record(command: argparse.ArgumentParser) -> None:
     command.add_argument("--time-limit", type=float, default=600, help="seconds without a sign of progress")
     command.add_argument("--golden", type=Path, default=GOLDEN, help="folder of recordings")
     command.add_argument("--again", action="store_true", help="record cases anew that are recorded already")
-
-
-def _add_reference(command: argparse.ArgumentParser) -> None:
-    command.set_defaults(golden=GOLDEN)
-    command.add_argument(
-        "--reference",
-        type=Path,
-        default=GOLDEN,
-        help="a folder of recordings, one recording, or a folder with the vendor's Python files to run live",
-    )
-    _add_environment(command)
-    command.add_argument("--time-limit", type=float, default=600, help="seconds without a sign of progress")
-    command.add_argument("--reference-device", help="cpu, cuda or cuda:N; the subject's if left out")
-    command.add_argument("--reference-dtype", help="float32 or bfloat16; the subject's if left out")
-    command.add_argument("--reference-attn", help="eager or flash_attention_2; the subject's if left out")
 
 
 def _add_environment(command: argparse.ArgumentParser) -> None:

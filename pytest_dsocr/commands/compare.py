@@ -1,164 +1,115 @@
-"""``dsocr compare``: a subject held against the vendor's code, case by case."""
+"""``dsocr compare``: the suites on a subject, with a status that no way to die or stop short can make 0.
+
+pytest runs in a process of its own: where that ends without a result, whatever its status, this is no pass.
+"""
 
 from __future__ import annotations
 
-import json
-from argparse import Namespace
+import os
+import signal
+import subprocess
+import sys
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from tqdm import tqdm
+import pytest_dsocr
+from pytest_dsocr.options import OPTIONS, Option
+from pytest_dsocr.report.file import RUN_ID, RunIdentity, mark_running, read_result
 
-from pytest_dsocr.case import Case
-from pytest_dsocr.commands.cases import cases_of
-from pytest_dsocr.commands.progress import progress_bar
-from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
-from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.pages import distinct, pages_in
-from pytest_dsocr.parity import CaseReport
-from pytest_dsocr.report.payload import of_case, of_comparison, picture_name
-from pytest_dsocr.report.pictures import draw
-from pytest_dsocr.sides import hold, limits_between
-from pytest_dsocr.subjects.loading import load_subject
-from pytest_dsocr.subjects.protocol import Setup, level_of
-from pytest_dsocr.vendor.live.reference import LiveReference
-from pytest_dsocr.vendor.opening import ANCHORS, Wanted, open_reference, pinned
-from pytest_dsocr.vendor.recorded.recording import RecordedReference
+INSTALLED = "pytest_dsocr.suites"
+DEFAULT_OUT = "dsocr-out"
+FORWARDED = (signal.SIGINT, signal.SIGTERM)
+
+
+def add_arguments(command: ArgumentParser) -> None:
+    """Give the command every option of the plugin, by its name with ``dsocr-`` or without."""
+    command.usage = "dsocr compare [PAGES ...] [options] [-- options of pytest's]"
+    command.add_argument("named", nargs="*", metavar="PAGES", help="as --pages")
+    for option in OPTIONS:
+        flags = (f"--{option.name.replace('_', '-')}", option.flag)
+        if option.is_switch:
+            command.add_argument(*flags, dest=option.name, action="store_true", help=option.help)
+        else:
+            command.add_argument(
+                *flags, dest=option.name, action="append", metavar=option.metavar, default=SUPPRESS, help=option.help
+            )
+
+
+def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Split what was typed at ``--``: behind it stand options of pytest's, which only ``compare`` hands on."""
+    if "compare" not in arguments[:1] or "--" not in arguments:
+        return arguments, ()
+    at = arguments.index("--")
+    return arguments[:at], arguments[at + 1 :]
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Compare the cases that ``options`` name and yield the verdicts; status 1 where one does not pass.
+    """Run the suites, which tell all there is to tell; ``options.status`` is 0 only if the run's result passes.
 
     Raises:
-        DsocrError: on any bad option or page, and where the subject or the reference cannot answer.
+        DsocrError: where the result's folder cannot be written, or there is no result.
     """
-    setup = Setup(options.checkpoint, options.device, options.dtype, options.attn)
-    with progress_bar(unit="case") as bar:
-        reference = _open(options, bar)
-        try:
-            yield f"reference   {_told(reference, options.reference)}"
-            yield from _drifted(reference, options.golden)
-            cases = _cases(reference, options)
-            subject = load_subject(options.subject, setup)
-            yield f"subject     {options.subject}, {level_of(subject)}, {', '.join(vars(setup).values())}"
-            limits = limits_between(subject, reference, setup)
-            bar.reset(total=len(cases))
-            reports = []
-            for case in cases:
-                bar.set_postfix_str(case.id)
-                reports.append(hold(case, subject, reference, setup, limits))
-                bar.update()
-                yield from _case(reports[-1])
-                if options.out:
-                    draw(reports[-1], options.out)
-        finally:
-            reference.close()
-    yield from _summary(reports)
-    if options.out:
-        _write_json(options.out / "compare.json", reports, reference)
-        yield f"written     {options.out}: compare.json, and each page with the boxes of both sides"
-    options.status = int(not all(report.passes for report in reports))
+    out = Path(getattr(options, "out", [os.environ.get("DSOCR_OUT", "").strip() or DEFAULT_OUT])[-1])
+    arguments = [*suites(), "-p", "dsocr", f"--dsocr-out={out}", *_typed(options), *options.of_pytest]
+    command = [sys.executable, "-m", "pytest", *arguments]
+    identity = RunIdentity.now(" ".join(["pytest", *arguments]))
+    mark_running(out, identity)
+    status = _status_of(command, identity.id)
+    options.status = status or 1
+    result = read_result(out, identity.id)
+    options.status = status or int(not result["passes"])
+    if status == 0 and not result["passes"]:
+        yield f"dsocr: {result['verdict']}"
 
 
-def _open(options: Namespace, bar: tqdm[Any]) -> LiveReference | RecordedReference:
-    wanted = Wanted(
-        resolve(options.checkpoint),
-        options.reference_device or options.device,
-        options.reference_dtype or options.dtype,
-        options.reference_attn or options.attn,
-    )
-
-    def on_progress(what: str, done: int, total: int | None) -> None:
-        bar.set_postfix_str(f"reference: {what} {done:,}" + (f" of {total:,}" if total else ""))
-
-    return open_reference(
-        options.reference, wanted, env=options.env, time_limit_s=options.time_limit, on_progress=on_progress
-    )
+def suites() -> list[str]:
+    """Give what pytest is to run: the suites of the installation, or those of the checkout."""
+    if find_spec(INSTALLED) is not None:
+        return ["--pyargs", INSTALLED]
+    return [str(Path(pytest_dsocr.__path__[0]).parent / "suites")]
 
 
-def _told(reference: LiveReference | RecordedReference, where: Path) -> str:
-    made = reference.provenance
-    how = "live" if isinstance(reference, LiveReference) else f"recorded on {made.date}"
-    main_file = next(iter(made.vendor_sha256.values()))[:12]
-    return (
-        f"{how}, {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}, vendor's file {main_file} ({where})"
-    )
+def _typed(options: Namespace) -> Iterator[str]:
+    """Yield the options as pytest takes them."""
+    for page in options.named:
+        yield f"--dsocr-pages={page}"
+    for option in OPTIONS:
+        given = getattr(options, option.name, None)
+        if option.is_switch:
+            yield from [option.flag] if given else []
+        elif option.name != "out":
+            yield from (f"{option.flag}={value}" for value in _counting(option, given or []))
 
 
-def _drifted(reference: LiveReference | RecordedReference, golden: Path) -> Iterator[str]:
-    """Tell of files that are not those that the recordings in ``golden`` are made with."""
-    expected = pinned(golden) or {}
-    names = [
-        name for name, sha256 in reference.provenance.vendor_sha256.items() if expected.get(name, sha256) != sha256
-    ]
-    if names:
-        yield f"note        {', '.join(names)}: not as in {golden / ANCHORS}; see dsocr vendor inspect"
+def _counting(option: Option, given: Sequence[str]) -> Sequence[str]:
+    return given if option.many else given[-1:]
 
 
-def _cases(reference: LiveReference | RecordedReference, options: Namespace) -> list[Case]:
-    """Give the cases asked for; of a recording, where none are named, all that it holds of the pages."""
-    named = options.presets or options.prompts
-    if isinstance(reference, LiveReference) or named:
-        options.presets, options.prompts = options.presets or ["gundam"], options.prompts or ["markdown"]
-        return cases_of(options)
-    pages = list(pages_in(options.pages))
-    recorded = reference.recording.cases.values()
-    cases = distinct(
-        case.case(page.parent) for case in recorded for page in pages if case.described["page"] == page.name
-    )
-    if not cases:
-        raise DsocrError("the recording holds none of these pages; give the pages that were recorded")
-    return cases
+def _status_of(command: Sequence[str], run_id: str) -> int:
+    """Run a command to its end; give its exit status, as a shell does where a signal ended it."""
+    process = subprocess.Popen(command, env={**os.environ, RUN_ID: run_id})
+    with _forwarding(process):
+        status = process.wait()
+    return status if status >= 0 else 128 - status
 
 
-def _case(report: CaseReport) -> Iterator[str]:
-    exchange = report.exchange
-    counts = ", ".join(f"{report.counts[verdict]} {verdict}" for verdict in SEVERITY[::-1] if report.counts[verdict])
-    times = f"reference {exchange.reference_s:.2f} s, subject {exchange.subject_s:.2f} s"
-    yield f"{report.verdict:<12}{report.case.id}: {counts}; worst error {report.worst_error:.1e}; {times}"
-    if report.divergence:
-        yield from (f"    {line}" for line in report.divergence.lines)
-    yield from (f"    substituted  {finding}" for finding in exchange.findings)
-    for comparison in report.comparisons:
-        if comparison.verdict is Verdict.TIE_FLIP or not comparison.passes:
-            yield f"    {comparison.verdict:<12} {comparison.what}: {comparison.measured}"
-            yield from (f"                 {line}" for line in comparison.details)
+@contextmanager
+def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Send what would end this process on to the one that it waits for, and go on waiting: it has things to tell.
 
+    A terminal sends its interrupt to both by itself.
+    """
 
-def _summary(reports: Sequence[CaseReport]) -> Iterator[str]:
-    """Yield a table: a row for each thing compared, a column for each verdict; the blocks of a stage share a row."""
-    rows: dict[str, list[Comparison]] = {}
-    for comparison in (comparison for report in reports for comparison in report.comparisons):
-        stage, slash, _ = comparison.what.partition("/")
-        rows.setdefault(f"{stage}/*" if slash else stage, []).append(comparison)
-    yield ""
-    yield f"{'compared':<22}" + "".join(f"{verdict:>14}" for verdict in SEVERITY[::-1]) + f"{'worst error':>14}"
-    for what, found in rows.items():
-        counts = [sum(comparison.verdict is verdict for comparison in found) for verdict in SEVERITY[::-1]]
-        errors = [comparison.error for comparison in found if comparison.error is not None]
-        cells = "".join(f"{count or '-':>14}" for count in counts)
-        yield f"{what:<22}{cells}" + (f"{max(errors):>14.1e}" if errors else "")
-    made = sum(comparison.verdict is not Verdict.NOT_COMPARED for found in rows.values() for comparison in found)
-    reference_s = sum(report.exchange.reference_s for report in reports) / len(reports)
-    subject_s = sum(report.exchange.subject_s for report in reports) / len(reports)
-    yield ""
-    yield f"{made} comparisons in {len(reports)} cases"
-    yield f"a case took {reference_s:.2f} s of the reference and {subject_s:.2f} s of the subject"
+    def forward(number: int, _: object) -> None:
+        if number != signal.SIGINT:
+            process.send_signal(number)
 
-
-def _write_json(path: Path, reports: Sequence[CaseReport], reference: LiveReference | RecordedReference) -> None:
-    cases = [
-        {
-            **of_case(report, place=place, picture=picture_name(report.case.id)),
-            "case": report.case.to_json(),
-            "comparisons": [of_comparison(comparison) for comparison in report.comparisons],
-        }
-        for place, report in enumerate(reports)
-    ]
-    value = {"reference": reference.provenance.to_json(), "cases": cases}
+    before = {number: signal.signal(number, forward) for number in FORWARDED}
     try:
-        path.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise DsocrError(f"{path} cannot be written ({error.strerror}); give a file in a folder that can") from error
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

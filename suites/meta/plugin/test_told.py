@@ -139,7 +139,7 @@ def test_a_path_apart_from_its_flag_that_pytest_took_for_a_test_is_told(
         patch.chdir(home)
         result = repository.pytester.runpytest_subprocess(*typed)
     told_of = [line for line in (*result.outlines, *result.errlines) if "for its rootdir" in line]
-    assert [line.rpartition("; ")[2] for line in told_of] == ([f"type --dsocr-out={typed[1]}"] * told)
+    assert [line.rpartition("; ")[2] for line in told_of] == [f"type --dsocr-out={typed[-1]}"] * told
 
 
 def test_collecting_compares_nothing_and_promises_nothing(repository: Repository) -> None:
