@@ -20,7 +20,7 @@ from pytest_dsocr.options import OPTIONS, Option
 from pytest_dsocr.report.file import RUN_ID, RunIdentity, mark_running, read_result
 
 INSTALLED = "pytest_dsocr.suites"
-DEFAULT_OUT = "dsocr-out"
+DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -28,6 +28,7 @@ def add_arguments(command: ArgumentParser) -> None:
     """Give the command every option of the plugin, by its name with ``dsocr-`` or without."""
     command.usage = "dsocr compare [PAGES ...] [options] [-- options of pytest's]"
     command.add_argument("named", nargs="*", metavar="PAGES", help="as --pages")
+    command.add_argument("--tests", action="append", metavar="PATH", help="run these in the place of the suites")
     for option in OPTIONS:
         flags = (f"--{option.name.replace('_', '-')}", option.flag)
         if option.is_switch:
@@ -53,7 +54,14 @@ def run(options: Namespace) -> Iterator[str]:
         DsocrError: where the result's folder cannot be written, or there is no result.
     """
     out = Path(getattr(options, "out", [os.environ.get("DSOCR_OUT", "").strip() or DEFAULT_OUT])[-1])
-    arguments = [*suites(), "-p", "dsocr", f"--dsocr-out={out}", *_typed(options), *options.of_pytest]
+    arguments = [
+        *(options.tests or suites()),
+        "-p",
+        "dsocr",
+        f"--dsocr-out={out}",
+        *_typed(options),
+        *options.of_pytest,
+    ]
     command = [sys.executable, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))
     mark_running(out, identity)
