@@ -54,14 +54,10 @@ def run(options: Namespace) -> Iterator[str]:
         DsocrError: where the result's folder cannot be written, or there is no result.
     """
     out = Path(getattr(options, "out", [os.environ.get("DSOCR_OUT", "").strip() or DEFAULT_OUT])[-1])
-    arguments = [
-        *(options.tests or suites()),
-        "-p",
-        "dsocr",
-        f"--dsocr-out={out}",
-        *_typed(options),
-        *options.of_pytest,
-    ]
+    if [word for word in options.of_pytest if word.partition("=")[0] == OUT_FLAG]:
+        raise DsocrError(f"{OUT_FLAG} stands behind --; give --out in front of it")
+    tests = options.tests or suites()
+    arguments = [*tests, "-p", "dsocr", f"{OUT_FLAG}={out}", *_typed(options), *options.of_pytest]
     command = [sys.executable, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))
     mark_running(out, identity)
