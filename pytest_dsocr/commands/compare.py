@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest_dsocr
+from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.options import OPTIONS, Option
 from pytest_dsocr.report.file import RUN_ID, RunIdentity, mark_running, read_result
 

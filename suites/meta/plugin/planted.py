@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,9 @@ class Planted:
         act("make")
 
     def read(self, page: Path, **how: Any) -> str:
-        import standin  # beside this file's copy
-
         if page.stem == PAGE:
             act("read")
-        return str(standin.TEXT)
+        return str(import_module("standin").TEXT)
 
     def close(self) -> None:
         act("close")
