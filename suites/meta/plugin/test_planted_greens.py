@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.report.file import FINISHED, JSON_NAME, RunIdentity, head, read_result, write_json
+from pytest_dsocr.report.file import FINISHED, RunIdentity, head, read_result, write_json
 from suites.meta.plugin import planted
 from suites.meta.plugin.conftest import CONFTEST, TEST_TEXT, Repository
 
@@ -88,24 +88,12 @@ LIES: Mapping[str, tuple[str, Sequence[str]]] = {
         """,
         (),
     ),
-    "the folder of the result is gone": (
-        "def pytest_collection_finish(): import shutil; shutil.rmtree('out')",
-        (),
-    ),
     "the folder of the result is a file": (
         "def pytest_collection_finish(): import shutil, pathlib; shutil.rmtree('out'); pathlib.Path('out').touch()",
         (),
     ),
     "the disk is full": (
         "def pytest_collection_finish(): import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (900, 900))",
-        (),
-    ),
-    "another run writes its result": (
-        f"""
-        def pytest_unconfigure():
-            import pathlib
-            pathlib.Path('out', '{JSON_NAME}').write_text(pathlib.Path('passed', '{JSON_NAME}').read_text())
-        """,
         (),
     ),
 }
@@ -131,12 +119,16 @@ def planted_repository(repository: Repository) -> Repository:
     return repository
 
 
+def compare(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest_dsocr", "compare", "--tests=test_it.py", "--out=out", "--", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
 def never_passes(repository: Repository, monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str]) -> None:
     """Run the made-up tests as a user does who wants to know, and see that nothing says that they pass."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", f"{repository.pytester.path}:{Path(__file__).parents[3]}")
-    command = [sys.executable, "-m", "pytest_dsocr", "compare", "--tests=test_it.py", "--out=out", "--", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = compare(arguments)
     said = done.stdout + done.stderr
     assert done.returncode != 0, said
     assert "verdict         passes" not in done.stdout.splitlines(), said
@@ -180,3 +172,15 @@ def test_the_same_run_with_nothing_planted_passes(
         never_passes(planted_repository, monkeypatch, WORKERS[workers])
     result = read_result(planted_repository.pytester.path / "out")
     assert (result["passes"], result["planned"], result["comparisons"]) == (True, 3, 3)
+
+
+def test_the_result_of_another_run_is_not_taken_for_this_ones(planted_repository: Repository) -> None:
+    other = """
+        def pytest_unconfigure():
+            from pathlib import Path
+            Path("out/dsocr.json").write_text(Path("passed/dsocr.json").read_text())
+    """
+    planted_repository.pytester.makeconftest("\n".join(map(dedent, (CONFTEST.format(reference="Reference"), other))))
+    done = compare(())
+    assert done.returncode == 1
+    assert f"out/dsocr.json is of another run, {PASSED.id}, and not of " in done.stderr
