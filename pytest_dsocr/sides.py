@@ -9,8 +9,8 @@ from typing import Any
 
 from pytest_dsocr.case import Case
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
+from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.goldens import recordings_in
 from pytest_dsocr.options import Config
 from pytest_dsocr.parity import CaseReport, Exchange, ask, judge
@@ -91,7 +91,7 @@ def _dtype(setup: Setup, subject: Any) -> str:
 
 
 @cache
-def _tokenizer(checkpoint: str) -> Tokenizer:
+def _tokenizer(checkpoint: str) -> TextTokenizer:
     return resolve(checkpoint).tokenizer
 
 

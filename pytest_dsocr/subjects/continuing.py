@@ -16,8 +16,8 @@ from pytest_dsocr.contract.artifacts import write_artifacts
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
+from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.engine.greedy import pick
-from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.observation import Artefact, Observation, Output, SpanSeen
 from pytest_dsocr.subjects.checked import CheckedSubject
 
@@ -38,7 +38,7 @@ class Continuing:
     inputs: Mapping[str, Tensor]
     vision_fusion: Tensor | None
     case: Case
-    tokenizer: Tokenizer
+    tokenizer: TextTokenizer
 
     def output(self, forced: Sequence[ForcedStep], theirs: Observation) -> Output | None:
         """Give what comes of the reference's tokens before the first choice that differs, that choice, and its own on.

@@ -18,9 +18,9 @@ from pytest_dsocr.compare.tokens import ForcedStep
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM, DecodePolicy, NgramBan
+from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.deep_seams import DeepSeams, in_stage_order, watch_deep
 from pytest_dsocr.engine.greedy import pick
-from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.observation import (
     BEST_OF_PREFILL,
     Artefact,
@@ -50,7 +50,7 @@ def follow(
     on_token: OnToken = nobody,
     *,
     always_read: bool = False,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: TextTokenizer | None = None,
 ) -> Answer:
     """Ask ``subject`` everything about ``case`` that its level offers.
 
