@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_dsocr.compare.after_tie import BOXES, EDITS, LENGTH, Nearness, is_sure
+from pytest_dsocr.compare.after_tie import BOXES, EDITS, LENGTH, Nearness, Tie, is_sure
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import find_spans
@@ -214,3 +214,27 @@ def test_without_what_its_steps_give_nothing_is_excused() -> None:
 def test_an_output_without_text_is_near_to_itself() -> None:
     nothing = Output("", (), "", {})
     assert Nearness.of(nothing, nothing) == Nearness(0, 0, 0, 0, 0)
+
+
+def signs(start: int, count: int) -> str:
+    """Characters that no two of are equal."""
+    return "".join(map(chr, range(start, start + count)))
+
+
+PLAIN = signs(0x4E00, 100)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (signs(0x6000, 50) + PLAIN[50:], []),
+        (signs(0x6000, 51) + PLAIN[51:], ["unrelated: 51 edits of the 100 characters after it (allowed 50%)"]),
+        ("x" + PLAIN[1:] + signs(0x6000, 33), []),
+        ("x" + PLAIN[1:] + signs(0x6000, 34), ["length: 134 characters, the reference has 100 (allowed 25% apart)"]),
+        (PLAIN[:-1] + signs(0x6000, 24), []),
+        (PLAIN[:-1] + signs(0x6000, 25), ["unrelated: 25 edits of the 25 characters after it (allowed 50%)"]),
+    ],
+)
+def test_each_bound_on_text_holds_by_itself(text: str, told: list[str]) -> None:
+    assert list(Tie(1, said(text), sure=True).astray(said(PLAIN))) == told
+    assert not Tie(1, said(text), sure=False).astray(said(PLAIN))
