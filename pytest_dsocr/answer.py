@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pytest_dsocr.compare.tokens import ForcedStep
 from pytest_dsocr.deep_seams import ORDER
-from pytest_dsocr.observation import Artefact, Best, InputsDigest, Seam, SpanSeen
+from pytest_dsocr.observation import Artefact, Best, InputsDigest, Output, Seam, SpanSeen
 from pytest_dsocr.subjects.protocol import Level
 
 VISION_SEAMS = ORDER[:-1]
@@ -38,5 +38,8 @@ class Answer:
     prefill_best: Best | None = None
     forced: tuple[ForcedStep, ...] | None = None
     """Its steps along the reference's tokens."""
+    continued: Output | None = None
+    """What its own steps come to from the first choice on that is not the reference's, if all that differ may be ties;
+    as the checkpoint's tokenizer and the vendor make it of tokens."""
     reread: bool = False
     """Whether its tokens are the reference's to the end, and ``text`` is nevertheless what its ``read`` gave."""

@@ -13,6 +13,7 @@ from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
+from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.observation import Observation
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import TextSubject
@@ -82,6 +83,7 @@ def ask(
     on_token: Callable[[int], None] = lambda step: None,
     *,
     always_read: bool = False,
+    tokenizer: TextTokenizer | None = None,
 ) -> Exchange:
     """Ask both sides about ``case``; see :func:`~pytest_dsocr.subjects.follow.follow`.
 
@@ -93,7 +95,7 @@ def ask(
     started = time.perf_counter()
     theirs = reference.observe(case)
     answered = time.perf_counter()
-    answer = follow(subject, case, theirs, on_token, always_read=always_read)
+    answer = follow(subject, case, theirs, on_token, always_read=always_read, tokenizer=tokenizer)
     return Exchange(case, answer, theirs, answered - started, time.perf_counter() - answered)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_dsocr.case import Case
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
+from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.goldens import recordings_in
 from pytest_dsocr.options import Config
@@ -65,7 +66,7 @@ def hold(
     case: Case, subject: Any, reference: Reference, setup: Setup, limits: Tolerances, *, always_read: bool = False
 ) -> CaseReport:
     """Ask both sides about ``case`` and judge them, with what the reference's tensors tell where something is wrong."""
-    asked = ask(subject, reference, case, always_read=always_read)
+    asked = ask(subject, reference, case, always_read=always_read, tokenizer=_tokenizer(setup.checkpoint))
     findings = substitute(subject, asked, limits, donor=lambda: _donor(setup))
     return judge(replace(asked, findings=findings), limits)
 
@@ -87,6 +88,11 @@ def exchange(
 
 def _dtype(setup: Setup, subject: Any) -> str:
     return str(getattr(subject, "dtype", setup.dtype))
+
+
+@cache
+def _tokenizer(checkpoint: str) -> TextTokenizer:
+    return resolve(checkpoint).tokenizer
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pytest_dsocr.answer import Answer
+from pytest_dsocr.compare.after_tie import Tie, is_sure
 from pytest_dsocr.compare.inputs import compare_inputs
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.seams import compare_seam
@@ -76,8 +77,9 @@ def _read(mine: Answer, output: Iterator[Comparison]) -> Iterator[Comparison]:
     yield from output
 
 
-def _tie(tokens: Comparison, mine: Answer, theirs: Observation) -> int | None:
-    """Give the step after which free decoding may differ because of a tie alone."""
-    if tokens.verdict is not Verdict.TIE_FLIP or mine.forced is None:
+def _tie(tokens: Comparison, mine: Answer, theirs: Observation) -> Tie | None:
+    """Give the tie after which free decoding may differ, if all that differs is ties, and what its steps give then."""
+    if tokens.verdict is not Verdict.TIE_FLIP or mine.forced is None or mine.continued is None:
         return None
-    return next(k for k, step in enumerate(theirs.steps) if mine.forced[k].token != step.token)
+    step = next(k for k, step in enumerate(theirs.steps) if mine.forced[k].token != step.token)
+    return Tie(step, mine.continued, is_sure(theirs.steps))

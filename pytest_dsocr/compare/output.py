@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pytest_dsocr.answer import Answer
+from pytest_dsocr.compare.after_tie import Tie
 from pytest_dsocr.compare.artefacts import MMD, compare_artefacts
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
 from pytest_dsocr.compare.text import compare_content, compare_text
@@ -14,17 +15,27 @@ from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_c
 from pytest_dsocr.observation import Output
 
 
-def compare_output(mine: Answer, theirs: Output, limits: Tolerances, tie_at: int | None) -> Iterator[Comparison]:
+def compare_output(mine: Answer, theirs: Output, limits: Tolerances, tie: Tie | None) -> Iterator[Comparison]:
     """Yield the comparisons of two outputs.
+
+    After a tie, what is WRONG is a TIE-FLIP only where it is what the subject's own steps give from there on, and that
+    still reads the same page.
 
     Args:
         mine: the subject's, decoded freely; files that it does not write are not compared.
         theirs: the reference's.
         limits: how far apart texts and boxes may be.
-        tie_at: the step at which the two parted over a tie; what differs after it is the tie's doing.
+        tie: where the subject's steps part from the reference's over one, and what they give then.
     """
-    for comparison in _compared(mine, theirs, limits):
-        yield comparison if tie_at is None else _after_tie(comparison, tie_at)
+    found = list(_compared(mine, theirs, limits))
+    if tie is None or found[0].verdict is Verdict.MATCH:
+        yield from found
+        return
+    own = list(_compared(mine, tie.continued, limits))
+    yield _read(own[0], tie.step)
+    astray = tie.astray(theirs)
+    for one, follows in zip(found, own, strict=True):
+        yield one if one.verdict is not Verdict.WRONG else _after_tie(one, follows, tie.step, astray)
 
 
 def _compared(mine: Answer, theirs: Output, limits: Tolerances) -> Iterator[Comparison]:
@@ -41,8 +52,16 @@ def _compared(mine: Answer, theirs: Output, limits: Tolerances) -> Iterator[Comp
         yield compare_artefacts(mine.artefacts, theirs.artefacts, limits)
 
 
-def _after_tie(comparison: Comparison, step: int) -> Comparison:
-    if comparison.verdict is not Verdict.WRONG:
-        return comparison
-    measured = f"follows the tie at step {step}: {comparison.measured}"
-    return replace(comparison, verdict=Verdict.TIE_FLIP, measured=measured)
+def _read(own: Comparison, step: int) -> Comparison:
+    does = "does not give" if own.verdict is Verdict.WRONG else "gives"
+    measured = f"{does} what its own steps do, which part from the reference's over a tie at step {step}"
+    return Comparison("read", own.verdict, measured)
+
+
+def _after_tie(comparison: Comparison, own: Comparison, step: int, astray: tuple[str, ...]) -> Comparison:
+    if own.passes and not astray:
+        measured = f"follows the tie at step {step}: {comparison.measured}"
+        return replace(comparison, verdict=Verdict.TIE_FLIP, measured=measured)
+    why = "reads the page no more" if own.passes else "is not what its own steps give"
+    measured = f"{why} after the tie at step {step}: {comparison.measured}"
+    return replace(comparison, measured=measured, details=(*(astray if own.passes else ()), *comparison.details))

@@ -97,6 +97,11 @@ def is_tie(mine: ForcedStep, theirs: Step, limits: Tolerances) -> bool:
     return all(gap <= limits.ties for gap in gaps)
 
 
+def may_tie(mine: ForcedStep, theirs: Step) -> bool:
+    """Say whether there are limits under which it is a tie: whether both sides have both tokens among their best."""
+    return all(token in best.ids for best in (mine.best, theirs.best) for token in (mine.token, theirs.token))
+
+
 def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
     """Give how far two tokens' logits are apart, in ULP of the best; infinite where one is not among ``best``."""
     if a not in best.ids or b not in best.ids:

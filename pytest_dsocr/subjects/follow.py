@@ -18,6 +18,7 @@ from pytest_dsocr.compare.tokens import ForcedStep
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM, DecodePolicy, NgramBan
+from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.deep_seams import DeepSeams, in_stage_order, watch_deep
 from pytest_dsocr.engine.greedy import pick
 from pytest_dsocr.observation import (
@@ -31,6 +32,7 @@ from pytest_dsocr.observation import (
     Step,
 )
 from pytest_dsocr.subjects.checked import INPUTS, CheckedSubject
+from pytest_dsocr.subjects.continuing import Continuing
 from pytest_dsocr.subjects.fault import SubjectFaultError, at_stage
 from pytest_dsocr.subjects.protocol import DecodeView, Level, TextSubject
 
@@ -48,6 +50,7 @@ def follow(
     on_token: OnToken = nobody,
     *,
     always_read: bool = False,
+    tokenizer: TextTokenizer | None = None,
 ) -> Answer:
     """Ask ``subject`` everything about ``case`` that its level offers.
 
@@ -61,6 +64,7 @@ def follow(
         theirs: what the reference saw of it.
         on_token: called with the number of each step along the reference's tokens.
         always_read: let a subject with a ``text_of`` read as well: whether that goes through its stages is its word.
+        tokenizer: the checkpoint's; without it nothing is known of what may follow a tie, and nothing excused.
 
     Raises:
         SubjectFaultError: where the subject raises, or gives what is no answer; it names the stage.
@@ -72,7 +76,10 @@ def follow(
             inputs = asked.inputs(case)
             answer = replace(answer, inputs=digest(inputs, theirs))
         if asked.level >= Level.STAGES:
-            answer = _with_stages(answer, asked, inputs, theirs, on_token)
+            answer, vision_fusion = _with_stages(answer, asked, inputs, theirs, on_token)
+            if tokenizer:
+                walk = Continuing(asked, inputs, vision_fusion, case, tokenizer)
+                answer = replace(answer, continued=walk.output(answer.forced or (), theirs))
         return _with_output(answer, asked, case, theirs, always_read)
 
 
@@ -119,19 +126,20 @@ def _forced(logits: Tensor, theirs: Step, ban: NgramBan) -> ForcedStep:
 
 def _with_stages(
     answer: Answer, asked: CheckedSubject, inputs: Mapping[str, Tensor], theirs: Observation, on_token: OnToken
-) -> Answer:
+) -> tuple[Answer, Tensor | None]:
     with watch_deep(asked.subject.module) if asked.level >= Level.MODULES else nullcontext(DeepSeams()) as deep:
         vision = asked.vision(inputs)
         state, logits = asked.prefill(inputs, vision.get("vision_fusion"))
     keep = keeps_values(theirs)
     seams = {name: Seam.of(tensor, keep_values=keep) for name, tensor in {**vision, "prefill": logits}.items()}
-    return replace(
+    answer = replace(
         answer,
         seams=in_stage_order({**seams, **deep.seams}),
         promised=asked.promised,
         prefill_best=Best.of(logits, BEST_OF_PREFILL),
         forced=tuple(steps_along(asked, inputs, state, logits, theirs.steps, on_token)),
     )
+    return answer, vision.get("vision_fusion")
 
 
 def _with_output(answer: Answer, asked: CheckedSubject, case: Case, theirs: Observation, always_read: bool) -> Answer:

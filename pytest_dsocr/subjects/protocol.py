@@ -111,6 +111,9 @@ class StagedSubject(InputsSubject, Protocol):
     - ``text_of(token_ids)``: tokens to text, special tokens kept. A subject that has it says that its ``read`` goes
       through ``prefill`` and ``step``, so that the same tokens mean the same text: ``read`` is then called for a run's
       first case, where that is held against it, and where tokens differ.
+
+    Where tokens part from the reference's over a tie, what ``read`` gives must be what ``prefill`` and ``step`` give
+    along the subject's own tokens from there on.
     """
 
     def vision(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.answer import Answer
+from pytest_dsocr.compare.after_tie import Tie
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
@@ -28,9 +29,10 @@ def answer(said: Output) -> Answer:
     return Answer("page-tiny-free", Level.TEXT, said.text, said.spans, said.mmd, said.artefacts)
 
 
-def compared(tie_at: int | None = None, limits: Tolerances = EXACT, **changes: Any) -> dict[str, Comparison]:
-    found = list(compare_output(replace(answer(OUTPUT), **changes), OUTPUT, limits, tie_at))
-    assert [comparison.what for comparison in found] == NAMES
+def compared(tie: Tie | None = None, limits: Tolerances = EXACT, **changes: Any) -> dict[str, Comparison]:
+    found = list(compare_output(replace(answer(OUTPUT), **changes), OUTPUT, limits, tie))
+    parts = tie is not None and changes.get("text", OUTPUT.text) != OUTPUT.text
+    assert [comparison.what for comparison in found] == ["read"] * parts + NAMES
     return {comparison.what: comparison for comparison in found}
 
 
@@ -75,7 +77,8 @@ def test_limits_make_a_drift_of_what_is_within_them(changes: Any, drifting: set[
     found = compared(limits=LOOSE, **changes)
     assert {name for name, one in found.items() if one.verdict is Verdict.DRIFT} == drifting
     assert {name for name, one in found.items() if one.verdict is Verdict.MATCH} == set(NAMES) - drifting
-    assert {one.verdict for one in compared(4, LOOSE, **changes).values()} == {Verdict.DRIFT, Verdict.MATCH}
+    after = compared(Tie(4, OUTPUT, sure=True), LOOSE, **changes)
+    assert {one.verdict for one in after.values()} == {Verdict.DRIFT, Verdict.MATCH}
 
 
 def files(**changes: Artefact | None) -> dict[str, Any]:
@@ -109,13 +112,28 @@ CHANGES: dict[str, tuple[dict[str, Any], set[str]]] = {
 
 
 @pytest.mark.parametrize(("changes", "wrong"), CHANGES.values(), ids=CHANGES)
-@pytest.mark.parametrize("tie_at", [None, 4])
-def test_a_change_is_wrong_where_it_shows_or_follows_a_tie(changes: Any, wrong: set[str], tie_at: int | None) -> None:
-    found = compared(tie_at, **changes)
-    verdict = Verdict.WRONG if tie_at is None else Verdict.TIE_FLIP
-    assert {name: one.verdict for name, one in found.items()} == {
-        name: verdict if name in wrong else Verdict.MATCH for name in NAMES
-    }
+def test_a_change_is_wrong_where_it_shows(changes: Any, wrong: set[str]) -> None:
+    assert {name for name, one in compared(**changes).items() if one.verdict is Verdict.WRONG} == wrong
+
+
+@pytest.mark.parametrize(("changes", "flips"), CHANGES.values(), ids=CHANGES)
+def test_a_change_follows_a_tie_only_where_its_steps_give_it(changes: Any, flips: set[str]) -> None:
+    changes = {"text": OUTPUT.text + ".", **changes}
+    gives = Tie(4, replace(OUTPUT, **changes), sure=False)
+    after = compared(gives, **changes)
+    assert after["read"].verdict is Verdict.MATCH
+    assert {name for name, one in after.items() if one.verdict is Verdict.TIE_FLIP} == {"text", *flips}
+    assert Verdict.WRONG not in {one.verdict for one in after.values()}
+    otherwise = compared(Tie(4, replace(OUTPUT, text="other"), sure=False), **changes)
+    assert {name for name, one in otherwise.items() if one.verdict is Verdict.WRONG} == {"read", "text", *flips}
+
+
+@pytest.mark.parametrize(("changes", "wrong"), CHANGES.values(), ids=CHANGES)
+def test_of_a_text_that_is_the_references_no_tie_excuses_the_rest(changes: Any, wrong: set[str]) -> None:
+    if "text" not in changes:
+        gives = Tie(4, replace(OUTPUT, text="other", **changes), sure=False)
+        assert compared(gives, **changes) == compared(**changes)
+        assert {name for name, one in compared(gives, **changes).items() if one.verdict is Verdict.WRONG} == wrong
 
 
 def test_a_file_of_ours_may_be_missing_from_the_reference() -> None:
@@ -125,10 +143,28 @@ def test_a_file_of_ours_may_be_missing_from_the_reference() -> None:
 
 def test_a_tie_changes_wrong_verdicts_and_keeps_what_was_measured() -> None:
     changes: dict[str, Any] = {"text": "x" + OUTPUT.text, "spans": ()}
-    plain, tied = compared(**changes), compared(3, **changes)
+    plain, tied = compared(**changes), compared(Tie(3, replace(OUTPUT, **changes), sure=False), **changes)
     assert tied["text"].measured == f"follows the tie at step 3: {plain['text'].measured}"
     assert tied["text"].details == plain["text"].details != ()
     assert tied["text"].error is None
     assert tied["result.mmd"] == plain["result.mmd"]
-    nothing = compare_output(answer(NOTHING), NOTHING, EXACT, 3)
+    there = "what its own steps do, which part from the reference's over a tie at step 3"
+    assert tied["read"] == Comparison("read", Verdict.MATCH, f"gives {there}")
+    other = compared(Tie(3, OUTPUT, sure=False), **changes)
+    assert other["read"] == Comparison("read", Verdict.WRONG, f"does not give {there}")
+    measured = f"is not what its own steps give after the tie at step 3: {plain['text'].measured}"
+    assert other["text"] == replace(plain["text"], measured=measured)
+
+
+def test_steps_that_read_the_page_no_more_are_told_first() -> None:
+    plain, tied = compared(text="x" * 99), compared(Tie(3, replace(OUTPUT, text="x" * 99), sure=True), text="x" * 99)
+    assert tied["read"].verdict is Verdict.MATCH
+    assert tied["text"].verdict is Verdict.WRONG
+    assert tied["text"].measured == f"reads the page no more after the tie at step 3: {plain['text'].measured}"
+    assert tied["text"].details[0] == "unrelated: 99 edits of the 99 characters after it (allowed 50%)"
+    assert tied["text"].details[-2:] == plain["text"].details[-2:]
+
+
+def test_of_two_outputs_of_nothing_there_is_nothing_to_excuse() -> None:
+    nothing = compare_output(answer(NOTHING), NOTHING, EXACT, Tie(3, NOTHING, sure=True))
     assert [one.verdict for one in nothing] == ["MATCH", "NOT-COMPARED", "NOT-COMPARED", "MATCH", "MATCH"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from pytest_dsocr.answer import Answer
+from pytest_dsocr.compare.after_tie import Tie
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
 from pytest_dsocr.compare.divergence import first_divergence
 from pytest_dsocr.compare.output import compare_output
@@ -72,12 +73,16 @@ OUTPUTS = st.builds(Output, TEXTS, SPANS, TEXTS, FILES)
 ANY_OUTPUTS = st.builds(Output, st.text(), spans_of(ANY_BOXES, st.text()), st.text(), FILES)
 
 
+def ties(outputs: st.SearchStrategy[Output]) -> st.SearchStrategy[Tie]:
+    return st.builds(Tie, st.integers(0, 9), outputs, st.booleans())
+
+
 def answer(said: Output) -> Answer:
     return Answer("page", Level.TEXT, said.text, said.spans, said.mmd, said.artefacts)
 
 
-def outputs(mine: Output, theirs: Output, limits: Tolerances, tie_at: int | None = None) -> list[Comparison]:
-    return list(compare_output(answer(mine), theirs, limits, tie_at))
+def outputs(mine: Output, theirs: Output, limits: Tolerances, tie: Tie | None = None) -> list[Comparison]:
+    return list(compare_output(answer(mine), theirs, limits, tie))
 
 
 def gravity(found: Comparison) -> int:
@@ -93,10 +98,10 @@ def looser(limits: Tolerances, other: Tolerances) -> Tolerances:
 
 
 @briefly
-@given(OUTPUTS, LIMITS, st.none() | st.integers(0, 9))
-def test_an_output_matches_itself(said: Output, limits: Tolerances, tie_at: int | None) -> None:
-    assert {one.verdict for one in outputs(said, said, limits, tie_at)} <= {Verdict.MATCH, Verdict.NOT_COMPARED}
-    assert all(one.passes for one in outputs(said, said, limits, tie_at))
+@given(OUTPUTS, LIMITS, st.none() | ties(OUTPUTS))
+def test_an_output_matches_itself(said: Output, limits: Tolerances, tie: Tie | None) -> None:
+    assert {one.verdict for one in outputs(said, said, limits, tie)} <= {Verdict.MATCH, Verdict.NOT_COMPARED}
+    assert all(one.passes for one in outputs(said, said, limits, tie))
 
 
 def silence(*_: object) -> None:
@@ -104,13 +109,25 @@ def silence(*_: object) -> None:
 
 
 @fuzz
-@given(ANY_OUTPUTS, ANY_OUTPUTS, LIMITS, st.none() | st.integers(0, 9))
-def test_outputs_never_raise_nor_print(mine: Output, theirs: Output, limits: Tolerances, tie_at: int | None) -> None:
+@given(ANY_OUTPUTS, ANY_OUTPUTS, LIMITS, st.none() | ties(ANY_OUTPUTS))
+def test_outputs_never_raise_nor_print(mine: Output, theirs: Output, limits: Tolerances, tie: Tie | None) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("builtins.print", silence)
-        found = outputs(mine, theirs, limits, tie_at)
-    assert [one.what for one in found] == ["text", "spans", "boxes", "result.mmd", "artefacts"]
-    assert first_divergence(found) is None or tie_at is None
+        found = outputs(mine, theirs, limits, tie)
+    parts = tie is not None and mine.text != theirs.text
+    assert [one.what for one in found] == ["read"] * parts + ["text", "spans", "boxes", "result.mmd", "artefacts"]
+    assert first_divergence(found) or all(one.verdict is not Verdict.WRONG for one in found)
+
+
+@fuzz
+@given(OUTPUTS, OUTPUTS, LIMITS, st.integers(0, 9))
+def test_what_its_own_steps_give_is_excused_whole_after_a_tie_and_nothing_else(
+    mine: Output, theirs: Output, limits: Tolerances, step: int
+) -> None:
+    assume(mine.text != theirs.text)
+    assert all(one.passes for one in outputs(mine, theirs, limits, Tie(step, mine, sure=False)))
+    alone, tied = outputs(mine, theirs, limits), outputs(mine, theirs, limits, Tie(step, theirs, sure=False))
+    assert [one.verdict for one in alone] == [one.verdict for one in tied[1:]]
 
 
 @briefly

@@ -1,0 +1,94 @@
+"""What may follow a tie: what the subject's own steps give from there on, as long as that still reads the same page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from rapidfuzz.distance import Levenshtein, Prefix
+
+from pytest_dsocr.compare.boxes import pair_up
+from pytest_dsocr.compare.degeneration import degenerations
+from pytest_dsocr.contract.markup import UNITS
+from pytest_dsocr.observation import Output, Step
+
+SURE = 0.5
+"""What the best token of a step has of the probability of its best five, at the median step, where a model reads: 0.99
+and more in the recordings of ``mini``, and at most 0.26 in those of random weights."""
+EDITS, LENGTH, FEW_CHARACTERS = 0.5, 0.25, 24
+"""Edits after a tie, and characters more or fewer, of the longer rest's; so few are nothing at a page's end."""
+BOXES, FEW_BOXES, IN_PLACE = 1 / 3, 1, 0.1
+"""Boxes without a partner, of all of the side that has more; one is nothing, and a partner is no further away than
+that, in pages."""
+# Measured on some 230 ties of `mini`, bf16 against float32 and eager against sdpa and flash attention, on CPUs and on
+# an H200: half of them change a number or two; the worst has 0.32 edits, 0.12 in length, and 3 of 11 boxes. Of the 496
+# pairs of shipped pages none is as near but those few that are the same words set in two faces. To measure anew:
+# python -m ci.ties
+AMISS = ("emptiness", "repetition", "byte marks", "broken characters", "markup", "echo")
+"""The degenerations that no tie makes; where a text ends, or in what alone it differs, says nothing."""
+
+
+@dataclass(frozen=True)
+class Tie:
+    """Where a subject's steps first gave another token than the reference's, over a tie, and what they give then."""
+
+    step: int
+    continued: Output
+    sure: bool
+    """Whether the reference reads; of random weights it is noise, and nothing is near to that."""
+
+    def astray(self, theirs: Output) -> tuple[str, ...]:
+        """Say why what the steps give reads the reference's page no more, a sentence each."""
+        return tuple(_astray(self.continued, theirs)) if self.sure else ()
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """How near two readings are that a tie has parted."""
+
+    edits: int
+    """Between the rests, from the first character that differs."""
+    longer: int
+    """Characters that the one rest has more than the other."""
+    rest: int
+    """Characters of the longer rest."""
+    boxes: int
+    """Of the side that has more."""
+    alone: int
+    """Those of them without a partner of their label in their place, or as near to it as :data:`IN_PLACE`."""
+
+    @classmethod
+    def of(cls, mine: Output, theirs: Output) -> Nearness:
+        """Measure two outputs."""
+        at = Prefix.similarity(mine.text, theirs.text)
+        rests = mine.text[at:], theirs.text[at:]
+        pairs = pair_up(mine.spans, theirs.spans)
+        placed = zip(pairs.apart, pairs.both, strict=True)
+        paired = sum(apart <= IN_PLACE * UNITS and a.label == b.label for apart, (a, b) in placed)
+        boxes = max(len(pairs.mine), len(pairs.theirs))
+        shorter, longer = sorted(map(len, rests))
+        return cls(Levenshtein.distance(*rests), longer - shorter, longer, boxes, boxes - paired)
+
+
+def is_sure(steps: Sequence[Step]) -> bool:
+    """Say whether a model is sure of most tokens that it chose, as one is that reads."""
+    return bool(steps) and median(map(_share, steps)) > SURE
+
+
+def _share(step: Step) -> float:
+    """Give the probability of a step's best among its best."""
+    first = max(step.best.logits, default=math.nan)
+    return 1 / sum(math.exp(logit - first) for logit in step.best.logits) if math.isfinite(first) else 0.0
+
+
+def _astray(mine: Output, theirs: Output) -> Iterator[str]:
+    near = Nearness.of(mine, theirs)
+    if near.edits > max(FEW_CHARACTERS, EDITS * near.rest):
+        yield f"unrelated: {near.edits} edits of the {near.rest} characters after it (allowed {EDITS:.0%})"
+    if near.longer > max(FEW_CHARACTERS, LENGTH * near.rest):
+        yield f"length: {len(mine.text)} characters, the reference has {len(theirs.text)} (allowed {LENGTH:.0%} apart)"
+    if near.alone > max(FEW_BOXES, BOXES * near.boxes):
+        yield f"elsewhere: {near.alone} of {near.boxes} boxes have no partner (allowed {BOXES:.0%})"
+    yield from (line for line in degenerations(mine.text, theirs.text) if line.partition(":")[0] in AMISS)

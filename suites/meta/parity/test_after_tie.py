@@ -1,0 +1,81 @@
+"""Runs over ties: a subject whose steps are right passes; one that does not read through them fails on every page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.mini.shipped import shipped
+from pytest_dsocr.vendor.provenance import Key
+from pytest_dsocr.vendor.recorded.recording import find_recording
+from pytest_dsocr.vendor.reference import ReferenceFaultError
+from suites.meta.recordings import FOLDER
+
+SUBJECTS = """
+    from pytest_dsocr.subjects.session import SessionSubject, session_subject
+
+
+    class Nonsense(SessionSubject):
+        def read(self, page, **options):
+            return "nonsense"
+
+
+    def nonsense(setup):
+        return Nonsense(session_subject(setup).session)
+"""
+TESTS = """
+    def test_it(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report, "tokens", "read", "text")
+"""
+PAGES = ("figures_009", "receipt_086")
+ON_CPU = ("--dsocr-dtype=bfloat16", "--dsocr-reference-dtype=float32")
+ON_GPU = ("--dsocr-reference-device=nvidia-h200", "--dsocr-reference-dtype=bfloat16")
+
+
+def verdicts(pytester: pytest.Pytester, subject: str, options: Sequence[str]) -> list[dict[str, Any]]:
+    """Run one test of each page in a process of its own; gives the cases of its result."""
+    pytester.makepyfile(test_it=TESTS, planted=SUBJECTS)
+    pages = [f"--dsocr-pages={page}" for page in shipped("all") if page.stem in PAGES]
+    pytester.runpytest_subprocess(f"--dsocr-subject={subject}", "--dsocr-out=out", *pages, *options)
+    cases: list[dict[str, Any]] = json.loads((pytester.path / "out" / "dsocr.json").read_text("utf-8"))["cases"]
+    assert len(cases) == len(PAGES)
+    return cases
+
+
+def of(case: dict[str, Any]) -> dict[str, str]:
+    return {one["what"]: one["verdict"] for one in case["comparisons"]}
+
+
+def options_of(reference: str) -> Sequence[str]:
+    if reference == "on a CPU":
+        return ON_CPU
+    try:
+        find_recording(FOLDER, Key("mini", "nvidia-h200", "bfloat16", "eager"), resampling())
+    except ReferenceFaultError as error:
+        pytest.skip(str(error))
+    return ON_GPU
+
+
+@pytest.mark.parametrize("reference", ["on a CPU", "on a GPU"])
+def test_what_is_not_read_through_the_steps_fails_after_a_tie_as_well(
+    pytester: pytest.Pytester, reference: str
+) -> None:
+    cases = verdicts(pytester, "planted:nonsense", options_of(reference))
+    assert [case["passes"] for case in cases] == [False, False]
+    assert "TIE-FLIP" in [of(case)["tokens"] for case in cases], "no tie was in this"
+    for case in cases:
+        assert of(case)["text"] == of(case)["boxes"] == of(case)["result.mmd"] == "WRONG"
+
+
+@pytest.mark.parametrize("reference", ["on a CPU", "on a GPU"])
+def test_what_its_own_steps_give_after_a_tie_passes(pytester: pytest.Pytester, reference: str) -> None:
+    cases = verdicts(pytester, "session", options_of(reference))
+    tied = [of(case) for case in cases if of(case)["tokens"] == "TIE-FLIP"]
+    assert tied, "no tie was in this"
+    for found in tied:
+        assert "WRONG" not in found.values()
+        assert (found["read"], found["text"]) == ("MATCH", "TIE-FLIP")
