@@ -91,15 +91,16 @@ def compare_tokens(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits:
 def is_tie(mine: ForcedStep, theirs: Step, limits: Tolerances) -> bool:
     """Say whether both sides saw the two tokens as equals, up to rounding.
 
-    Both must have both tokens among their best, and neither may see them further apart than the limit.
+    Both must have a logit of both tokens at hand, and neither may see them further apart than the limit.
     """
-    gaps = (gap_ulps(best, mine.token, theirs.token, limits) for best in (mine.best, theirs.best))
+    gaps = (gap_ulps(best, mine.token, theirs.token, limits) for best in (_at_hand(mine, theirs), theirs.best))
     return all(gap <= limits.ties for gap in gaps)
 
 
 def may_tie(mine: ForcedStep, theirs: Step) -> bool:
-    """Say whether there are limits under which it is a tie: whether both sides have both tokens among their best."""
-    return all(token in best.ids for best in (mine.best, theirs.best) for token in (mine.token, theirs.token))
+    """Say whether there are limits under which it is a tie: whether both sides have both logits at hand."""
+    both = (mine.token, theirs.token)
+    return all(token in best.ids for best in (_at_hand(mine, theirs), theirs.best) for token in both)
 
 
 def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
@@ -108,6 +109,16 @@ def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
         return math.inf
     apart = best.logits[best.ids.index(a)] - best.logits[best.ids.index(b)]
     return abs(apart) / limits.ulp(best.logits[0])
+
+
+def _at_hand(mine: ForcedStep, theirs: Step) -> Best:
+    """Give the subject's best tokens, and the reference's best with the subject's logits of them."""
+    more = {
+        token: logit
+        for token, logit in zip(theirs.best.ids, mine.at_reference, strict=False)
+        if token not in mine.best.ids
+    }
+    return Best((*mine.best.ids, *more), (*mine.best.logits, *more.values()))
 
 
 def _logit_error(mine: ForcedStep, theirs: Step) -> float:
@@ -125,7 +136,7 @@ def _relative(apart: Sequence[float], mine: Sequence[float], theirs: Best) -> fl
 
 
 def _told(k: int, mine: ForcedStep, theirs: Step, limits: Tolerances) -> str:
-    gaps = [gap_ulps(best, mine.token, theirs.token, limits) for best in (theirs.best, mine.best)]
+    gaps = [gap_ulps(best, mine.token, theirs.token, limits) for best in (theirs.best, _at_hand(mine, theirs))]
     apart = " and ".join(f"{gap:.0f}" if gap < math.inf else "unknown" for gap in gaps)
     return (
         f"step {k}: token {mine.token}, the reference has {theirs.token}; ULP of {limits.dtype} between them: "

@@ -59,6 +59,10 @@ BY_DTYPE = {
 }
 BETWEEN_KEYS = {"boxes": 1, "coords": 0.02}
 """What outputs may differ in where device, dtype or attention do: the acceptance of the original investigation."""
+BETWEEN_KEYS_IN_BFLOAT16 = {"logits": 0.15, "ties": 8}
+"""Of the worst of a page's steps, some 200. Measured on an H200 with ``mini`` and the 32 shipped pages, between bf16 and
+float32, eager, sdpa and flash_attention_2: logits up to 0.118, ties up to 8 ULP but for one in 6,556. Of float16, which
+overflows and reads them wrongly, 31 pages lie beyond these."""
 
 
 def tolerances(*dtypes: str, same_key: bool = True) -> Tolerances:
@@ -71,7 +75,9 @@ def tolerances(*dtypes: str, same_key: bool = True) -> Tolerances:
     if unknown:
         raise DsocrError(f"there are no tolerances for {unknown[0]}; there are for {', '.join(BY_DTYPE)}")
     coarser = max((BY_DTYPE[dtype] for dtype in dtypes), key=lambda found: found.seam)
-    return coarser if same_key else coarser.but(BETWEEN_KEYS)
+    if same_key:
+        return coarser
+    return coarser.but(BETWEEN_KEYS | (BETWEEN_KEYS_IN_BFLOAT16 if coarser.dtype == "bfloat16" else {}))
 
 
 def check_tolerance(name: str, value: object) -> None:

@@ -295,3 +295,13 @@ def test_five_steps_are_shown_at_most() -> None:
     found = compare_tokens([forced(ONE, 9)] * 8, [ONE] * 8, LIMITS)
     assert found.measured == "0 of 8 equal, 0 ties; first differing step 0"
     assert [line.split(":")[0] for line in found.details] == [*(f"step {k}" for k in range(5)), NOT_ITS_BEST]
+
+
+def test_a_token_that_is_none_of_the_subjects_best_may_be_a_tie_by_its_logit_of_the_references() -> None:
+    """Seen on an H200: of five coordinates within 3 ULP the subject's best five lacked the reference's choice."""
+    theirs = Step(997, Best((1011, 997, 1012, 1017, 996), (14.1875, 14.1875, 14.0625, 14.0625, 14.0)))
+    best = Best((1017, 1011, 1018, 1012, 1019), (14.198, 14.185, 14.120, 14.084, 14.057))
+    near, far = (14.185, 14.05, 14.084, 14.198, 14.0), (14.185, 12.0, 14.084, 14.198, 14.0)
+    assert is_tie(ForcedStep(1017, best, near), theirs, tolerances("bfloat16"))
+    assert not is_tie(ForcedStep(1017, best, far), theirs, tolerances("bfloat16"))
+    assert not is_tie(ForcedStep(1017, best, ()), theirs, tolerances("bfloat16"))
