@@ -10,6 +10,7 @@ from typing import Any
 from pytest_dsocr.case import Case
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.exact import exact
 from pytest_dsocr.goldens import recordings_in
 from pytest_dsocr.options import Config
 from pytest_dsocr.parity import CaseReport, Exchange, ask, judge
@@ -86,7 +87,8 @@ def exchange(
 
 
 def _dtype(setup: Setup, subject: Any) -> str:
-    return str(getattr(subject, "dtype", setup.dtype))
+    dtype: str = exact(str(getattr(subject, "dtype", setup.dtype)))
+    return dtype
 
 
 @cache

@@ -267,7 +267,9 @@ def _severity(case: CasePayload) -> tuple[bool, int]:
 def _outcome(report: pytest.TestReport) -> str:
     if hasattr(report, "wasxfail"):
         return "xfailed" if report.outcome == "skipped" else "xpassed"
-    return "error" if report.failed and report.when != "call" else report.outcome
+    payload: TestPayload = vars(report)["dsocr"]
+    raised = report.when != "call" or payload.get("fault") is not None  # by a side, which is no verdict of the test's
+    return "error" if report.failed and raised else report.outcome
 
 
 def _reason(report: pytest.TestReport) -> str:

@@ -104,12 +104,13 @@ class Summary:
         yield from _more(self.result.faults)
 
     def _cases(self) -> Iterator[Line]:
-        failing = self.result.failing_cases
+        told_as_error = [case for case in self.result.failing_cases if case["fault"] and not case["first_wrong"]]
+        failing = [case for case in self.result.failing_cases if case not in told_as_error]
         for case in _first(failing):
             verdict = case["verdict"] if case["first_wrong"] else Verdict.NOT_COMPARED
             yield from _told(verdict, f"{case['id']}: {_what_broke(case)}", BAD)
         yield from _more(failing)
-        for case in () if failing else self.result.drifting_cases[:MOST_DRIFTING]:
+        for case in () if self.result.failing_cases else self.result.drifting_cases[:MOST_DRIFTING]:
             error = f"{number(case['worst_error']):.1e}"
             yield from _told("drifts most", f"{case['id']}: {error}; {counts(case['counts'])}")
 
@@ -145,7 +146,8 @@ def _more(found: Sized) -> Iterator[Line]:
 
 
 def _what_broke(case: CasePayload) -> str:
-    boxes = f"boxes {case['boxes']['subject']}, reference {case['boxes']['reference']}"
+    read = case["boxes"]["subject"]
+    boxes = f"boxes {'unknown' if read is None else read}, reference {case['boxes']['reference']}"
     if case["first_wrong"] is None:
         left = [one["what"] for one in case["comparisons"] if not one["passes"]]
         return f"{listed(left) or 'nothing compared'}; {boxes}"
