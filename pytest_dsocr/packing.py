@@ -93,10 +93,10 @@ def unpack_inputs(packed: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> I
 
 
 def _unpack_seam(name: str, summary: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Seam:
-    exact = {"shape": tuple(summary["shape"])}
+    exact: dict[str, Any] = {"shape": tuple(summary["shape"])}
     if "not_finite" in summary:  # where it is none is not said
-        *counts, first = summary["not_finite"]
-        exact["not_finite"] = NotFinite(*counts, tuple(first))
+        nans, infinities, values, first = summary["not_finite"]
+        exact["not_finite"] = NotFinite(nans, infinities, values, tuple(first))
     return Seam(
         **{**summary, **exact},
         sample=tensors[f"sample/{name}"],

@@ -4,9 +4,10 @@ What holds for every method:
 
 - What it gives is copied when it returns, before the subject is called again: a tensor may be a buffer that the next
   call writes to, as CUDA graphs do. On a GPU its values are ready on the current stream by then.
-- What it is given is its own to overwrite; nothing of it is looked at afterwards.
-- It is taken for the builtin type that it is derived from, or for a plain tensor: what a class of the subject's overrides
-  has no say. Tensors are dense, of real numbers, with values (none on the device ``meta``).
+- What it is given it may overwrite. So may whoever gave it, once the method has returned: a state that needs the pixels
+  or the features later keeps a copy.
+- What it gives is taken for the builtin type that it is derived from, or for a plain tensor: what a class of the
+  subject's own overrides has no say. Tensors are dense, of real numbers, and have values (none on the device ``meta``).
 - A method that raises ends the case: what was heard before is compared, what comes after it is lost, and each test that
   asks for something of that is an error of the method's stage, never a verdict. NaN and infinity are values, compared
   and told like others: give them, do not raise.

@@ -84,7 +84,7 @@ class Disguised:
     """No tensor, whatever it says."""
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # type: ignore[override]
+    def __class__(self) -> type:
         return Tensor
 
 
@@ -206,7 +206,7 @@ def test_numbers_are_exact_too(tiny: Session[Any], case: Case) -> None:
         assert equal("grid", found, (1, 2), "why").verdict is Verdict.WRONG
     assert as_expected("cache/length", AnyInt(3), 3, "why").verdict is Verdict.MATCH
     policy = SimpleNamespace(eos_id=AnyInt(5), no_repeat_ngram_size=AnyInt(2))
-    own = CheckedSubject(SimpleNamespace(read=len, policy=policy)).policy  # type: ignore[arg-type]
+    own = CheckedSubject(SimpleNamespace(read=len, policy=policy)).policy
     assert own is not None
     assert (type(own.eos_id), own.eos_id, own.no_repeat_ngram_size) == (int, 5, 2)
     subject = SessionSubject(tiny)

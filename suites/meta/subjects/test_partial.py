@@ -136,9 +136,8 @@ def test_an_error_in_what_a_subject_says_of_itself_is_one_of_its_stage(
     tiny: Session[Any], case: Case, theirs: Observation
 ) -> None:
     for name, stage in (("seams", "vision"), ("module", "vision"), ("policy", "decode"), ("write", "postprocess")):
-        shy = type("Shy", (Raising,), {name: property(lambda self: 1 / 0)})
-        if name == "module":
-            shy.module = lambda self, path: 1 / 0
+        raising = (lambda self, path: 1 / 0) if name == "module" else property(lambda self: 1 / 0)
+        shy: Any = type("Shy", (Raising,), {name: raising})
         fault = follow(shy(tiny, "close"), case, theirs).fault
         assert fault is not None, name
         assert fault.stage == stage
