@@ -20,6 +20,7 @@ from pytest_dsocr.subjects.fault import SubjectFaultError
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import Level
 from pytest_dsocr.substitution import substitute
+from suites.meta.compare.made import every_bit
 from suites.meta.subjects.seen import seen
 from suites.meta.subjects.spoilt import Raising, Reusing, Spoilt
 from suites.meta.subjects.test_follow import only
@@ -150,4 +151,10 @@ def test_buffers_that_are_used_again_and_inputs_that_are_overwritten_change_noth
     report = held(Reusing(tiny), case, theirs)
     assert {one.verdict for one in report.comparisons} == {Verdict.MATCH}
     live = seen(tiny, case, keep_values=True)
-    assert {one.verdict for one in held(Reusing(tiny), case, live).comparisons} == {Verdict.MATCH}
+    report = held(Reusing(tiny), case, live)
+    assert {one.verdict for one in report.comparisons} == {Verdict.MATCH}
+    mine = report.exchange.answer
+    assert mine.inputs is not None
+    assert every_bit(mine.inputs.values) == every_bit(live.inputs.values)
+    kept = {name: mine.seams[name].values for name in live.seams}
+    assert every_bit(kept) == every_bit({name: seam.values for name, seam in live.seams.items()})
