@@ -1,14 +1,19 @@
-"""What a subject said to one case: as much of an observation as its level offers."""
+"""What a subject said to one case: as much of an observation as its level offers, and as it came to say."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from pytest_dsocr.compare.tokens import ForcedStep
 from pytest_dsocr.deep_seams import ORDER
 from pytest_dsocr.observation import Artefact, Best, InputsDigest, Output, Seam, SpanSeen
+from pytest_dsocr.subjects.fault import SubjectFaultError
 from pytest_dsocr.subjects.protocol import Level
+
+Part = Literal["inputs", "vision", "prefill", "step", "read", "write"]
+"""What a subject is asked for, by the method that gives it; ``read`` is also what ``text_of`` gives in its place."""
 
 VISION_SEAMS = ORDER[:-1]
 """What vision may give, in the stages' order; those of crops only of a page that has some."""
@@ -16,7 +21,7 @@ VISION_SEAMS = ORDER[:-1]
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """One case's answer; what is above the subject's level is None or empty."""
+    """One case's answer; what is above the subject's level, or was lost to its error, is None or empty."""
 
     case_id: str
     level: Level
@@ -43,3 +48,13 @@ class Answer:
     as the checkpoint's tokenizer and the vendor make it of tokens."""
     reread: bool = False
     """Whether its tokens are the reference's to the end, and ``text`` is nevertheless what its ``read`` gave."""
+    fault: SubjectFaultError | None = None
+    """The error that ended it."""
+    lost: frozenset[Part] = frozenset()
+    """What was not heard because of ``fault``, of what the subject offers; its steps up to the error are kept."""
+
+    def whole(self) -> Answer:
+        """Give the answer itself, or raise the error that something of it was lost to."""
+        if self.fault is not None:
+            raise self.fault.with_traceback(None)
+        return self

@@ -32,6 +32,8 @@ class Check:
     def __call__(self, found: CaseReport | Iterable[Comparison], *stages: str) -> None:
         """Record comparisons, and fail the test where one does not pass.
 
+        Where one was lost to an error of the subject's, that is raised: an error of its stage, and no verdict.
+
         Args:
             found: a case's report, or any comparisons.
             *stages: those wanted, such as ``sam`` or ``boxes``; all of them if left out.
@@ -43,6 +45,8 @@ class Check:
         self.made += comparisons
         if not comparisons:
             pytest.fail(f"compared nothing of {what}", pytrace=False)
+        if error := next((one.lost_to for one in comparisons if one.lost_to), None):
+            raise error.with_traceback(None)  # each test would add its own to it
         if all(one.measured == NOT_OFFERED for one in comparisons):
             stash.leave_out(self.item, stash.NOT_OFFERED, f"{what}: {NOT_OFFERED}")
         if failing := [one for one in comparisons if not one.passes]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.observation import Seam
+from pytest_dsocr.subjects.handed import plain
 
 BLOCKS: Mapping[str, str] = {
     "sam": "model.sam_model.blocks",
@@ -65,7 +66,7 @@ class DeepSeams:
                 f"{module} gave {list(kept.shape)} and then {list(out.shape)}, so {name} cannot be compared; have it "
                 "run once on all crops, once on the page and once on the prompt, or do not offer modules"
             )
-        self._seams[name] = kept or Seam.of(out)
+        self._seams[name] = kept or Seam.of(plain(out))
 
 
 @contextmanager

@@ -95,7 +95,14 @@ def dsocr_case(request: pytest.FixtureRequest) -> Case:
 
 
 @pytest.fixture
-def dsocr_exchange(
+def dsocr_exchange(_dsocr_asked: Exchange) -> Exchange:
+    """What both sides said to the case, asked once; where an error of the subject's ended its answer, that error."""
+    _dsocr_asked.answer.whole()
+    return _dsocr_asked
+
+
+@pytest.fixture
+def _dsocr_asked(
     request: pytest.FixtureRequest,
     dsocr_case: Case,
     dsocr_subject: Any,
@@ -103,7 +110,7 @@ def dsocr_exchange(
     dsocr_config: Config,
     _dsocr_exchanged: Latest[Exchange],
 ) -> Exchange:
-    """What both sides said to the case, asked once; with a picture of it where ``--dsocr-out`` is given."""
+    """What both sides said to the case, as far as the subject got; with a picture where ``--dsocr-out`` is given."""
 
     def ask_both() -> Exchange:
         from pytest_dsocr.report.payload import of_run
@@ -131,11 +138,11 @@ def dsocr_limits(
 
 
 @pytest.fixture
-def dsocr_report(dsocr_exchange: Exchange, dsocr_limits: Tolerances) -> CaseReport:
-    """Every comparison of the case, judged under the test's limits."""
+def dsocr_report(_dsocr_asked: Exchange, dsocr_limits: Tolerances) -> CaseReport:
+    """Every comparison of the case, judged under the test's limits; without what an error of the subject's ended."""
     from pytest_dsocr.parity import judge
 
-    return judge(dsocr_exchange, dsocr_limits)
+    return judge(_dsocr_asked, dsocr_limits)
 
 
 @pytest.fixture
@@ -155,9 +162,9 @@ def dsocr_reading(dsocr_exchange: Exchange) -> Answer:
 
 
 @pytest.fixture
-def dsocr_golden(dsocr_exchange: Exchange) -> Observation:
+def dsocr_golden(_dsocr_asked: Exchange) -> Observation:
     """What the reference did with the case."""
-    return dsocr_exchange.theirs
+    return _dsocr_asked.theirs
 
 
 @pytest.fixture

@@ -83,8 +83,10 @@ class KvProbe:
 
     @property
     def _layers(self) -> list[tuple[Tensor, Tensor]]:
+        from pytest_dsocr.subjects.handed import plain
+
         cache = self.state.cache
-        return [(cache.keys(layer), cache.values(layer)) for layer in range(cache.layers)]
+        return [(plain(cache.keys(layer)), plain(cache.values(layer))) for layer in range(cache.layers)]
 
 
 def _hashes(tensor: Tensor, positions: int | None) -> tuple[bytes, ...]:

@@ -26,6 +26,31 @@ BEST_OF_STEP = 5
 BEST_OF_PREFILL = 20
 
 
+class NotFinite(NamedTuple):
+    """What of a tensor is NaN or infinite."""
+
+    nans: int
+    infinities: int
+    values: int
+    """Of how many values in all."""
+    first: tuple[int, ...]
+    """The index of the first that is either."""
+
+    @classmethod
+    def among(cls, values: np.ndarray[Any, np.dtype[np.float64]]) -> NotFinite | None:
+        """Count them, in an array of any shape; None where every value is finite."""
+        spoilt = ~np.isfinite(values)
+        if not spoilt.any():
+            return None
+        nans = int(np.isnan(values).sum())
+        first = tuple(int(index) for index in np.unravel_index(int(spoilt.argmax()), values.shape))
+        return cls(nans, int(spoilt.sum()) - nans, values.size, first)
+
+    def __str__(self) -> str:
+        kinds = [f"{count} {kind}" for count, kind in ((self.nans, "NaN"), (self.infinities, "infinite")) if count]
+        return f"{' and '.join(kinds)} of {self.values} values, the first at {list(self.first)}"
+
+
 @dataclass(frozen=True, eq=False)
 class Seam:
     """A tensor handed from one stage to the next, summed up.
@@ -48,6 +73,8 @@ class Seam:
     """``[SKETCH_VALUES]`` float32."""
     values: Tensor | None = None
     """The tensor itself, on the CPU; None in a recording."""
+    not_finite: NotFinite | None = None
+    """What of it is NaN or infinite; None where all is finite, and in an old recording, whose norm tells."""
 
     @classmethod
     def of(cls, tensor: Tensor, *, keep_values: bool = False) -> Seam:
@@ -66,6 +93,7 @@ class Seam:
             sample=torch.from_numpy(flat[sample_positions(flat.size)]).float(),
             sketch=torch.from_numpy(_sketch(flat)).float(),
             values=own if keep_values else None,
+            not_finite=None if np.isfinite(norm) else NotFinite.among(flat.reshape(own.shape)),
         )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import traceback
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.report.traces import bounded, said, traced
+from pytest_dsocr.report.words import COLUMNS, fit
 from pytest_dsocr.stash import CASES, CHECK, CONFIG, LEFT_OUT, NOTES, RUN, TOLD
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def reason_of(report: pytest.TestReport) -> str:
 def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
     from pytest_dsocr.vendor.reference import NotRecordedError, ReferenceFaultError
 
-    told = str(error)
+    told = bounded(said(error))
     if isinstance(error, NotRecordedError | ReferenceFaultError) and hasattr(report, "wasxfail"):
         report.outcome = "failed"  # a test that is known to fail has failed only where it was compared
         del report.wasxfail
@@ -47,10 +48,15 @@ def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> No
             report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {told}")
             return
         told = f"NOT-COMPARED: {told}; or declare that it may be missing: --dsocr-may-miss=recording"
-    if error.__cause__ is not None and item.config.stash.get(TOLD, None) is not error:
-        item.config.stash[TOLD] = error
-        told += "\n\n" + "".join(traceback.format_exception(error.__cause__)).rstrip()
-    report.longrepr = told
+    report.longrepr = _once(item, error, told)
+
+
+def _once(item: pytest.Item, error: DsocrError, told: str) -> str:
+    """Give an error whole, with what it came from, to the first test that it meets, and to the others a line."""
+    where = item.config.stash.setdefault(TOLD, {}).setdefault((getattr(error, "stage", None), told), item.nodeid)
+    if where != item.nodeid:
+        return f"{fit(told.partition(chr(10))[0], COLUMNS)}; told whole by {fit(where)}"
+    return told if error.__cause__ is None else f"{told}\n\n{traced(error.__cause__)}"
 
 
 def _fail(report: pytest.TestReport, why: str) -> None:
@@ -67,7 +73,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "left_out": item.stash.get(LEFT_OUT, None),
         "notes": [*item.config.stash.get(NOTES, ())],
         "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
-        "reason": str(error) if isinstance(error, DsocrError) else reason_of(report) if report.skipped else None,
+        "reason": said(error) if isinstance(error, DsocrError) else reason_of(report) if report.skipped else None,
     }
     if isinstance(error, DsocrError) and LEFT_OUT not in item.stash:
         payload["fault"] = of_fault(error, case_id or None)

@@ -14,6 +14,7 @@ from pytest_dsocr.observation import (
     Artefact,
     Best,
     InputsDigest,
+    NotFinite,
     Observation,
     Output,
     Seam,
@@ -37,6 +38,8 @@ def pack(observation: Observation) -> Packed:
     seams = {}
     for name, seam in observation.seams.items():
         seams[name] = {key: getattr(seam, key) for key in ("shape", "dtype", "sha256", "mean", "std", "norm")}
+        if seam.not_finite is not None:
+            seams[name]["not_finite"] = seam.not_finite
         kinds = {"sample": seam.sample, "sketch": seam.sketch, "values": seam.values}
         tensors |= {f"{kind}/{name}": tensor for kind, tensor in kinds.items() if tensor is not None}
     tensors |= _pack_best("prefill", [observation.prefill_best])
@@ -90,8 +93,12 @@ def unpack_inputs(packed: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> I
 
 
 def _unpack_seam(name: str, summary: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Seam:
+    exact: dict[str, Any] = {"shape": tuple(summary["shape"])}
+    if "not_finite" in summary:  # where it is none is not said
+        nans, infinities, values, first = summary["not_finite"]
+        exact["not_finite"] = NotFinite(nans, infinities, values, tuple(first))
     return Seam(
-        **{**summary, "shape": tuple(summary["shape"])},
+        **{**summary, **exact},
         sample=tensors[f"sample/{name}"],
         sketch=tensors[f"sketch/{name}"],
         values=tensors.get(f"values/{name}"),

@@ -15,6 +15,7 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.observation import Observation
+from pytest_dsocr.subjects.fault import SubjectFaultError
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import TextSubject
 from pytest_dsocr.vendor.reference import Reference
@@ -47,9 +48,15 @@ class CaseReport:
         return self.exchange.case
 
     @property
+    def fault(self) -> SubjectFaultError | None:
+        """The error of the subject that something of the case was lost to."""
+        return self.exchange.answer.fault
+
+    @property
     def verdict(self) -> Verdict:
-        """The gravest; NOT-COMPARED only where nothing was compared."""
-        return worst(self.comparisons)
+        """The gravest; NOT-COMPARED where nothing was compared, or where an error left it open what the rest is."""
+        gravest = worst(self.comparisons)
+        return gravest if self.fault is None or gravest is Verdict.WRONG else Verdict.NOT_COMPARED
 
     @property
     def passes(self) -> bool:
@@ -87,10 +94,11 @@ def ask(
 ) -> Exchange:
     """Ask both sides about ``case``; see :func:`~pytest_dsocr.subjects.follow.follow`.
 
+    Where the subject raised, its answer holds what it said until then, and the error.
+
     Raises:
         ReferenceFaultError: where the reference cannot answer, which is no verdict.
         NotRecordedError: where the reference is a recording without this case.
-        SubjectFaultError: where the subject raised; it names the stage.
     """
     started = time.perf_counter()
     theirs = reference.observe(case)

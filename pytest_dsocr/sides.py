@@ -11,6 +11,7 @@ from pytest_dsocr.case import Case
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.exact import exact
 from pytest_dsocr.goldens import recordings_in
 from pytest_dsocr.options import Config
 from pytest_dsocr.parity import CaseReport, Exchange, ask, judge
@@ -87,7 +88,8 @@ def exchange(
 
 
 def _dtype(setup: Setup, subject: Any) -> str:
-    return str(getattr(subject, "dtype", setup.dtype))
+    dtype: str = exact(str(getattr(subject, "dtype", setup.dtype)))
+    return dtype
 
 
 @cache

@@ -31,8 +31,8 @@ LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
 """Of a test that we skipped: what is missing, a word of ``option_values.MISSING`` or :data:`NOT_OFFERED`."""
 LOADED: pytest.StashKey[object] = pytest.StashKey()
 """Of the config: the subject that the options named; another is of a fixture of the user's own."""
-TOLD: pytest.StashKey[BaseException] = pytest.StashKey()
-"""Of the config: the error whose traceback was shown last; the other tests of its case need it no more."""
+TOLD: pytest.StashKey[dict[tuple[str | None, str], str]] = pytest.StashKey()
+"""Of the config: the errors that were told, by stage and message, and the test that told each whole."""
 UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
 """Of the config: lines of the ledger of known failures that match no test."""
 NOTES: pytest.StashKey[list[str]] = pytest.StashKey()

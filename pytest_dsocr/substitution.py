@@ -47,8 +47,8 @@ def substitute(
 ) -> tuple[str, ...]:
     """Tell what is right, and what still wrong, when the subject is given the reference's tensors; a sentence each.
 
-    Nothing is told of a subject without stages, of one whose stages are right, or where the tensors are not at hand: of
-    a recording they are those of ``donor``, if they agree with it.
+    Nothing is told of a subject without stages, of one whose stages are right, of one that raised and is asked no more,
+    or where the tensors are not at hand: of a recording they are those of ``donor``, if they agree with it.
 
     Args:
         subject: the one that gave ``exchange.answer``.
@@ -56,6 +56,8 @@ def substitute(
         limits: how far apart they may be.
         donor: makes a session on the same checkpoint; called only for a recording, and only where something is wrong.
     """
+    if exchange.answer.fault is not None:
+        return ()
     wrong = _wrong(exchange.answer, exchange, limits)
     if not wrong & {*VISION, *TOKENS}:
         return ()

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from pytest_dsocr.answer import Answer
+from pytest_dsocr.answer import Answer, Part
 from pytest_dsocr.compare.after_tie import Tie, is_sure
+from pytest_dsocr.compare.artefacts import MMD
 from pytest_dsocr.compare.inputs import compare_inputs
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, lost, not_compared
 from pytest_dsocr.deep_seams import in_stage_order
 from pytest_dsocr.observation import Observation, Seam
+from pytest_dsocr.subjects.fault import SubjectFaultError
 from pytest_dsocr.subjects.protocol import Level
 
 INPUTS = ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes")
 DECODING = ("prefill_best", "logits", "tokens")
+OUTPUT = ("text", "spans", "boxes")
+FILES = (MMD, "artefacts")
 
 
 def compare_observations(mine: Answer, theirs: Observation, limits: Tolerances) -> Iterator[Comparison]:
     """Yield every comparison of a case, in the stages' order.
 
-    What is above the subject's level, or what it does not say that it gives, is NOT-COMPARED as not offered.
+    What is above the subject's level, or what it does not say that it gives, is NOT-COMPARED as not offered; what was
+    lost to an error of the subject's is NOT-COMPARED as well, and never passes.
 
     Args:
         mine: the subject's answer.
@@ -35,13 +41,25 @@ def compare_observations(mine: Answer, theirs: Observation, limits: Tolerances) 
         yield from _seam(name, mine, theirs.seams, limits)
     decoding = list(_decoding(mine, theirs, limits))
     yield from decoding
+    if "read" in mine.lost:
+        yield from _absent(OUTPUT, mine, "read")
+        yield from _absent(FILES, mine, "write")
+        return
     output = compare_output(mine, theirs.output, limits, _tie(decoding[-1], mine, theirs))
-    yield from _read(mine, output) if mine.reread else output
+    for one in _read(mine, output) if mine.reread else output:
+        yield from _absent((one.what,), mine, "write") if "write" in mine.lost and one.what in FILES else (one,)
+
+
+def _absent(names: Iterable[str], mine: Answer, part: Part) -> Iterator[Comparison]:
+    """Say of what is not there whether it was lost or is not offered."""
+    for name in names:
+        lost_to = mine.fault if part in mine.lost else None
+        yield not_compared(name, NOT_OFFERED) if lost_to is None else lost(name, lost_to)
 
 
 def _inputs(mine: Answer, theirs: Observation) -> Iterator[Comparison]:
     if mine.inputs is None:
-        yield from (not_compared(name, NOT_OFFERED) for name in INPUTS)
+        yield from _absent(INPUTS, mine, "inputs")
     else:
         yield from compare_inputs(mine.inputs, theirs.inputs)
 
@@ -50,21 +68,35 @@ def _seam(name: str, mine: Answer, theirs: Mapping[str, Seam], limits: Tolerance
     deep = "/" in name
     if deep and name not in theirs:
         return
-    promised = mine.level >= Level.MODULES if deep else name in mine.promised
-    if name not in mine.seams and not promised:
-        yield not_compared(name, NOT_OFFERED)
+    part: Part = "prefill" if name.startswith("prefill") else "vision"
+    promised = mine.level >= Level.MODULES if deep else name in mine.promised or part in mine.lost
+    if name not in mine.seams and (part in mine.lost or not promised):
+        yield from _absent((name,), mine, part) if promised else (not_compared(name, NOT_OFFERED),)
     else:
         allowed = limits.logits if name == "prefill" else limits.seam
         yield compare_seam(name, mine.seams.get(name), theirs.get(name), allowed)
 
 
 def _decoding(mine: Answer, theirs: Observation, limits: Tolerances) -> Iterator[Comparison]:
-    if mine.prefill_best is None or mine.forced is None:
-        yield from (not_compared(name, NOT_OFFERED) for name in DECODING)
+    if mine.prefill_best is None:
+        yield from _absent(("prefill_best",), mine, "prefill")
     else:
         yield compare_best(mine.prefill_best, theirs.prefill_best, limits)
-        yield compare_logits(mine.forced, theirs.steps, limits)
-        yield compare_tokens(mine.forced, theirs.steps, limits)
+    if mine.forced is None:
+        yield from _absent(("logits", "tokens"), mine, "step")
+        return
+    heard = theirs.steps[: len(mine.forced)] if "step" in mine.lost else theirs.steps
+    for one in (compare_logits(mine.forced, heard, limits), compare_tokens(mine.forced, heard, limits)):
+        yield _cut_short(one, mine.fault, len(heard)) if mine.fault and "step" in mine.lost else one
+
+
+def _cut_short(found: Comparison, fault: SubjectFaultError, steps: int) -> Comparison:
+    """Give what was found of the first ``steps`` where that is WRONG; else it was lost, for not all of it is known."""
+    if found.verdict is Verdict.WRONG:
+        return found
+    gone = lost(found.what, fault)
+    before = f"{found.verdict} up to there, {found.measured}" if steps else "it was the first"
+    return replace(gone, measured=f"step {steps} {gone.measured}; {before}")
 
 
 def _read(mine: Answer, output: Iterator[Comparison]) -> Iterator[Comparison]:

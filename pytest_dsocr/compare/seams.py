@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
-from pytest_dsocr.observation import Seam, sample_positions
+from pytest_dsocr.observation import NotFinite, Seam, sample_positions
 
 SHOWN_VALUES = 3
 
@@ -37,7 +37,7 @@ def compare_seam(name: str, mine: Seam | None, theirs: Seam | None, allowed: flo
         return Comparison(name, Verdict.MATCH, f"every bit of {list(mine.shape)}", 0.0)
     error = relative_error(mine, theirs)
     verdict = Verdict.DRIFT if error <= allowed else Verdict.WRONG
-    measured = f"relative error {error:.1e} (allowed {allowed:.0e})"
+    measured = _not_finite(mine, theirs) or f"relative error {error:.1e} (allowed {allowed:.0e})"
     return Comparison(name, verdict, measured, error, (*_signs(mine, theirs, error), *anatomy(mine, theirs)))
 
 
@@ -53,6 +53,25 @@ def relative_error(mine: Seam, theirs: Seam) -> float:
 
 def _whole(mine: Seam, theirs: Seam) -> bool:
     return mine.values is not None and theirs.values is not None
+
+
+def _not_finite(mine: Seam, theirs: Seam) -> str:
+    """Say which side holds NaN or infinity, where it begins and how many there are; nothing where neither does."""
+    own, others = _spoilt(mine), _spoilt(theirs)
+    if own and others:
+        return f"{own}; the reference holds them as well: {others}"
+    if own:
+        return f"{own}; the reference is finite"
+    return f"finite; the reference is not: {others}" if others else ""
+
+
+def _spoilt(seam: Seam) -> str:
+    if math.isfinite(seam.norm):
+        return ""
+    found = seam.not_finite
+    if found is None and seam.values is not None:
+        found = NotFinite.among(seam.values.double().numpy())
+    return str(found or "NaN or infinity, in places that its summary does not tell")
 
 
 def _signs(mine: Seam, theirs: Seam, error: float) -> Iterator[str]:

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
-from pytest_dsocr.observation import Best, Step
+from pytest_dsocr.observation import Best, NotFinite, Step
 
 SHOWN_STEPS = 5
+NO_CHOICE = -1
+"""The token of a step whose logits hold NaN or infinity, among which there is no best."""
 
 STANDS_STILL = "every step says what the first did"
 SAID_FORBIDDEN = "it says its best, where the reference was forbidden to"
 NOT_ITS_BEST = "it does not say its best, as the reference does"
+NOT_FINITE = "its logits hold NaN or infinity"
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,13 @@ class ForcedStep:
     """What the subject would have said after the reference's tokens so far."""
 
     token: int
-    """Its own choice."""
+    """Its own choice; :data:`NO_CHOICE` where it can have none."""
     best: Best
     """Its own best."""
     at_reference: tuple[float, ...]
     """Its logits of the reference's best."""
+    not_finite: NotFinite | None = None
+    """What of its logits is NaN or infinite, but for those that are forbidden with minus infinity."""
 
 
 def compare_best(mine: Best, theirs: Best, limits: Tolerances) -> Comparison:
@@ -62,6 +67,9 @@ def compare_logits(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits:
     if not beyond:
         return Comparison("logits", Verdict.DRIFT, measured, error)
     details = [from_step(beyond[0]), f"{len(beyond)} of {len(errors)} steps are"]
+    if spoilt := forced[beyond[0]].not_finite:
+        measured = f"step {beyond[0]}: {spoilt}; the reference is finite"
+        details.append(NOT_FINITE)
     if len(forced) > 1 and len({mine.best for mine in forced}) == 1:
         details.append(STANDS_STILL)
     return Comparison("logits", Verdict.WRONG, measured, error, tuple(details))
@@ -122,7 +130,7 @@ def _at_hand(mine: ForcedStep, theirs: Step) -> Best:
 
 
 def _logit_error(mine: ForcedStep, theirs: Step) -> float:
-    if len(mine.at_reference) != len(theirs.best.logits):
+    if mine.not_finite or len(mine.at_reference) != len(theirs.best.logits):
         return math.inf
     apart = [abs(a - b) for a, b in zip(mine.at_reference, theirs.best.logits, strict=True)]
     return _relative(apart, mine.at_reference, theirs.best)
@@ -136,6 +144,8 @@ def _relative(apart: Sequence[float], mine: Sequence[float], theirs: Best) -> fl
 
 
 def _told(k: int, mine: ForcedStep, theirs: Step, limits: Tolerances) -> str:
+    if mine.token == NO_CHOICE:
+        return f"step {k}: no choice, for {NOT_FINITE}; the reference has {theirs.token}"
     gaps = [gap_ulps(best, mine.token, theirs.token, limits) for best in (theirs.best, _at_hand(mine, theirs))]
     apart = " and ".join(f"{gap:.0f}" if gap < math.inf else "unknown" for gap in gaps)
     return (

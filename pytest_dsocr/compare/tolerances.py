@@ -60,7 +60,7 @@ BY_DTYPE = {
 BETWEEN_KEYS = {"boxes": 1, "coords": 0.02}
 """What outputs may differ in where device, dtype or attention do: the acceptance of the original investigation."""
 BETWEEN_KEYS_IN_BFLOAT16 = {"logits": 0.15, "ties": 8}
-"""Of the worst of a page's steps, some 200. Measured on an H200 with ``mini`` and the 32 shipped pages, between bf16 and
+"""Of the worst of a page's steps, some 200. Measured on an H200, ``mini`` and the 32 shipped pages, between bf16 and
 float32, eager, sdpa and flash_attention_2: logits up to 0.118, ties up to 8 ULP but for one in 6,556. Of float16, which
 overflows and reads them wrongly, 31 pages lie beyond these."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from pytest_dsocr.exact import exact
 
 
 class Verdict(StrEnum):
@@ -40,6 +42,8 @@ class Comparison:
     """The relative error, of tensors."""
     details: tuple[str, ...] = ()
     """The first places where the two part, a line each."""
+    lost_to: Exception | None = field(default=None, compare=False, repr=False)
+    """The error of a side that this was lost to, which is to be raised by whoever asked for the comparison."""
 
     @property
     def stage(self) -> str:
@@ -56,6 +60,7 @@ class Comparison:
 
 def equal(what: str, mine: object, theirs: object, measured: str) -> Comparison:
     """Compare two exact things, of which ``measured`` tells where they are equal."""
+    mine, theirs = exact(mine), exact(theirs)
     if mine == theirs:
         return Comparison(what, Verdict.MATCH, measured)
     return Comparison(what, Verdict.WRONG, f"{shown(mine)}; the reference has {shown(theirs)}")
@@ -64,6 +69,11 @@ def equal(what: str, mine: object, theirs: object, measured: str) -> Comparison:
 def not_compared(what: str, why: str) -> Comparison:
     """Say that there was nothing to compare."""
     return Comparison(what, Verdict.NOT_COMPARED, why)
+
+
+def lost(what: str, error: Exception) -> Comparison:
+    """Say that it was lost to the error of a side, which is no verdict."""
+    return Comparison(what, Verdict.NOT_COMPARED, f"lost to an error: {shown(str(error), 120)}", lost_to=error)
 
 
 def worst(comparisons: Iterable[Comparison]) -> Verdict:

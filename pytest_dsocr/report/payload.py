@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.report.traces import said
 
 if TYPE_CHECKING:
     from pytest_dsocr.options import Config
@@ -39,6 +40,14 @@ class Sides(TypedDict):
     subject: float | None
 
 
+class FaultPayload(TypedDict):
+    """A subject or a reference that raised, which is no verdict."""
+
+    case: str | None
+    stage: str | None
+    why: str
+
+
 class CasePayload(TypedDict):
     """A case, judged under the run's own limits."""
 
@@ -56,6 +65,8 @@ class CasePayload(TypedDict):
     right_before: int
     """Comparisons in front of the first wrong one that are right."""
     cause: str | None
+    fault: FaultPayload | None
+    """What raised, so that the rest of the case was not compared."""
     findings: list[str]
     seconds: Sides
     tokens: Sides
@@ -63,14 +74,6 @@ class CasePayload(TypedDict):
     picture: str | None
     """The page with the boxes of both sides, relative to the folder of the JSON file."""
     comparisons: list[ComparisonPayload]
-
-
-class FaultPayload(TypedDict):
-    """A subject or a reference that raised, which is no verdict."""
-
-    case: str | None
-    stage: str | None
-    why: str
 
 
 class RunPayload(TypedDict):
@@ -146,12 +149,13 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
         "first_wrong": divergence.first.what if divergence else None,
         "right_before": divergence.right if divergence else 0,
         "cause": divergence.cause if divergence else None,
+        "fault": of_fault(report.fault, report.case.id) if report.fault else None,
         "findings": list(exchange.findings),
         "seconds": {"reference": exchange.reference_s, "subject": exchange.subject_s},
         "tokens": {"reference": len(exchange.theirs.steps), "subject": None if forced is None else len(forced)},
         "boxes": {
             "reference": sum(len(span.boxes) for span in exchange.theirs.output.spans),
-            "subject": sum(len(span.boxes) for span in exchange.answer.spans),
+            "subject": None if "read" in exchange.answer.lost else sum(len(s.boxes) for s in exchange.answer.spans),
         },
         "picture": picture,
         "comparisons": [of_comparison(comparison) for comparison in report.comparisons],
@@ -188,7 +192,7 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
 
 def of_fault(error: BaseException, case_id: str | None = None) -> FaultPayload:
     """Say that a side raised, in the stage that a ``SubjectFaultError`` names."""
-    return {"case": case_id, "stage": getattr(error, "stage", None), "why": str(error)}
+    return {"case": case_id, "stage": getattr(error, "stage", None), "why": said(error)}
 
 
 def of_number(value: float | None) -> Number:

@@ -106,11 +106,12 @@ class Summary:
         yield from _more(self.result.faults)
 
     def _cases(self) -> Iterator[Line]:
-        failing = self.result.failing_cases
+        told_as_error = [case for case in self.result.failing_cases if case["fault"] and not case["first_wrong"]]
+        failing = [case for case in self.result.failing_cases if case not in told_as_error]
         for case in _first(failing):
             yield from _told(_headline(case), f"{case['id']}: {_what_broke(case)}", BAD)
         yield from _more(failing)
-        for case in () if failing else self.result.drifting_cases[:MOST_DRIFTING]:
+        for case in () if self.result.failing_cases else self.result.drifting_cases[:MOST_DRIFTING]:
             error = f"{number(case['worst_error']):.1e}"
             yield from _told("drifts most", f"{case['id']}: {error}; {counts(case['counts'])}")
 
@@ -166,7 +167,8 @@ def _headline(case: ColouredCase) -> str:
 
 
 def _what_broke(case: ColouredCase) -> str:
-    boxes = f"boxes {case['boxes']['subject']}, reference {case['boxes']['reference']}"
+    read = case["boxes"]["subject"]
+    boxes = f"boxes {'unknown' if read is None else read}, reference {case['boxes']['reference']}"
     if case["within"]:
         return f"within the run's limits, but {listed(case['failed'], 2)} failed; {boxes}"
     if case["first_wrong"] is None:

@@ -15,17 +15,22 @@ from torch import Tensor
 from pytest_dsocr.answer import VISION_SEAMS
 from pytest_dsocr.case import Case
 from pytest_dsocr.compare.artefacts import MMD
+from pytest_dsocr.compare.verdict import shown
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy
+from pytest_dsocr.exact import exact
+from pytest_dsocr.subjects import handed
 from pytest_dsocr.subjects.fault import SubjectFaultError, at_stage
 from pytest_dsocr.subjects.protocol import DecodeView, TextSubject, level_of
 
 INPUTS = tuple(field.name for field in fields(Inputs))
 ROWS = ("input_ids", "images_seq_mask")
+ALWAYS_PROMISED = frozenset(("vision_fusion", "prefill"))
+"""What every subject with stages gives."""
 
 
 class CheckedSubject:
-    """Any subject, asked through here.
+    """Any subject, asked through here; what it gives is our own copy, and what it is given it may overwrite.
 
     Args:
         subject: what fulfils one of the protocols of :mod:`pytest_dsocr.subjects.protocol`.
@@ -41,40 +46,42 @@ class CheckedSubject:
     @property
     def policy(self) -> DecodePolicy | None:
         """How it says that it chooses tokens; None is as the vendor does."""
-        policy: DecodePolicy | None = getattr(self.subject, "policy", None)
-        return policy
+        with at_stage("decode", "policy"):
+            given = getattr(self.subject, "policy", None)
+            return None if given is None else handed.policy(given)
 
     @property
     def writes(self) -> bool:
         """Whether it writes files."""
-        return callable(getattr(self.subject, "write", None))
+        return self._has("postprocess", "write")
 
     @property
     def tells_text(self) -> bool:
         """Whether it turns tokens into text, so that equal tokens need not be read again."""
-        return callable(getattr(self.subject, "text_of", None))
+        return self._has("postprocess", "text_of")
 
     @property
     def promised(self) -> frozenset[str]:
         """The seams that it must give where the reference has them."""
-        declared = frozenset(getattr(self.subject, "seams", ()))
-        if unknown := sorted(declared.difference(VISION_SEAMS)):
-            raise SubjectFaultError("vision", f"the subject's seams name {unknown[0]}; {_valid_seams()}")
-        return declared | {"vision_fusion", "prefill"}
+        with at_stage("vision", "seams"):
+            declared = frozenset(exact(tuple(getattr(self.subject, "seams", ()))))
+        if unknown := sorted(declared.difference(VISION_SEAMS), key=str):
+            raise SubjectFaultError("vision", f"the subject's seams name {shown(unknown[0])}; {_valid_seams()}")
+        return declared | ALWAYS_PROMISED
 
     def read(self, case: Case) -> str:
-        """Give what it reads, with its markup."""
+        """Give what it reads, with its markup, and without the white space around it, as the vendor strips it."""
         with at_stage("read", "read"):
             text = self.subject.read(
                 case.page, prompt=case.prompt, preset=case.preset, max_new_tokens=case.max_new_tokens
             )
-        return _text("read", "read", text)
+        return handed.text("read", "read", text).strip()
 
     def inputs(self, case: Case) -> dict[str, Tensor]:
         """Give what goes into its model, at least the vendor's five tensors."""
         with at_stage("tokenizer", "inputs"):
             given = self.subject.inputs(case.page, prompt=case.prompt, preset=case.preset)
-        tensors = _tensors("tokenizer", "inputs", given)
+        tensors = handed.tensors("tokenizer", "inputs", given)
         if absent := [name for name in INPUTS if name not in tensors]:
             raise SubjectFaultError("tokenizer", f"the subject's inputs lack {', '.join(absent)}; give these as well")
         for name in ROWS:
@@ -85,25 +92,29 @@ class CheckedSubject:
         return tensors
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Give its vision's seams; none where the gate is shut."""
+        """Give its vision's seams; none where the gate is shut. It gets copies, which it may overwrite."""
         with at_stage("vision", "vision"):
-            given = self.subject.vision(inputs)
-        tensors = _tensors("vision", "vision", given)
+            given = self.subject.vision(handed.copies(inputs))
+        tensors = handed.tensors("vision", "vision", given)
         if unknown := [name for name in tensors if name not in VISION_SEAMS]:
-            raise SubjectFaultError("vision", f"the subject's vision gave {unknown[0]}; {_valid_seams()}")
+            raise SubjectFaultError("vision", f"the subject's vision gave {shown(unknown[0])}; {_valid_seams()}")
         if tensors and "vision_fusion" not in tensors:
             raise SubjectFaultError("vision", "the subject's vision gave no vision_fusion; give what goes into prefill")
         return tensors
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> tuple[DecodeView, Tensor]:
-        """Give where decoding then stands, and the logits of the first token ``[V]``, float32."""
+        """Give where decoding then stands, and the logits of the first token ``[V]``, float32.
+
+        They may hold NaN: that is for whoever compares them to tell. It gets copies, which it may overwrite.
+        """
         with at_stage("prefill", "prefill"):
-            state: DecodeView = self.subject.prefill(inputs, vision_fusion)
+            fused = None if vision_fusion is None else vision_fusion.clone()
+            state: DecodeView = self.subject.prefill(handed.copies(inputs), fused)
             logits = getattr(state, "logits", None)
         return state, _logits("prefill", "prefill gave a state with", logits)
 
     def step(self, state: DecodeView, token: int) -> Tensor:
-        """Feed one token; gives the next logits ``[V]``, float32."""
+        """Feed one token; gives the next logits ``[V]``, float32, which may hold NaN."""
         with at_stage("decode", "step"):
             logits = self.subject.step(state, token)
         return _logits("decode", "step gave", logits)
@@ -112,7 +123,7 @@ class CheckedSubject:
         """Give the text of tokens."""
         with at_stage("postprocess", "text_of"):
             text = self.subject.text_of(list(token_ids))
-        return _text("postprocess", "text_of", text)
+        return handed.text("postprocess", "text_of", text)
 
     def write(self, text: str, page: Path, folder: Path) -> None:
         """Have the files written that the vendor writes, ``result.mmd`` at least."""
@@ -121,35 +132,19 @@ class CheckedSubject:
         if not (folder / MMD).is_file():
             raise SubjectFaultError("postprocess", f"the subject's write left no {MMD} in the folder; write it there")
 
-
-def _text(stage: str, method: str, given: object) -> str:
-    if not isinstance(given, str):
-        raise SubjectFaultError(stage, f"the subject's {method} gave {_kind(given)}; give the text, a str")
-    return given
-
-
-def _tensors(stage: str, method: str, given: object) -> dict[str, Tensor]:
-    if not isinstance(given, Mapping):
-        raise SubjectFaultError(
-            stage, f"the subject's {method} gave {_kind(given)}; give a mapping of names to tensors"
-        )
-    for name, value in given.items():
-        if not isinstance(value, Tensor):
-            raise SubjectFaultError(stage, f"the subject's {method} gave {_kind(value)} for {name}; give a tensor")
-    return dict(given)
+    def _has(self, stage: str, method: str) -> bool:
+        with at_stage(stage, method):
+            return callable(getattr(self.subject, method, None))
 
 
 def _logits(stage: str, given_by: str, given: object) -> Tensor:
-    if not isinstance(given, Tensor):
-        raise SubjectFaultError(stage, f"the subject's {given_by} {_kind(given)} for logits; give a tensor [V]")
-    if given.ndim == 0 or given.numel() != given.shape[-1]:
-        raise SubjectFaultError(stage, f"the subject's {given_by} logits of shape {list(given.shape)}; give [V]")
-    logits = given.detach().float().flatten()
-    if nans := int(logits.isnan().sum()):
-        raise SubjectFaultError(
-            stage, f"the subject's {given_by} {nans} NaN among {len(logits)} logits; give finite ones"
-        )
-    return logits
+    """Give logits of whatever dtype as a float32 tensor of our own ``[V]``."""
+    if not handed.is_tensor(given):
+        raise SubjectFaultError(stage, f"the subject's {given_by} {handed.kind(given)} for logits; give a tensor [V]")
+    own = handed.tensor(stage, given_by, "logits", given)
+    if own.ndim == 0 or own.numel() != own.shape[-1]:
+        raise SubjectFaultError(stage, f"the subject's {given_by} logits of shape {list(own.shape)}; give [V]")
+    return own.float().flatten()
 
 
 def _misshapen(stage: str, method: str, name: str, given: Tensor, shape: str) -> SubjectFaultError:
@@ -158,7 +153,3 @@ def _misshapen(stage: str, method: str, name: str, given: Tensor, shape: str) ->
 
 def _valid_seams() -> str:
     return f"the seams are {', '.join(VISION_SEAMS)}"
-
-
-def _kind(value: object) -> str:
-    return f"a {type(value).__name__}" if value is not None else "None"

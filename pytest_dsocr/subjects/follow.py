@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pytest_dsocr.answer import Answer
+from pytest_dsocr.answer import Answer, Part
 from pytest_dsocr.case import Case
 from pytest_dsocr.compare.artefacts import MMD
-from pytest_dsocr.compare.tokens import ForcedStep
+from pytest_dsocr.compare.tokens import NO_CHOICE, ForcedStep
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM, DecodePolicy, NgramBan
 from pytest_dsocr.contract.special import TextTokenizer
-from pytest_dsocr.deep_seams import DeepSeams, in_stage_order, watch_deep
+from pytest_dsocr.deep_seams import in_stage_order, watch_deep
 from pytest_dsocr.engine.greedy import pick
 from pytest_dsocr.observation import (
     BEST_OF_PREFILL,
     Artefact,
     Best,
     InputsDigest,
+    NotFinite,
     Observation,
     Seam,
     SpanSeen,
     Step,
 )
-from pytest_dsocr.subjects.checked import INPUTS, CheckedSubject
+from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, INPUTS, CheckedSubject
 from pytest_dsocr.subjects.continuing import Continuing
 from pytest_dsocr.subjects.fault import SubjectFaultError, at_stage
 from pytest_dsocr.subjects.protocol import DecodeView, Level, TextSubject
@@ -56,7 +58,8 @@ def follow(
 
     Its steps go along the reference's tokens, so that one that differs does not hide the next. Where every choice is
     the reference's and decoding ends where the reference's did, a subject with a ``text_of`` is not asked to read.
-    Tensors are kept whole where the reference's are.
+    Tensors are kept whole where the reference's are. Where the subject raises, or gives what is no answer, it is asked
+    no more: the answer holds what it said until then, the error, and what was lost to it.
 
     Args:
         subject: of any level.
@@ -67,20 +70,104 @@ def follow(
         tokenizer: the checkpoint's; without it nothing is known of what may follow a tie, and nothing excused.
 
     Raises:
-        SubjectFaultError: where the subject raises, or gives what is no answer; it names the stage.
+        DsocrError: where it is no subject.
     """
-    asked = CheckedSubject(subject)
-    answer = Answer(case.id, asked.level, "", ())
+    following = _Following(CheckedSubject(subject), case, theirs, on_token, tokenizer)
     with torch.no_grad():
-        if asked.level >= Level.INPUTS:
-            inputs = asked.inputs(case)
-            answer = replace(answer, inputs=digest(inputs, theirs))
-        if asked.level >= Level.STAGES:
-            answer, vision_fusion = _with_stages(answer, asked, inputs, theirs, on_token)
-            if tokenizer:
-                walk = Continuing(asked, inputs, vision_fusion, case, tokenizer)
-                answer = replace(answer, continued=walk.output(answer.forced or (), theirs))
-        return _with_output(answer, asked, case, theirs, always_read)
+        try:
+            following.ask(always_read)
+        except SubjectFaultError as fault:
+            following.learn(fault=fault, lost=frozenset(following.left))
+    return following.answer
+
+
+class _Following:
+    """A case put to a subject, and what it said so far."""
+
+    def __init__(
+        self,
+        asked: CheckedSubject,
+        case: Case,
+        theirs: Observation,
+        on_token: OnToken,
+        tokenizer: TextTokenizer | None,
+    ) -> None:
+        self.asked, self.case, self.theirs, self.on_token, self.tokenizer = asked, case, theirs, on_token, tokenizer
+        self.answer = Answer(case.id, asked.level, "", ())
+        self.left: list[Part] = [
+            *(("inputs",) if asked.level >= Level.INPUTS else ()),
+            *(("vision", "prefill", "step") if asked.level >= Level.STAGES else ()),
+            "read",
+        ]
+        """What it is still to be asked for, that under way first."""
+
+    def learn(self, **said: Any) -> None:
+        """Add to the answer."""
+        self.answer = replace(self.answer, **said)
+
+    def ask(self, always_read: bool) -> None:
+        """Ask for each part in turn."""
+        if self.asked.writes:
+            self.left.append("write")
+        if self.asked.level >= Level.INPUTS:
+            inputs = self.asked.inputs(self.case)
+            self.learn(inputs=digest(inputs, self.theirs))
+            self.left.remove("inputs")
+        if self.asked.level >= Level.STAGES:
+            self._stages(inputs)
+        self._output(always_read)
+
+    def _stages(self, inputs: Mapping[str, Tensor]) -> None:
+        self.learn(promised=ALWAYS_PROMISED)
+        self.learn(promised=self.asked.promised)
+        with self._watched():
+            vision = self.asked.vision(inputs)
+            self._see("vision", vision)
+            self.left.remove("vision")
+            state, logits = self.asked.prefill(inputs, vision.get("vision_fusion"))
+            self._see("prefill", {"prefill": logits})
+        self.learn(prefill_best=Best.of(logits, BEST_OF_PREFILL))
+        self.left.remove("prefill")
+        forced: list[ForcedStep] = []
+        try:
+            forced.extend(steps_along(self.asked, inputs, state, logits, self.theirs.steps, self.on_token))
+        finally:
+            self.learn(forced=tuple(forced))
+        if self.tokenizer:
+            walk = Continuing(self.asked, inputs, vision.get("vision_fusion"), self.case, self.tokenizer)
+            self.learn(continued=walk.output(forced, self.theirs))
+        self.left.remove("step")
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Keep what the blocks of a subject with named modules give, also where an error ends it."""
+        if self.asked.level < Level.MODULES:
+            yield
+            return
+        with ExitStack() as hooks:
+            with at_stage("vision", "module"):
+                deep = hooks.enter_context(watch_deep(self.asked.subject.module))
+            try:
+                yield
+            finally:
+                self.learn(seams=in_stage_order({**self.answer.seams, **deep.seams}))
+
+    def _see(self, stage: str, tensors: Mapping[str, Tensor]) -> None:
+        with at_stage(stage, stage):
+            seams = {name: Seam.of(tensor, keep_values=keeps_values(self.theirs)) for name, tensor in tensors.items()}
+        self.learn(seams=in_stage_order({**self.answer.seams, **seams}))
+
+    def _output(self, always_read: bool) -> None:
+        tokens, choices = self.theirs.token_ids, tuple(step.token for step in self.answer.forced or ())
+        same = bool(choices) and choices == tokens and _ends(self.asked.policy, self.case, tokens)
+        told = same and self.asked.tells_text and not always_read
+        text = clean_output(self.asked.text_of(tokens)) if told else self.asked.read(self.case)
+        spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
+        self.learn(text=text, spans=spans, reread=same and not told)
+        self.left.remove("read")
+        if self.asked.writes:
+            mmd, artefacts = _written(self.asked, text, self.case.page)
+            self.learn(mmd=mmd, artefacts=artefacts)
 
 
 def digest(inputs: Mapping[str, Tensor], theirs: Observation) -> InputsDigest:
@@ -120,39 +207,16 @@ def _forced(logits: Tensor, theirs: Step, ban: NgramBan) -> ForcedStep:
             f"the subject gave {len(logits)} logits, and the reference has token {max(theirs.best.ids)}; "
             "give those of the whole vocabulary",
         )
-    [choice] = pick(logits[None], [ban.banned()])
-    return ForcedStep(choice, Best.of(logits), tuple(logits[list(theirs.best.ids)].tolist()))
+    spoilt = _spoilt(logits)
+    choice = NO_CHOICE if spoilt else pick(logits[None], [ban.banned()])[0]
+    return ForcedStep(choice, Best.of(logits), tuple(logits[list(theirs.best.ids)].tolist()), spoilt)
 
 
-def _with_stages(
-    answer: Answer, asked: CheckedSubject, inputs: Mapping[str, Tensor], theirs: Observation, on_token: OnToken
-) -> tuple[Answer, Tensor | None]:
-    with watch_deep(asked.subject.module) if asked.level >= Level.MODULES else nullcontext(DeepSeams()) as deep:
-        vision = asked.vision(inputs)
-        state, logits = asked.prefill(inputs, vision.get("vision_fusion"))
-    keep = keeps_values(theirs)
-    seams = {name: Seam.of(tensor, keep_values=keep) for name, tensor in {**vision, "prefill": logits}.items()}
-    answer = replace(
-        answer,
-        seams=in_stage_order({**seams, **deep.seams}),
-        promised=asked.promised,
-        prefill_best=Best.of(logits, BEST_OF_PREFILL),
-        forced=tuple(steps_along(asked, inputs, state, logits, theirs.steps, on_token)),
-    )
-    return answer, vision.get("vision_fusion")
-
-
-def _with_output(answer: Answer, asked: CheckedSubject, case: Case, theirs: Observation, always_read: bool) -> Answer:
-    tokens, choices = theirs.token_ids, tuple(step.token for step in answer.forced or ())
-    same = bool(choices) and choices == tokens and _ends(asked.policy, case, tokens)
-    told = same and asked.tells_text and not always_read
-    text = clean_output(asked.text_of(tokens)) if told else asked.read(case)
-    spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
-    answer = replace(answer, text=text, spans=spans, reread=same and not told)
-    if not asked.writes:
-        return answer
-    mmd, artefacts = _written(asked, text, case.page)
-    return replace(answer, mmd=mmd, artefacts=artefacts)
+def _spoilt(logits: Tensor) -> NotFinite | None:
+    """Say what of them is NaN or infinite; minus infinity is how a token is forbidden."""
+    if not bool((logits.isnan() | logits.isposinf()).any()):
+        return None
+    return NotFinite.among(logits.masked_fill(logits.isneginf(), 0.0).double().cpu().numpy())
 
 
 def _ends(policy: DecodePolicy | None, case: Case, tokens: Sequence[int]) -> bool:

@@ -1,5 +1,17 @@
 """What a subject fulfils, level by level: from one method that gives text to named modules.
 
+What holds for every method:
+
+- What it gives is copied when it returns, before the subject is called again: a tensor may be a buffer that the next
+  call writes to, as CUDA graphs do. On a GPU its values are ready on the current stream by then.
+- What it is given it may overwrite. So may whoever gave it, once the method has returned: a state that needs the pixels
+  or the features later keeps a copy.
+- What it gives is taken for the builtin type that it is derived from, or for a plain tensor: what a class of the
+  subject's own overrides has no say. Tensors are dense, of real numbers, and have values (none on the device ``meta``).
+- A method that raises ends the case: what was heard before is compared, what comes after it is lost, and each test that
+  asks for something of that is an error of the method's stage, never a verdict. NaN and infinity are values, compared
+  and told like others: give them, do not raise.
+
 Nothing here imports torch, so that a subject's level is told before its weights are loaded.
 """
 
@@ -62,7 +74,7 @@ class DecodeView(Protocol):
 
     @property
     def logits(self) -> Tensor:
-        """Logits of the next token, ``[V]`` or ``[1, V]``."""
+        """Logits of the next token, ``[V]`` or ``[1, V]``; those that ``prefill`` gave are read when it returns."""
 
     @property
     def cache(self) -> CacheView:
@@ -90,7 +102,7 @@ class TextSubject(Protocol):
 
         Returns:
             The decoded output with its markup (``<|ref|>``, ``<|det|>``), without the EOS; white space around it is
-            not compared.
+            stripped, as the vendor strips it, and not compared.
         """
 
 

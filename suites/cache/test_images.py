@@ -22,12 +22,17 @@ VISION = {"sam": "model.sam_model", "clip": "model.vision_model"}
 
 
 @pytest.mark.dsocr_level("L2")
-def test_steps_do_not_change_with_the_pixels(walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
-    """Pixels and features are overwritten after prefill, in the tensors that prefill was given."""
+def test_steps_do_not_change_with_the_pixels(
+    walk: Walk, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
+) -> None:
+    """Pixels and features are overwritten after prefill, in the very tensors that prefill was given."""
+    from pytest_dsocr.subjects.fault import at_stage
+
     from .close import compare_ways
 
     given, features = walk.copies(), walk.features.clone()
-    state, _ = walk.subject.prefill(given, features)
+    with at_stage("prefill", "prefill"):
+        state = dsocr_subject.prefill(given, features)
     for tensor in (given["images_ori"], given["images_crop"], features):
         tensor.neg_().add_(0.25)
     found, expected = walk.steps(state, walk.tokens), walk.steps(walk.start()[0], walk.tokens)

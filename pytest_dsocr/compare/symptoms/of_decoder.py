@@ -8,7 +8,8 @@ from pytest_dsocr.compare.symptoms.scene import Symptom
 DECODER = (
     Symptom(
         "prefill",
-        "what was never filled: rotary frequencies that are in no checkpoint, and weights left as they were allocated",
+        "what was never filled: rotary frequencies that are in no checkpoint, and weights left as they were allocated; "
+        "or float16, in which all above 65,504 is infinite",
         lambda scene: scene.says(seams.NOT_FINITE),
         ("POS-04",),
     ),
@@ -53,6 +54,12 @@ DECODER = (
         "that is prefilled with the image token's embedding, not with its image features",
     ),
     Symptom("prefill_best", "the language model's head, for the logits after the prompt are right"),
+    Symptom(
+        "logits",
+        "what a step reads that was never filled, for prefill is finite: the cache behind its end, a row of the mask "
+        "that forbids every position; or float16, in which all above 65,504 is infinite",
+        lambda scene: scene.says(tokens.NOT_FINITE),
+    ),
     Symptom(
         "logits",
         "that each step's own logits are used, and not those of prefill again",

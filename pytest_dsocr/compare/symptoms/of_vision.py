@@ -20,6 +20,13 @@ def _in_front_of_global(scene: Scene) -> bool:
 VISION = (
     Symptom(
         "sam",
+        "what of SAM is not finite: in float16 all above 65,504 is infinite (scores with relative positions added to "
+        "them, norms, the blocks' MLPs), and the next softmax or norm makes NaN of it: compute these in float32, or "
+        "all in bfloat16; windows that are masked whole; and weights left as they were allocated",
+        lambda scene: scene.says(seams.NOT_FINITE),
+    ),
+    Symptom(
+        "sam",
         "how SAM's absolute positions are resized for 640 px: bicubic with antialias, whose a is -0.5; at 1024 px they "
         "are not, and there block {depth} is right",
         lambda scene: scene.crops_alone and _in_front_of_global(scene),
@@ -76,6 +83,12 @@ VISION = (
     ),
     Symptom(
         "clip",
+        "what of CLIP is not finite, where SAM's features are: float16's range in scores, norms and the quick GELU, "
+        "and weights left as they were allocated",
+        lambda scene: scene.says(seams.NOT_FINITE),
+    ),
+    Symptom(
+        "clip",
         "how CLIP's 16 x 16 positions are resized for a crop: bicubic with antialias, the class token's row, the first "
         "one, kept apart",
         lambda scene: scene.crops_alone,
@@ -107,9 +120,21 @@ VISION = (
     ),
     Symptom(
         "projector",
+        "what of the projector is not finite, where CLIP's and SAM's features are: float16's range in their sums, and "
+        "weights left as they were allocated",
+        lambda scene: scene.says(seams.NOT_FINITE),
+    ),
+    Symptom(
+        "projector",
         "that CLIP's features stand before SAM's, without the class token (the first, not the last), that SAM's map is "
         "read row by row, and the projector's bias",
         bugs=("CLP-07", "PRJ-02"),
+    ),
+    Symptom(
+        "vision_fusion",
+        "what the fusion was never filled with: rows of the prompt's features that nothing was written to, the newline "
+        "and the separator that are weights of the checkpoint",
+        lambda scene: scene.says(seams.NOT_FINITE),
     ),
     Symptom(
         "vision_fusion",

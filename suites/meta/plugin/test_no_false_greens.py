@@ -89,7 +89,7 @@ def test_what_is_not_offered_is_skipped_and_is_no_comparison(repository: Reposit
 def test_a_subject_that_raises_is_an_error_of_its_stage_with_its_own_traceback(repository: Repository) -> None:
     repository.settle("Broken")
     result = repository.run()
-    result.assert_outcomes(errors=1)
+    result.assert_outcomes(failed=1)
     assert result.ret == FAILED
     told(
         result,

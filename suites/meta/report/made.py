@@ -113,6 +113,7 @@ def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **ch
         "first_wrong": None,
         "right_before": 0,
         "cause": None,
+        "fault": None,
         "findings": [],
         "seconds": {"reference": 0.25, "subject": 1.5},
         "tokens": {"reference": 3, "subject": 3},

@@ -1,0 +1,90 @@
+"""What a subject hands over, made our own at once: copies, in exact types, which its next call cannot change.
+
+A subject may give the same buffers again (CUDA graphs do), tensors of a class of its own, or texts that compare as they
+like; what is kept of it is none of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TypeGuard
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.compare.verdict import shown
+from pytest_dsocr.contract.policy import DecodePolicy
+from pytest_dsocr.exact import exact, is_text
+from pytest_dsocr.subjects.fault import SubjectFaultError, at_stage
+
+
+def text(stage: str, method: str, given: object) -> str:
+    """Give the text that ``method`` gave."""
+    if not is_text(given):
+        raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give the text, a str")
+    made: str = exact(given)
+    return made
+
+
+def tensors(stage: str, method: str, given: object) -> dict[str, Tensor]:
+    """Give copies of the tensors that ``method`` gave, by their names."""
+    if not isinstance(given, Mapping):
+        raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give a mapping of names to tensors")
+    with at_stage(stage, method):
+        pairs = list(given.items())
+    if others := [name for name, _ in pairs if not is_text(name)]:
+        raise SubjectFaultError(stage, f"the subject's {method} gave {kind(others[0])} for a name; give a str")
+    return {exact(name): tensor(stage, f"{method} gave", name, value) for name, value in pairs}
+
+
+def tensor(stage: str, given_by: str, name: str, given: object) -> Tensor:
+    """Give a copy of one tensor, as torch's own class, on its device.
+
+    Raises:
+        SubjectFaultError: where it is none, or one whose values cannot be read one by one.
+    """
+    named = exact(shown(name))
+    if not is_tensor(given):
+        raise SubjectFaultError(stage, f"the subject's {given_by} {kind(given)} for {named}; give a tensor")
+    with at_stage(stage, given_by.partition(" ")[0]):  # an error on a GPU is heard of where its values are waited for
+        own = plain(given)
+        if (what := _unreadable(own)) is None:
+            return own.clone()
+    raise SubjectFaultError(stage, f"the subject's {given_by} {what} for {named}; give a tensor that holds its values")
+
+
+def _unreadable(own: Tensor) -> str | None:
+    """Say what a tensor is whose values cannot be read one by one as real numbers; None of one whose values can."""
+    if type(own) is not Tensor:
+        return kind(own)
+    layout = "meta" if own.is_meta else "nested" if own.is_nested else str(own.layout).removeprefix("torch.")
+    readable = layout == "strided" and not own.is_complex() and not own.is_quantized
+    return None if readable else f"a {layout} tensor of {own.dtype}"
+
+
+def is_tensor(value: object) -> TypeGuard[Tensor]:
+    """Say whether ``value`` is a tensor, whatever it says of itself in ``__class__``."""
+    return issubclass(type(value), Tensor)
+
+
+def plain(given: Tensor) -> Tensor:
+    """Give a tensor as torch's own class, on the same memory, and without a gradient."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return Tensor.detach(given if type(given) is Tensor else Tensor.as_subclass(given, Tensor))
+
+
+def copies(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Give what is handed to a subject, for it to do with as it likes."""
+    return {name: value.clone() for name, value in given.items()}
+
+
+def policy(given: object) -> DecodePolicy:
+    """Give a policy's numbers, as a policy."""
+    named = {field.name: getattr(given, field.name) for field in fields(DecodePolicy) if hasattr(given, field.name)}
+    return DecodePolicy(**exact(named))
+
+
+def kind(value: object) -> str:
+    """Say what something is, of which only its type is to be trusted."""
+    return "None" if value is None else f"a {exact(shown(type(value).__name__))}"
