@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.stash import CASES, CHECK, CONFIG, LEFT_OUT, RUN, TOLD
+from pytest_dsocr.stash import CASES, CHECK, CONFIG, LEFT_OUT, LOADED, RUN, TOLD
+from pytest_dsocr.subjects.loading import SESSION
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import TestPayload
@@ -35,9 +36,11 @@ def reason_of(report: pytest.TestReport) -> str:
 
 
 def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
-    from pytest_dsocr.vendor.reference import NotRecordedError, ReferenceFaultError
+    from pytest_dsocr.vendor.reference import NoRecordingError, NotRecordedError, ReferenceFaultError
 
     told = str(error)
+    if isinstance(error, NotRecordedError | NoRecordingError):
+        told += _without_vendor(item.config)
     if isinstance(error, NotRecordedError | ReferenceFaultError) and hasattr(report, "wasxfail"):
         report.outcome = "failed"  # a test that is known to fail has failed only where it was compared
         del report.wasxfail
@@ -51,6 +54,14 @@ def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> No
         item.config.stash[TOLD] = error
         told += "\n\n" + "".join(traceback.format_exception(error.__cause__)).rstrip()
     report.longrepr = told
+
+
+def _without_vendor(config: pytest.Config) -> str:
+    """Say what those can do who have not the vendor's files; of the session as the subject there is no such thing."""
+    own = config.stash[CONFIG]
+    if own.reference is not None or (own.subject == SESSION and LOADED in config.stash):
+        return ""
+    return "; without the vendor's files, let the session stand in: --dsocr-reference=session"
 
 
 def _fail(report: pytest.TestReport, why: str) -> None:

@@ -87,9 +87,11 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
     missing = any(one["what"] == "recording" for one in result.missing)
     if missing and not result.counts.get(Verdict.WRONG):
         yield "to record what is missing, with the vendor's files", record(result.run)
+        if result.run and result.run["reference"] == "recorded" and result.run["subject"] != SHIPPED_SUBJECT:
+            yield "or, without them, to let the session stand in", f"{result.command} --dsocr-reference=session"
     elif result.failing:
         yield "to run the first that failed again", rerun(result.failing[0].nodeid, options)
     elif result.run and result.run["subject"] == SHIPPED_SUBJECT:
         yield "to try an implementation of your own", f"{result.command} --dsocr-subject={OWN}"
-    elif result.run and result.run["reference"] == "recorded":
+    elif result.run and result.run["reference"] in ("recorded", "session"):
         yield "to hold it against the vendor's code, live", f"{result.command} --dsocr-reference={VENDOR}"

@@ -22,7 +22,7 @@ from pytest_dsocr.report.payload import (
     TestPayload,
     number,
 )
-from pytest_dsocr.report.words import count
+from pytest_dsocr.report.words import by_session, count
 from pytest_dsocr.subjects.protocol import Level
 from pytest_dsocr.vendor.provenance import versions
 from pytest_dsocr.vendor.recorded.sealed import write_whole
@@ -205,8 +205,8 @@ class RunResult:
 
     @property
     def verdict(self) -> str:
-        """``passes``, or why not."""
-        return "; ".join(self.why_not) or "passes"
+        """``passes``, or why not; and by whose word, where that is the session's."""
+        return ("; ".join(self.why_not) or "passes") + by_session(self.cases)
 
     def to_json(self) -> dict[str, Any]:
         """Give the whole result as JSON values."""

@@ -23,7 +23,7 @@ from pytest_dsocr.vendor.recorded.case import (
     traits,
 )
 from pytest_dsocr.vendor.recorded.sealed import seal, sha256
-from pytest_dsocr.vendor.reference import NotRecordedError, ReferenceFaultError
+from pytest_dsocr.vendor.reference import NoRecordingError, NotRecordedError, ReferenceFaultError
 
 MANIFEST = "manifest.json"
 NEAREST = 3
@@ -84,7 +84,8 @@ def find_recording(golden: Path, key: Key, resampling: str) -> Recording:
     """Find and verify the recording of ``key`` made with a Pillow that resizes as ``resampling`` says.
 
     Raises:
-        ReferenceFaultError: where there is none, or there are two, or it is damaged.
+        NoRecordingError: where there is none.
+        ReferenceFaultError: where there are two, or it is damaged.
     """
     faults, known = [], {}
     for manifest in golden.glob(f"*/[!.]*/{MANIFEST}"):
@@ -101,7 +102,7 @@ def find_recording(golden: Path, key: Key, resampling: str) -> Recording:
         raise faults[0]
     if not matches:
         there = _nearest(wanted, {str(folder.relative_to(golden)): fields for folder, fields in known.items()})
-        raise ReferenceFaultError(
+        raise NoRecordingError(
             f"{golden} holds no recording of {key} with resampling {resampling}, {there}; "
             "make one with: dsocr vendor record"
         )
