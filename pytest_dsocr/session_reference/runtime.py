@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Any, NoReturn
 
 from pytest_dsocr.answer import Answer
 from pytest_dsocr.case import Case
+from pytest_dsocr.compare.artefacts import OURS
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
@@ -136,7 +136,8 @@ def _observation(case: Case, answer: Answer, read: Result, origin: Provenance) -
             "it cannot stand in on this device"
         )
     given: dict[str, Any] = {"inputs": answer.inputs, "prefill_best": answer.prefill_best}
-    written: Mapping[str, Any] = {"mmd": answer.mmd, "artefacts": answer.artefacts}
+    files = {name: file for name, file in (answer.artefacts or {}).items() if name != OURS}
+    written: dict[str, Any] = {"mmd": answer.mmd, "artefacts": files or None}
     if absent := [name for name, value in {**given, **written}.items() if value is None]:
         raise DsocrError(f"the session gave no {', '.join(absent)} of {case.id}; it cannot stand in")
     return Observation(

@@ -75,7 +75,7 @@ def test_the_session_stands_in_and_every_verdict_says_so(unseen: pytest.Pytester
         [
             "dsocr: reference recorded, or else by the session, *, cpu, float32, eager; pages unseen.png*",
             f"reference       {BY_SESSION}, mini/cpu-float32-eager*",
-            "1 comparison in 1 case: 1 MATCH; 4 not made",
+            "* in 1 case: * MATCH; * not made",
             f"verdict         passes, {BY_SESSION}",
         ]
     )
