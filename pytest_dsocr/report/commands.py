@@ -84,7 +84,8 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
         result: the run's.
         options: those of the run, without its positional arguments.
     """
-    missing = any(one["what"] == "recording" for one in result.missing)
+    by_session = result.run is not None and result.run["reference"] == "session"  # which was there for what is missing
+    missing = any(one["what"] == "recording" and not (by_session and one["allowed"]) for one in result.missing)
     if missing and not result.counts.get(Verdict.WRONG):
         yield "to record what is missing, with the vendor's files", record(result.run)
         if result.run and result.run["reference"] == "recorded" and result.run["subject"] != SHIPPED_SUBJECT:
