@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -159,7 +160,7 @@ def test_a_session_that_is_not_to_be_had_is_an_error_and_no_verdict(case: Case) 
         ({"attention": "sdpa"}, "--dsocr-reference-attention=eager"),
     ],
 )
-def test_what_nothing_proves_it_equal_in_is_refused(changed: dict[str, str], told: str) -> None:
+def test_what_nothing_proves_it_equal_in_is_refused(changed: dict[str, Any], told: str) -> None:
     with pytest.raises(DsocrError, match=told):
         SessionReference(replace(TINY, **changed))
 
