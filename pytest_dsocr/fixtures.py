@@ -71,7 +71,11 @@ def dsocr_level(dsocr_subject: Any) -> Level:
 
 @pytest.fixture(scope="session")
 def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[Reference]:
-    """The vendor's code, live where ``--dsocr-reference`` names its folder, or recordings of it."""
+    """What the subject is held against: recordings of the vendor's code, or that code live.
+
+    Live where ``--dsocr-reference`` names its folder; with ``--dsocr-reference=session`` the session answers for the
+    cases that no recording holds.
+    """
     from pytest_dsocr.sides import open_wanted
 
     with _or_stop(request.session, "reference"):
@@ -120,7 +124,7 @@ def _dsocr_asked(
         request.config.stash[RUN] = of_run(told, dsocr_reference, level_of(dsocr_subject))
         all_cases = request.config.stash.get(ALL_CASES, [])
         place = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
-        found, payload = exchange(dsocr_case, place, dsocr_subject, dsocr_reference, dsocr_config)
+        found, payload = exchange(dsocr_case, place, dsocr_subject, dsocr_reference, told)
         request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
         return found
 
@@ -156,9 +160,18 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
 
 
 @pytest.fixture
-def dsocr_reading(dsocr_exchange: Exchange) -> Answer:
-    """What the subject read of the case: its text, spans and boxes."""
-    return dsocr_exchange.answer
+def dsocr_reading(
+    dsocr_case: Case, dsocr_subject: Any, _dsocr_exchanged: Latest[Exchange], _dsocr_read: Latest[Answer]
+) -> Answer:
+    """What the subject reads of the case: its text, spans and boxes. No reference is needed.
+
+    Where both sides were asked about the case already, it is what the subject said then.
+    """
+    from pytest_dsocr.subjects.reading import read_alone, reading_of
+
+    if exchanged := _dsocr_exchanged.made(dsocr_case, dsocr_subject):
+        return reading_of(exchanged.answer)
+    return _dsocr_read.get(lambda: read_alone(dsocr_subject, dsocr_case), dsocr_case, dsocr_subject)
 
 
 @pytest.fixture
@@ -229,6 +242,11 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
 
 @pytest.fixture(scope="session")
 def _dsocr_exchanged() -> Latest[Exchange]:
+    return Latest()
+
+
+@pytest.fixture(scope="session")
+def _dsocr_read() -> Latest[Answer]:
     return Latest()
 
 

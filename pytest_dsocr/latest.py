@@ -36,6 +36,12 @@ class Latest(Generic[T]):
             raise self._error
         return self._made[0]
 
+    def made(self, case: Case, side: object) -> T | None:
+        """Give what was made last, if that was of ``case`` and ``side`` was the first of its sides; None if not."""
+        if self._of is None or not self._made or self._of[0] != case or self._of[1][0] is not side:
+            return None
+        return self._made[0]
+
     def _is_of(self, case: Case, sides: tuple[object, ...]) -> bool:
         if self._of is None:
             return False

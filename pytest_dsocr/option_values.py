@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
 from pytest_dsocr.contract.presets import get_preset
@@ -53,13 +54,16 @@ def checkpoint(text: str) -> str:
     raise DsocrError(f"{text!r} is no checkpoint; give mini, a checkpoint's folder, {sizes}, or a hub name")
 
 
-def reference(text: str) -> Path | None:
-    """Take ``recorded``, or a folder; None is the recordings of the golden folder."""
+def reference(text: str) -> Path | Literal["session"] | None:
+    """Take ``recorded``, ``session`` or a folder; None is the recordings of the golden folder."""
     if text == "recorded":
         return None
+    if text == "session":
+        return "session"
     if not Path(text).is_dir():
         raise DsocrError(
-            f"there is no folder {text!r}; give recorded, a folder with the vendor's Python files, or one of recordings"
+            f"there is no folder {text!r}; give recorded, session, a folder with the vendor's Python files, or one of "
+            "recordings"
         )
     return Path(text)
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -20,6 +20,9 @@ PREFIX = "dsocr"
 DTYPES = ("float32", "bfloat16", "float16")
 ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
 OF_VENDOR = ("eager", "flash_attention_2")
+DTYPES_OF_VENDOR = DTYPES[:2]
+WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "session")}
+"""Of an option that takes paths, what is none, though there be a file of that name; that is then ``./mini``."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,8 @@ OPTIONS = (
         "reference",
         None,
         read.reference,
-        "recorded, a folder with the vendor's files to run live, or one of recordings",
-        "FOLDER",
+        "recorded, session (where nothing is recorded), a folder with the vendor's files to run live, or of recordings",
+        "REFERENCE",
     ),
     Option(
         "vendor_env",
@@ -96,7 +99,7 @@ OPTIONS = (
         "as torch calls it, or a recording's, such as nvidia-h200; the subject's, if left out",
         "DEVICE",
     ),
-    Option("reference_dtype", None, read.one_of(*DTYPES[:2]), "the subject's, if left out", "DTYPE"),
+    Option("reference_dtype", None, read.one_of(*DTYPES_OF_VENDOR), "the subject's, if left out", "DTYPE"),
     Option("reference_attention", None, read.one_of(*OF_VENDOR), "the subject's, if left out"),
     Option("tolerances", (), read.tolerance, "such as boxes=1, coords=0.02 or seam=1e-3", "NAME=VALUE", many=True),
     Option(
@@ -133,8 +136,8 @@ class Config:
 
     subject: str
     checkpoint: str
-    reference: Path | None
-    """None for the recordings of the golden folder."""
+    reference: Path | Literal["session"] | None
+    """None for the recordings of the golden folder; ``session`` for these, and the session where they lack a case."""
     vendor_env: Path | None
     time_limit: float
     pages: tuple[str, ...]
@@ -240,9 +243,11 @@ def _given(option: Option, config: pytest.Config, typed: Any) -> Iterator[tuple[
 def _beside(config: pytest.Config, option: Option, text: str) -> str:
     """Give a path in the ini file as relative to that file, as all of pytest's are; a name that is none as it is."""
     home = (config.inipath or Path()).parent
-    beside = Path(text) if home == Path.cwd() else home / text
+    if home == Path.cwd():  # as it is: ./session is a folder, and session is none
+        return text
+    beside = home / text
     is_path = option.read in (read.folder, read.present_folder, read.ledger)
-    may_be = option.read in (read.page, read.reference) or (option.read is read.checkpoint and text != "mini")
+    may_be = option.read in (read.page, read.reference, read.checkpoint) and text not in WORDS.get(option.name, ())
     return str(beside) if text and (is_path or (may_be and beside.exists())) else text
 
 

@@ -9,7 +9,8 @@ import pytest
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.report.traces import bounded, said, traced
 from pytest_dsocr.report.words import COLUMNS, fit
-from pytest_dsocr.stash import CASES, CHECK, CONFIG, LEFT_OUT, NOTES, RUN, TOLD
+from pytest_dsocr.stash import CASES, CHECK, CONFIG, LEFT_OUT, LOADED, NOTES, RUN, TOLD
+from pytest_dsocr.subjects.loading import SESSION
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import TestPayload
@@ -36,9 +37,11 @@ def reason_of(report: pytest.TestReport) -> str:
 
 
 def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
-    from pytest_dsocr.vendor.reference import NotRecordedError, ReferenceFaultError
+    from pytest_dsocr.vendor.reference import NoRecordingError, NotRecordedError, ReferenceFaultError
 
     told = bounded(said(error))
+    if isinstance(error, NotRecordedError | NoRecordingError):
+        told += _without_vendor(item.config)
     if isinstance(error, NotRecordedError | ReferenceFaultError) and hasattr(report, "wasxfail"):
         report.outcome = "failed"  # a test that is known to fail has failed only where it was compared
         del report.wasxfail
@@ -57,6 +60,14 @@ def _once(item: pytest.Item, error: DsocrError, told: str) -> str:
     if where != item.nodeid:
         return f"{fit(told.partition(chr(10))[0], COLUMNS)}; told whole by {fit(where)}"
     return told if error.__cause__ is None else f"{told}\n\n{traced(error.__cause__)}"
+
+
+def _without_vendor(config: pytest.Config) -> str:
+    """Say what those can do who have not the vendor's files; of the session as the subject there is no such thing."""
+    own = config.stash[CONFIG]
+    if own.reference is not None or (own.subject == SESSION and LOADED in config.stash):
+        return ""
+    return "; without the vendor's files, let the session stand in: --dsocr-reference=session"
 
 
 def _fail(report: pytest.TestReport, why: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -200,13 +201,15 @@ def _header(config: pytest.Config) -> list[str]:
     own = own_config(config)
     offered = level_before_loading(own.subject)
     levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
-    how = "live" if _is_vendors(own) else "recorded"
+    by_session = own.reference == "session"
+    where = own.golden / "vendor" if own.reference is None or by_session else own.reference
+    how = "live" if _is_vendors(own) else "recorded, or else by the session" if by_session else "recorded"
     reference = f"{own.reference_device}, {own.reference_dtype}, {own.reference_attention}"
     return [
         f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",
         f"dsocr: subject {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}, {own.attention}; offers "
         f"{levels or 'what it says when it is made'}",
-        f"dsocr: reference {how}, {own.reference or own.golden / 'vendor'}, {reference}; "
+        f"dsocr: reference {how}, {where}, {reference}; "
         f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(map(plain, own.prompts))}",
         *(f"dsocr: {note}" for note in config.stash.get(NOTES, [])),
     ]
@@ -219,4 +222,4 @@ def _has_gpu() -> bool:
 
 
 def _is_vendors(own: Config) -> bool:
-    return own.reference is not None and (own.reference / FILES[0]).is_file()
+    return isinstance(own.reference, Path) and (own.reference / FILES[0]).is_file()

@@ -16,6 +16,7 @@ from pytest_dsocr.goldens import recordings_in
 from pytest_dsocr.options import Config
 from pytest_dsocr.parity import CaseReport, Exchange, ask, judge
 from pytest_dsocr.report.payload import CasePayload, of_case
+from pytest_dsocr.session_reference.reference import SessionReference, open_session_reference
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from pytest_dsocr.substitution import substitute
@@ -40,7 +41,10 @@ def open_wanted(config: Config) -> Reference:
     wanted = Wanted(
         resolve(config.checkpoint), config.reference_device, config.reference_dtype, config.reference_attention
     )
-    where = config.reference or recordings_in(config.golden)
+    recordings = recordings_in(config.golden)
+    if config.reference == "session":
+        return open_session_reference(recordings, wanted, time_limit_s=config.time_limit)
+    where = config.reference or recordings
     reference = open_reference(where, wanted, env=config.vendor_env, time_limit_s=config.time_limit)
     if isinstance(reference, LiveReference):
         reference.start()
@@ -80,8 +84,10 @@ def exchange(
     Of the first case every subject is heard reading by itself: that its ``read`` goes through its stages is its word.
 
     Raises:
-        DsocrError: where one of them could not answer.
+        DsocrError: where one of them could not answer, or both would be the session.
     """
+    if isinstance(reference, SessionReference):
+        reference.check_other_than(subject, config.subject, case)
     limits = limits_of(config, subject, reference)
     report = hold(case, subject, reference, config.setup, limits, always_read=place == 0)
     return report.exchange, of_case(report, place=place, picture=_picture(report, config.out))

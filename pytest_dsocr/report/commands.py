@@ -84,12 +84,19 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
         result: the run's.
         options: those of the run, without its positional arguments.
     """
-    missing = any(one["what"] == "recording" for one in result.missing)
+    typed = result.identity.command
+    by_session = result.run is not None and result.run["reference"] == "session"  # which was there for what is missing
+    missing = any(one["what"] == "recording" and not (by_session and one["allowed"]) for one in result.missing)
     if missing and not result.counts.get(Verdict.WRONG):
         yield "to record what is missing, with the vendor's files", record(result.run)
+        if result.run and result.run["reference"] == "recorded" and result.run["subject"] != SHIPPED_SUBJECT:
+            yield (
+                "or, without them, to let the session stand in",
+                f"{typed} --dsocr-reference=session",
+            )
     elif result.failing:
         yield "to run the first that failed again", rerun(result.failing[0].nodeid, options)
     elif result.run and result.run["subject"] == SHIPPED_SUBJECT:
-        yield "to try an implementation of your own", f"{result.identity.command} --dsocr-subject={OWN}"
-    elif result.run and result.run["reference"] == "recorded":
-        yield "to hold it against the vendor's code, live", f"{result.identity.command} --dsocr-reference={VENDOR}"
+        yield "to try an implementation of your own", f"{typed} --dsocr-subject={OWN}"
+    elif result.run and result.run["reference"] in ("recorded", "session"):
+        yield "to hold it against the vendor's code, live", f"{typed} --dsocr-reference={VENDOR}"

@@ -40,8 +40,17 @@ def failure_text(
         options: what was typed behind ``pytest`` beside the tests to run.
     """
     level = report.exchange.answer.level if report else None
-    run = of_run(config, reference, level) if reference else None
+    run = of_run(config, _answering(reference, report), level) if reference else None
     return "\n".join(_Failure(failing, report, config, run, rerun(nodeid, options)).lines)
+
+
+def _answering(reference: Reference, report: CaseReport | None) -> Reference:
+    """Give whose word a case was held against, where a reference has answers of two."""
+    from pytest_dsocr.session_reference.reference import SessionReference
+
+    if report is None or not isinstance(reference, SessionReference):
+        return reference
+    return reference.answering(report.exchange.theirs)
 
 
 @dataclass(frozen=True)

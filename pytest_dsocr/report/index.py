@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_dsocr.compare.verdict import NOT_OFFERED
 from pytest_dsocr.report.file import INDEX_NAME
-from pytest_dsocr.report.words import counts, reference_in_words, subject_in_words
+from pytest_dsocr.report.words import BY_SESSION, counts, reference_in_words, subject_in_words
 from pytest_dsocr.vendor.recorded.sealed import write_whole
 
 TEMPLATE = "index.html.j2"
@@ -42,7 +42,9 @@ def html(result: Mapping[str, Any]) -> str:
     environment.filters |= {"in_words": counts, "error": _error}
     run = result["run"]
     sides = (reference_in_words(run), subject_in_words(run)) if run else None
-    return environment.get_template(TEMPLATE).render(result=result, sides=sides, not_offered=NOT_OFFERED)
+    return environment.get_template(TEMPLATE).render(
+        result=result, sides=sides, not_offered=NOT_OFFERED, by_session=BY_SESSION
+    )
 
 
 def _error(value: float | str | None) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.report.traces import said
+from pytest_dsocr.vendor.provenance import is_by_session
 
 if TYPE_CHECKING:
     from pytest_dsocr.options import Config
@@ -73,6 +74,8 @@ class CasePayload(TypedDict):
     boxes: Sides
     picture: str | None
     """The page with the boxes of both sides, relative to the folder of the JSON file."""
+    by_session: bool
+    """Whether the session stood in for the vendor's code."""
     comparisons: list[ComparisonPayload]
 
 
@@ -86,9 +89,10 @@ class RunPayload(TypedDict):
     device: str
     dtype: str
     attention: str
-    reference: Literal["recorded", "live"]
+    reference: Literal["recorded", "live", "session"]
+    """``session`` where it answers for what no recording holds; each case says whether it did."""
     where: str
-    """The folder of the recording, or of the vendor's files."""
+    """The folder of the recording, or of the vendor's files; empty where there is neither."""
     key: str
     """The reference's; see :class:`~pytest_dsocr.vendor.provenance.Key`."""
     provenance: dict[str, Any]
@@ -158,6 +162,7 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
             "subject": None if "read" in exchange.answer.lost else sum(len(s.boxes) for s in exchange.answer.spans),
         },
         "picture": picture,
+        "by_session": is_by_session(exchange.theirs.provenance),
         "comparisons": [of_comparison(comparison) for comparison in report.comparisons],
     }
 
@@ -170,9 +175,7 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
         reference: whose word is taken.
         level: what the subject offers, where it has been asked.
     """
-    from pytest_dsocr.vendor.recorded.recording import RecordedReference
-
-    recording = reference.recording.folder if isinstance(reference, RecordedReference) else None
+    kind, where = _kind(config, reference)
     return {
         "subject": config.subject,
         "level": None if level is None else str(level),
@@ -180,14 +183,26 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
         "device": config.device.partition(":")[0],  # each worker may have a GPU of its own
         "dtype": config.dtype,
         "attention": config.attention,
-        "reference": "live" if recording is None else "recorded",
-        "where": str(recording or config.reference or type(reference).__qualname__),
+        "reference": kind,
+        "where": where,
         "key": str(reference.provenance.key),
         "provenance": {**reference.provenance.to_json(), "overrides": list(reference.provenance.overrides)},
         "pages": list(config.pages),
         "presets": list(config.presets),
         "prompts": list(config.prompts),
     }
+
+
+def _kind(config: Config, reference: Reference) -> tuple[Literal["recorded", "live", "session"], str]:
+    """Say what a reference is, and where it has its answers from."""
+    from pytest_dsocr.session_reference.reference import SessionReference
+    from pytest_dsocr.vendor.recorded.recording import RecordedReference
+
+    if isinstance(reference, RecordedReference):
+        return "recorded", str(reference.recording.folder)
+    if isinstance(reference, SessionReference):
+        return "session", str(reference.recorded.recording.folder) if reference.recorded else ""
+    return "live", str(config.reference or type(reference).__qualname__)
 
 
 def of_fault(error: BaseException, case_id: str | None = None) -> FaultPayload:

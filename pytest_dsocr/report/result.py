@@ -16,7 +16,7 @@ from pytest_dsocr.report.file import FINISHED, RunIdentity, head
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, FaultPayload, RunPayload, TestPayload, number
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.tested import FAILING, TestResult, outcome_of, why_skipped
-from pytest_dsocr.report.words import count
+from pytest_dsocr.report.words import by_session, count
 from pytest_dsocr.subjects.protocol import Level
 from pytest_dsocr.vendor.provenance import versions
 
@@ -204,10 +204,9 @@ class RunResult:
 
     @property
     def verdict(self) -> str:
-        """``passes``, or why not."""
-        if self.why_not:
-            return "; ".join(self.why_not)
-        return f"passes; {count(len(self.flaky), 'test')} FLAKY" if self.flaky else "passes"
+        """``passes``, or why not; and by whose word, where that is the session's."""
+        flaky = f"; {count(len(self.flaky), 'test')} FLAKY" if self.flaky else ""
+        return ("; ".join(self.why_not) or f"passes{flaky}") + by_session(self.cases)
 
     def to_json(self) -> dict[str, Any]:
         """Give the whole result as JSON values."""

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from pytest_dsocr.compare.verdict import SEVERITY
 
 if TYPE_CHECKING:
-    from pytest_dsocr.report.payload import RunPayload
+    from pytest_dsocr.report.payload import CasePayload, RunPayload
 
 COLUMNS, MARGIN = 120, 16
 HASH_CHARACTERS = 12
+BY_SESSION = "by the session, equal to the vendor's code where recorded"
+"""Said of every verdict that rests on the session's word."""
 
 
 def plain(text: str) -> str:
@@ -61,9 +63,19 @@ def listed(names: Sequence[str], shown: int = 6) -> str:
 def reference_in_words(run: RunPayload) -> str:
     """Say which reference it is, how it is keyed, and which of the vendor's files it is of."""
     made = run["provenance"]
+    if run["reference"] == "session":
+        held = f"{near(run['where'])} answers for what it holds" if run["where"] else "no recording has this key"
+        return f"{BY_SESSION}, {run['key']} ({held})"
     how = f"recorded on {made['date']}" if run["reference"] == "recorded" else "live"
     main_file = next(iter(made["vendor_sha256"].values()), "unknown")[:HASH_CHARACTERS]
     return f"{how}, {run['key']}, vendor's file {main_file} ({near(run['where'])})"
+
+
+def by_session(cases: Sequence[CasePayload]) -> str:
+    """Say behind a verdict on how many of the cases it rests on the session's word; nothing where on none."""
+    number = sum(case["by_session"] for case in cases)
+    some = f"{number} of {count(len(cases), 'case')} " if number < len(cases) else ""
+    return f", {some}{BY_SESSION}" if number else ""
 
 
 def subject_in_words(run: RunPayload) -> str:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "matplotlib", "flash-attn", "torchvision")
 SHA256_CHARACTERS, SHOWN_OF_HASH = 64, 16
+SESSION_STANDS_IN = "all of the vendor's code: the session, equal to it where recorded"
+"""The override of an answer that the session gave, in the place of the vendor's code."""
 
 
 class Key(NamedTuple):
@@ -32,7 +34,7 @@ class Provenance:
     checkpoint: str
     checkpoint_sha256: str
     vendor_sha256: Mapping[str, str]
-    """Of each of the vendor's files that was really imported."""
+    """Of each of the vendor's files that was really imported; of the session none."""
     device: str
     dtype: str
     attention: str
@@ -66,6 +68,11 @@ class Provenance:
             for name in dict.fromkeys([*mine, *theirs])
             if name not in ("date", "command") and mine.get(name) != theirs.get(name)
         ]
+
+
+def is_by_session(provenance: Mapping[str, Any]) -> bool:
+    """Say whether an answer of this provenance, as JSON values, is the session's."""
+    return SESSION_STANDS_IN in provenance.get("overrides", ())
 
 
 def _short(value: Any) -> str:

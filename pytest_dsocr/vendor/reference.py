@@ -1,4 +1,4 @@
-"""What suites ask of the reference, whether it is the vendor's code live or a recording of it."""
+"""What suites ask of the reference: the vendor's code live, a recording of it, or the session in its place."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ class ReferenceFaultError(DsocrError):
     """The reference could not answer, which says nothing about the subject: never a verdict, always an error."""
 
 
+class NoRecordingError(ReferenceFaultError):
+    """There is no recording of the run's key."""
+
+
 class NotRecordedError(DsocrError):
     """The recording does not hold what was asked for; the comparison is then NOT-COMPARED."""
 
 
 class Reference(Protocol):
-    """The vendor's code, live or recorded. Every method raises :class:`ReferenceFaultError` where it cannot answer.
+    """The vendor's code, live or recorded, or the session in its place.
 
+    Every method raises :class:`ReferenceFaultError` where it cannot answer.
     A recording raises :class:`NotRecordedError` for what it lacks.
     """
 

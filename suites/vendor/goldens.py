@@ -14,7 +14,7 @@ ANCHORS, MANIFEST = "anchors.json", "manifest.json"
 def recordings_of(config: Config) -> Path:
     """Give the folder of recordings: the one that the run names, its golden folder's, or the shipped one."""
     named = config.reference
-    if named is None or (named / FILES[0]).is_file():
+    if not isinstance(named, Path) or (named / FILES[0]).is_file():
         return recordings_in(config.golden)
     return named.resolve().parents[1] if (named / MANIFEST).is_file() else named
 

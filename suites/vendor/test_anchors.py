@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pytest_dsocr.check import Check
@@ -21,7 +23,7 @@ RESTS = tuple(f"the rest of {name}" for name in FILES)
 @pytest.fixture(scope="module")
 def drifted(dsocr_config: Config) -> dict[str, Drift]:
     """What differs, by anchor."""
-    assert dsocr_config.reference is not None
+    assert isinstance(dsocr_config.reference, Path)
     return {one.anchor: one for one in drifts(_pinned(dsocr_config), read_anchors(dsocr_config.reference))}
 
 

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_dsocr.check import Check
 from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
 from pytest_dsocr.options import Config
+from pytest_dsocr.stash import leave_out
 from pytest_dsocr.vendor.inspect.drift import read_json
 
 from .goldens import ANCHORS, MANIFEST, anchors_of, recordings_of
@@ -35,18 +38,27 @@ def test_all_are_made_from_the_pinned_files(dsocr_config: Config, dsocr_check: C
 
 
 def test_the_reference_answers_for_this_run(
-    dsocr_config: Config, dsocr_reference: Reference, dsocr_check: Check
+    request: pytest.FixtureRequest, dsocr_config: Config, dsocr_reference: Reference, dsocr_check: Check
 ) -> None:
-    """It sees pages as the installed Pillow resizes them, and, where it is a recording, holds every case."""
+    """It sees pages as the installed Pillow resizes them, and, where it is a recording, holds every case.
+
+    Where the session stands in, only the cases that are recorded are looked at.
+    """
     from pytest_dsocr.contract.resampling import resampling
     from pytest_dsocr.pages import make_cases
+    from pytest_dsocr.session_reference.reference import SessionReference
     from pytest_dsocr.vendor.recorded.recording import RecordedReference
 
-    made = dsocr_reference.provenance
+    reference: Reference | None = dsocr_reference
+    cases = make_cases(dsocr_config.pages, dsocr_config.prompts, dsocr_config.presets, dsocr_config.max_new_tokens)
+    if isinstance(dsocr_reference, SessionReference):
+        reference, cases = dsocr_reference.recorded, [case for case in cases if dsocr_reference.holds(case)]
+    if reference is None or not cases:
+        leave_out(request.node, "recording", "no recording holds a case of this run; the session stands in for all")
+    made = reference.provenance
     found = [as_expected("reference/resampling", made.resampling, resampling(), "how the installed Pillow resizes")]
-    if isinstance(dsocr_reference, RecordedReference):
-        cases = make_cases(dsocr_config.pages, dsocr_config.prompts, dsocr_config.presets, dsocr_config.max_new_tokens)
-        answers = [(case.id, dsocr_reference.observe(case).case_id) for case in cases]
+    if isinstance(reference, RecordedReference):
+        answers = [(case.id, reference.observe(case).case_id) for case in cases]
         found += [as_expected(f"reference/{asked}", answered, asked, "as recorded") for asked, answered in answers]
     dsocr_check(found)
 

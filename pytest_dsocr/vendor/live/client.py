@@ -49,6 +49,11 @@ class Client:
         self._ids = count(1)
 
     @property
+    def _is_vendors(self) -> bool:
+        """Whether it is the vendor's code that answers, and not the session."""
+        return self._load["vendor"] is not None
+
+    @property
     def pid(self) -> int | None:
         """The process id of the worker, while there is one."""
         return self._hello.pid if self._hello else None
@@ -79,7 +84,7 @@ class Client:
         faults = list(self._load_faults)
         while not faults or (faults[-1].is_lost and len(faults) < ATTEMPTS):
             if faults:
-                LOG.warning("%s\nAnother is started in its place.", _message(request, faults))
+                LOG.warning("%s\nAnother is started in its place.", self._message(request, faults))
             try:
                 return attempt()
             except WorkerFault as fault:
@@ -91,7 +96,7 @@ class Client:
                 raise
         if faults[-1].phase:
             self._load_faults = faults
-        raise ReferenceFaultError(_message(request, faults))
+        raise ReferenceFaultError(self._message(request, faults))
 
     def _drop(self) -> None:
         if self._worker:
@@ -100,7 +105,7 @@ class Client:
 
     def _loaded(self) -> tuple[WorkerProcess, Provenance]:
         try:
-            self._worker = self._worker or WorkerProcess(self._python, self._time_limit_s)
+            self._worker = self._worker or WorkerProcess(self._python, self._time_limit_s, apart=self._is_vendors)
             self._provenance = self._provenance or self._request(self._worker, "load", self._load, _provenance)
         except WorkerFault as fault:
             fault.phase = f"loading {self._load['checkpoint']}, "
@@ -142,24 +147,29 @@ class Client:
         if failure.kind in IMPORT_ERRORS:
             found = self._hello.versions if self._hello else {}
             has = ", ".join(f"{name} {version}" for name, version in found.items())
+            if not self._is_vendors:
+                return f"see that {self._python} imports all that pytest-dsocr needs"
             return f"make its environment with `dsocr vendor setup {self._load['vendor']}` ({self._python} has {has})"
         if failure.kind in MEMORY_ERRORS or "allocate memory" in failure.message:
             return "give it a smaller preset or checkpoint, bfloat16, or a device with more memory"
         return "look for the cause in its traceback"
+
+    def _message(self, request: str, faults: Sequence[WorkerFault]) -> str:
+        return _told("vendor" if self._is_vendors else "session", request, faults)
 
 
 def _provenance(answer: Answer, _: Mapping[str, Tensor]) -> Provenance:
     return Provenance.from_json(answer.provenance)
 
 
-def _message(request: str, faults: Sequence[WorkerFault]) -> str:
+def _told(whose: str, request: str, faults: Sequence[WorkerFault]) -> str:
     """Say in one sentence what happened and what to do, with the end of the last worker's stderr below."""
     first, *others = faults
     events = [f"{first.phase}it {first.what}"]
     for fault in others:
         events.append(f"{'' if first.phase else fault.phase}the one started in its place {fault.what}")
     last = faults[-1]
-    sentence = f"the vendor's worker could not answer {request}: {', and '.join(events)}"
+    sentence = f"the {whose}'s worker could not answer {request}: {', and '.join(events)}"
     advice = f"; {last.advice}" if last.advice else ""
     trace = "".join(f"\n  | {line}" for line in last.trace.splitlines())
     return sentence + advice + (f"\nThe end of its stderr:{trace}" if trace else "")

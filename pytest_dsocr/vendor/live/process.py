@@ -48,12 +48,17 @@ class WorkerProcess:
     """One process, in a session of its own, with a folder for its stderr, its temporary files and its tensors.
 
     Whoever holds it closes it; at the latest that happens as the holder's process ends.
+
+    Args:
+        python: its interpreter.
+        time_limit_s: seconds without a word of it after which it is lost.
+        apart: keep from it what the environment says to the caller's interpreter; else ``python`` is that one.
     """
 
-    def __init__(self, python: Path, time_limit_s: float) -> None:
+    def __init__(self, python: Path, time_limit_s: float, *, apart: bool = True) -> None:
         self.time_limit_s = time_limit_s
         try:
-            self._process, self.folder = _start(python)
+            self._process, self.folder = _start(python, apart)
         except OSError as error:
             what = f"could not be started as {python} ({error.strerror or error})"
             raise WorkerFault(what, "name the environment that `dsocr vendor setup` made") from error
@@ -140,9 +145,9 @@ class WorkerProcess:
         return self.loss(f"wrote what is no message, {start!r}", "find out what writes to its pipe")
 
 
-def _start(python: Path) -> tuple[subprocess.Popen[bytes], Path]:
+def _start(python: Path, apart: bool) -> tuple[subprocess.Popen[bytes], Path]:
     folder = Path(tempfile.mkdtemp(prefix="dsocr-worker-"))
-    executable, *arguments = command_in(python, "pytest_dsocr.vendor.live.worker", str(folder))
+    executable, *arguments = command_in(python, "pytest_dsocr.vendor.live.worker", str(folder), apart=apart)
     try:
         (folder / "tmp").mkdir()
         with (folder / "stderr").open("wb") as stderr:
@@ -152,7 +157,7 @@ def _start(python: Path) -> tuple[subprocess.Popen[bytes], Path]:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 bufsize=0,
-                env={**_inherited(), **OFFLINE, "TMPDIR": str(folder / "tmp")},
+                env={**(_inherited() if apart else os.environ), **OFFLINE, "TMPDIR": str(folder / "tmp")},
                 start_new_session=True,
             )
     except BaseException:

@@ -1,4 +1,7 @@
-"""The vendor's code live, in a worker of its own environment, behind the interface of every reference."""
+"""The vendor's code live, in a worker of its own environment, behind the interface of every reference.
+
+The session, where it stands in for that code, answers from such a worker as well.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ class LiveReference:
     which ends it.
 
     Args:
-        vendor: the folder with the vendor's files, the only code of others that is run.
+        vendor: the folder with the vendor's files, the only code of others that is run; None for the session.
         checkpoint: ``mini``, a folder, ``synthetic:<name>``, or a name in the local hub cache.
-        python: the interpreter of the vendor's environment.
+        python: the interpreter of the vendor's environment; of the session the caller's own.
         device: ``cpu``, ``cuda`` or ``cuda:N``.
         dtype: ``float32`` or ``bfloat16``.
         attention: ``eager`` or ``flash_attention_2``.
@@ -36,7 +39,7 @@ class LiveReference:
 
     def __init__(
         self,
-        vendor: Path,
+        vendor: Path | None,
         checkpoint: str,
         *,
         python: Path,
@@ -49,7 +52,7 @@ class LiveReference:
         on_progress: OnProgress | None = None,
     ) -> None:
         load = {
-            "vendor": str(vendor.absolute()),
+            "vendor": vendor and str(vendor.absolute()),
             "checkpoint": checkpoint,
             "device": device,
             "dtype": dtype,

@@ -1,5 +1,6 @@
 """The worker: a process of the vendor's environment that loads a checkpoint once and answers requests.
 
+Where the session stands in for the vendor's code, it is a process of the caller's own environment.
 Its client starts it; see :mod:`pytest_dsocr.vendor.live.process`. Only what an environment without torch can import is
 imported before it has said hello.
 """
@@ -36,6 +37,7 @@ from pytest_dsocr.vendor.setup.environment import PINS
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pytest_dsocr.session_reference.runtime import SessionRuntime
     from pytest_dsocr.vendor.runtime import VendorRuntime
 
 Reply = tuple[Any, Mapping[str, "Tensor"], Mapping[str, Any]]
@@ -64,7 +66,7 @@ class Desk:
     def __init__(self, folder: Path, send: Callable[[bytes], None]) -> None:
         self._folder, self._send = folder, send
         self._request_id = 0
-        self._runtime: VendorRuntime | None = None
+        self._runtime: VendorRuntime | SessionRuntime | None = None
         self._methods: dict[str, Callable[[dict[str, Any]], Reply]] = {
             "load": self._load,
             "inputs": self._inputs,
@@ -86,22 +88,30 @@ class Desk:
             return encode(Failure(request.id, type(error).__name__, str(error), traceback.format_exc()))
 
     @property
-    def _loaded(self) -> VendorRuntime:
+    def _loaded(self) -> VendorRuntime | SessionRuntime:
         assert self._runtime, "load comes first"
         return self._runtime
 
     def _load(self, params: dict[str, Any]) -> Reply:
-        vendor = Path(params.pop("vendor"))
-        check_vendor_folder(vendor)
-        check_versions(vendor)
-        from pytest_dsocr.vendor.runtime import VendorRuntime
-
-        self._runtime = VendorRuntime.load(vendor, **params, on_progress=self._progress)
+        vendor = params.pop("vendor")
+        self._runtime = self._vendors(Path(vendor), params) if vendor else self._session(params)
         if params["device"].startswith("cuda:"):
             import torch
 
             torch.cuda.set_device(params["device"])  # where infer's own .cuda() puts its inputs
         return {}, {}, self._runtime.provenance.to_json()
+
+    def _vendors(self, vendor: Path, params: dict[str, Any]) -> VendorRuntime:
+        check_vendor_folder(vendor)
+        check_versions(vendor)
+        from pytest_dsocr.vendor.runtime import VendorRuntime
+
+        return VendorRuntime.load(vendor, **params, on_progress=self._progress)
+
+    def _session(self, params: dict[str, Any]) -> SessionRuntime:
+        from pytest_dsocr.session_reference.runtime import SessionRuntime
+
+        return SessionRuntime.load(**params, on_progress=self._progress)
 
     def _inputs(self, params: dict[str, Any]) -> Reply:
         from pytest_dsocr.packing import pack_inputs

@@ -11,7 +11,7 @@ from pytest_dsocr.case import Case
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.observation import InputsDigest, Observation
-from pytest_dsocr.vendor.provenance import Key, Provenance
+from pytest_dsocr.vendor.provenance import Key, Provenance, is_by_session
 from pytest_dsocr.vendor.recorded.case import (
     FORMAT,
     MALFORMED,
@@ -23,7 +23,7 @@ from pytest_dsocr.vendor.recorded.case import (
     traits,
 )
 from pytest_dsocr.vendor.recorded.sealed import seal, sha256
-from pytest_dsocr.vendor.reference import NotRecordedError, ReferenceFaultError
+from pytest_dsocr.vendor.reference import NoRecordingError, NotRecordedError, ReferenceFaultError
 
 MANIFEST = "manifest.json"
 NEAREST = 3
@@ -84,7 +84,8 @@ def find_recording(golden: Path, key: Key, resampling: str) -> Recording:
     """Find and verify the recording of ``key`` made with a Pillow that resizes as ``resampling`` says.
 
     Raises:
-        ReferenceFaultError: where there is none, or there are two, or it is damaged.
+        NoRecordingError: where there is none.
+        ReferenceFaultError: where there are two, or it is damaged.
     """
     faults, known = [], {}
     for manifest in golden.glob(f"*/[!.]*/{MANIFEST}"):
@@ -101,7 +102,7 @@ def find_recording(golden: Path, key: Key, resampling: str) -> Recording:
         raise faults[0]
     if not matches:
         there = _nearest(wanted, {str(folder.relative_to(golden)): fields for folder, fields in known.items()})
-        raise ReferenceFaultError(
+        raise NoRecordingError(
             f"{golden} holds no recording of {key} with resampling {resampling}, {there}; "
             "make one with: dsocr vendor record"
         )
@@ -117,8 +118,8 @@ class RecordedReference:
         vendor_sha256: of the vendor's files that the suites were written against, by name.
 
     Raises:
-        ReferenceFaultError: where the recording was made with another checkpoint, from other files, or with a Pillow
-            that resizes otherwise than the installed one.
+        ReferenceFaultError: where the recording was made with another checkpoint, from other files, by the session, or
+            with a Pillow that resizes otherwise than the installed one.
     """
 
     def __init__(
@@ -135,6 +136,8 @@ class RecordedReference:
         for name, stated in made.vendor_sha256.items():
             if vendor_sha256 is not None and vendor_sha256.get(name) != stated:
                 raise _unfit(recording, f"was made with a {name} of SHA-256 {stated[:16]}, which is not the pinned one")
+        if is_by_session(made.to_json()):
+            raise _unfit(recording, "was made by the session, which is nobody's word but its own")
         if made.resampling != resampling():
             pillow = made.versions.get("pillow", "unknown")
             raise _unfit(recording, f"was made with Pillow {pillow}, which resizes otherwise than the installed one")

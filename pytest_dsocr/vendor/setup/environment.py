@@ -126,12 +126,13 @@ def read_stamp(folder: Path) -> Stamp | None:
         return None
 
 
-def command_in(python: Path, module: str, *arguments: str) -> list[str]:
+def command_in(python: Path, module: str, *arguments: str, apart: bool = True) -> list[str]:
     """Give the command that runs a module of this package by another interpreter.
 
-    That interpreter finds this package where it is here, and nothing else of what the caller has.
+    That interpreter finds this package where it is here, and nothing else of what the caller has, unless it is not to
+    be kept apart: then it also finds what the environment says, but nothing of the current folder.
     """
-    return [str(python), "-I", "-c", _BOOT, str(Path(__file__).parents[2]), module, *arguments]
+    return [str(python), "-I" if apart else "-P", "-c", _BOOT, str(Path(__file__).parents[2]), module, *arguments]
 
 
 def cache_folder() -> Path:

@@ -27,6 +27,15 @@ class Reader:
         return self.text
 
 
+class Counted(Reader):
+    """Notes each page that it is asked to read."""
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        with Path("read.txt").open("a", encoding="utf-8") as notes:
+            notes.write(f"{page.name}\n")
+        return self.text
+
+
 class Misreader(Reader):
     """Reads a word wrong."""
 
@@ -97,3 +106,10 @@ class Unrecorded(Reference):
 
     def observe(self, case: Case) -> Observation:
         raise NotRecordedError(f"the recording holds nothing of {case.id}")
+
+
+class Unopened(Reference):
+    """A reference that is not to be had."""
+
+    def __init__(self) -> None:
+        raise ReferenceFaultError("there is no recording of this key; make one")

@@ -40,7 +40,8 @@ TOLD: Sequence[tuple[str, str, str]] = (
     (
         "reference",
         "absent",
-        "there is no folder 'absent'; give recorded, a folder with the vendor's Python files, or one of recordings",
+        "there is no folder 'absent'; give recorded, session, a folder with the vendor's Python files, or one of "
+        "recordings",
     ),
     ("vendor_env", "torn.py", "there is no folder 'torn.py'; give one, or leave the option out"),
     ("time_limit", "0", "'0' is no number of seconds above 0; give one"),

@@ -133,7 +133,8 @@ def test_a_missing_recording_is_not_compared_and_fails(repository: Repository) -
     assert result.ret == FAILED
     told(
         result,
-        f"NOT-COMPARED: {UNRECORDED}; or declare that it may be missing: --dsocr-may-miss=recording",
+        f"NOT-COMPARED: {UNRECORDED}; without the vendor's files, let the session stand in: "
+        "--dsocr-reference=session; or declare that it may be missing: --dsocr-may-miss=recording",
         f"missing         recording, which 1 test wanted: {UNRECORDED}",
         f"{NOTHING_COMPARED}; 1 of 1 test failed",
     )

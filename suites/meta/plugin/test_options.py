@@ -142,6 +142,29 @@ def test_the_reference_is_keyed_as_the_subject_unless_told_otherwise(alone: pyte
     assert {name: config[f"reference_{name}"] for name in key} == key
 
 
+@pytest.mark.parametrize(
+    ("name", "word"), [("reference", "session"), ("reference", "recorded"), ("checkpoint", "mini")]
+)
+@pytest.mark.parametrize("home", [".", "below"])
+def test_a_word_is_no_path_wherever_it_is_given(
+    alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, name: str, word: str, home: str
+) -> None:
+    """Though there be a folder of that name, which is ``./session`` then."""
+    alone.mkdir(word)
+    alone.mkdir("below")
+    monkeypatch.chdir(home)
+    meant = None if word == "recorded" else word
+    for place in ("command line", "environment"):
+        assert configure(alone, {place: {name: word}})[name] == meant
+        if home == ".":
+            assert str(configure(alone, {place: {name: f"./{word}"}})[name]).endswith(word)
+            assert configure(alone, {place: {name: f"./{word}"}})[name] != meant
+    assert configure(alone, {"ini file": {name: word}})[name] == meant
+    folder = configure(alone, {"ini file": {name: f"./{word}"}})[name]
+    assert folder != meant
+    assert Path(str(folder)).resolve() == alone.path / word
+
+
 def test_help_tells_every_option_and_its_ini_key(alone: pytest.Pytester) -> None:
     told = alone.runpytest_inprocess("--help").stdout.str()
     flags = re.findall(r"^  (--dsocr-[\w-]+)", told, re.MULTILINE)

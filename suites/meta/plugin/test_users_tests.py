@@ -193,3 +193,42 @@ def test_every_page_is_given_to_a_test_that_asks_for_pages(repository: Repositor
     result = repository.run(asks, "--collect-only", "-q", *arguments)
     ids = ["test_page[page]", "test_case[page-tiny-ocr]", "test_case[page-base-ocr]"]
     assert [line.partition("::")[2] for line in result.outlines if "::" in line] == ids
+
+
+READING = """
+    def test_reading(dsocr_reading):
+        assert dsocr_reading.text.endswith("Minutes")
+        assert [tuple(box) for span in dsocr_reading.spans for box in span.boxes] == [(1, 2, 3, 4)]
+
+    def test_again(dsocr_reading):
+        assert (dsocr_reading.mmd, dsocr_reading.inputs) == (None, None)
+"""
+AFTER = """
+    def test_report(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report, "text")
+"""
+
+
+@pytest.mark.parametrize("reference", ["Unrecorded", "Silent", "Unopened"])
+@pytest.mark.parametrize("first", ["reading", "comparing"])
+def test_a_reading_needs_no_reference(repository: Repository, reference: str, first: str) -> None:
+    """Whichever way there is none; and the subject is asked once, though both sides may be asked about the case."""
+    repository.settle("Counted", reference)
+    tests = READING + AFTER if first == "reading" else AFTER + READING
+    result = repository.run(tests)
+    result.assert_outcomes(passed=2, errors=1)
+    assert repository.pytester.path.joinpath("read.txt").read_text() == "page.png\n"
+
+
+@pytest.mark.parametrize(("tests", "times"), [(READING + AFTER, 2), (AFTER + READING, 1)])
+def test_what_was_said_to_a_comparison_is_the_reading(repository: Repository, tests: str, times: int) -> None:
+    repository.settle("Counted")
+    repository.run(tests).assert_outcomes(passed=3)
+    assert len(repository.pytester.path.joinpath("read.txt").read_text().splitlines()) == times
+
+
+def test_a_subject_that_cannot_read_is_an_error_of_its_own(repository: Repository) -> None:
+    repository.settle("Broken", "Unrecorded")
+    result = repository.run(READING)
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["the subject's read raised in read (ValueError: no kernel for page.png)*"])

@@ -119,6 +119,7 @@ def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **ch
         "tokens": {"reference": 3, "subject": 3},
         "boxes": {"reference": 7, "subject": 7},
         "picture": f"pages/{case_id}.jpg",
+        "by_session": False,
         "comparisons": told,
         **changes,
     }

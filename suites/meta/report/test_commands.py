@@ -47,6 +47,10 @@ def test_what_is_missing_is_recorded_with_the_runs_choices(run: RunPayload | Non
             [("passed", payload(MATCH, run=run_payload(subject="a:B")))],
             "pytest suites --dsocr-reference=path/to/vendor",
         ),
+        (
+            [("passed", payload(MATCH, run=run_payload(subject="a:B", reference="session")))],
+            "pytest suites --dsocr-reference=path/to/vendor",
+        ),
         ([("passed", payload(MATCH, run=run_payload(subject="a:B", reference="live")))], None),
         ([("failed", payload(WRONG, run=run_payload())), ("failed", payload(WRONG))], "pytest 'test_case.py::test[0]'"),
         ([("passed", payload(MATCH)), ("skipped", LOST)], "dsocr vendor record path/to/vendor dev-3"),
@@ -56,6 +60,16 @@ def test_what_is_missing_is_recorded_with_the_runs_choices(run: RunPayload | Non
 )
 def test_the_next_command_is_that_of_what_came_out(tests: list[tuple[str, Any]], command: str | None) -> None:
     assert [told for _, told in following(result(*tests))] == ([command] if command else [])
+
+
+def test_without_the_vendors_files_the_session_stands_in_for_any_subject_but_itself() -> None:
+    lost = payload(left_out="recording", reason="lost", run=run_payload(subject="a:B"))
+    commands = [told for _, told in following(result(("error", lost)))]
+    assert commands == ["dsocr vendor record path/to/vendor dev-3", "pytest suites --dsocr-reference=session"]
+    by_session = payload(left_out="recording", reason="lost", run=run_payload(subject="a:B", reference="session"))
+    assert [told for _, told in following(result(("error", by_session)))] == commands[:1]
+    passed = [("passed", payload(MATCH)), ("skipped", by_session)]
+    assert [told for _, told in following(result(*passed))] == ["pytest suites --dsocr-reference=path/to/vendor"]
 
 
 def test_a_test_is_run_again_as_a_shell_reads_it() -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytest_dsocr.compare.verdict import NEITHER, NOT_OFFERED, Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
+from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation import SpanSeen
 from pytest_dsocr.report.payload import number, of_case, of_comparison, of_fault, of_number, of_run
+from pytest_dsocr.session_reference.reference import SessionReference
 from pytest_dsocr.subjects.fault import SubjectFaultError
 from pytest_dsocr.subjects.protocol import Level
+from pytest_dsocr.vendor.opening import Wanted
+from pytest_dsocr.vendor.provenance import SESSION_STANDS_IN
 from suites.meta.report.made import DRIFT, MATCH, WRONG, config, recorded, report
 
 
@@ -91,6 +96,21 @@ def test_a_run_says_what_is_held_against_what() -> None:
     assert (told["subject"], told["level"], told["pages"]) == ("mine:Model", "L1", ["a.png"])
     assert (told["reference"], told["key"]) == ("recorded", "mini/cpu-float32-eager")
     assert told["where"] == "golden/vendor/mini/cpu-float32-eager"
+
+
+def test_a_run_by_the_session_says_so_whether_or_not_a_recording_is_behind_it() -> None:
+    wanted = Wanted(resolve("synthetic:tiny"))
+    for behind, where in ((recorded(), "golden/vendor/mini/cpu-float32-eager"), (None, "")):
+        told = of_run(config(reference="session"), SessionReference(wanted, behind), None)
+        assert (told["reference"], told["where"]) == ("session", where)
+        assert told["provenance"]["overrides"] == [SESSION_STANDS_IN]
+
+
+def test_a_case_says_whether_the_session_answered(tmp_path: Path) -> None:
+    said = report(tmp_path)
+    assert of_case(said)["by_session"] is False
+    theirs = replace(said.exchange.theirs, provenance={"overrides": [SESSION_STANDS_IN]})
+    assert of_case(replace(said, exchange=replace(said.exchange, theirs=theirs)))["by_session"] is True
 
 
 def test_a_fault_names_its_stage_where_it_has_one() -> None:

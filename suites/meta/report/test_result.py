@@ -13,6 +13,7 @@ from pytest_dsocr.compare.verdict import NOT_OFFERED, not_compared
 from pytest_dsocr.report.file import RunIdentity, read_result, write_json
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.result import RunResult, level_of_comparison
+from pytest_dsocr.report.words import BY_SESSION
 from pytest_dsocr.subjects.protocol import Level
 from suites.meta.report.made import DRIFT, MATCH, WRONG, Payload, case_payload, payload, run_payload
 
@@ -216,6 +217,13 @@ def test_the_json_file_is_the_result(tmp_path: Path) -> None:
     assert (test["nodeid"], test["outcome"], test["case"]) == ("test_case.py::test[0]", "passed", "a")
     assert [one["verdict"] for one in test["comparisons"]] == ["MATCH", "DRIFT"]
     assert [left.name for left in tmp_path.iterdir()] == ["dsocr.json"]
+
+
+def test_a_verdict_says_that_it_rests_on_the_session() -> None:
+    case = case_payload("a", by_session=True)
+    assert result(("passed", payload(MATCH, case=case))).verdict == f"passes, {BY_SESSION}"
+    assert result(("failed", payload(WRONG, case=case))).verdict == f"1 of 1 test failed, {BY_SESSION}"
+    assert result(("passed", payload(MATCH))).verdict == "passes"
 
 
 def test_a_number_that_is_none_is_never_written(tmp_path: Path) -> None:

@@ -6,7 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.report.words import COLUMNS, MARGIN, count, counts, fit, listed, near, plain, told
+from pytest_dsocr.report.words import (
+    BY_SESSION,
+    COLUMNS,
+    MARGIN,
+    by_session,
+    count,
+    counts,
+    fit,
+    listed,
+    near,
+    plain,
+    reference_in_words,
+    told,
+)
+from suites.meta.report.made import case_payload, run_payload
 
 
 @pytest.mark.parametrize(
@@ -55,6 +69,29 @@ def test_lists_and_counts_read_as_prose() -> None:
     assert [count(0, "case"), count(1, "case"), count(2, "case")] == ["0 cases", "1 case", "2 cases"]
     assert listed(["a", "b"]) == "a, b"
     assert listed(list("abcdefgh")) == "a, b, c, d, e, f and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("of_session", "words"),
+    [
+        ([], ""),
+        ([False, False], ""),
+        ([True], f", {BY_SESSION}"),
+        ([True, False, True], f", 2 of 3 cases {BY_SESSION}"),
+        ([False, True], f", 1 of 2 cases {BY_SESSION}"),
+    ],
+)
+def test_a_verdict_says_how_far_it_is_the_sessions(of_session: list[bool], words: str) -> None:
+    assert by_session([case_payload(str(k), by_session=one) for k, one in enumerate(of_session)]) == words
+
+
+@pytest.mark.parametrize(
+    ("where", "held"),
+    [("", "no recording has this key"), ("golden/a", "golden/a answers for what it holds")],
+)
+def test_a_reference_by_the_session_is_never_called_the_vendors(where: str, held: str) -> None:
+    run = run_payload(reference="session", where=where)
+    assert reference_in_words(run) == f"{BY_SESSION}, mini/cpu-float32-eager ({held})"
 
 
 def test_a_path_is_told_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

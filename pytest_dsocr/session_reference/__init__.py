@@ -1,0 +1,1 @@
+"""The session in the place of the vendor's code, where neither a recording nor the vendor's files are at hand."""
