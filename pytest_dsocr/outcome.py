@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.report.traces import bounded, said, traced
+from pytest_dsocr.report.traces import OF_MESSAGE, bounded, said, traced
 from pytest_dsocr.report.words import COLUMNS, fit
 from pytest_dsocr.stash import CASES, CHECK, CONFIG, LEFT_OUT, LOADED, NOTES, RUN, TOLD
 from pytest_dsocr.subjects.loading import SESSION
@@ -39,7 +39,7 @@ def reason_of(report: pytest.TestReport) -> str:
 def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
     from pytest_dsocr.vendor.reference import NoRecordingError, NotRecordedError, ReferenceFaultError
 
-    told = bounded(said(error))
+    told = bounded(said(error), OF_MESSAGE)
     if isinstance(error, NotRecordedError | NoRecordingError):
         told += _without_vendor(item.config)
     if isinstance(error, NotRecordedError | ReferenceFaultError) and hasattr(report, "wasxfail"):

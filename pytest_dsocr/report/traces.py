@@ -7,6 +7,8 @@ import traceback
 from pytest_dsocr.report.words import fit
 
 FIRST_LINES, LAST_LINES, COLUMNS = 15, 45, 300
+OF_MESSAGE = 2000
+"""Columns of a message of ours, which is one line, and says at its end what to do."""
 
 
 def said(error: BaseException) -> str:
@@ -26,10 +28,10 @@ def traced(error: BaseException) -> str:
     return bounded(told)
 
 
-def bounded(text: str) -> str:
+def bounded(text: str, columns: int = COLUMNS) -> str:
     """Give ``text`` with escapes for what would steer a terminal, and without what is too long of it."""
     lines = text.rstrip().splitlines()
     left_out = len(lines) - FIRST_LINES - LAST_LINES
     if left_out > 1:
         lines[FIRST_LINES:-LAST_LINES] = [f"  ... {left_out} lines ..."]
-    return "\n".join(fit(line[: COLUMNS + 1], COLUMNS) for line in lines)
+    return "\n".join(fit(line[: columns + 1], columns) for line in lines)

@@ -26,5 +26,7 @@ def read_alone(subject: TextSubject, case: Case) -> Answer:
 
 
 def reading_of(answer: Answer) -> Answer:
-    """Give of a whole answer what :func:`read_alone` would."""
+    """Give of an answer what :func:`read_alone` would; raise the subject's error where the reading was lost to it."""
+    if "read" in answer.lost:
+        answer.whole()
     return Answer(answer.case_id, answer.level, answer.text, answer.spans)
