@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.printable import plain
 
 GOLDEN = Path("golden/vendor")
 
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.status = 0
     try:
         for line in module.run(options):
-            print(line, flush=True)
+            print(plain(line), flush=True)
     except BrokenPipeError:  # whoever read the lines has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -81,16 +81,18 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
 
 @pytest.fixture(scope="session")
 def dsocr_page(request: pytest.FixtureRequest) -> Path:
-    """Each page of ``--dsocr-pages`` in turn."""
-    page: Path = request.param
-    return page
+    """Each page of ``--dsocr-pages`` in turn; one that cannot be had is an error that says why."""
+    from pytest_dsocr.pages import checked
+
+    return checked(request.param)
 
 
 @pytest.fixture(scope="session")
 def dsocr_case(request: pytest.FixtureRequest) -> Case:
-    """Each page in each preset with each prompt, in turn."""
-    case: Case = request.param
-    return case
+    """Each page in each preset with each prompt, in turn; a page that cannot be had is an error that says why."""
+    from pytest_dsocr.pages import checked_case
+
+    return checked_case(request.param)
 
 
 @pytest.fixture

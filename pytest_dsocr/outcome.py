@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.printable import printable
 from pytest_dsocr.stash import CASES, CHECK, CONFIG, LEFT_OUT, RUN, TOLD
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> No
         told = f"NOT-COMPARED: {told}; or declare that it may be missing: --dsocr-may-miss=recording"
     if error.__cause__ is not None and item.config.stash.get(TOLD, None) is not error:
         item.config.stash[TOLD] = error
-        told += "\n\n" + "".join(traceback.format_exception(error.__cause__)).rstrip()
+        told += "\n\n" + printable("".join(traceback.format_exception(error.__cause__))).rstrip()
     report.longrepr = told
 
 

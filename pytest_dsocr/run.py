@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_dsocr.printable import in_shell
 from pytest_dsocr.stash import CONFIG, UNMATCHED
 
 if TYPE_CHECKING:
@@ -57,5 +57,5 @@ class Run:
         if self._result is None:
             from pytest_dsocr.report.result import RunResult
 
-            self._result = RunResult(shlex.join(["pytest", *self.config.invocation_params.args]))
+            self._result = RunResult(in_shell(["pytest", *map(str, self.config.invocation_params.args)]))
         return self._result

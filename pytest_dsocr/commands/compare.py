@@ -103,7 +103,7 @@ def _cases(reference: LiveReference | RecordedReference, options: Namespace) -> 
     if isinstance(reference, LiveReference) or named:
         options.presets, options.prompts = options.presets or ["gundam"], options.prompts or ["markdown"]
         return cases_of(options)
-    pages = list(pages_in(options.pages))
+    pages = [page for page in pages_in(options.pages) if isinstance(page, Path)]
     recorded = reference.recording.cases.values()
     cases = distinct(
         case.case(page.parent) for case in recorded for page in pages if case.described["page"] == page.name

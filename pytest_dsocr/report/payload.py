@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.printable import plain
 
 if TYPE_CHECKING:
     from pytest_dsocr.options import Config
@@ -134,7 +135,7 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
     return {
         "id": report.case.id,
         "place": place,
-        "page": report.case.page.name,
+        "page": report.case.page_name,
         "prompt": report.case.prompt,
         "preset": report.case.preset.name,
         "verdict": str(report.verdict),
@@ -178,7 +179,7 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
         "where": str(recording or config.reference or type(reference).__qualname__),
         "key": str(reference.provenance.key),
         "provenance": {**reference.provenance.to_json(), "overrides": list(reference.provenance.overrides)},
-        "pages": list(config.pages),
+        "pages": [plain(page) for page in config.pages],
         "presets": list(config.presets),
         "prompts": list(config.prompts),
     }

@@ -8,17 +8,13 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import SEVERITY
+from pytest_dsocr.printable import plain as plain
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import RunPayload
 
 COLUMNS, MARGIN = 120, 16
 HASH_CHARACTERS = 12
-
-
-def plain(text: str) -> str:
-    """Give ``text`` on one line, with escapes for whatever would steer a terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def fit(text: str, columns: int = COLUMNS) -> str:

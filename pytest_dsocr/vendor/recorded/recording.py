@@ -174,7 +174,7 @@ class RecordedReference:
             if found == wanted:
                 return self.recording.cases[case_id].observation
         recorded_pages = {recorded.described["page"] for recorded in self.recording.cases.values()}
-        if case.page.name in recorded_pages and wanted["page"] not in {found["page"] for found in known.values()}:
+        if case.page_name in recorded_pages and wanted["page"] not in {found["page"] for found in known.values()}:
             raise ReferenceFaultError(
                 f"{case.page} has other pixels than the page recorded under its name in {folder}; "
                 "put the recorded page back, or record this one with: dsocr vendor record"
