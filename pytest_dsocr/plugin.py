@@ -9,6 +9,7 @@ import pytest
 
 import pytest_dsocr
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.goldens import recordings_in
 from pytest_dsocr.markers import arguments_of, check_markers, is_ours, registration_lines
 from pytest_dsocr.options import Config, add_options, resolve
 from pytest_dsocr.outcome import amend
@@ -59,7 +60,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",
         f"dsocr: subject {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}, {own.attention}; offers "
         f"{levels or 'what it says when it is made'}",
-        f"dsocr: reference {how}, {own.reference or own.golden / 'vendor'}, {reference}; "
+        f"dsocr: reference {how}, {own.reference or recordings_in(own.golden)}, {reference}; "
         f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(own.prompts)}",
     ]
     return list(map(plain, lines))

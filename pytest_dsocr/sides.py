@@ -10,7 +10,7 @@ from typing import Any
 from pytest_dsocr.case import Case
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.goldens import recordings_in
+from pytest_dsocr.goldens import recording_places
 from pytest_dsocr.options import Config
 from pytest_dsocr.parity import CaseReport, Exchange, ask, judge
 from pytest_dsocr.report.payload import CasePayload, of_case
@@ -18,7 +18,7 @@ from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from pytest_dsocr.substitution import substitute
 from pytest_dsocr.vendor.live.reference import LiveReference
-from pytest_dsocr.vendor.opening import Wanted, open_reference
+from pytest_dsocr.vendor.opening import Wanted, open_recorded, open_reference
 from pytest_dsocr.vendor.provenance import Key
 from pytest_dsocr.vendor.reference import Reference
 
@@ -38,8 +38,9 @@ def open_wanted(config: Config) -> Reference:
     wanted = Wanted(
         resolve(config.checkpoint), config.reference_device, config.reference_dtype, config.reference_attention
     )
-    where = config.reference or recordings_in(config.golden)
-    reference = open_reference(where, wanted, env=config.vendor_env, time_limit_s=config.time_limit)
+    if config.reference is None:
+        return open_recorded(recording_places(config.golden), wanted)
+    reference = open_reference(config.reference, wanted, env=config.vendor_env, time_limit_s=config.time_limit)
     if isinstance(reference, LiveReference):
         reference.start()
     return reference

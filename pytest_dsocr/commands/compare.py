@@ -16,6 +16,7 @@ from pytest_dsocr.commands.progress import progress_bar
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.goldens import ANCHORS
 from pytest_dsocr.pages import distinct, pages_in
 from pytest_dsocr.parity import CaseReport
 from pytest_dsocr.report.payload import of_case, of_comparison, picture_name
@@ -24,7 +25,7 @@ from pytest_dsocr.sides import hold, limits_between
 from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
 from pytest_dsocr.vendor.live.reference import LiveReference
-from pytest_dsocr.vendor.opening import ANCHORS, Wanted, open_reference, pinned
+from pytest_dsocr.vendor.opening import Wanted, open_reference, pinned
 from pytest_dsocr.vendor.recorded.recording import RecordedReference
 
 

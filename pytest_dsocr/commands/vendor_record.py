@@ -15,6 +15,7 @@ from pytest_dsocr.case import Case
 from pytest_dsocr.commands.cases import found_by
 from pytest_dsocr.commands.progress import progress_bar
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.goldens import check_writable
 from pytest_dsocr.observation import Observation
 from pytest_dsocr.report.words import count
 from pytest_dsocr.vendor.live.reference import LiveReference
@@ -30,6 +31,7 @@ def run(options: Namespace) -> Iterator[str]:
         DsocrError: on any bad option, a reference that cannot answer, or a recording that is damaged or being written
             by another; on a page that cannot be had, when all others are recorded.
     """
+    check_writable(options.golden, "--golden DIR")
     found = found_by(options).readable()
     if not found.good:
         raise DsocrError(found.bad[0].why)

@@ -97,5 +97,5 @@ def _open(data: bytes, name: str) -> Any:
         return pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as error:
         raise DsocrError(
-            f"{name} cannot be read as a PDF ({error}); give a whole one with pages that opens without a password"
+            f"{name} cannot be read as a PDF ({error}); give a whole one, with pages and without a password"
         ) from error

@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,7 @@ def fill(model: nn.Module, seed: int = DEFAULT_SEED, on_progress: Progress | Non
                 on_progress(done_bytes, total_bytes)
 
 
+@cache
 def synthetic_fingerprint(arch: Architecture, seed: int) -> str:
     """Give a SHA-256 that tells these weights from any other's: of each tensor's shape and first values."""
     digest = hashlib.sha256()

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from pytest_dsocr.check import Check
 from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
+from pytest_dsocr.goldens import ANCHORS
 from pytest_dsocr.options import Config
 from pytest_dsocr.vendor.inspect.drift import read_json
 
-from .goldens import ANCHORS, MANIFEST, anchors_of, recordings_of
+from .goldens import MANIFEST, anchors_of, recordings_of
 
 if TYPE_CHECKING:
     from pytest_dsocr.vendor.reference import Reference

@@ -89,10 +89,10 @@ def test_a_pdf_given_as_an_image_is_sent_here() -> None:
         (b"", r"the data \(0 bytes\) cannot be read as a PDF"),
         (b"no PDF at all", "cannot be read as a PDF"),
         (pdf_of("white")[:200], "cannot be read as a PDF"),
-        (empty_pdf(), "cannot be read as a PDF.*give a whole one with pages"),
+        (empty_pdf(), "cannot be read as a PDF.*give a whole one, with pages"),
         (
             locked_pdf(),
-            "cannot be read as a PDF.*[Pp]assword.*give a whole one with pages that opens without a password",
+            "cannot be read as a PDF.*[Pp]assword.*give a whole one, with pages",
         ),
     ],
     ids=["empty", "text", "truncated", "no pages", "password"],

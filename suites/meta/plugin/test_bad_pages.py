@@ -84,7 +84,7 @@ def test_a_bad_page_costs_itself_alone(repository: Repository, scans: Path, work
 
 
 HOLDERS = {
-    "locked.pdf": "locked.pdf cannot be read as a PDF (*assword*); give a whole one with pages that opens without a password",
+    "locked.pdf": "locked.pdf cannot be read as a PDF (*assword*); give a whole one, with pages and *",
     "broken.pdf": "broken.pdf cannot be read as a PDF (*",
     "large.pdf": "page 2 of large.pdf would be 28800 x 28800 px, *",
     "list.txt": "line 1 of list.txt names gone.png, which is no file; correct the line, or put it there",
