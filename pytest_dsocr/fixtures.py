@@ -21,6 +21,8 @@ from pytest_dsocr.markers import arguments_of
 from pytest_dsocr.options import Config
 from pytest_dsocr.stash import ALL_CASES, CASES, CHECK, CONFIG, LOADED, NOT_OFFERED, RUN, leave_out
 from pytest_dsocr.subjects.protocol import Level, level_of
+from pytest_dsocr.threads import share_threads
+from pytest_dsocr.waiting import waiting_for
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,7 +53,10 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
     """
     from pytest_dsocr.subjects.loading import load_subject
 
-    with _or_stop(request.session, "subject"):
+    share_threads()
+    own = dsocr_config
+    what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
+    with _or_stop(request.session, "subject"), waiting_for(what, request.config):
         subject = load_subject(dsocr_config.subject, dsocr_config.setup)
         promised = dsocr_config.level
         if promised is not None and (offered := level_of(subject)) < promised:
@@ -73,8 +78,10 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     """The vendor's code, live where ``--dsocr-reference`` names its folder, or recordings of it."""
     from pytest_dsocr.sides import open_wanted
 
-    with _or_stop(request.session, "reference"):
-        reference = open_wanted(dsocr_config)
+    share_threads()
+    what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
+    with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting:
+        reference = open_wanted(dsocr_config, on_progress=waiting.on_progress)
     yield reference
     reference.close()
 

@@ -20,7 +20,7 @@ from pytest_dsocr.substitution import substitute
 from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.opening import Wanted, open_recorded, open_reference
 from pytest_dsocr.vendor.provenance import Key
-from pytest_dsocr.vendor.reference import Reference
+from pytest_dsocr.vendor.reference import OnProgress, Reference
 
 
 @cache
@@ -29,8 +29,12 @@ def key_of(setup: Setup) -> Key:
     return Wanted(resolve(setup.checkpoint), setup.device, setup.dtype, setup.attention).key
 
 
-def open_wanted(config: Config) -> Reference:
+def open_wanted(config: Config, on_progress: OnProgress | None = None) -> Reference:
     """Open the reference that a run is held against; a live one is ready to answer.
+
+    Args:
+        config: of the run.
+        on_progress: told of a live one's progress.
 
     Raises:
         DsocrError: where it is not to be had.
@@ -40,7 +44,9 @@ def open_wanted(config: Config) -> Reference:
     )
     if config.reference is None:
         return open_recorded(recording_places(config.golden), wanted)
-    reference = open_reference(config.reference, wanted, env=config.vendor_env, time_limit_s=config.time_limit)
+    reference = open_reference(
+        config.reference, wanted, env=config.vendor_env, time_limit_s=config.time_limit, on_progress=on_progress
+    )
     if isinstance(reference, LiveReference):
         reference.start()
     return reference
