@@ -53,9 +53,9 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
     """
     from pytest_dsocr.subjects.loading import load_subject
 
-    share_threads()
     own = dsocr_config
     what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
+    share_threads(_workers(request.config))
     with _or_stop(request.session, "subject"), waiting_for(what, request.config):
         subject = load_subject(dsocr_config.subject, dsocr_config.setup)
         promised = dsocr_config.level
@@ -78,7 +78,7 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     """The vendor's code, live where ``--dsocr-reference`` names its folder, or recordings of it."""
     from pytest_dsocr.sides import open_wanted
 
-    share_threads()
+    share_threads(_workers(request.config))
     what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
     with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting:
         reference = open_wanted(dsocr_config, on_progress=waiting.on_progress)
@@ -262,6 +262,10 @@ def _or_stop(session: pytest.Session, side: str) -> Iterator[None]:
     except DsocrError:
         session.shouldfail = f"dsocr: without its {side} nothing can be compared"
         raise
+
+
+def _workers(config: pytest.Config) -> int:
+    return int(getattr(config, "workerinput", {}).get("workercount", 1))
 
 
 def _as_told(request: pytest.FixtureRequest, config: Config) -> Config:

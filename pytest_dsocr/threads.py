@@ -14,9 +14,8 @@ Item = TypeVar("Item")
 Done = TypeVar("Done")
 
 
-def share_threads() -> None:
-    """In one of several workers of pytest-xdist, have torch use this worker's share of the cores."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+def share_threads(workers: int) -> None:
+    """In one of several workers of a run, have torch use this worker's share of the cores."""
     if workers < 2 or THREADS in os.environ:
         return
     share = max(1, len(os.sched_getaffinity(0)) // workers)

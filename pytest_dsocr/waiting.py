@@ -46,15 +46,16 @@ class Waiting:
     def _tell(self) -> None:
         started = monotonic()
         while not self._is_over.wait(self._wait_s):
-            worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-            waited = f"dsocr: {worker}{' ' * bool(worker)}waiting {monotonic() - started:.0f} s for {self._what}"
-            os.write(self._terminal, f"\n{plain(waited + self._at)}\n".encode())
+            told = f"dsocr: waiting {monotonic() - started:.0f} s for {self._what}{self._at}"
+            os.write(self._terminal, f"\n{plain(told)}\n".encode())
             self._wait_s = self._every_s
 
 
 @contextmanager
 def waiting_for(what: str, config: pytest.Config) -> Iterator[Waiting]:
     """Tell on stderr what is waited for, past pytest's capture; a worker of pytest-xdist shares its controller's."""
+    if worker := getattr(config, "workerinput", {}).get("workerid"):
+        what += f" ({worker})"
     capture = config.pluginmanager.get_plugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else nullcontext():
         terminal = os.fdopen(os.dup(2), "wb", buffering=0)
