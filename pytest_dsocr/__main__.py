@@ -12,6 +12,8 @@ from typing import Any
 
 from pytest_dsocr.commands import compare
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.goldens import OWN, RECORDINGS
+from pytest_dsocr.printable import plain
 
 GOLDEN = Path("golden/vendor")
 
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.status = 0
     try:
         for line in module.run(options):
-            print(line, flush=True)
+            print(plain(line), flush=True)
     except BrokenPipeError:  # whoever read the lines has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -79,7 +81,7 @@ def _setup(command: argparse.ArgumentParser) -> None:
 def _inspect(command: argparse.ArgumentParser) -> None:
     command.add_argument("vendor", type=Path, help="folder with the vendor's Python files")
     _add_environment(command)
-    command.add_argument("--anchors", type=Path, default=GOLDEN / "anchors.json", help="what to tell drift from")
+    command.add_argument("--anchors", type=Path, help="what to tell drift from; ./golden's, or the shipped ones")
     command.add_argument("--write", action="store_true", help="write what is found to --anchors")
 
 
@@ -90,7 +92,7 @@ def _record(command: argparse.ArgumentParser) -> None:
     _add_model(command)
     _add_cases(command)
     command.add_argument("--time-limit", type=float, default=600, help="seconds without a sign of progress")
-    command.add_argument("--golden", type=Path, default=GOLDEN, help="folder of recordings")
+    command.add_argument("--golden", type=Path, default=OWN / RECORDINGS, help="folder of recordings")
     command.add_argument("--again", action="store_true", help="record cases anew that are recorded already")
 
 

@@ -12,9 +12,14 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.printable import plain
 
 VENDOR_CEILING = 8192
 """The new tokens at which the vendor's ``infer`` stops, which it hard-codes."""
+
+
+class PageFaultError(DsocrError):
+    """A page that cannot be had: neither the subject nor the reference was asked about it."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +34,32 @@ class Case:
 
     @property
     def id(self) -> str:
-        """A name for files and reports, such as ``invoice-gundam-markdown``."""
-        return f"{self.page.stem}-{self.preset.name}-{prompt_name(self.prompt)}"
+        """A name for files and reports, such as ``invoice-gundam-markdown``; it can always be printed."""
+        stem = "".join(c if c.isprintable() else "_" for c in self.page.stem)
+        return f"{stem}-{self.preset.name}-{prompt_name(self.prompt)}"
+
+    @property
+    def page_name(self) -> str:
+        """The page's file name, as it can be printed and written."""
+        return plain(self.page.name)
 
     @cached_property
     def page_sha256(self) -> str:
-        """A hash of the page as it is loaded, size and RGB levels, however its file is encoded."""
-        page = load_image(self.page)
+        """A hash of the page as it is loaded, size and RGB levels, however its file is encoded.
+
+        Raises:
+            PageFaultError: where it cannot be loaded.
+        """
+        try:
+            page = load_image(self.page)
+        except DsocrError as error:
+            raise PageFaultError(str(error)) from None
         return hashlib.sha256(f"{page.width}x{page.height} ".encode() + page.tobytes()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
         """Give what the case is, its page by name and content."""
         return {
-            "page": self.page.name,
+            "page": self.page_name,
             "page_sha256": self.page_sha256,
             "prompt": self.prompt,
             "preset": asdict(self.preset),

@@ -6,7 +6,6 @@ A project that only has the plugin installed is told nothing, and refused nothin
 from __future__ import annotations
 
 import os
-import shlex
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.options import OPTIONS, Config, resolve, resolve_out
+from pytest_dsocr.printable import in_shell
 from pytest_dsocr.report.file import RunIdentity, mark_running
 from pytest_dsocr.scheduling import on_own_gpu
 from pytest_dsocr.stash import CONFIG, IDENTITY, OUT_FOLDER
@@ -39,7 +39,7 @@ def own_config(config: pytest.Config) -> Config:
 
 def command_of(config: pytest.Config) -> str:
     """Give what the user typed."""
-    return shlex.join(["pytest", *map(str, config.invocation_params.args)])
+    return in_shell(["pytest", *map(str, config.invocation_params.args)])
 
 
 def only_shows(typed: Any) -> bool:

@@ -22,6 +22,8 @@ from pytest_dsocr.markers import arguments_of
 from pytest_dsocr.options import Config
 from pytest_dsocr.stash import ALL_CASES, CASES, CHECK, LOADED, NOT_OFFERED, RUN, leave_out
 from pytest_dsocr.subjects.protocol import Level, level_of
+from pytest_dsocr.threads import share_threads
+from pytest_dsocr.waiting import waiting_for
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,7 +54,10 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
     """
     from pytest_dsocr.subjects.loading import load_subject
 
-    with _or_stop(request.session, "subject"):
+    own = dsocr_config
+    what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
+    share_threads(_workers(request.config))
+    with _or_stop(request.session, "subject"), waiting_for(what, request.config):
         subject = load_subject(dsocr_config.subject, dsocr_config.setup)
         promised = dsocr_config.level
         if promised is not None and (offered := level_of(subject)) < promised:
@@ -78,24 +83,28 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     """
     from pytest_dsocr.sides import open_wanted
 
-    with _or_stop(request.session, "reference"):
-        reference = open_wanted(dsocr_config)
+    share_threads(_workers(request.config))
+    what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
+    with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting:
+        reference = open_wanted(dsocr_config, on_progress=waiting.on_progress)
     yield reference
     reference.close()
 
 
 @pytest.fixture(scope="session")
 def dsocr_page(request: pytest.FixtureRequest) -> Path:
-    """Each page of ``--dsocr-pages`` in turn."""
-    page: Path = request.param
-    return page
+    """Each page of ``--dsocr-pages`` in turn; one that cannot be had is an error that says why."""
+    from pytest_dsocr.pages import checked
+
+    return checked(request.param)
 
 
 @pytest.fixture(scope="session")
 def dsocr_case(request: pytest.FixtureRequest) -> Case:
-    """Each page in each preset with each prompt, in turn."""
-    case: Case = request.param
-    return case
+    """Each page in each preset with each prompt, in turn; a page that cannot be had is an error that says why."""
+    from pytest_dsocr.pages import checked_case
+
+    return checked_case(request.param)
 
 
 @pytest.fixture
@@ -236,7 +245,9 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
     from pytest_dsocr.snapshots import snapshot_extension
 
     limits = _marked(own_limits(dsocr_config, dsocr_subject), request.node)
-    extension = snapshot_extension(dsocr_config, key_of(dsocr_config.setup), limits)
+    option = request.config.option
+    may_write = option.update_snapshots or option.update_new_snapshots_only
+    extension = snapshot_extension(dsocr_config, key_of(dsocr_config.setup), limits, may_write=may_write)
     return request.getfixturevalue("snapshot").use_extension(extension)
 
 
@@ -277,6 +288,10 @@ def _or_stop(session: pytest.Session, side: str) -> Iterator[None]:
     except DsocrError:
         session.shouldfail = f"dsocr: without its {side} nothing can be compared"
         raise
+
+
+def _workers(config: pytest.Config) -> int:
+    return int(getattr(config, "workerinput", {}).get("workercount", 1))
 
 
 def _as_told(request: pytest.FixtureRequest, config: Config) -> Config:

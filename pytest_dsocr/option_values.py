@@ -69,12 +69,12 @@ def reference(text: str) -> Path | Literal["session"] | None:
 
 
 def page(text: str) -> str:
-    """Take an image, a folder, a list file whose pages are there, a PDF, or a subset of the shipped pages."""
+    """Take an image, a folder, a list file that can be read, a PDF, or a subset of the shipped pages."""
     if text not in SUBSETS and not Path(text).exists():
         raise DsocrError(
             f"there is no page {text!r}; give an image, a folder, a list file, a PDF, or {', '.join(SUBSETS)}"
         )
-    if is_list(Path(text)):
+    if is_list(Path(text)) and not Path(text).is_dir():
         read_list(Path(text))
     return text
 

@@ -1,37 +1,60 @@
-"""From what a user names to pages and cases: images, folders, lists, PDFs, shipped subsets."""
+"""From what a user names to pages and cases: images, folders, lists, PDFs, shipped subsets.
+
+A page that cannot be had costs itself alone: it is given as a :class:`BadPage` beside the good ones.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from pytest_dsocr.case import Case, make_case
+from pytest_dsocr.case import Case, PageFaultError, make_case
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.page_list import LIST_SUFFIXES, SUBSETS, is_list, read_list
+from pytest_dsocr.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_file, is_list, read_list
 
 IMAGE_SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
 """Of the files in a folder, those that are taken for pages; a file named by itself may have any but a list's."""
 PDF_SUFFIX = ".pdf"
 
 
+@dataclass(frozen=True)
+class Cases:
+    """What is to be compared, and what was named for it and cannot be."""
+
+    good: tuple[Case, ...]
+    bad: tuple[BadPage, ...]
+
+    def readable(self) -> Cases:
+        """Load every page, and give what is left; it takes as long as loading them does."""
+        unreadable = {case.page: why for case in self.good if (why := _why_unreadable(case))}
+        good = tuple(case for case in self.good if case.page not in unreadable)
+        return Cases(good, (*self.bad, *(BadPage(page, why) for page, why in unreadable.items())))
+
+
 def make_cases(
     named: Sequence[str | Path], prompts: Sequence[str], presets: Sequence[str], max_new_tokens: int | None = None
-) -> list[Case]:
-    """Give every page named in every preset with every prompt, each once.
+) -> Cases:
+    """Give every page named in every preset with every prompt, each once, and each page that cannot be had.
+
+    Of two pages that would have one name in reports, the second is a bad one. No page is loaded.
 
     Raises:
-        DsocrError: where a page or preset is not to be had, a folder or list holds no page, or two pages have one
-            name.
+        DsocrError: where nothing has such a name at all, a list cannot be read, or there is no such preset.
     """
-    return distinct(
-        make_case(page, prompt, preset, max_new_tokens)
-        for page in pages_in(named)
-        for preset in presets
-        for prompt in prompts
-    )
+    by_id: dict[str, Case] = {}
+    bad: dict[Path, BadPage] = {}
+    for page in pages_in(named):
+        if isinstance(page, BadPage):
+            bad.setdefault(page.path, page)
+            continue
+        for case in (make_case(page, prompt, preset, max_new_tokens) for preset in presets for prompt in prompts):
+            other = by_id.setdefault(case.id, case)
+            if other != case:
+                bad.setdefault(page, BadPage(page, _of_one_name(other, case)))
+    return Cases(tuple(by_id.values()), tuple(bad.values()))
 
 
 def distinct(cases: Iterable[Case]) -> list[Case]:
@@ -44,15 +67,15 @@ def distinct(cases: Iterable[Case]) -> list[Case]:
     for case in cases:
         other = by_id.setdefault(case.id, case)
         if other != case:
-            raise DsocrError(f"{other.page} and {case.page} are both {case.id}; give pages of different names")
+            raise DsocrError(_of_one_name(other, case))
     return list(by_id.values())
 
 
-def pages_in(named: Sequence[str | Path]) -> Iterator[Path]:
+def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
     """Give the pages named: files, the images in folders, by name, those on lists, a PDF's, those of a shipped subset.
 
     Raises:
-        DsocrError: where nothing has such a name, or a folder or list holds no page, or a list one that is missing.
+        DsocrError: where nothing has such a name, or a list cannot be read.
     """
     for path in map(Path, named):
         if path.is_dir():
@@ -60,13 +83,17 @@ def pages_in(named: Sequence[str | Path]) -> Iterator[Path]:
         elif is_list(path):
             yield from read_list(path)
         elif path.suffix.lower() == PDF_SUFFIX and path.is_file():
-            yield from _pages_of_pdf(path)
+            from pytest_dsocr.rendering import pages_of_pdf
+
+            yield from pages_of_pdf(path)
         elif path.is_file():
             yield path
         elif str(path) in SUBSETS:
             from pytest_dsocr.mini.shipped import shipped
 
             yield from shipped(str(path))
+        elif path.exists():
+            yield BadPage(path, _why_no_file(path))
         else:
             raise DsocrError(
                 f"there is no page {path}; give an image, a folder of images, a PDF, "
@@ -74,25 +101,72 @@ def pages_in(named: Sequence[str | Path]) -> Iterator[Path]:
             )
 
 
-def _images_in(folder: Path) -> list[Path]:
-    visible = (file for file in folder.iterdir() if not file.name.startswith("."))
+def first_pages(named: Sequence[str | Path], count: int = 1) -> list[Path]:
+    """Give the first ``count`` pages that can be read, or as many as there are.
+
+    Raises:
+        PageFaultError: where there is none.
+    """
+    faults: list[str] = []
+
+    def readable() -> Iterator[Path]:
+        for page in pages_in(named):
+            try:
+                yield checked(page)
+            except PageFaultError as fault:
+                faults.append(str(fault))
+
+    found = list(islice(readable(), count))
+    if not found:
+        raise PageFaultError(f"none of the pages can be read; the first: {faults[0]}")
+    return found
+
+
+def checked(page: Path | BadPage) -> Path:
+    """Give a page that can be loaded; raise ``PageFaultError`` that says why one cannot."""
+    if isinstance(page, BadPage):
+        raise PageFaultError(page.why)
+    try:
+        load_image(page)
+    except DsocrError as error:
+        raise PageFaultError(str(error)) from None
+    return page
+
+
+def checked_case(case: Case | BadPage) -> Case:
+    """Give a case whose page can be loaded, which is done once; raise ``PageFaultError`` that says why one cannot."""
+    if isinstance(case, BadPage):
+        raise PageFaultError(case.why)
+    case.page_sha256  # noqa: B018 - kept, and asked for again by whoever looks the case up
+    return case
+
+
+def _why_unreadable(case: Case) -> str:
+    try:
+        checked_case(case)
+    except PageFaultError as fault:
+        return str(fault)
+    return ""
+
+
+def _of_one_name(one: Case, other: Case) -> str:
+    return f"{one.page} and {other.page} are both {one.id}; give pages of different names"
+
+
+def _images_in(folder: Path) -> Iterator[Path | BadPage]:
+    try:
+        visible = [file for file in folder.iterdir() if not file.name.startswith(".")]
+    except OSError as error:
+        yield BadPage(folder, f"the folder {folder} cannot be read ({error.strerror}); give one that can")
+        return
     images = sorted(file for file in visible if file.suffix.lower() in IMAGE_SUFFIXES)
     if not images:
-        raise DsocrError(f"the folder {folder} holds no images; give one that does, or image files")
-    return images
+        yield BadPage(folder, f"the folder {folder} holds no images; give one that does, or image files")
+    for image in images:
+        yield image if is_file(image) else BadPage(image, _why_no_file(image))
 
 
-def _pages_of_pdf(path: Path) -> list[Path]:
-    """Render a PDF's pages, without loss, into files that are found again by its content and by how it is rendered."""
-    from pytest_dsocr.contract.pdf import DEFAULT_DPI, pdf_pages
-
-    content = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    folder = Path(tempfile.gettempdir(), f"dsocr-pdf-{os.getuid()}", f"{content}-{DEFAULT_DPI}-dpi")
-    folder.mkdir(parents=True, exist_ok=True)
-    rendered = []
-    for number, page in enumerate(pdf_pages(path), 1):
-        rendered.append(folder / f"{path.stem}-p{number:03}.png")
-        part = rendered[-1].with_suffix(f".{os.getpid()}.part")
-        page.save(part, format="png", compress_level=1)
-        part.replace(rendered[-1])
-    return rendered
+def _why_no_file(path: Path) -> str:
+    if path.is_dir():
+        return f"{path} is a folder with the name of an image; take it away, or name it as a folder of pages"
+    return f"{path} is no file that can be opened; take it away, or mend it"

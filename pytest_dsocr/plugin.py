@@ -11,12 +11,23 @@ import pytest
 import pytest_dsocr
 from pytest_dsocr.configured import begin, only_shows, own_config, taken_for_tests
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.goldens import recordings_in
 from pytest_dsocr.markers import arguments_of, check_markers, is_ours, registration_lines
 from pytest_dsocr.options import Config, add_options, are_used
 from pytest_dsocr.outcome import amend
-from pytest_dsocr.report.words import plain
+from pytest_dsocr.printable import plain
 from pytest_dsocr.run import Run
-from pytest_dsocr.stash import ALL_CASES, CONFIG, IDENTITY, NOTES, OUT_FOLDER, UNMATCHED, forget, leave_out
+from pytest_dsocr.stash import (
+    ALL_CASES,
+    BAD_PAGES,
+    CONFIG,
+    IDENTITY,
+    NOTES,
+    OUT_FOLDER,
+    UNMATCHED,
+    forget,
+    leave_out,
+)
 from pytest_dsocr.subjects.loading import level_before_loading
 from pytest_dsocr.subjects.protocol import Level
 from pytest_dsocr.vendor.files import FILES
@@ -24,6 +35,7 @@ from pytest_dsocr.xfails import read_ledger
 
 if TYPE_CHECKING:
     from pytest_dsocr.case import Case
+    from pytest_dsocr.page_list import BadPage
 
 FIXTURES = "pytest_dsocr.fixtures"
 pytest_plugins = (FIXTURES,)
@@ -70,13 +82,15 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give each test that asks for a case, or a page, every one that the options name."""
+    """Give each test that asks for a case, or a page, every one that the options name; a bad page fails it there."""
     if _wants(metafunc, "dsocr_case"):
-        cases = _cases(metafunc.config)
-        metafunc.parametrize("dsocr_case", cases, ids=[case.id for case in cases], indirect=True, scope="session")
+        cases, bad = _cases(metafunc.config)
+        found: list[Case | BadPage] = [*cases, *bad]
+        metafunc.parametrize("dsocr_case", found, ids=[one.id for one in found], indirect=True, scope="session")
     elif _wants(metafunc, "dsocr_page"):
-        pages = list(dict.fromkeys(case.page for case in _cases(metafunc.config)))
-        metafunc.parametrize("dsocr_page", pages, ids=[page.stem for page in pages], indirect=True, scope="session")
+        cases, bad = _cases(metafunc.config)
+        ids = {case.page: case.page.stem for case in cases} | {page: page.id for page in bad}
+        metafunc.parametrize("dsocr_page", list(ids), ids=ids.values(), indirect=True, scope="session")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -164,13 +178,14 @@ def _resolve(config: pytest.Config) -> None:
         raise pytest.UsageError("\n".join([*map(str, error.args), *config.stash.get(NOTES, [])])) from error
 
 
-def _cases(config: pytest.Config) -> list[Case]:
+def _cases(config: pytest.Config) -> tuple[list[Case], list[BadPage]]:
     if ALL_CASES not in config.stash:
         from pytest_dsocr.pages import make_cases
 
         own = own_config(config)
-        config.stash[ALL_CASES] = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens)
-    return config.stash[ALL_CASES]
+        found = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens)
+        config.stash[ALL_CASES], config.stash[BAD_PAGES] = list(found.good), list(found.bad)
+    return config.stash[ALL_CASES], config.stash[BAD_PAGES]
 
 
 def _wants(metafunc: pytest.Metafunc, name: str) -> bool:
@@ -202,17 +217,18 @@ def _header(config: pytest.Config) -> list[str]:
     offered = level_before_loading(own.subject)
     levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
     by_session = own.reference == "session"
-    where = own.golden / "vendor" if own.reference is None or by_session else own.reference
+    where = recordings_in(own.golden) if own.reference is None or by_session else own.reference
     how = "live" if _is_vendors(own) else "recorded, or else by the session" if by_session else "recorded"
     reference = f"{own.reference_device}, {own.reference_dtype}, {own.reference_attention}"
-    return [
+    lines = [
         f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",
         f"dsocr: subject {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}, {own.attention}; offers "
         f"{levels or 'what it says when it is made'}",
         f"dsocr: reference {how}, {where}, {reference}; "
-        f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(map(plain, own.prompts))}",
+        f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(own.prompts)}",
         *(f"dsocr: {note}" for note in config.stash.get(NOTES, [])),
     ]
+    return list(map(plain, lines))
 
 
 def _has_gpu() -> bool:

@@ -12,7 +12,7 @@ from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.exact import exact
-from pytest_dsocr.goldens import recordings_in
+from pytest_dsocr.goldens import recording_places
 from pytest_dsocr.options import Config
 from pytest_dsocr.parity import CaseReport, Exchange, ask, judge
 from pytest_dsocr.report.payload import CasePayload, of_case
@@ -21,9 +21,9 @@ from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from pytest_dsocr.substitution import substitute
 from pytest_dsocr.vendor.live.reference import LiveReference
-from pytest_dsocr.vendor.opening import Wanted, open_reference
+from pytest_dsocr.vendor.opening import Wanted, open_recorded, open_reference
 from pytest_dsocr.vendor.provenance import Key
-from pytest_dsocr.vendor.reference import Reference
+from pytest_dsocr.vendor.reference import OnProgress, Reference
 
 
 @cache
@@ -32,8 +32,12 @@ def key_of(setup: Setup) -> Key:
     return Wanted(resolve(setup.checkpoint), setup.device, setup.dtype, setup.attention).key
 
 
-def open_wanted(config: Config) -> Reference:
+def open_wanted(config: Config, on_progress: OnProgress | None = None) -> Reference:
     """Open the reference that a run is held against; a live one is ready to answer.
+
+    Args:
+        config: of the run.
+        on_progress: told of a live one's progress.
 
     Raises:
         DsocrError: where it is not to be had.
@@ -41,11 +45,14 @@ def open_wanted(config: Config) -> Reference:
     wanted = Wanted(
         resolve(config.checkpoint), config.reference_device, config.reference_dtype, config.reference_attention
     )
-    recordings = recordings_in(config.golden)
+    places = recording_places(config.golden)
     if config.reference == "session":
-        return open_session_reference(recordings, wanted, time_limit_s=config.time_limit)
-    where = config.reference or recordings
-    reference = open_reference(where, wanted, env=config.vendor_env, time_limit_s=config.time_limit)
+        return open_session_reference(places, wanted, time_limit_s=config.time_limit)
+    if config.reference is None:
+        return open_recorded(places, wanted)
+    reference = open_reference(
+        config.reference, wanted, env=config.vendor_env, time_limit_s=config.time_limit, on_progress=on_progress
+    )
     if isinstance(reference, LiveReference):
         reference.start()
     return reference

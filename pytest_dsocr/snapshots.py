@@ -10,6 +10,7 @@ import glob
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -22,12 +23,13 @@ from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, shown
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.goldens import SNAPSHOTS as FOLDER
+from pytest_dsocr.goldens import check_writable, snapshots_in
 from pytest_dsocr.observation import SpanSeen
 from pytest_dsocr.options import Config
 from pytest_dsocr.stash import leave_out
-from pytest_dsocr.vendor.provenance import Key, versions
+from pytest_dsocr.vendor.provenance import Key, slug, versions
 from pytest_dsocr.vendor.recorded.sealed import seal, unseal
 
 if TYPE_CHECKING:
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from syrupy.location import PyTestLocation
     from syrupy.types import SerializableData, SnapshotIndex
 
-FOLDER = "snapshots"
 NEAREST = 3
 """How many keys a message names."""
 COUNTS: Mapping[str, Callable[[Tolerances, float], float]] = {
@@ -52,11 +53,7 @@ class MissingSnapshotError(DsocrError):
 
 def check_update(path: Path) -> None:
     """Raise ``DsocrError`` where ``path``, of goldens, is in the installed package, which is not to be written to."""
-    if path.resolve().is_relative_to(Path(__file__).resolve().parent):
-        raise DsocrError(
-            f"--snapshot-update would write {path}, in the installed package; "
-            "name a folder of your own: --dsocr-golden=DIR"
-        )
+    check_writable(path, "--dsocr-golden=DIR")
 
 
 def spans_of(spans: Sequence[SpanSeen]) -> Spans:
@@ -87,20 +84,24 @@ def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: Serializable
     return Comparison(f"snapshot.{what}", Verdict.WRONG, measured, None, tuple(details))
 
 
-def snapshot_extension(config: Config, key: Key, limits: Tolerances) -> type[GoldenSnapshots]:
+def snapshot_extension(
+    config: Config, key: Key, limits: Tolerances, *, may_write: bool = True
+) -> type[GoldenSnapshots]:
     """Give the extension of a run, for ``snapshot.use_extension``.
 
     Args:
         config: of the run.
         key: what its snapshots are found by.
         limits: how far spans, boxes and texts may be from a snapshot's.
+        may_write: whether the run may make any; one that does not reads the shipped ones where it has no others.
     """
+    folder = config.golden / FOLDER if may_write else snapshots_in(config.golden)
     names = ("subject", "checkpoint", "device", "dtype", "attention")
     command = shlex.join(
         ["pytest", "--snapshot-update", *(f"--dsocr-{name}={getattr(config, name)}" for name in names)]
     )
     may_miss = "snapshot" in config.may_miss
-    return _extension(config.golden / FOLDER, key, config.checkpoint, config.subject, command, limits, may_miss)
+    return _extension(folder, key, config.subject, command, limits, may_miss)
 
 
 class GoldenSnapshots(SingleFileSnapshotExtension):
@@ -137,7 +138,12 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
     def dirname(cls, *, test_location: PyTestLocation) -> str:
         """Give the folder of a test file's snapshots."""
         test_file = Path(test_location.filepath)
-        return str(cls.folder / str(cls.key) / test_file.parent.name / test_file.stem)
+        return str(cls.home() / test_file.parent.name / test_file.stem)
+
+    @classmethod
+    def home(cls) -> Path:
+        """Give the folder of the key's snapshots, under the name that its checkpoint has there."""
+        return cls.folder / _name_in(cls.folder.absolute(), cls.key.checkpoint, cls.key.checkpoint_sha256) / cls.key.way
 
     @classmethod
     def get_location(cls, *, test_location: PyTestLocation, index: SnapshotIndex) -> str:
@@ -152,7 +158,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         if option.update_snapshots or option.update_new_snapshots_only:
             check_update(location)
         elif not location.is_file():
-            reason = f"there is no snapshot of {cls.key} for {test_location.snapshot_name}{cls._nearest(location)}"
+            reason = f"there is no snapshot of {cls.key.told} for {test_location.snapshot_name}{cls._nearest(location)}"
             if cls.may_miss:
                 leave_out(test_location.item, "snapshot", reason)
             make = "make it with --snapshot-update, or declare that it may be missing: --dsocr-may-miss=snapshot"
@@ -180,12 +186,12 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
     @classmethod
     def _nearest(cls, location: Path) -> str:
         """Name the keys that have what is not at ``location``, those first that differ least."""
-        home = cls.folder / str(cls.key)
+        home = cls.home()
         name, wanted = location.relative_to(home), _traits(home)
         differing = {}
         for path in cls.folder.glob(f"*/*/{glob.escape(str(name))}"):
             folder = path.parents[len(name.parts) - 1]
-            pairs = zip(Key._fields, _traits(folder), wanted, strict=False)
+            pairs = zip(("checkpoint", "device", "dtype", "attention"), _traits(folder), wanted, strict=True)
             differing[folder] = [field for field, theirs, own in pairs if theirs != own]
         nearest = sorted(differing, key=lambda folder: (len(differing[folder]), folder))[:NEAREST]
         told = [f"{folder.relative_to(cls.folder)} (another {', '.join(differing[folder])})" for folder in nearest]
@@ -198,9 +204,10 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
             yield f"the snapshot is damaged, {error}; restore it from version control"
             return
         value = json.loads(mine)["value"]
-        weights = accepted["origin"]["checkpoint_sha256"]
+        weights = checkpoint_of(accepted)
         if weights != self.origin["checkpoint_sha256"]:
-            yield f"the snapshot was made with weights of SHA-256 {weights:.16}, which are not those under test"
+            own = self.origin["checkpoint_sha256"]
+            yield f"the snapshot was made with weights of SHA-256 {weights:.12}, and those under test have {own:.12}"
         yield from differences(value, accepted["value"], self.limits)
 
 
@@ -229,6 +236,33 @@ def _spans_apart(mine: Spans, kept: Spans, limits: Tolerances) -> Iterator[str]:
                 yield line.replace("the reference", "the snapshot")
 
 
+@cache
+def _name_in(folder: Path, checkpoint: str, checkpoint_sha256: str) -> str:
+    """Give what a checkpoint is called in the folder of snapshots: a copy of another name has the original's.
+
+    Where there are none of its content its own name is theirs, as it is where its weights were changed since.
+    """
+    own = folder / slug(checkpoint)
+    others = sorted(one for one in folder.glob("*") if one != own)
+    return next((one.name for one in (own, *others) if _holds(one, checkpoint_sha256)), own.name)
+
+
+def _holds(folder: Path, checkpoint_sha256: str) -> bool:
+    """Tell whether a checkpoint's folder has a snapshot that was made with the weights of this content."""
+    for path in folder.rglob("*.json"):
+        try:
+            if checkpoint_of(unseal(path.read_bytes())) == checkpoint_sha256:
+                return True
+        except (OSError, ValueError, KeyError, TypeError):  # told of when it is compared with
+            continue
+    return False
+
+
+def checkpoint_of(snapshot: Mapping[str, Any]) -> str:
+    """Give the SHA-256 of the weights that a snapshot was made with."""
+    return str(snapshot["origin"]["checkpoint_sha256"])
+
+
 def _traits(folder: Path) -> list[str]:
     """Read a key off the folder of its snapshots: a device's name may hold what stands between the traits."""
     return [folder.parent.name, *folder.name.rsplit("-", 2)]
@@ -244,17 +278,16 @@ def _defines(module: object, snapshot: str) -> bool:
 
 @cache
 def _extension(
-    folder: Path, key: Key, checkpoint: str, subject: str, command: str, limits: Tolerances, may_miss: bool
+    folder: Path, key: Key, subject: str, command: str, limits: Tolerances, may_miss: bool
 ) -> type[GoldenSnapshots]:
     """Make a class once, for syrupy looks through the folders of each."""
-    origin = {"subject": subject, **_origin(key, checkpoint), "command": command}
+    origin = {"subject": subject, **_origin(key), "command": command}
     own = {"folder": folder, "key": key, "origin": origin, "limits": limits, "may_miss": may_miss}
     # Under its base's name, by which syrupy finds an extension again where it gathers what the workers of a run used.
     return type(GoldenSnapshots.__name__, (GoldenSnapshots,), {**own, "__module__": __name__})
 
 
 @cache
-def _origin(key: Key, checkpoint: str) -> Mapping[str, Any]:
-    """Say what the subject depends on; reads its weights, for their hash."""
-    found = {**key._asdict(), "checkpoint_sha256": resolve(checkpoint).sha256}
-    return {**found, "versions": versions(), "date": datetime.now(UTC).date().isoformat()}
+def _origin(key: Key) -> Mapping[str, Any]:
+    """Say what the subject depends on."""
+    return {**asdict(key), "versions": versions(), "date": datetime.now(UTC).date().isoformat()}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.case import Case
     from pytest_dsocr.check import Check
     from pytest_dsocr.options import Config
+    from pytest_dsocr.page_list import BadPage
     from pytest_dsocr.report.file import RunIdentity
     from pytest_dsocr.report.payload import CasePayload, RunPayload
 
@@ -21,6 +22,8 @@ IDENTITY: pytest.StashKey[RunIdentity] = pytest.StashKey()
 """Of the config: where the run's result is marked as running, and as which run."""
 ALL_CASES: pytest.StashKey[list[Case]] = pytest.StashKey()
 """Of the config: every case that the options name."""
+BAD_PAGES: pytest.StashKey[list[BadPage]] = pytest.StashKey()
+"""Of the config: every page that they name and that cannot be had."""
 RUN: pytest.StashKey[RunPayload] = pytest.StashKey()
 """Of the config: what is held against what, once both are there."""
 CASES: pytest.StashKey[dict[str, CasePayload]] = pytest.StashKey()

@@ -11,6 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.goldens import ANCHORS, OWN, RECORDINGS, anchors_file, check_writable
 from pytest_dsocr.vendor.inspect.anchors import CONTRACT, Anchors, read_anchors
 from pytest_dsocr.vendor.inspect.drift import drifts, read_json, to_json
 from pytest_dsocr.vendor.inspect.inspection import Loaded, copies_of, load_in, modules_of, transformers_of
@@ -18,6 +19,7 @@ from pytest_dsocr.vendor.inspect.syntax import Detail
 from pytest_dsocr.vendor.setup.environment import find_environment, named_folder, plan_here
 
 COMMAND = "dsocr vendor inspect path/to/folder --write"
+OWN_ANCHORS = OWN / RECORDINGS / ANCHORS
 WIDTH = 120
 STAND_IN = {"torchvision": "any, or a stand-in"}
 
@@ -45,7 +47,7 @@ def run(options: Namespace) -> Iterator[str]:
     yield from _copies(options.vendor)
     if loaded:
         yield from _strangers(loaded, options)
-    yield from _write(anchors, options.anchors) if options.write else _drift(anchors, options)
+    yield from _write(anchors, options.anchors or OWN_ANCHORS) if options.write else _drift(anchors, options)
     if loaded and loaded.fault:  # only now, for what is told above does not need it
         raise DsocrError(f"{python} cannot import {options.vendor}; see what it is that differs ({loaded.fault})")
 
@@ -136,6 +138,7 @@ def _write(anchors: Anchors, path: Path) -> Iterator[str]:
         "date": datetime.now(UTC).date().isoformat(),
         "python": platform.python_version(),
     }
+    check_writable(path, "--anchors FILE")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     part.write_text(to_json(anchors, provenance), encoding="utf-8")
@@ -144,14 +147,15 @@ def _write(anchors: Anchors, path: Path) -> Iterator[str]:
 
 
 def _drift(anchors: Anchors, options: Namespace) -> Iterator[str]:
-    expected = read_json(options.anchors)
+    path = options.anchors or anchors_file()
+    expected = read_json(path)
     found = drifts(expected, anchors)
     options.status = 1 if found else options.status
     changed = [name for name, file in anchors.files.items() if file.sha256 != expected.files[name].sha256]
     if found:
-        yield f"drift        {len(found)} of {len(expected.symbols)} anchors are not as in {options.anchors}:"
+        yield f"drift        {len(found)} of {len(expected.symbols)} anchors are not as in {path}:"
         yield from (f"  {line}" for drift in found for line in drift.lines)
     elif changed:
-        yield f"no drift     from {options.anchors}: {', '.join(changed)} differs in comments or layout only"
+        yield f"no drift     from {path}: {', '.join(changed)} differs in comments or layout only"
     else:
-        yield f"no drift     from {options.anchors}: {len(expected.symbols)} anchors, every file the same"
+        yield f"no drift     from {path}: {len(expected.symbols)} anchors, every file the same"

@@ -12,10 +12,12 @@ from typing import Any
 from tqdm import tqdm
 
 from pytest_dsocr.case import Case
-from pytest_dsocr.commands.cases import cases_of
+from pytest_dsocr.commands.cases import found_by
 from pytest_dsocr.commands.progress import progress_bar
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.goldens import check_writable
 from pytest_dsocr.observation import Observation
+from pytest_dsocr.report.words import count
 from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.recorded.recorder import Recorder, recorder
 from pytest_dsocr.vendor.recorded.recording import Recording
@@ -26,10 +28,20 @@ def run(options: Namespace) -> Iterator[str]:
     """Record the cases that ``options`` name, beside those recorded before, and yield what to tell the user.
 
     Raises:
-        DsocrError: on any bad option or page, a reference that cannot answer, or a recording that is damaged or being
-            written by another.
+        DsocrError: on any bad option, a reference that cannot answer, or a recording that is damaged or being written
+            by another; on a page that cannot be had, when all others are recorded.
     """
-    cases = cases_of(options)
+    check_writable(options.golden, "--golden DIR")
+    found = found_by(options).readable()
+    if not found.good:
+        raise DsocrError(found.bad[0].why)
+    yield from (f"left out    {page.why}" for page in found.bad)
+    yield from _recorded(found.good, options)
+    if found.bad:
+        raise DsocrError(f"left out {count(len(found.bad), 'page')}, as is said above; mend what is wrong with them")
+
+
+def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:
     with _Progress() as progress, _reference(options, progress) as reference:
         made = reference.provenance
         yield f"reference   {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}"

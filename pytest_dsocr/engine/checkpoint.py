@@ -21,6 +21,7 @@ MINI = "mini"
 """The embedded checkpoint's name; a folder that is called so as well is ``./mini``."""
 MINI_FOLDER = Path(__file__).parents[1] / "mini" / "checkpoint"
 SYNTHETIC_NAME = re.compile(r"synthetic:(?P<name>[^@]*)(@(?P<seed>\d+))?")
+HUB_SNAPSHOT = re.compile(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/[^/]+$")
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -44,12 +45,19 @@ class Checkpoint:
 
     @property
     def label(self) -> str:
-        """A name for reports and recordings, which says nothing of where a folder is on this machine."""
-        return Path(self.name).resolve().name if Path(self.name).is_dir() else self.name
+        """A name for reports and recordings, which says nothing of where a folder is on this machine.
+
+        A snapshot in the hub's cache, whose folder is called by its revision, has the hub's name.
+        """
+        folder = Path(self.name).resolve()
+        if not folder.is_dir():
+            return self.name
+        repository = HUB_SNAPSHOT.search(folder.as_posix())
+        return "/".join(repository.groups()) if repository else folder.name
 
     @cached_property
     def sha256(self) -> str:
-        """A hash that tells its weights from any other's; reads them all."""
+        """A hash that tells its weights from any other's; reads them all, once in a process."""
         return self.fingerprint()
 
     def load_into(self, model: nn.Module, on_progress: Progress | None = None) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE, byte_level_vocabulary
 from pytest_dsocr.engine.weights import Progress
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.threads import side_by_side
 
 _SMALL = Architecture(
     SamConfig(
@@ -79,14 +81,19 @@ def fill(model: nn.Module, seed: int = DEFAULT_SEED, on_progress: Progress | Non
     parameters = dict(model.named_parameters())
     total_bytes = sum(parameter.nbytes for parameter in parameters.values())
     done_bytes = 0
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            _fill_one(parameter.view(-1), name, parameter.shape, seed)
-            done_bytes += parameter.nbytes
-            if on_progress:
-                on_progress(done_bytes, total_bytes)
+
+    def fill_one(name: str) -> int:
+        parameter = parameters[name].detach()
+        _fill_one(parameter.view(-1), name, parameter.shape, seed)
+        return parameter.nbytes
+
+    for n_bytes in side_by_side(fill_one, parameters):
+        done_bytes += n_bytes
+        if on_progress:
+            on_progress(done_bytes, total_bytes)
 
 
+@cache
 def synthetic_fingerprint(arch: Architecture, seed: int) -> str:
     """Give a SHA-256 that tells these weights from any other's: of each tensor's shape and first values."""
     digest = hashlib.sha256()

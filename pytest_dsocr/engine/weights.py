@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 COMPUTED = ".position_ids"
 """A buffer that is in some checkpoints, for the vendor's class saves it, and holds nothing learnt."""
 
+Stamps = tuple[tuple[Path, int, int], ...]
+"""Of each file where it is, its bytes, and when it was written, in ns."""
 Progress = Callable[[int, int], None]
 """Called with the bytes done and their total."""
 
@@ -92,8 +95,16 @@ def save_weights(state: Mapping[str, Tensor], folder: Path, *, max_shard_bytes: 
 def fingerprint(folder: Path) -> str:
     """Give a SHA-256 of the weights in ``folder``: the same however they are spread over files.
 
-    It is the hash of the sorted lines ``name dtype [shape] hash-of-data``, so that tensors are hashed side by side.
+    It is the hash of the sorted lines ``name dtype [shape] hash-of-data``, so that tensors are hashed side by side. Of
+    files that have not changed it is found once in a process: a full-size checkpoint takes its time.
     """
+    stamps = [(path.resolve(), path.stat()) for path in _files(folder)]
+    return _fingerprint(folder, tuple((path, stamp.st_size, stamp.st_mtime_ns) for path, stamp in stamps))
+
+
+@cache
+def _fingerprint(folder: Path, stamps: Stamps) -> str:
+    """Give the fingerprint of files of such sizes and times of writing."""
     stored = read_headers(folder)
     with ThreadPoolExecutor() as pool:
         lines = pool.map(lambda item: f"{item[0]} {stored[item[0]]} {_hash(item[1])}\n", _read(stored))

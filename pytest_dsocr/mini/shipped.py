@@ -9,7 +9,7 @@ from typing import Any
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.mini.page import Block, Page, Rect, Word
-from pytest_dsocr.page_list import SUBSETS, read_list
+from pytest_dsocr.page_list import SUBSETS, BadPage, read_list
 
 PAGES = Path(__file__).parent / "pages"
 """``generated/`` and ``typeset/``, and a list file for each subset."""
@@ -24,7 +24,12 @@ def shipped(subset: str) -> list[Path]:
     """
     if subset not in SUBSETS:
         raise DsocrError(f"there is no subset {subset!r} of the shipped pages; give one of {', '.join(SUBSETS)}")
-    return read_list(PAGES / f"{subset}.txt")
+    pages = []
+    for page in read_list(PAGES / f"{subset}.txt"):
+        if isinstance(page, BadPage):
+            raise DsocrError(f"this installation lacks the shipped page {page.path}; install it again")
+        pages.append(page)
+    return pages
 
 
 def load_truth(path: Path) -> Page:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.options import OPTIONS
+from pytest_dsocr.printable import in_shell
 
 if TYPE_CHECKING:
     import pytest
@@ -59,22 +59,22 @@ def rerun(nodeid: str, options: Sequence[str] = ()) -> str:
         options: those of the run, without its positional arguments.
     """
     if "--pyargs" in options:  # there, an id begins inside the package
-        return shlex.join(["pytest", SUITES, *options, "-k", nodeid.rpartition("::")[2]])
-    return shlex.join(["pytest", nodeid, *options])
+        return in_shell(["pytest", SUITES, *options, "-k", nodeid.rpartition("::")[2]])
+    return in_shell(["pytest", nodeid, *options])
 
 
 def record(run: RunPayload | None) -> str:
     """Give the command that records what the reference lacks."""
     words: list[str] = ["dsocr", "vendor", "record", VENDOR]
     if run is None:
-        return shlex.join([*words, "PAGES"])
+        return in_shell([*words, "PAGES"])
     chosen: dict[str, list[str]] = {
         "--presets": run["presets"],
         "--prompts": run["prompts"],
         **{flag: [str(run["provenance"][name])] for name, flag in OF_RECORD.items()},
     }
     said = [[flag, *values] for flag, values in chosen.items() if values != UNSAID[flag]]
-    return shlex.join([*words, *run["pages"], *(word for words in said for word in words)])
+    return in_shell([*words, *run["pages"], *(word for words in said for word in words)])
 
 
 def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[str, str]]:

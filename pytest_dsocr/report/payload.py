@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.printable import plain
 from pytest_dsocr.report.traces import said
 from pytest_dsocr.vendor.provenance import is_by_session
 
@@ -143,7 +144,7 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
     return {
         "id": report.case.id,
         "place": place,
-        "page": report.case.page.name,
+        "page": report.case.page_name,
         "prompt": report.case.prompt,
         "preset": report.case.preset.name,
         "verdict": str(report.verdict),
@@ -187,7 +188,7 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
         "where": where,
         "key": str(reference.provenance.key),
         "provenance": {**reference.provenance.to_json(), "overrides": list(reference.provenance.overrides)},
-        "pages": list(config.pages),
+        "pages": [plain(page) for page in config.pages],
         "presets": list(config.presets),
         "prompts": list(config.prompts),
     }

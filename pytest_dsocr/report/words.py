@@ -8,6 +8,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import SEVERITY
+from pytest_dsocr.printable import plain as plain
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import CasePayload, RunPayload
@@ -16,11 +17,6 @@ COLUMNS, MARGIN = 120, 16
 HASH_CHARACTERS = 12
 BY_SESSION = "by the session, equal to the vendor's code where recorded"
 """Said of every verdict that rests on the session's word."""
-
-
-def plain(text: str) -> str:
-    """Give ``text`` on one line, with escapes for whatever would steer a terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def fit(text: str, columns: int = COLUMNS) -> str:

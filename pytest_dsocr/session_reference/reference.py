@@ -7,7 +7,7 @@ session's. It runs in a process of its own: what a subject does to torch, or to 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from pytest_dsocr.session_reference.runtime import provenance_of
 from pytest_dsocr.subjects.loading import SESSION
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from pytest_dsocr.vendor.live.reference import LiveReference
-from pytest_dsocr.vendor.opening import Wanted, open_reference
+from pytest_dsocr.vendor.opening import Wanted, open_recorded
 from pytest_dsocr.vendor.provenance import Provenance, is_by_session
 from pytest_dsocr.vendor.recorded.recording import RecordedReference
 from pytest_dsocr.vendor.reference import NoRecordingError, NotRecordedError, Reference
@@ -127,11 +127,11 @@ class SessionReference:
         self._session.close()
 
 
-def open_session_reference(recordings: Path, wanted: Wanted, *, time_limit_s: float = 600) -> SessionReference:
+def open_session_reference(places: Sequence[Path], wanted: Wanted, *, time_limit_s: float = 600) -> SessionReference:
     """Open the session as the reference, behind whatever recording there is of the key.
 
     Args:
-        recordings: a folder of recordings.
+        places: folders of recordings, as they are looked into.
         wanted: the checkpoint and key.
         time_limit_s: the longest that the session may be without a sign of progress.
 
@@ -140,10 +140,9 @@ def open_session_reference(recordings: Path, wanted: Wanted, *, time_limit_s: fl
         ReferenceFaultError: where the recording is damaged: the session does not answer for what should be there.
     """
     try:
-        found = open_reference(recordings, wanted)
+        recorded = open_recorded(places, wanted)
     except NoRecordingError:
-        found = None
-    recorded = found if isinstance(found, RecordedReference) else None
+        recorded = None
     return SessionReference(wanted, recorded, time_limit_s=time_limit_s)
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import Checkpoint
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.goldens import ANCHORS
 from pytest_dsocr.vendor.files import FILES
 from pytest_dsocr.vendor.inspect.drift import read_json
 from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.provenance import Key, device_class
-from pytest_dsocr.vendor.recorded.recording import MANIFEST, RecordedReference, Recording, find_recording
+from pytest_dsocr.vendor.recorded.recording import MANIFEST, RecordedReference, Recording, find_recordings
 from pytest_dsocr.vendor.reference import OnProgress
 from pytest_dsocr.vendor.setup.environment import find_environment
-
-ANCHORS = "anchors.json"
 
 
 @dataclass(frozen=True)
@@ -32,9 +31,9 @@ class Wanted:
 
     @property
     def key(self) -> Key:
-        """What a recording of it is looked up by."""
+        """What a recording of it is looked up by; reads the checkpoint, for its hash."""
         device = device_class(self.device) if self.device.startswith("cuda") else self.device
-        return Key(self.checkpoint.label, device, self.dtype, self.attention)
+        return Key(self.checkpoint.label, device, self.dtype, self.attention, self.checkpoint.sha256)
 
 
 def open_reference(
@@ -71,10 +70,28 @@ def open_reference(
         )
     if not where.is_dir():
         raise DsocrError(f"there is no folder {where}; give one with the vendor's Python files, or with recordings")
-    one = (where / MANIFEST).is_file()
-    recording = Recording.open(where) if one else find_recording(where, wanted.key, resampling())
+    if (where / MANIFEST).is_file():
+        return _recorded(wanted, Recording.open(where))
+    return open_recorded([where], wanted)
+
+
+def open_recorded(places: Sequence[Path], wanted: Wanted) -> RecordedReference:
+    """Open the recording that is wanted, of the first folder of recordings that holds one.
+
+    Cases that it lacks are looked up in those of the folders behind it, if they were made from the same of the vendor's
+    files.
+
+    Raises:
+        ReferenceFaultError: where there is none, or one is damaged or stale.
+    """
+    first, *others = find_recordings(places, wanted.key, resampling())
+    files = first.provenance.vendor_sha256
+    return _recorded(wanted, first, [other for other in others if other.provenance.vendor_sha256 == files])
+
+
+def _recorded(wanted: Wanted, recording: Recording, behind: Sequence[Recording] = ()) -> RecordedReference:
     files = pinned(recording.folder.resolve().parents[1])
-    return RecordedReference(recording, checkpoint_sha256=wanted.checkpoint.sha256, vendor_sha256=files)
+    return RecordedReference(recording, behind, checkpoint_sha256=wanted.checkpoint.sha256, vendor_sha256=files)
 
 
 def pinned(golden: Path) -> Mapping[str, str] | None:

@@ -4,27 +4,42 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import Any
 
+OF_NO_CONSEQUENCE = ("checkpoint", "date", "command")
+"""What may differ where all else is the same; of a checkpoint the content counts, and not the name."""
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "matplotlib", "flash-attn", "torchvision")
-SHA256_CHARACTERS, SHOWN_OF_HASH = 64, 16
+SHA256_CHARACTERS, SHOWN_OF_HASH, SHOWN_OF_CHECKPOINT = 64, 16, 12
 SESSION_STANDS_IN = "all of the vendor's code: the session, equal to it where recorded"
 """The override of an answer that the session gave, in the place of the vendor's code."""
 
 
-class Key(NamedTuple):
-    """What decides whether two sides can be compared bit for bit."""
+@dataclass(frozen=True)
+class Key:
+    """What decides whether two sides can be compared bit for bit: the weights' content, and how they are run."""
 
-    checkpoint: str
+    checkpoint: str = field(compare=False)
+    """The weights' name, for people: a copy of another name is the same checkpoint."""
     device: str
     """``cpu``, or a GPU's name such as ``nvidia-h200``."""
     dtype: str
     attention: str
+    checkpoint_sha256: str
 
     def __str__(self) -> str:
-        return f"{slug(self.checkpoint)}/{self.device}-{self.dtype}-{self.attention}"
+        return f"{slug(self.checkpoint)}/{self.way}"
+
+    @property
+    def way(self) -> str:
+        """How the weights are run, as a folder's name."""
+        return f"{self.device}-{self.dtype}-{self.attention}"
+
+    @property
+    def told(self) -> str:
+        """The key in a sentence: by the checkpoint's name, and by its content."""
+        return f"{self} (checkpoint {self.checkpoint_sha256[:SHOWN_OF_CHECKPOINT]})"
 
 
 @dataclass(frozen=True)
@@ -49,7 +64,7 @@ class Provenance:
     @property
     def key(self) -> Key:
         """What recordings are looked up by."""
-        return Key(self.checkpoint, self.device, self.dtype, self.attention)
+        return Key(self.checkpoint, self.device, self.dtype, self.attention, self.checkpoint_sha256)
 
     def to_json(self) -> dict[str, Any]:
         """Give it as JSON values."""
@@ -61,12 +76,12 @@ class Provenance:
         return cls(**{**{f.name: value[f.name] for f in fields(cls)}, "overrides": tuple(value["overrides"])})
 
     def differences(self, other: Provenance) -> list[str]:
-        """Say in which respects other than date and command the two were made differently, one line each."""
+        """Say in which respects of consequence the two were made differently, one line each."""
         mine, theirs = _flat(self.to_json()), _flat(other.to_json())
         return [
             f"{name}: {_short(mine.get(name))} and {_short(theirs.get(name))}"
             for name in dict.fromkeys([*mine, *theirs])
-            if name not in ("date", "command") and mine.get(name) != theirs.get(name)
+            if name not in OF_NO_CONSEQUENCE and mine.get(name) != theirs.get(name)
         ]
 
 

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def walk(dsocr_subject: Any, dsocr_config: Config) -> Walk:
     """The subject on the run's first page, in Tiny."""
-    from pytest_dsocr.pages import pages_in
+    from pytest_dsocr.pages import first_pages
 
-    return Walk(dsocr_subject, next(pages_in(dsocr_config.pages)))
+    return Walk(dsocr_subject, first_pages(dsocr_config.pages)[0])
 
 
 @pytest.fixture(scope="session")
 def whole_walk(dsocr_subject: Any, dsocr_config: Config) -> Walk:
     """The subject on the run's first page, in the run's first preset."""
-    from pytest_dsocr.pages import pages_in
+    from pytest_dsocr.pages import first_pages
 
-    return Walk(dsocr_subject, next(pages_in(dsocr_config.pages)), dsocr_config.presets[0])
+    return Walk(dsocr_subject, first_pages(dsocr_config.pages)[0], dsocr_config.presets[0])
 
 
 @pytest.fixture(scope="session")

@@ -26,9 +26,9 @@ ALIKE = "both pages are read alike, so that nothing would show; name pages that 
 @pytest.fixture(scope="session")
 def two_pages(dsocr_config: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The run's first two pages; where it has but one, a drawn one as well."""
-    from pytest_dsocr.pages import pages_in
+    from pytest_dsocr.pages import first_pages
 
-    first, *others = list(pages_in(dsocr_config.pages))
+    first, *others = first_pages(dsocr_config.pages, 2)
     return first, others[0] if others else _drawn(tmp_path_factory.mktemp("pages"))
 
 

@@ -25,11 +25,11 @@ class Facts:
     @classmethod
     def read(cls, golden: Path) -> Facts:
         """Read those that fit the installed Pillow: a run's own, or the shipped ones where it has none."""
-        from pytest_dsocr.goldens import golden_folder
+        from pytest_dsocr.goldens import shipped_folder
         from pytest_dsocr.vendor.recorded.facts import read_facts
 
         own = any(golden.glob("vendor/inputs-*.json"))
-        return cls(read_facts((golden if own else golden_folder()) / "vendor", "inputs"))
+        return cls(read_facts((golden if own else shipped_folder()) / "vendor", "inputs"))
 
     def prepared(self, page: str, preset: str) -> InputsDigest:
         """Give the inputs of a drawn page with the markdown prompt, in a byte-level vocabulary."""

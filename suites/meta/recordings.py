@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_dsocr.goldens import golden_folder
+from pytest_dsocr.goldens import shipped_folder
 from pytest_dsocr.vendor.recorded.facts import read_facts
 
-FOLDER = golden_folder() / "vendor"
+FOLDER = shipped_folder() / "vendor"
 
 
 def recording_of(kind: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from pytest_dsocr.__main__ import main, parser
 from pytest_dsocr.commands.cases import cases_of
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.page_list import BadPage
 from pytest_dsocr.pages import pages_in
 
 FILES = ("b.PNG", "a.jpg", "c.tif", "notes.md", "d.webp", "e.pdf", "f.jpeg", "g.bmp", "h.gif", "i.tiff")
@@ -34,28 +35,29 @@ def options(*arguments: str | Path) -> Namespace:
     return parser().parse_args([str(argument) for argument in arguments])
 
 
-def names(pages: Sequence[Path]) -> list[str]:
-    return [page.name for page in pages]
+def names(pages: Iterable[Path | BadPage]) -> list[str]:
+    return [page.name for page in pages if isinstance(page, Path)]
 
 
 def test_a_folder_stands_for_its_images_by_name(folder: Path) -> None:
     images = ["a.jpg", "b.PNG", "c.tif", "d.webp", "f.jpeg", "g.bmp", "h.gif", "i.tiff"]
-    assert names(list(pages_in([folder]))) == images
+    assert names(pages_in([folder])) == images
 
 
 def test_files_are_taken_as_they_are_named_and_in_that_order(folder: Path) -> None:
     named = [folder / "notes.md", folder / "c.tif"]
     assert list(pages_in(named)) == named
-    assert names(list(pages_in([folder / "g.bmp", folder])))[:3] == ["g.bmp", "a.jpg", "b.PNG"]
+    assert names(pages_in([folder / "g.bmp", folder]))[:3] == ["g.bmp", "a.jpg", "b.PNG"]
 
 
 def test_a_folder_without_images_is_refused(folder: Path) -> None:
     for name in FILES:
         if name != "notes.md":
             (folder / name).unlink()
-    with pytest.raises(DsocrError) as caught:
-        list(pages_in([folder]))
-    assert str(caught.value) == f"the folder {folder} holds no images; give one that does, or image files"
+    [bad] = pages_in([folder])
+    assert bad == BadPage(folder, f"the folder {folder} holds no images; give one that does, or image files")
+    with pytest.raises(DsocrError, match="holds no images"):
+        cases_of(options("vendor", "record", "code", folder))
 
 
 def test_cases_are_every_page_in_every_preset_with_every_prompt(folder: Path) -> None:
@@ -91,7 +93,7 @@ def test_two_pages_of_one_name_are_refused(folder: Path, tmp_path: Path) -> None
 
 def test_hidden_files_are_no_pages(folder: Path) -> None:
     shutil.copy(folder / "a.jpg", folder / "._a.jpg")
-    assert "._a.jpg" not in {page.name for page in pages_in([folder])}
+    assert "._a.jpg" not in names(pages_in([folder]))
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:

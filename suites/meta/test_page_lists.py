@@ -12,7 +12,7 @@ from pytest_dsocr.__main__ import parser
 from pytest_dsocr.commands.cases import cases_of
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.mini.shipped import PAGES, shipped
-from pytest_dsocr.page_list import SUBSETS, read_list
+from pytest_dsocr.page_list import SUBSETS, BadPage, read_list
 from pytest_dsocr.pages import pages_in
 
 
@@ -66,17 +66,27 @@ def test_paths_are_relative_to_the_list_or_absolute(folder: Path) -> None:
     [
         ("", "the list pages.txt names no pages; write the path of one on each line"),
         ("# none\n\n", "the list pages.txt names no pages; write the path of one on each line"),
-        (
-            "# one\npages/a.png\n\npages/z.png",
-            "line 4 of pages.txt names pages/z.png, which is no file; correct the line, or put it there",
-        ),
-        ("pages", "line 1 of pages.txt names pages, which is no file; correct the line, or put it there"),
     ],
 )
-def test_a_list_without_pages_and_one_with_a_missing_page_are_refused(text: str, message: str) -> None:
+def test_a_list_without_pages_is_refused(text: str, message: str) -> None:
     with pytest.raises(DsocrError) as caught:
         list(pages_in([written(text)]))
     assert str(caught.value) == message
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_line_that_names_no_file_is_a_bad_page_among_the_good() -> None:
+    told = "line {} of pages.txt names {}, which is no file; correct the line, or put it there"
+    found = list(pages_in([written("# one\npages/a.png\n\npages/z.png\npages\nwith\0zero.png\npages/b.jpg")]))
+    assert found == [
+        Path("pages/a.png"),
+        BadPage(Path("pages/z.png"), told.format(4, "pages/z.png")),
+        BadPage(Path("pages"), told.format(5, "pages")),
+        BadPage(Path("with\0zero.png"), told.format(6, "with\0zero.png")),
+        Path("pages/b.jpg"),
+    ]
+    with pytest.raises(DsocrError, match=r"^line 4 of pages\.txt names pages/z\.png"):
+        cases_of(options("pages.txt"))
 
 
 @pytest.mark.usefixtures("folder")
@@ -92,8 +102,8 @@ def test_a_list_that_cannot_be_read_is_refused() -> None:
 @pytest.mark.usefixtures("folder")
 def test_lists_folders_and_files_stand_beside_each_other() -> None:
     a_list = written("pages/c d.png\npages/a.png", "Two.TXT")
-    named = list(pages_in([Path("pages/b.jpg"), a_list, Path("pages/a.png")]))
-    assert named == [Path("pages/b.jpg"), Path("pages/c d.png"), Path("pages/a.png"), Path("pages/a.png")]
+    named = [str(page) for page in pages_in([Path("pages/b.jpg"), a_list, Path("pages/a.png")])]
+    assert named == ["pages/b.jpg", "pages/c d.png", "pages/a.png", "pages/a.png"]
     assert [case.page.name for case in cases_of(options(*named))] == ["b.jpg", "c d.png", "a.png"]
 
 

@@ -14,6 +14,7 @@ import syrupy
 
 import pytest_dsocr
 from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.snapshots import check_update, differences
 from pytest_dsocr.vendor.recorded.sealed import seal, unseal
@@ -34,10 +35,11 @@ CONFTEST = """
     def kept(request, dsocr_config):
         from pytest_dsocr.compare.tolerances import tolerances
         from pytest_dsocr.snapshots import snapshot_extension
-        from pytest_dsocr.vendor.provenance import Key
+        from pytest_dsocr.engine.checkpoint import resolve
+        from pytest_dsocr.vendor.opening import Wanted
 
         limits = tolerances("float32").but(dsocr_config.tolerances)
-        key = Key("mini", "cpu", dsocr_config.dtype, "eager")
+        key = Wanted(resolve(dsocr_config.checkpoint), dtype=dsocr_config.dtype).key
         return request.getfixturevalue("snapshot").use_extension(snapshot_extension(dsocr_config, key, limits))
 
     @pytest.fixture
@@ -58,6 +60,7 @@ TESTS = """
             assert kept == values["grid"]
             assert kept == [values["grid"], "again"]
 """
+MINI_SHA256 = resolve("mini").sha256
 Run = Callable[..., pytest.RunResult]
 
 
@@ -176,7 +179,8 @@ def test_a_missing_one_is_told_with_the_nearest_keys(accepted: Run) -> None:
     accepted(*other, "-k", "grid").assert_outcomes(failed=1)
     result = accepted(*other, "-k", "reading", "--dsocr-no-skip")
     result.assert_outcomes(failed=2)
-    told = "there is no snapshot of mini/cpu-bfloat16-eager for test_reading[a-gundam], but of "
+    key = f"mini/cpu-bfloat16-eager (checkpoint {MINI_SHA256[:12]})"
+    told = f"there is no snapshot of {key} for test_reading[a-gundam], but of "
     near = "mini/cpu-float32-eager (another dtype)"
     far = "large/nvidia-h200-float32-sdpa (another checkpoint, device, dtype, attention)"
     assert f"{told}{near}; {far}; make it with --snapshot-update" in result.stdout.str()
@@ -196,16 +200,15 @@ def test_damage_and_other_weights_are_told(accepted: Run) -> None:
     b.write_bytes(seal(content | {"origin": content["origin"] | {"checkpoint_sha256": "f" * 64}}))
     result = accepted("-k", "reading")
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(
-        ["*the snapshot is damaged, its content*", "*weights of SHA-256 ffffffffffffffff, which*"]
-    )
+    other = "*weights of SHA-256 ffffffffffff, and those under test have*"
+    result.stdout.fnmatch_lines(["*the snapshot is damaged, its content*", other])
     accepted("--snapshot-update").assert_outcomes(passed=4)
     accepted().assert_outcomes(passed=4)
 
 
 def test_a_run_does_not_write_into_an_installation(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "golden").mkdir()
-    monkeypatch.setattr("pytest_dsocr.snapshots.__file__", str(tmp_path / "snapshots.py"))
+    monkeypatch.setattr("pytest_dsocr.goldens.__file__", str(tmp_path / "goldens.py"))
     for flag in ("--snapshot-update", "--snapshot-update-new-only"):
         result = run(flag, "--dsocr-golden", str(tmp_path / "golden"))
         assert "name a folder of your own: --dsocr-golden=DIR" in result.stdout.str() + result.stderr.str()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_dsocr.goldens import golden_folder, recordings_in
+from pytest_dsocr.goldens import ANCHORS, recordings_in, shipped_folder
 from pytest_dsocr.options import Config
 from pytest_dsocr.vendor.files import FILES
 
-ANCHORS, MANIFEST = "anchors.json", "manifest.json"
+MANIFEST = "manifest.json"
 
 
 def recordings_of(config: Config) -> Path:
@@ -22,4 +22,4 @@ def recordings_of(config: Config) -> Path:
 def anchors_of(config: Config) -> Path:
     """Give the file of anchors beside the recordings, or the shipped one where there is none."""
     own = recordings_of(config) / ANCHORS
-    return own if own.is_file() else golden_folder() / "vendor" / ANCHORS
+    return own if own.is_file() else shipped_folder() / "vendor" / ANCHORS

@@ -12,11 +12,12 @@ import pytest
 from pytest_dsocr.check import Check
 from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
+from pytest_dsocr.goldens import ANCHORS
 from pytest_dsocr.options import Config
 from pytest_dsocr.stash import leave_out
 from pytest_dsocr.vendor.inspect.drift import read_json
 
-from .goldens import ANCHORS, MANIFEST, anchors_of, recordings_of
+from .goldens import MANIFEST, anchors_of, recordings_of
 
 if TYPE_CHECKING:
     from pytest_dsocr.vendor.reference import Reference
@@ -50,9 +51,10 @@ def test_the_reference_answers_for_this_run(
     from pytest_dsocr.vendor.recorded.recording import RecordedReference
 
     reference: Reference | None = dsocr_reference
-    cases = make_cases(dsocr_config.pages, dsocr_config.prompts, dsocr_config.presets, dsocr_config.max_new_tokens)
+    own = dsocr_config
+    cases = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens).readable().good
     if isinstance(dsocr_reference, SessionReference):
-        reference, cases = dsocr_reference.recorded, [case for case in cases if dsocr_reference.holds(case)]
+        reference, cases = dsocr_reference.recorded, tuple(filter(dsocr_reference.holds, cases))
     if reference is None or not cases:
         leave_out(request.node, "recording", "no recording holds a case of this run; the session stands in for all")
     made = reference.provenance

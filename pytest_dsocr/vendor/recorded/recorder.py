@@ -14,6 +14,7 @@ import platform
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -22,7 +23,7 @@ from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.observation import Observation
 from pytest_dsocr.vendor.provenance import Provenance
 from pytest_dsocr.vendor.recorded.case import RecordedCase, case_files, read_file
-from pytest_dsocr.vendor.recorded.recording import MANIFEST, Recording, encode_manifest, folder_names
+from pytest_dsocr.vendor.recorded.recording import MANIFEST, Recording, encode_manifest, folder_names, recordings_of
 from pytest_dsocr.vendor.recorded.sealed import sync_folder, write_whole
 from pytest_dsocr.vendor.reference import ReferenceFaultError
 
@@ -34,6 +35,7 @@ def recorder(golden: Path, provenance: Provenance) -> Iterator[Recorder]:
     Raises:
         DsocrError: where another recorder is at it, the folder cannot be written, or the recording there is damaged.
     """
+    provenance = _as_named_in(golden, provenance)
     home = golden / str(provenance.key)
     with _locked(home.with_name(f".{home.name}.lock")):
         yield Recorder(golden, provenance)
@@ -160,6 +162,13 @@ class Recorder:
     def _write(self, name: str, content: bytes) -> None:
         self._work.mkdir(exist_ok=True)
         write_whole(self._work / name, content)
+
+
+def _as_named_in(golden: Path, provenance: Provenance) -> Provenance:
+    """Give ``provenance`` under the name that its checkpoint has in the folder, where there are recordings of it."""
+    names = [made.checkpoint for made in recordings_of(golden, provenance.checkpoint_sha256)]
+    known = provenance.checkpoint in names or not names
+    return provenance if known else replace(provenance, checkpoint=names[0])
 
 
 def _aside(folder: Path) -> Path:

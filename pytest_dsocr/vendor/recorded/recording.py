@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from pytest_dsocr.case import Case
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.observation import InputsDigest, Observation
-from pytest_dsocr.vendor.provenance import Key, Provenance, is_by_session
+from pytest_dsocr.vendor.provenance import SHOWN_OF_CHECKPOINT, Key, Provenance, is_by_session, versions
 from pytest_dsocr.vendor.recorded.case import (
     FORMAT,
     MALFORMED,
@@ -80,33 +80,50 @@ def folder_names(provenance: Provenance) -> list[Path]:
     return [home.with_name(home.name + ending) for ending in endings]
 
 
-def find_recording(golden: Path, key: Key, resampling: str) -> Recording:
-    """Find and verify the recording of ``key`` made with a Pillow that resizes as ``resampling`` says.
+def find_recordings(places: Sequence[Path], key: Key, resampling: str) -> list[Recording]:
+    """Find and verify the recordings of ``key`` made with a Pillow that resizes as ``resampling`` says.
+
+    Args:
+        places: folders of recordings; each holds one at most.
+        key: of the weights by their content, whatever their folder is called.
+        resampling: see :func:`pytest_dsocr.contract.resampling.resampling`.
+
+    Returns:
+        One or more, in the order of ``places``.
 
     Raises:
         NoRecordingError: where there is none.
-        ReferenceFaultError: where there are two, or it is damaged.
+        ReferenceFaultError: where there are two in one place, or one is damaged.
     """
-    faults, known = [], {}
-    for manifest in golden.glob(f"*/[!.]*/{MANIFEST}"):
-        try:
-            made = Provenance.from_json(_read_manifest(manifest.parent)["provenance"])
-            known[manifest.parent] = {**made.key._asdict(), "resampling": made.resampling}
-        except ReferenceFaultError as error:
-            faults.append(error)
-    wanted = {**key._asdict(), "resampling": resampling}
-    matches = sorted(folder for folder, fields in known.items() if fields == wanted)
-    if len(matches) > 1:
-        raise ReferenceFaultError(f"{matches[0]} and {matches[1]} are recordings of the same key; delete one")
-    if not matches and faults:
+    faults: list[ReferenceFaultError] = []
+    known = {folder: made for place in places for folder, made in _known_in(place, faults)}
+    of_key = {folder: made for folder, made in known.items() if made.key == key}
+    matches = sorted((folder for folder, made in of_key.items() if made.resampling == resampling), key=str)
+    for place in places:
+        own = [folder for folder in matches if folder.is_relative_to(place)]
+        if len(own) > 1:
+            raise ReferenceFaultError(f"{own[0]} and {own[1]} are recordings of the same key; delete one")
+    if matches:
+        in_order = sorted(matches, key=lambda folder: [folder.is_relative_to(place) for place in places], reverse=True)
+        return [Recording.open(folder) for folder in in_order]
+    if faults:
         raise faults[0]
-    if not matches:
-        there = _nearest(wanted, {str(folder.relative_to(golden)): fields for folder, fields in known.items()})
-        raise NoRecordingError(
-            f"{golden} holds no recording of {key} with resampling {resampling}, {there}; "
-            "make one with: dsocr vendor record"
-        )
-    return Recording.open(matches[0])
+    lacking = f"{' and '.join(map(str, places))} hold{'s' * (len(places) == 1)} no recording of {key.told}"
+    if of_key:
+        raise NoRecordingError(f"{lacking} with pixels as the installed Pillow makes them; {_other_pillow(of_key)}")
+    there = _nearest(_traits(key), {f"{f.parent.name}/{f.name}": _traits(made.key) for f, made in known.items()})
+    raise NoRecordingError(f"{lacking}, {there}; make one with: dsocr vendor record")
+
+
+def find_recording(golden: Path, key: Key, resampling: str) -> Recording:
+    """Find the one in the folder of recordings ``golden``; raise as :func:`find_recordings` does."""
+    [found] = find_recordings([golden], key, resampling)
+    return found
+
+
+def recordings_of(golden: Path, checkpoint_sha256: str) -> list[Provenance]:
+    """Say how the recordings of a checkpoint in the folder ``golden`` were made, whatever it was called; unverified."""
+    return [made for _, made in _known_in(golden, []) if made.checkpoint_sha256 == checkpoint_sha256]
 
 
 class RecordedReference:
@@ -114,6 +131,7 @@ class RecordedReference:
 
     Args:
         recording: what it answers from.
+        behind: where it looks for cases that ``recording`` lacks, in this order; of the same key.
         checkpoint_sha256: of the checkpoint under test.
         vendor_sha256: of the vendor's files that the suites were written against, by name.
 
@@ -125,23 +143,25 @@ class RecordedReference:
     def __init__(
         self,
         recording: Recording,
+        behind: Sequence[Recording] = (),
         *,
         checkpoint_sha256: str | None = None,
         vendor_sha256: Mapping[str, str] | None = None,
     ) -> None:
         made = recording.provenance
         if checkpoint_sha256 not in (None, made.checkpoint_sha256):
-            weights = f"{made.checkpoint} of SHA-256 {made.checkpoint_sha256[:16]}"
-            raise _unfit(recording, f"was made with {weights}, and the one under test has {checkpoint_sha256:.16}")
+            weights = f"{made.checkpoint} of SHA-256 {made.checkpoint_sha256[:SHOWN_OF_CHECKPOINT]}"
+            under_test = f"{checkpoint_sha256:.{SHOWN_OF_CHECKPOINT}}"
+            raise _unfit(recording, f"was made with {weights}, and the one under test has {under_test}")
         for name, stated in made.vendor_sha256.items():
             if vendor_sha256 is not None and vendor_sha256.get(name) != stated:
                 raise _unfit(recording, f"was made with a {name} of SHA-256 {stated[:16]}, which is not the pinned one")
         if is_by_session(made.to_json()):
             raise _unfit(recording, "was made by the session, which is nobody's word but its own")
         if made.resampling != resampling():
-            pillow = made.versions.get("pillow", "unknown")
-            raise _unfit(recording, f"was made with Pillow {pillow}, which resizes otherwise than the installed one")
-        self.recording = recording
+            why = f"has pixels as another Pillow makes them; {_other_pillow({recording.folder: made})}"
+            raise ReferenceFaultError(f"{recording.folder / MANIFEST} {why}")
+        self.recording, self.behind = recording, tuple(behind)
 
     @property
     def provenance(self) -> Provenance:
@@ -172,12 +192,15 @@ class RecordedReference:
             ReferenceFaultError: where the page is not the one that was recorded under its name.
         """
         wanted, folder = traits(case.to_json()), self.recording.folder
-        known = {case_id: traits(recorded.described) for case_id, recorded in self.recording.cases.items()}
-        for case_id, found in known.items():
+        cases = [(case_id, one) for own in (self.recording, *self.behind) for case_id, one in own.cases.items()]
+        known: dict[str, Mapping[str, str]] = {}
+        for case_id, recorded in cases:
+            found = traits(recorded.described)
             if found == wanted:
-                return self.recording.cases[case_id].observation
-        recorded_pages = {recorded.described["page"] for recorded in self.recording.cases.values()}
-        if case.page.name in recorded_pages and wanted["page"] not in {found["page"] for found in known.values()}:
+                return recorded.observation
+            known.setdefault(case_id, found)
+        recorded_pages = {recorded.described["page"] for _, recorded in cases}
+        if case.page_name in recorded_pages and wanted["page"] not in {found["page"] for found in known.values()}:
             raise ReferenceFaultError(
                 f"{case.page} has other pixels than the page recorded under its name in {folder}; "
                 "put the recorded page back, or record this one with: dsocr vendor record"
@@ -196,6 +219,15 @@ class RecordedReference:
 
     def close(self) -> None:
         """Hold nothing open."""
+
+
+def _known_in(golden: Path, faults: list[ReferenceFaultError]) -> Iterator[tuple[Path, Provenance]]:
+    """Yield the recordings that there are, and what their manifests say; those that cannot be read go to ``faults``."""
+    for manifest in sorted(golden.glob(f"*/[!.]*/{MANIFEST}")):
+        try:
+            yield manifest.parent, Provenance.from_json(_read_manifest(manifest.parent)["provenance"])
+        except ReferenceFaultError as error:
+            faults.append(error)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -244,6 +276,23 @@ def _unfit(recording: Recording, why: str) -> ReferenceFaultError:
     return ReferenceFaultError(
         f"{recording.folder / MANIFEST} {why}; take another recording, or make one with: dsocr vendor record"
     )
+
+
+def _other_pillow(made: Mapping[Path, Provenance]) -> str:
+    """Say which Pillow would do for recordings that were made with another than the installed one."""
+    found = dict.fromkeys(one.versions.get("pillow", "unknown") for one in made.values())
+    where = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in made)
+    install = " or ".join(f"pip install 'pillow=={version}'" for version in found)
+    return (
+        f"{where} was made with Pillow {' and '.join(found)}, and installed is {versions().get('pillow')}, which "
+        f"resizes otherwise; install that one ({install}), or make one with the installed: dsocr vendor record"
+    )
+
+
+def _traits(key: Key) -> dict[str, str]:
+    """Give what a key is made of, in words."""
+    weights = key.checkpoint_sha256[:SHOWN_OF_CHECKPOINT]
+    return {"checkpoint": weights, "device": key.device, "dtype": key.dtype, "attention": key.attention}
 
 
 def _nearest(wanted: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -> str:

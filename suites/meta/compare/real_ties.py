@@ -16,6 +16,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import to_mmd
+from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation import Observation, Output, SpanSeen
 from pytest_dsocr.subjects.protocol import Level
 from pytest_dsocr.vendor.provenance import Key
@@ -61,7 +62,8 @@ class RealTie:
 @cache
 def real_ties(checkpoint: str, mine: tuple[str, str, str], theirs: tuple[str, str, str]) -> dict[str, RealTie]:
     """Give every case of a checkpoint in which ``mine`` parts from ``theirs`` by a tie, by the case's id."""
-    keys = (Key(checkpoint, *side) for side in (mine, theirs))
+    weights = resolve(checkpoint).sha256
+    keys = (Key(checkpoint, *side, weights) for side in (mine, theirs))
     return {tie.name: tie for tie in _found(*(find_recording(FOLDER, key, UNDER_PILLOW_12) for key in keys))}
 
 

@@ -35,6 +35,12 @@ def large_pdf() -> bytes:
     return buffer.getvalue()
 
 
+def empty_pdf() -> bytes:
+    buffer = BytesIO()
+    pypdfium2.PdfDocument.new().save(buffer)
+    return buffer.getvalue()
+
+
 def locked_pdf() -> bytes:
     """A PDF whose password nobody knows: its check values were not made from any."""
     owner, user = b"AB" * 32, b"CD" * 32
@@ -83,9 +89,13 @@ def test_a_pdf_given_as_an_image_is_sent_here() -> None:
         (b"", r"the data \(0 bytes\) cannot be read as a PDF"),
         (b"no PDF at all", "cannot be read as a PDF"),
         (pdf_of("white")[:200], "cannot be read as a PDF"),
-        (locked_pdf(), "cannot be read as a PDF.*[Pp]assword.*give one that opens without a password"),
+        (empty_pdf(), "cannot be read as a PDF.*give a whole one, with pages"),
+        (
+            locked_pdf(),
+            "cannot be read as a PDF.*[Pp]assword.*give a whole one, with pages",
+        ),
     ],
-    ids=["empty", "text", "truncated", "password"],
+    ids=["empty", "text", "truncated", "no pages", "password"],
 )
 def test_broken_files_are_refused_at_once(data: bytes, message: str) -> None:
     with pytest.raises(DsocrError, match=message):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.mini.shipped import shipped
 from pytest_dsocr.vendor.provenance import Key
 from pytest_dsocr.vendor.recorded.recording import find_recording
@@ -54,7 +55,7 @@ def options_of(reference: str) -> Sequence[str]:
     if reference == "on a CPU":
         return ON_CPU
     try:
-        find_recording(FOLDER, Key("mini", "nvidia-h200", "bfloat16", "eager"), resampling())
+        find_recording(FOLDER, Key("mini", "nvidia-h200", "bfloat16", "eager", resolve("mini").sha256), resampling())
     except ReferenceFaultError as error:
         pytest.skip(str(error))
     return ON_GPU

@@ -20,14 +20,13 @@ from pytest_dsocr.mini.shipped import shipped
 from pytest_dsocr.parity import ask, judge
 from pytest_dsocr.subjects.session import SessionSubject
 from pytest_dsocr.vendor.opening import Wanted, open_reference
-from pytest_dsocr.vendor.provenance import Key
 from pytest_dsocr.vendor.recorded.recording import find_recording
 from pytest_dsocr.vendor.reference import Reference
 from suites.meta.parity.checks import assert_all
 from suites.meta.recordings import FOLDER
 
 LIVE = os.environ.get("DSOCR_VENDOR")
-RECORDING = find_recording(FOLDER, Key(MINI, "cpu", "float32", "eager"), resampling())
+RECORDING = find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling())
 PAGES = shipped("all")
 
 

@@ -20,7 +20,6 @@ from pytest_dsocr.engine.session import Session
 from pytest_dsocr.parity import ask, judge
 from pytest_dsocr.subjects.session import SessionSubject
 from pytest_dsocr.vendor.opening import Wanted, open_reference
-from pytest_dsocr.vendor.provenance import Key
 from pytest_dsocr.vendor.recorded.recording import Recording, find_recording
 from pytest_dsocr.vendor.reference import Reference
 from suites.contract.pages import write_page
@@ -28,8 +27,8 @@ from suites.meta.parity.checks import INPUTS, assert_all
 from suites.meta.recordings import FOLDER
 
 CHECKPOINT = "synthetic:small"
-RECORDING = find_recording(FOLDER, Key(CHECKPOINT, "cpu", "float32", "eager"), resampling())
-OF_GPU = find_recording(FOLDER, Key(CHECKPOINT, "nvidia-h200", "bfloat16", "eager"), resampling())
+RECORDING = find_recording(FOLDER, Wanted(resolve(CHECKPOINT)).key, resampling())
+OF_GPU = find_recording(FOLDER, Wanted(resolve(CHECKPOINT), "nvidia-h200", "bfloat16").key, resampling())
 VISION = {"sam", "clip", "projector", "vision_fusion"}
 MOST_FLIPS, MOST_REROUTED = 8, 2  # of 64 tokens
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from pytest_dsocr.case import Case
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation import Best, InputsDigest, Observation, Output, SpanSeen, Step
 from pytest_dsocr.vendor.provenance import Provenance
 from pytest_dsocr.vendor.reference import NotRecordedError, ReferenceFaultError
@@ -67,7 +68,7 @@ class Reference:
 
     provenance = Provenance(
         checkpoint="mini",
-        checkpoint_sha256="ab" * 32,
+        checkpoint_sha256=resolve("mini").sha256,
         vendor_sha256={"modeling_deepseekocr.py": "cd" * 32},
         device="cpu",
         dtype="float32",

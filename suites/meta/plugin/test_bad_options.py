@@ -55,8 +55,8 @@ TOLD: Sequence[tuple[str, str, str]] = (
     ),
     (
         "pages",
-        "pages.txt",
-        "line 2 of pages.txt names absent.png, which is no file; correct the line, or put it there",
+        "none.txt",
+        "the list none.txt names no pages; write the path of one on each line",
     ),
     ("pages", " ", f"names nothing; give image, folder, list file, PDF, or {PAGES}, or leave it out"),
     (
@@ -102,7 +102,7 @@ TOLD: Sequence[tuple[str, str, str]] = (
 def _with_files(alone: pytest.Pytester) -> None:
     alone.mkdir("empty")
     alone.makepyfile(torn="1 / 0")
-    alone.makefile(".txt", pages="# no page\nabsent.png\n")
+    alone.makefile(".txt", pages="# no page\nabsent.png\n", none="# no page\n")
 
 
 def refusal(pytester: pytest.Pytester, *arguments: str) -> str:
@@ -182,23 +182,3 @@ def test_the_refusal_is_the_whole_output_and_exit_code_4(alone: pytest.Pytester)
     assert result.outlines == []
     [told] = filter(None, result.errlines)
     assert told.startswith("ERROR: --dsocr-level: 'L9' is no level; give L0 (text), ")
-
-
-@pytest.mark.parametrize(
-    ("pages", "told"),
-    [
-        (["empty"], "the folder empty holds no images; give one that does, or image files"),
-        (["a", "b"], "a/it.png and b/it.png are both it-gundam-markdown; give pages of different names"),
-    ],
-)
-def test_pages_that_show_what_is_wrong_when_tests_are_made_of_them(
-    alone: pytest.Pytester, pages: Sequence[str], told: str
-) -> None:
-    """Whoever makes no tests of pages does not look into them."""
-    for folder in "ab":
-        alone.mkdir(folder).joinpath("it.png").touch()
-    alone.makepyfile(test_it="def test_it(dsocr_case): pass")
-    result = alone.runpytest_inprocess(*(word for page in pages for word in ("--dsocr-pages", page)))
-    assert result.ret == pytest.ExitCode.INTERRUPTED
-    assert told in result.outlines
-    assert "Traceback" not in result.stdout.str()

@@ -121,7 +121,7 @@ def test_its_word_says_whose_it_is(alone: SessionReference, case: Case) -> None:
 
 def test_a_recording_answers_first_and_is_told_apart() -> None:
     """Without starting the session."""
-    reference = open_session_reference(RECORDINGS, MINI)
+    reference = open_session_reference([RECORDINGS], MINI)
     recorded = reference.recorded
     assert recorded is not None
     [page] = [page for page in shipped("dev-3") if page.stem == "receipt_086"]

@@ -17,14 +17,14 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.deep_seams import BLOCKS, in_stage_order, watch_deep
-from pytest_dsocr.engine.checkpoint import MINI
+from pytest_dsocr.engine.checkpoint import MINI, resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.mini.shipped import shipped
 from pytest_dsocr.observation import Observation, Seam
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.session import SessionSubject
-from pytest_dsocr.vendor.provenance import Key
+from pytest_dsocr.vendor.opening import Wanted
 from pytest_dsocr.vendor.recorded.recording import RecordedReference, find_recording
 from suites.contract.pages import write_page
 from suites.meta.conftest import model_of
@@ -227,7 +227,7 @@ def case() -> Case:
 
 @pytest.fixture(scope="module")
 def theirs(case: Case) -> Observation:
-    return RecordedReference(find_recording(FOLDER, Key(MINI, "cpu", "float32", "eager"), resampling())).observe(case)
+    return RecordedReference(find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling())).observe(case)
 
 
 def compared(session: Session[Any], case: Case, theirs: Observation) -> list[Comparison]:

@@ -11,14 +11,14 @@ from pytest_dsocr.case import Case, make_case
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import NOT_OFFERED, Verdict
 from pytest_dsocr.contract.resampling import resampling
-from pytest_dsocr.engine.checkpoint import MINI
+from pytest_dsocr.engine.checkpoint import MINI, resolve
 from pytest_dsocr.mini.shipped import shipped
 from pytest_dsocr.parity import CaseReport, ask, judge
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
 from pytest_dsocr.subjects.protocol import Level, Setup, level_of
 from pytest_dsocr.subjects.session import session_subject
 from pytest_dsocr.substitution import substitute
-from pytest_dsocr.vendor.provenance import Key
+from pytest_dsocr.vendor.opening import Wanted
 from pytest_dsocr.vendor.recorded.recording import RecordedReference, find_recording
 from suites.meta.recordings import FOLDER
 
@@ -35,7 +35,7 @@ WITH_CROPS, WITHOUT_CROPS = "receipt_086", "figures_201"
 @cache
 def report(spec: str, page: str) -> CaseReport:
     """The judgement on a shipped page, what substitution tells included."""
-    recording = find_recording(FOLDER, Key(MINI, "cpu", "float32", "eager"), resampling())
+    recording = find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling())
     subject, case = load_subject(spec, Setup()), case_of(page)
     exchange = ask(subject, RecordedReference(recording), case)
     findings = substitute(subject, exchange, LIMITS, lambda: session_subject(Setup()))

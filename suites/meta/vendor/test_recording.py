@@ -33,7 +33,6 @@ from pytest_dsocr.observation import (
     Step,
 )
 from pytest_dsocr.packing import pack, without_values
-from pytest_dsocr.vendor.provenance import Key
 from pytest_dsocr.vendor.recorded.case import RecordedCase
 from pytest_dsocr.vendor.recorded.recording import MANIFEST, RecordedReference, Recording, find_recording
 from pytest_dsocr.vendor.recorded.sealed import seal, sha256, unseal
@@ -369,18 +368,15 @@ def test_a_recording_of_another_pillow_is_refused(written: Written, tmp_path: Pa
     _, live, cases = written
     older = replace(MADE, resampling="0123", versions={**MADE.versions, "pillow": "12.0.0"})
     recording = record(tmp_path, replace(live, provenance=older), cases[:1])
-    with pytest.raises(
-        ReferenceFaultError, match=r"manifest\.json was made with Pillow 12\.0\.0, which resizes otherwise"
-    ):
+    told = r"manifest\.json has pixels as another .* with Pillow 12\.0\.0, .*pip install 'pillow==12\.0\.0'"
+    with pytest.raises(ReferenceFaultError, match=told):
         RecordedReference(recording)
 
 
 def test_no_recording_of_a_key_names_the_nearest(golden: Path) -> None:
     with pytest.raises(ReferenceFaultError) as caught:
-        find_recording(golden, Key("synthetic:tiny", "nvidia-h200", "bfloat16", "eager"), MADE.resampling)
+        find_recording(golden, replace(MADE.key, device="nvidia-h200", dtype="bfloat16"), MADE.resampling)
     assert f"but {HOME} (device cpu, dtype float32); make one with: dsocr vendor record" in str(caught.value)
-    with pytest.raises(ReferenceFaultError, match=rf"{HOME} \(resampling {MADE.resampling}\)"):
-        find_recording(golden, MADE.key, "feed")
 
 
 def test_no_recording_at_all(tmp_path: Path) -> None:
@@ -405,7 +401,7 @@ def test_damage_elsewhere_does_not_matter(golden: Path, folder: Path) -> None:
     (other / MANIFEST).write_bytes(b"{")
     assert find_recording(golden, MADE.key, MADE.resampling).folder == folder
     with pytest.raises(ReferenceFaultError, match=r"synthetic-small/cpu-float32-eager/manifest\.json is damaged"):
-        find_recording(golden, MADE.key._replace(dtype="bfloat16"), MADE.resampling)
+        find_recording(golden, replace(MADE.key, dtype="bfloat16"), MADE.resampling)
 
 
 def test_a_page_is_known_by_its_content(written: Written, folder: Path, tmp_path: Path) -> None:

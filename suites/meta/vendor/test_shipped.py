@@ -16,7 +16,7 @@ MADE = [
     Provenance.from_json(json.loads(path.read_text(encoding="utf-8"))["provenance"])
     for path in sorted(FOLDER.glob(f"*/[!.]*/{MANIFEST}"))
 ]
-KEYS = sorted({made.key for made in MADE})
+KEYS = sorted({made.key for made in MADE}, key=str)
 ONE_WAY, OTHER_WAY = sorted({made.resampling for made in MADE})
 """How Pillow resizes before and since 13.0."""
 
