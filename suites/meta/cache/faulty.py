@@ -1,4 +1,4 @@
-"""Subjects on one session, each with one fault that the suite of the cache is there to see."""
+"""Subjects on one session, each with one fault that the suite of the cache is there to see, and right ones."""
 
 from __future__ import annotations
 
@@ -143,6 +143,20 @@ class Louder(SessionSubject):
 
     def step(self, state: Any, token: int) -> Tensor:
         return super().step(state, token) * 1.01
+
+
+class KeepsGradients(Shows):
+    """Right; whether torch is to keep gradients it leaves to its caller."""
+
+    def __init__(self, session: Session[Any]) -> None:
+        super().__init__(session, lambda tensor: tensor * self.one)
+        self.one = torch.ones((), requires_grad=True)
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: seam * self.one for name, seam in super().vision(inputs).items()}
+
+    def step(self, state: Any, token: int) -> Tensor:
+        return super().step(state, token) * self.one
 
 
 def fixed(tensor: Tensor) -> Tensor:

@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.kv_probe import KvProbe
 from pytest_dsocr.options import Config
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.cache import test_bytes, test_contents, test_images, test_length, test_one_token, test_pages, test_ways
+from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
 from suites.cache.walk import Walk
 from suites.contract.pages import write_page
-from suites.meta.cache.faulty import FAULTS
+from suites.meta.cache.faulty import FAULTS, KeepsGradients
 
 MODULES = (test_bytes, test_contents, test_images, test_length, test_one_token, test_pages, test_ways)
 ON_A_GPU = {"test_decode_peaks_no_higher_than_prefill"}
@@ -89,8 +92,20 @@ def test_every_test_of_the_suite_is_here() -> None:
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_a_right_subject_passes(outcome: Callable[..., list[Comparison]], test: str) -> None:
-    assert outcome(test, SessionSubject) == []
+@pytest.mark.parametrize("right", [SessionSubject, KeepsGradients])
+def test_a_right_subject_passes(
+    outcome: Callable[..., list[Comparison]], test: str, right: Callable[[Session[Any]], SessionSubject]
+) -> None:
+    torch.set_warn_always(True)  # and not of the first test alone
+    try:
+        assert outcome(test, right) == []
+    finally:
+        torch.set_warn_always(False)
+
+
+def test_a_page_of_which_vision_gives_nothing_is_told(tiny: Session[Any], tmp_path: Path) -> None:
+    with pytest.raises(DsocrError, match=r"gave nothing of halves\.png in tiny; .* put another page first"):
+        Walk.along(SessionSubject(tiny), write_page("halves", tmp_path))
 
 
 @pytest.mark.parametrize(("test", "fault"), [(test, fault) for test, faults in CAUGHT.items() for fault in faults])
