@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,20 +15,27 @@ if TYPE_CHECKING:
     from pytest_dsocr.options import Config
 
 
+@pytest.fixture(autouse=True)
+def _without_gradients() -> Iterator[None]:
+    """As the run's cases are asked: a subject may leave it to its caller, and torch warns once of what keeps them."""
+    import torch
+
+    with torch.no_grad():
+        yield
+
+
 @pytest.fixture(scope="session")
-def walk(dsocr_subject: Any, dsocr_config: Config) -> Walk:
+def first_page(dsocr_config: Config) -> Path:
+    """The run's first page."""
+    from pytest_dsocr.pages import first_pages
+
+    return first_pages(dsocr_config.pages)[0]
+
+
+@pytest.fixture(scope="session")
+def walk(dsocr_subject: Any, first_page: Path) -> Walk:
     """The subject on the run's first page, in Tiny."""
-    from pytest_dsocr.pages import first_pages
-
-    return Walk(dsocr_subject, first_pages(dsocr_config.pages)[0])
-
-
-@pytest.fixture(scope="session")
-def whole_walk(dsocr_subject: Any, dsocr_config: Config) -> Walk:
-    """The subject on the run's first page, in the run's first preset."""
-    from pytest_dsocr.pages import first_pages
-
-    return Walk(dsocr_subject, first_pages(dsocr_config.pages)[0], dsocr_config.presets[0])
+    return Walk.along(dsocr_subject, first_page)
 
 
 @pytest.fixture(scope="session")

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_dsocr.check import Check
 from pytest_dsocr.compare.expected import as_expected
-from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.kv_probe import KvProbe
 from pytest_dsocr.options import Config
 from pytest_dsocr.stash import leave_out
 from pytest_dsocr.subjects.protocol import DecodeView
 
+from .memory import Peak, compare_peaks
 from .walk import Walk
 
 pytestmark = pytest.mark.dsocr_level("L2")
 
 Probe = Callable[[DecodeView], KvProbe]
-MB = 1_000_000
 
 
 def test_a_token_takes_the_computed_bytes(
-    walk: Walk, dsocr_config: Config, dsocr_kv: Probe, dsocr_check: Check
+    walk: Walk, dsocr_subject: Any, dsocr_config: Config, dsocr_kv: Probe, dsocr_check: Check
 ) -> None:
+    """Numbers may be narrower than the dtype that the subject computes in, and not wider."""
+    import torch
+
     from pytest_dsocr.engine.checkpoint import resolve
 
     decoder = resolve(dsocr_config.checkpoint).architecture.decoder
     probe = dsocr_kv(walk.start()[0])
-    factors = (decoder.num_hidden_layers, decoder.num_key_value_heads, decoder.head_dim, probe.itemsize)
-    expected = 2 * factors[0] * factors[1] * factors[2] * factors[3]
-    why = f"2 x {' x '.join(map(str, factors))}: layers, heads, channels of a head, bytes of a number"
+    dtype = str(getattr(dsocr_subject, "dtype", dsocr_config.dtype))
+    itemsize = min(probe.itemsize, getattr(torch, dtype).itemsize)
+    factors = (decoder.num_hidden_layers, decoder.num_key_value_heads, decoder.head_dim, itemsize)
+    expected = 2 * math.prod(factors)
+    why = f"2 x {' x '.join(map(str, factors))}: layers, heads, channels of a head, bytes of a number in {dtype}"
     found = [as_expected("cache/bytes a token", probe.bytes_per_token, expected, why)]
     if (said := getattr(probe.state.cache, "bytes_per_token", None)) is not None:
         found.append(as_expected("cache/bytes a token, as it says", said, expected, "what it holds"))
@@ -52,21 +59,18 @@ def test_growth_is_linear(walk: Walk, dsocr_kv: Probe, dsocr_check: Check) -> No
 
 @pytest.mark.dsocr_gpu
 def test_decode_peaks_no_higher_than_prefill(
-    request: pytest.FixtureRequest, whole_walk: Walk, dsocr_config: Config, dsocr_check: Check
+    request: pytest.FixtureRequest, dsocr_subject: Any, first_page: Path, dsocr_config: Config, dsocr_check: Check
 ) -> None:
-    """Bytes allocated by torch, from vision to the prompt's end, and in the steps after it."""
-    import torch
-
-    if not dsocr_config.device.startswith("cuda"):
-        leave_out(request.node, "gpu", f"the subject is on {dsocr_config.device}; name a GPU: --dsocr-device=cuda")
-    walk, tokens = whole_walk, whole_walk.tokens
+    """Bytes allocated by torch on the subject's GPU, from vision to the prompt's end, and in the steps after it."""
+    device = dsocr_config.device
+    if not device.startswith("cuda"):
+        leave_out(request.node, "gpu", f"the subject is on {device}; name a GPU: --dsocr-device=cuda")
+    walk = Walk.along(dsocr_subject, first_page, dsocr_config.presets[0])
     inputs = walk.copies()
-    torch.cuda.reset_peak_memory_stats()
-    state, _ = walk.subject.prefill(inputs, walk.subject.vision(inputs)["vision_fusion"])
-    prefill = torch.cuda.max_memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    walk.steps(state, tokens)
-    decode = torch.cuda.max_memory_allocated()
-    verdict = Verdict.MATCH if decode <= prefill else Verdict.WRONG
-    told = f"{decode / MB:.1f} MB at most in decode, {prefill / MB:.1f} MB in vision and prefill (allowed)"
-    dsocr_check([Comparison("decode/peak memory", verdict, told)])
+
+    def begin() -> DecodeView:
+        return walk.subject.prefill(inputs, walk.subject.vision(inputs)["vision_fusion"])[0]
+
+    state, prefill = Peak.of(begin, device)
+    _, decode = Peak.of(lambda: walk.steps(state, walk.tokens), device)
+    dsocr_check([compare_peaks(prefill, decode, device)])

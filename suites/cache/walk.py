@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.case import make_case
+from pytest_dsocr.errors import DsocrError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,55 +20,61 @@ QUICK = "tiny"
 STEPS = 8
 
 
+@dataclass(frozen=True, eq=False)
 class Walk:
     """One page, from the prompt on.
 
-    Args:
-        subject: the implementation under test.
-        page: an image.
-        preset: its sizes; the quickest where they do not matter.
+    What tests share is made before the first is given it: a test may count calls or bytes, and what was made while it
+    counts would be counted, in whichever test comes first.
     """
 
-    def __init__(self, subject: Any, page: Path, preset: str = QUICK) -> None:
-        self._subject = subject
-        self.page, self.preset = page, preset
+    subject: CheckedSubject
+    """The subject, whose every answer is checked to be one."""
+    inputs: Mapping[str, Tensor]
+    """The subject's inputs of the page; never handed to it but as copies."""
+    features: Tensor
+    """The page's features, ``vision_fusion``; never handed to it but as a copy."""
+    tokens: tuple[int, ...]
+    """The subject's own :data:`STEPS` first choices, without any rule of repetition."""
 
-    @cached_property
-    def subject(self) -> CheckedSubject:
-        """The subject, whose every answer is checked to be one."""
+    @classmethod
+    def along(cls, subject: Any, page: Path, preset: str = QUICK) -> Walk:
+        """Ask ``subject`` for a page's inputs, features and first choices.
+
+        Args:
+            subject: the implementation under test.
+            page: an image.
+            preset: its sizes; the quickest where they do not matter.
+
+        Raises:
+            DsocrError: where it does not give them.
+        """
+        import torch
+
         from pytest_dsocr.subjects.checked import CheckedSubject
 
-        return CheckedSubject(self._subject)
-
-    @cached_property
-    def inputs(self) -> dict[str, Tensor]:
-        """The subject's inputs of the page; never handed out but as copies."""
-        return self.subject.inputs(make_case(self.page, "markdown", self.preset))
-
-    @cached_property
-    def features(self) -> Tensor:
-        """The page's features, ``vision_fusion``."""
-        return self.subject.vision(self.copies())["vision_fusion"]
+        checked = CheckedSubject(subject)
+        with torch.no_grad():
+            inputs = _copied(checked.inputs(make_case(page, "markdown", preset)))
+            features = checked.vision(_copied(inputs)).get("vision_fusion")
+            if features is None:
+                raise DsocrError(
+                    f"the subject's vision gave nothing of {page.name} in {preset}; "
+                    "if its pixels sum to zero there, as the vendor's gate has it, put another page first"
+                )
+            begun = cls(checked, inputs, features.clone(), ())
+            return replace(begun, tokens=begun._choices())
 
     @property
     def prompt_tokens(self) -> int:
         """Tokens of the prompt."""
         return self.inputs["input_ids"].shape[1]
 
-    @cached_property
-    def tokens(self) -> list[int]:
-        """The subject's own :data:`STEPS` first choices, without any rule of repetition."""
-        state, logits = self.start()
-        chosen = [int(logits.argmax())]
-        while len(chosen) < STEPS:
-            chosen.append(int(self.subject.step(state, chosen[-1]).argmax()))
-        return chosen
-
     def copies(self, more: Sequence[int] = ()) -> dict[str, Tensor]:
         """Give the inputs anew, with ``more`` tokens of text behind the prompt."""
         import torch
 
-        given = {name: tensor.clone() for name, tensor in self.inputs.items()}
+        given = _copied(self.inputs)
         if more:
             ids, mask = given["input_ids"], given["images_seq_mask"]
             given["input_ids"] = torch.cat([ids, ids.new_tensor([list(more)])], dim=1)
@@ -88,3 +95,14 @@ class Walk:
     def steps(self, state: DecodeView, tokens: Sequence[int]) -> list[Tensor]:
         """Feed tokens one by one; give the logits after each."""
         return [self.subject.step(state, token) for token in tokens]
+
+    def _choices(self) -> tuple[int, ...]:
+        state, logits = self.start()
+        chosen = [int(logits.argmax())]
+        while len(chosen) < STEPS:
+            chosen.append(int(self.subject.step(state, chosen[-1]).argmax()))
+        return tuple(chosen)
+
+
+def _copied(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in inputs.items()}

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.session import Session
+
+with suppress(ImportError):  # where only what needs a GPU is run
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("busy machine")
 
 
 @pytest.fixture(scope="session")

@@ -101,7 +101,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     ended = subprocess.run(
-        [sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, cwd=tmp_path, timeout=120
+        [sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, cwd=tmp_path, timeout=300
     )
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, b"")

@@ -89,8 +89,7 @@ def played(folder: Path, scene: str, **options: Any) -> Iterator[Played]:
     with LiveReference(folder, CHECKPOINT, python=interpreter(folder, scene), **options) as reference:
         one = Played(reference, folder)
         yield one
-    for pid in one.pids:
-        await_(lambda pid=pid: has_ended(pid))  # type: ignore[misc]
+    await_ended(*one.pids)
 
 
 def interpreter(folder: Path, scene: str) -> Path:
@@ -111,8 +110,13 @@ def has_ended(pid: int) -> bool:
     return not state.strip() or state.startswith("Z")
 
 
-def await_(condition: Callable[[], bool], within_s: float = 10) -> None:
-    """Wait until something has happened."""
+def await_ended(*pids: int) -> None:
+    """Wait until processes have ended: one that was told to does so when the machine gets to it."""
+    await_(lambda: all(map(has_ended, pids)))
+
+
+def await_(condition: Callable[[], bool], within_s: float = 60) -> None:
+    """Wait until something has happened, on a machine that may be busy with much else."""
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"

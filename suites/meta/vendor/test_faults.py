@@ -21,10 +21,11 @@ from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.reference import ReferenceFaultError
 from suites.contract.pages import write_page
 from suites.meta.vendor.conftest import worker_folders
-from suites.meta.vendor.played import CHECKPOINT, LOADED, await_, has_ended, interpreter, played
+from suites.meta.vendor.played import CHECKPOINT, LOADED, await_ended, interpreter, played
 
-LIMIT_S = 1.0
-HANG = "gave no sign of life for 1 s and was killed; raise the time limit if it was only slow"
+LIMIT_S = 3.0
+"""For workers that hang: on a busy machine one takes a second to say that it is there."""
+HANG = "gave no sign of life for 3 s and was killed; raise the time limit if it was only slow"
 GARBAGE = "; find out what writes to its pipe"
 DIED = "; look for the cause in its stderr"
 MEMORY = "; if memory ran out, give it more or a smaller case"
@@ -38,7 +39,7 @@ def case(tmp_path: Path) -> Case:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "GRACE_S", 0.3)
+    monkeypatch.setattr(process, "GRACE_S", 1.0)
     monkeypatch.setattr(process, "MAX_LINE_BYTES", 1 << 20)
 
 
@@ -123,7 +124,7 @@ def test_a_worker_that_is_lost_twice(scene: str, event: str, case: Case, tmp_pat
         assert re.fullmatch(expected("flops(tiny-tiny-free)", event), said)
         assert worker.reference.worker_pid is None
         assert len(set(worker.pids)) == len(worker.pids) == (4 if "note(" in scene else 2)
-        assert all(has_ended(pid) for pid in worker.pids)
+        await_ended(*worker.pids)
 
 
 WHILE_LOADING = {
@@ -214,8 +215,8 @@ def test_signs_of_progress_put_the_limit_off(case: Case, tmp_path: Path) -> None
     scene = (
         LOADED
         + """
-for n in range(5):
-    time.sleep(0.4)
+for n in range(8):
+    time.sleep(0.5)
     say("Progress", id=id, what="token", done=n, total=None)
 answer(id, {"sam": 5})
 hear()
@@ -225,7 +226,7 @@ hear()
     with played(tmp_path, scene, time_limit_s=LIMIT_S, on_progress=lambda *sign: seen.append(sign)) as worker:
         assert worker.reference.flops(case) == {"sam": 5}
         assert len(worker.pids) == 1
-    assert seen == [("token", n, None) for n in range(5)]
+    assert seen == [("token", n, None) for n in range(8)]
 
 
 def test_a_request_of_any_length_is_sent(case: Case, tmp_path: Path) -> None:
@@ -262,7 +263,8 @@ time.sleep(60)
         with pytest.raises(KeyboardInterrupt):
             worker.reference.flops(case)
         assert worker.reference.worker_pid is None
-        assert [has_ended(pid) for pid in worker.pids] == [True]
+        await_ended(*worker.pids)
+        assert len(worker.pids) == 1
         assert worker.reference.flops(case) == {}
 
 
@@ -273,7 +275,7 @@ def test_closing_does_not_wait_for_ever(deafness: str, case: Case, tmp_path: Pat
         worker.reference.flops(case)
         started_s = time.monotonic()
         worker.reference.close()
-        assert time.monotonic() - started_s < 5
+        assert time.monotonic() - started_s < 30
         assert len(worker.pids) == 2
         worker.reference.close()
 
@@ -285,7 +287,7 @@ def test_a_forgotten_reference_ends_its_worker(case: Case, tmp_path: Path) -> No
     assert pid
     del reference
     gc.collect()
-    await_(lambda: has_ended(pid))
+    await_ended(pid)
 
 
 def test_the_end_of_the_program_ends_its_worker(tmp_path: Path, temporary: Path) -> None:
@@ -299,10 +301,10 @@ reference.start()
 print(reference.worker_pid)
 """
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=300, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    await_(lambda: has_ended(int(done.stdout)))
+    await_ended(int(done.stdout))
 
 
 def test_what_a_worker_is_given(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

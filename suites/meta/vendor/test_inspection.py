@@ -96,8 +96,8 @@ def test_versions_are_told_where_the_import_fails(
 @pytest.mark.parametrize(
     ("code", "time_limit_s", "message"),
     [
-        ("import time\ntime.sleep(90)", 0.5, r"was still importing .* after 0\.5 s"),
-        ("import os, sys\nprint('last words', file=sys.stderr)\nos._exit(3)", 90, r"(?s)broke down .*last words"),
+        ("import time\ntime.sleep(900)", 0.5, r"was still importing .* after 0\.5 s"),
+        ("import os, sys\nprint('last words', file=sys.stderr)\nos._exit(3)", 600, r"(?s)broke down .*last words"),
     ],
 )
 def test_an_interpreter_that_breaks_down_is_an_error(
@@ -107,7 +107,7 @@ def test_an_interpreter_that_breaks_down_is_an_error(
     started_s = time.monotonic()
     with pytest.raises(DsocrError, match=message):
         load_in(PYTHON, folder, time_limit_s)
-    assert time.monotonic() - started_s < 30
+    assert time.monotonic() - started_s < 600
 
 
 def test_an_interpreter_that_does_not_start_is_an_error(folder: Path, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_an_interrupted_recorder_says_what_it_kept_and_goes_on(
             assert process.poll() is None, process.communicate()
         hang_in(vendor)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (130, "dsocr: interrupted\n")
     kept = re.fullmatch(r"kept +(\d+) of 20 cases; the same command goes on from there", out.splitlines()[-1])
     assert kept

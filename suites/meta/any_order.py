@@ -1,0 +1,54 @@
+"""A plugin for pytest: tests in another order than their files', by ``--order``.
+
+``alone`` runs each as if it were the only one: session fixtures end with it, and what functions of this project
+remember is forgotten. Of each function the first and the last test are enough, for its others differ in data only. A
+number is the seed of a random order of all.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import itertools
+import random
+from collections.abc import Iterable, Iterator
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+ALONE = "alone"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--order", required=True, help="alone, or the seed of a random order")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.order == ALONE:
+        items[:] = first_and_last(items)
+    else:
+        random.Random(int(config.option.order)).shuffle(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    if item.config.option.order != ALONE:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    runtestprotocol(item, nextitem=None)  # as the last of a session: every fixture ends
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    for remembering in caches():
+        remembering.cache_clear()
+    return True
+
+
+def first_and_last(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    for _, group in itertools.groupby(items, lambda item: item.nodeid.partition("[")[0]):
+        of_one = list(group)
+        yield from of_one if len(of_one) == 1 else (of_one[0], of_one[-1])
+
+
+def caches() -> list[functools._lru_cache_wrapper[object]]:
+    found = [one for one in gc.get_objects() if type(one) is functools._lru_cache_wrapper]
+    return [one for one in found if one.__module__.startswith(("pytest_dsocr", "suites"))]

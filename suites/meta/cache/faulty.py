@@ -1,0 +1,196 @@
+"""Subjects on one session, each with one fault that the suite of the cache is there to see, and right ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.subjects.session import SessionSubject
+
+Show = Callable[[Tensor], Tensor]
+Make = Callable[[Session[Any]], SessionSubject]
+CAPACITY = 4096
+
+
+class ShownCache:
+    """A session's cache, shown otherwise than it is."""
+
+    def __init__(self, cache: Any, show: Show, layers: int | None) -> None:
+        self._cache, self._show = cache, show
+        self.layers = cache.layers if layers is None else layers
+
+    @property
+    def length(self) -> int:
+        return int(self._cache.length)
+
+    def keys(self, layer: int) -> Tensor:
+        return self._show(self._cache.keys(layer))
+
+    def values(self, layer: int) -> Tensor:
+        return self._show(self._cache.values(layer))
+
+
+class ShownState:
+    def __init__(self, state: Any, cache: ShownCache) -> None:
+        self.state, self.cache = state, cache
+
+    @property
+    def logits(self) -> Tensor:
+        logits: Tensor = self.state.logits
+        return logits
+
+
+class Shows(SessionSubject):
+    """Computes rightly, and shows another cache."""
+
+    def __init__(self, session: Session[Any], show: Show, layers: int | None = None) -> None:
+        super().__init__(session)
+        self.show, self.layers = show, layers
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        state = super().prefill(inputs, vision_fusion)
+        return ShownState(state, ShownCache(state.cache, self.show, self.layers))
+
+    def step(self, state: Any, token: int) -> Tensor:
+        return super().step(state.state, token)
+
+
+class LooksAgain(SessionSubject):
+    """Its steps see what prefill was given."""
+
+    def __init__(self, session: Session[Any], at: str) -> None:
+        super().__init__(session)
+        self.at, self.seen = at, torch.zeros(1)
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        self.seen = inputs.get(self.at, vision_fusion)  # type: ignore[arg-type]
+        return super().prefill(inputs, vision_fusion)
+
+    def step(self, state: Any, token: int) -> Tensor:
+        return super().step(state, token) + self.seen.float().mean()
+
+
+class CallsAgain(SessionSubject):
+    """Runs vision in each step, to no effect."""
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        self.inputs_of_prompt = inputs
+        return super().prefill(inputs, vision_fusion)
+
+    def step(self, state: Any, token: int) -> Tensor:
+        self.vision(self.inputs_of_prompt)
+        return super().step(state, token)
+
+
+class Elsewhere(SessionSubject):
+    """Names modules that are not those that it runs."""
+
+    def module(self, name: str) -> nn.Module:
+        return nn.Identity()
+
+
+class Ungated(SessionSubject):
+    """Has features of a prompt without an image."""
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return super().vision(inputs) or {"vision_fusion": torch.zeros(1, 1)}
+
+
+class Forgets(SessionSubject):
+    """Holds nothing of a prompt of one token."""
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        state = super().prefill(inputs, vision_fusion)
+        if inputs["input_ids"].shape[1] == 1:
+            state.cache.drop_last()
+        return state
+
+
+class Remembers(Shows):
+    """Keeps the last page's cache in front of the next one's, and its text in front of the next."""
+
+    def __init__(self, session: Session[Any]) -> None:
+        super().__init__(session, self.with_the_last)
+        self.last, self.text = 0, ""
+
+    def with_the_last(self, tensor: Tensor) -> Tensor:
+        return torch.cat([tensor[:, :, : self.last], tensor], dim=2)
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        self.last += 1
+        return super().prefill(inputs, vision_fusion)
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        self.text += super().read(page, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens)
+        return self.text
+
+
+class ReadsAlike(SessionSubject):
+    """Reads nothing of any page."""
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        return ""
+
+
+class Louder(SessionSubject):
+    """Its steps' logits are a percent too large."""
+
+    def step(self, state: Any, token: int) -> Tensor:
+        return super().step(state, token) * 1.01
+
+
+class KeepsGradients(Shows):
+    """Right; whether torch is to keep gradients it leaves to its caller."""
+
+    def __init__(self, session: Session[Any]) -> None:
+        super().__init__(session, lambda tensor: tensor * self.one)
+        self.one = torch.ones((), requires_grad=True)
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: seam * self.one for name, seam in super().vision(inputs).items()}
+
+    def step(self, state: Any, token: int) -> Tensor:
+        return super().step(state, token) * self.one
+
+
+def fixed(tensor: Tensor) -> Tensor:
+    """Numbers of the right shape, the same whatever was computed."""
+    shape = (*tensor.shape[:2], CAPACITY, tensor.shape[3])
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))[:, :, : tensor.shape[2]]
+
+
+def padded(tensor: Tensor) -> Tensor:
+    """All the room that there is."""
+    return torch.cat([tensor, tensor.new_zeros(*tensor.shape[:2], -tensor.shape[2] % CAPACITY, tensor.shape[3])], 2)
+
+
+SHOWN: Mapping[str, Show] = {
+    "twice as wide": Tensor.double,
+    "half of the channels": lambda tensor: tensor[..., ::2],
+    "zeros": torch.zeros_like,
+    "the same for any page": fixed,
+    "all its room": padded,
+    "a ring": lambda tensor: tensor.roll(1, dims=2),
+    "no position": lambda tensor: tensor[:, :, :0],
+    "one position too few": lambda tensor: tensor[:, :, :-1],
+}
+FAULTS: Mapping[str, Make] = {
+    **{name: lambda session, show=show: Shows(session, show) for name, show in SHOWN.items()},  # type: ignore[misc]
+    "one layer": lambda session: Shows(session, Tensor.clone, 1),
+    "no layer": lambda session: Shows(session, Tensor.clone, 0),
+    "looks at the page again": lambda session: LooksAgain(session, "images_ori"),
+    "looks at the features again": lambda session: LooksAgain(session, "vision_fusion"),
+    "runs vision again": CallsAgain,
+    "names other modules": Elsewhere,
+    "has no gate": Ungated,
+    "forgets one token": Forgets,
+    "remembers the last page": Remembers,
+    "reads nothing": ReadsAlike,
+    "louder in steps": Louder,
+}
