@@ -49,7 +49,7 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
 
     To name one for a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
     """
-    from pytest_dsocr.subjects.loading import load_subject
+    from pytest_dsocr.subjects.loading import close_subject, load_subject
 
     with _or_stop(request.session, "subject"):
         subject = load_subject(dsocr_config.subject, dsocr_config.setup)
@@ -58,8 +58,7 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
             raise DsocrError(f"{dsocr_config.subject} offers {offered}, the run promises {promised}; promise {offered}")
     request.config.stash[LOADED] = subject
     yield subject
-    if callable(close := getattr(subject, "close", None)):
-        close()
+    close_subject(subject)
 
 
 @pytest.fixture

@@ -58,6 +58,14 @@ class Option:
 
 OPTIONS = (
     Option("subject", "session", read.subject, "session, vendor:FOLDER, or package.module:factory", "SUBJECT"),
+    Option("isolate", False, read.yes_or_no, "run the subject in a process of its own, which it may lose"),
+    Option(
+        "subject_time_limit",
+        3600.0,
+        read.seconds,
+        "seconds for one call of the subject's: reading a page, a stage, a step",
+        "SECONDS",
+    ),
     Option("checkpoint", "mini", read.checkpoint, "mini, a folder, synthetic:NAME, or a hub name", "CHECKPOINT"),
     Option(
         "reference",
@@ -130,6 +138,8 @@ class Config:
     """What a run compares, and how; the fields are the options."""
 
     subject: str
+    isolate: bool
+    subject_time_limit: float
     checkpoint: str
     reference: Path | None
     """None for the recordings of the golden folder."""

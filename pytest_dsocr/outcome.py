@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import traceback
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.stash import CASES, CHECK, CONFIG, LEFT_OUT, RUN, TOLD
+from pytest_dsocr.subjects.telling import trace_of
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import TestPayload
@@ -49,7 +49,7 @@ def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> No
         told = f"NOT-COMPARED: {told}; or declare that it may be missing: --dsocr-may-miss=recording"
     if error.__cause__ is not None and item.config.stash.get(TOLD, None) is not error:
         item.config.stash[TOLD] = error
-        told += "\n\n" + "".join(traceback.format_exception(error.__cause__)).rstrip()
+        told += f"\n\n{trace_of(error.__cause__)}"
     report.longrepr = told
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +16,10 @@ from pytest_dsocr.outcome import amend
 from pytest_dsocr.report.words import plain
 from pytest_dsocr.run import Run
 from pytest_dsocr.scheduling import on_own_gpu
-from pytest_dsocr.stash import ALL_CASES, CONFIG, UNMATCHED, leave_out
+from pytest_dsocr.stash import ALL_CASES, CONFIG, NOTES, UNMATCHED, leave_out
 from pytest_dsocr.subjects.loading import level_before_loading
 from pytest_dsocr.subjects.protocol import Level
+from pytest_dsocr.subjects.watch import begin, end
 from pytest_dsocr.vendor.files import FILES
 from pytest_dsocr.xfails import read_ledger
 
@@ -40,7 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
     if config.option.help or config.option.markers:  # asked for by whoever gave a bad value, as like as not
         return
+    watch = begin(config.stash.setdefault(NOTES, []))
+    config.add_cleanup(partial(end, watch))
     own = on_own_gpu(resolve(config), getattr(config, "workerinput", {}).get("workerid", ""))
+    watch.limit(own.subject_time_limit, last_resort=not _is_timed(config))
     config.stash[CONFIG] = own
     config.stash[OFFERED] = level_before_loading(own.subject)
     _check_goldens(config, own)
@@ -194,6 +199,12 @@ def _has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+def _is_timed(config: pytest.Config) -> bool:
+    """Say whether pytest's own plugin uses the one timer that faulthandler has."""
+    has_plugin = config.pluginmanager.has_plugin("faulthandler")
+    return has_plugin and float(config.getini("faulthandler_timeout") or 0) > 0
 
 
 def _is_vendors(own: Config) -> bool:

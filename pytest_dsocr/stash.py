@@ -29,6 +29,8 @@ TOLD: pytest.StashKey[BaseException] = pytest.StashKey()
 """Of the config: the error whose traceback was shown last; the other tests of its case need it no more."""
 UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
 """Of the config: lines of the ledger of known failures that match no test."""
+NOTES: pytest.StashKey[list[str]] = pytest.StashKey()
+"""Of the config: sentences about what the subject did besides answering, each once."""
 NOT_OFFERED = "not offered"
 
 

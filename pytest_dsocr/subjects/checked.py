@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pytest_dsocr.answer import VISION_SEAMS
@@ -64,16 +65,16 @@ class CheckedSubject:
 
     def read(self, case: Case) -> str:
         """Give what it reads, with its markup."""
+        page = case.page.absolute()  # the subject may have a working directory of its own
         with at_stage("read", "read"):
-            text = self.subject.read(
-                case.page, prompt=case.prompt, preset=case.preset, max_new_tokens=case.max_new_tokens
-            )
+            text = self.subject.read(page, prompt=case.prompt, preset=case.preset, max_new_tokens=case.max_new_tokens)
         return _text("read", "read", text)
 
     def inputs(self, case: Case) -> dict[str, Tensor]:
         """Give what goes into its model, at least the vendor's five tensors."""
+        page = case.page.absolute()
         with at_stage("tokenizer", "inputs"):
-            given = self.subject.inputs(case.page, prompt=case.prompt, preset=case.preset)
+            given = self.subject.inputs(page, prompt=case.prompt, preset=case.preset)
         tensors = _tensors("tokenizer", "inputs", given)
         if absent := [name for name in INPUTS if name not in tensors]:
             raise SubjectFaultError("tokenizer", f"the subject's inputs lack {', '.join(absent)}; give these as well")
@@ -116,6 +117,7 @@ class CheckedSubject:
 
     def write(self, text: str, page: Path, folder: Path) -> None:
         """Have the files written that the vendor writes, ``result.mmd`` at least."""
+        page, folder = page.absolute(), folder.absolute()
         with at_stage("postprocess", "write"):
             self.subject.write(text, page, folder)
         if not (folder / MMD).is_file():
@@ -136,12 +138,14 @@ def _tensors(stage: str, method: str, given: object) -> dict[str, Tensor]:
     for name, value in given.items():
         if not isinstance(value, Tensor):
             raise SubjectFaultError(stage, f"the subject's {method} gave {_kind(value)} for {name}; give a tensor")
+        _check_values(stage, f"{method} gave", name, value)
     return dict(given)
 
 
 def _logits(stage: str, given_by: str, given: object) -> Tensor:
     if not isinstance(given, Tensor):
         raise SubjectFaultError(stage, f"the subject's {given_by} {_kind(given)} for logits; give a tensor [V]")
+    _check_values(stage, given_by, "logits", given)
     if given.ndim == 0 or given.numel() != given.shape[-1]:
         raise SubjectFaultError(stage, f"the subject's {given_by} logits of shape {list(given.shape)}; give [V]")
     logits = given.detach().float().flatten()
@@ -150,6 +154,15 @@ def _logits(stage: str, given_by: str, given: object) -> Tensor:
             stage, f"the subject's {given_by} {nans} NaN among {len(logits)} logits; give finite ones"
         )
     return logits
+
+
+def _check_values(stage: str, given_by: str, name: str, given: Tensor) -> None:
+    """Refuse a tensor whose values cannot be looked at."""
+    if given.is_meta or given.layout is not torch.strided or given.is_quantized:
+        kind = "on the meta device" if given.is_meta else str(given.layout) if not given.is_quantized else "quantized"
+        raise SubjectFaultError(
+            stage, f"the subject's {given_by} {name} that is {kind}; give a dense tensor with values in it"
+        )
 
 
 def _misshapen(stage: str, method: str, name: str, given: Tensor, shape: str) -> SubjectFaultError:
