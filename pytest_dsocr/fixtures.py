@@ -21,6 +21,7 @@ from pytest_dsocr.markers import arguments_of
 from pytest_dsocr.options import Config
 from pytest_dsocr.stash import ALL_CASES, CASES, CHECK, CONFIG, LOADED, NOT_OFFERED, RUN, leave_out
 from pytest_dsocr.subjects.protocol import Level, level_of
+from pytest_dsocr.subjects.watch import current
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,10 +50,11 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
 
     To name one for a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
     """
-    from pytest_dsocr.subjects.loading import close_subject, load_subject
+    from pytest_dsocr.subjects.loading import close_subject, open_subject
 
     with _or_stop(request.session, "subject"):
-        subject = load_subject(dsocr_config.subject, dsocr_config.setup)
+        limit_s = dsocr_config.subject_time_limit if dsocr_config.isolate else None
+        subject = open_subject(dsocr_config.subject, dsocr_config.setup, limit_s)
         promised = dsocr_config.level
         if promised is not None and (offered := level_of(subject)) < promised:
             raise DsocrError(f"{dsocr_config.subject} offers {offered}, the run promises {promised}; promise {offered}")
@@ -189,12 +191,15 @@ def dsocr_state(
 
 @pytest.fixture
 def dsocr_stage_timer(dsocr_config: Config) -> Stages:
-    """Times stages: ``with timer("prefill"): ...``, then ``timer.times()``; CUDA events on a GPU."""
+    """Times stages: ``with timer("prefill"): ...``, then ``timer.times()``; CUDA events on a GPU.
+
+    A subject in a process of its own is timed by the clock, with what it takes to send tensors to and fro.
+    """
     import torch
 
     from pytest_dsocr.engine.stages import Stages
 
-    return Stages(torch.device(dsocr_config.device), "timed")
+    return Stages(torch.device("cpu" if dsocr_config.isolate else dsocr_config.device), "timed")
 
 
 @pytest.fixture
@@ -259,6 +264,10 @@ def _as_told(request: pytest.FixtureRequest, config: Config) -> Config:
     subject = request.getfixturevalue("dsocr_subject")
     if request.config.stash.get(LOADED, None) is subject:
         return config
+    if config.isolate:
+        current().note(
+            "--dsocr-isolate does nothing for a dsocr_subject of a fixture of one's own; name it by an option"
+        )
     return replace(config, subject=f"{type(subject).__module__}:{type(subject).__qualname__}")
 
 

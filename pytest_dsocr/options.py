@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +188,8 @@ def resolve(config: pytest.Config) -> Config:
         pytest.UsageError: on a bad value; it says where that was given, and lists the valid ones.
     """
     found = {option.name: _value(option, config) for option in OPTIONS}
+    if not found["isolate"]:  # what is to have a process of its own is not imported into this one
+        _value(replace(OPTIONS[0], read=read.importable_subject), config)
     for name in ("device", "dtype", "attention"):
         found[f"reference_{name}"] = found[f"reference_{name}"] or found[name]
     found["tolerances"] = dict(found["tolerances"])

@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     own = on_own_gpu(resolve(config), getattr(config, "workerinput", {}).get("workerid", ""))
     watch.limit(own.subject_time_limit, last_resort=not _is_timed(config))
     config.stash[CONFIG] = own
-    config.stash[OFFERED] = level_before_loading(own.subject)
+    config.stash[OFFERED] = level_before_loading(own.subject, may_import=not own.isolate)
     _check_goldens(config, own)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Run(config), "dsocr-run")

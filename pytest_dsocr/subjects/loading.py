@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.subjects.fault import at_stage, guarded
@@ -43,6 +43,20 @@ def load_subject(spec: str, setup: Setup) -> TextSubject:
     return _made(spec, _factory(spec), setup)
 
 
+def open_subject(spec: str, setup: Setup, isolated_s: float | None) -> TextSubject:
+    """Load a subject here, or, with the seconds that a call may take, in a process of its own.
+
+    Raises:
+        DsocrError: as :func:`load_subject`.
+    """
+    if isolated_s is None:
+        return load_subject(spec, setup)
+    from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
+
+    subject: Any = IsolatedSubject(spec, setup, isolated_s)
+    return cast(TextSubject, subject)
+
+
 def close_subject(subject: TextSubject) -> None:
     """Close a subject that can be closed; raise ``SubjectFaultError`` where that fails."""
     with at_stage("close", "close"):
@@ -50,7 +64,7 @@ def close_subject(subject: TextSubject) -> None:
             close()
 
 
-def level_before_loading(spec: str) -> Level | None:
+def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
     """Give the level of the subject that ``spec`` names without loading it, or None where that cannot be told.
 
     It is told of a class by its methods, and of a function by the class that its return annotation names; a protocol
@@ -61,6 +75,8 @@ def level_before_loading(spec: str) -> Level | None:
     """
     if spec == SESSION or spec.startswith(VENDOR):
         return Level.MODULES
+    if not may_import:
+        return None
     factory = _factory(spec)
     made = factory if isinstance(factory, type) else _annotated(factory)
     if not isinstance(made, type) or getattr(made, "_is_protocol", False):

@@ -1,5 +1,6 @@
 """A subject that does what the environment says where the environment says it: ``MISDEED=stage:deed``.
 
+A process that is running finds it in the file ``MISDEED_FILE``.
 The file is copied beside the tests of a made-up repository, and so imports nothing of this one's own tests. On a page
 called ``good`` it does nothing of the kind.
 """
@@ -90,7 +91,6 @@ def swallow_interrupt() -> None:
 
 def close_everything() -> None:
     os.closerange(3, 4096)
-    time.sleep(FOREVER_S)
 
 
 DEEDS: Mapping[str, Callable[[], Any]] = {
@@ -140,7 +140,9 @@ DEEDS: Mapping[str, Callable[[], Any]] = {
 
 def do(stage: str, page: Path | None = None) -> str:
     """Do the deed of a stage, if there is one, and give its name."""
-    where, _, deed = os.environ.get("MISDEED", ":nothing").partition(":")
+    file = os.environ.get("MISDEED_FILE")
+    said = Path(file).read_text() if file else os.environ.get("MISDEED", "")
+    where, _, deed = said.partition(":")
     if where != stage or (page and page.stem == "good"):
         return "nothing"
     DEEDS.get(deed, DEEDS["nothing"])()

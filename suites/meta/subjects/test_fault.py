@@ -158,8 +158,11 @@ def test_white_space_and_length_of_a_message_do_not_matter() -> None:
 def test_a_long_way_down_is_told_from_both_ends() -> None:
     def down(depth: int) -> None:
         if depth:
-            return [down, lambda more: down(more)][depth % 2](depth - 1)
+            (down, via)[depth % 2](depth - 1)
         raise ValueError("here")
+
+    def via(depth: int) -> None:
+        down(depth)
 
     with pytest.raises(ValueError, match="here") as caught:
         down(200)
