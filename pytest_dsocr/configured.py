@@ -18,6 +18,7 @@ from pytest_dsocr.printable import in_shell
 from pytest_dsocr.report.file import RunIdentity, mark_running
 from pytest_dsocr.scheduling import on_own_gpu
 from pytest_dsocr.stash import CONFIG, IDENTITY, OUT_FOLDER
+from pytest_dsocr.subjects.watch import current
 
 NO_RUN = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
 """Options of pytest's that only show something."""
@@ -33,6 +34,7 @@ def own_config(config: pytest.Config) -> Config:
     if CONFIG not in config.stash:
         own = on_own_gpu(resolve(config), getattr(config, "workerinput", {}).get("workerid", ""))
         _check_goldens(config, own)
+        current().limit(own.subject_time_limit, last_resort=not _is_timed(config))
         config.stash[CONFIG] = own
     return config.stash[CONFIG]
 
@@ -92,6 +94,12 @@ def _is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput") or (
         "PYTEST_XDIST_WORKER" in os.environ and "no:terminal" in (config.option.plugins or ())
     )
+
+
+def _is_timed(config: pytest.Config) -> bool:
+    """Say whether pytest's own plugin uses the one timer that faulthandler has."""
+    has_plugin = config.pluginmanager.has_plugin("faulthandler")
+    return has_plugin and float(config.getini("faulthandler_timeout") or 0) > 0
 
 
 def _check_goldens(config: pytest.Config, own: Config) -> None:

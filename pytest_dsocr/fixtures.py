@@ -22,6 +22,7 @@ from pytest_dsocr.markers import arguments_of
 from pytest_dsocr.options import Config
 from pytest_dsocr.stash import ALL_CASES, CASES, CHECK, LOADED, NOT_OFFERED, RUN, leave_out
 from pytest_dsocr.subjects.protocol import Level, level_of
+from pytest_dsocr.subjects.watch import current
 from pytest_dsocr.threads import share_threads
 from pytest_dsocr.waiting import waiting_for
 
@@ -52,20 +53,19 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
 
     To name one for a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
     """
-    from pytest_dsocr.subjects.loading import load_subject
+    from pytest_dsocr.subjects.loading import close_subject, open_subject
 
     own = dsocr_config
     what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
     share_threads(_workers(request.config))
     with _or_stop(request.session, "subject"), waiting_for(what, request.config):
-        subject = load_subject(dsocr_config.subject, dsocr_config.setup)
+        subject = open_subject(own.subject, own.setup, own.subject_time_limit if own.isolate else None)
         promised = dsocr_config.level
         if promised is not None and (offered := level_of(subject)) < promised:
             raise DsocrError(f"{dsocr_config.subject} offers {offered}, the run promises {promised}; promise {offered}")
     request.config.stash[LOADED] = subject
     yield subject
-    if callable(close := getattr(subject, "close", None)):
-        close()
+    close_subject(subject)
 
 
 @pytest.fixture
@@ -220,12 +220,15 @@ def dsocr_state(
 
 @pytest.fixture
 def dsocr_stage_timer(dsocr_config: Config) -> Stages:
-    """Times stages: ``with timer("prefill"): ...``, then ``timer.times()``; CUDA events on a GPU."""
+    """Times stages: ``with timer("prefill"): ...``, then ``timer.times()``; CUDA events on a GPU.
+
+    A subject in a process of its own is timed by the clock, with what it takes to send tensors to and fro.
+    """
     import torch
 
     from pytest_dsocr.engine.stages import Stages
 
-    return Stages(torch.device(dsocr_config.device), "timed")
+    return Stages(torch.device("cpu" if dsocr_config.isolate else dsocr_config.device), "timed")
 
 
 @pytest.fixture
@@ -301,6 +304,10 @@ def _as_told(request: pytest.FixtureRequest, config: Config) -> Config:
     subject = request.getfixturevalue("dsocr_subject")
     if request.config.stash.get(LOADED, None) is subject:
         return config
+    if config.isolate:
+        current().note(
+            "--dsocr-isolate does nothing for a dsocr_subject of a fixture of one's own; name it by an option"
+        )
     return replace(config, subject=f"{type(subject).__module__}:{type(subject).__qualname__}")
 
 

@@ -6,6 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
+from pytest_dsocr.subjects.fault import at_stage
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -79,14 +81,17 @@ class KvProbe:
 
     def digest(self, positions: int | None = None) -> KvDigest:
         """Hash the contents of the first ``positions``, or of all that there are, to the bit."""
-        return KvDigest(tuple((_hashes(keys, positions), _hashes(values, positions)) for keys, values in self._layers))
+        layers = self._layers
+        with at_stage("decode", "cache"):  # tensors may be without values
+            return KvDigest(tuple((_hashes(keys, positions), _hashes(values, positions)) for keys, values in layers))
 
     @property
     def _layers(self) -> list[tuple[Tensor, Tensor]]:
         from pytest_dsocr.subjects.handed import plain
 
-        cache = self.state.cache
-        return [(plain(cache.keys(layer)), plain(cache.values(layer))) for layer in range(cache.layers)]
+        with at_stage("decode", "cache"):
+            cache = self.state.cache
+            return [(plain(cache.keys(layer)), plain(cache.values(layer))) for layer in range(cache.layers)]
 
 
 def _hashes(tensor: Tensor, positions: int | None) -> tuple[bytes, ...]:

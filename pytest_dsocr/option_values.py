@@ -37,12 +37,17 @@ def one_of(*valid: str) -> Callable[[str], str]:
 
 
 def subject(text: str) -> str:
-    """Take ``session``, ``vendor:FOLDER``, or a ``package.module:factory`` that can be imported."""
+    """Take ``session``, ``vendor:FOLDER``, or a ``package.module:factory``."""
     if text.startswith(VENDOR):
         check_vendor_folder(Path(text.removeprefix(VENDOR)))
     elif text != SESSION and not FACTORY.fullmatch(text):
         raise DsocrError(f"{text!r} names no subject; {VALID}")
-    level_before_loading(text)
+    return text
+
+
+def importable_subject(text: str) -> str:
+    """Take a subject whose factory can be imported."""
+    level_before_loading(subject(text))
     return text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,6 +61,14 @@ class Option:
 
 OPTIONS = (
     Option("subject", "session", read.subject, "session, vendor:FOLDER, or package.module:factory", "SUBJECT"),
+    Option("isolate", False, read.yes_or_no, "run the subject in a process of its own, which it may lose"),
+    Option(
+        "subject_time_limit",
+        3600.0,
+        read.seconds,
+        "seconds for one call of the subject's: reading a page, a stage, a step",
+        "SECONDS",
+    ),
     Option("checkpoint", "mini", read.checkpoint, "mini, a folder, synthetic:NAME, or a hub name", "CHECKPOINT"),
     Option(
         "reference",
@@ -135,6 +143,8 @@ class Config:
     """What a run compares, and how; the fields are the options."""
 
     subject: str
+    isolate: bool
+    subject_time_limit: float
     checkpoint: str
     reference: Path | Literal["session"] | None
     """None for the recordings of the golden folder; ``session`` for these, and the session where they lack a case."""
@@ -183,6 +193,8 @@ def resolve(config: pytest.Config) -> Config:
         pytest.UsageError: on a bad value; it says where that was given, and lists the valid ones.
     """
     found = {option.name: _value(option, config, config.option) for option in OPTIONS}
+    if not found["isolate"]:  # what is to have a process of its own is not imported into this one
+        _value(replace(OPTIONS[0], read=read.importable_subject), config, config.option)
     for name in ("device", "dtype", "attention"):
         found[f"reference_{name}"] = found[f"reference_{name}"] or found[name]
     found["tolerances"] = dict(found["tolerances"])

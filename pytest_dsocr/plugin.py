@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ from pytest_dsocr.stash import (
 )
 from pytest_dsocr.subjects.loading import level_before_loading
 from pytest_dsocr.subjects.protocol import Level
+from pytest_dsocr.subjects.watch import begin as begin_watch
+from pytest_dsocr.subjects.watch import end as end_watch
 from pytest_dsocr.vendor.files import FILES
 from pytest_dsocr.xfails import read_ledger
 
@@ -60,9 +63,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
     if only_shows(config.option):  # asked for by whoever gave a bad value, as like as not
         return
+    config.add_cleanup(partial(end_watch, begin_watch(config.stash.setdefault(NOTES, []))))
     begin(config, config.option)
     if wrong_root := taken_for_tests(config):
-        config.stash.setdefault(NOTES, []).append(wrong_root)
+        config.stash[NOTES].append(wrong_root)
     if are_used(config):
         _resolve(config)
     if not hasattr(config, "workerinput"):
@@ -214,7 +218,7 @@ def _header(config: pytest.Config) -> list[str]:
         return []
     config.stash[HEADED] = True
     own = own_config(config)
-    offered = level_before_loading(own.subject)
+    offered = level_before_loading(own.subject, may_import=not own.isolate)
     levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
     by_session = own.reference == "session"
     where = recordings_in(own.golden) if own.reference is None or by_session else own.reference

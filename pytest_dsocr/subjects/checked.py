@@ -71,16 +71,16 @@ class CheckedSubject:
 
     def read(self, case: Case) -> str:
         """Give what it reads, with its markup, and without the white space around it, as the vendor strips it."""
+        page = case.page.absolute()  # the subject may have a working directory of its own
         with at_stage("read", "read"):
-            text = self.subject.read(
-                case.page, prompt=case.prompt, preset=case.preset, max_new_tokens=case.max_new_tokens
-            )
+            text = self.subject.read(page, prompt=case.prompt, preset=case.preset, max_new_tokens=case.max_new_tokens)
         return handed.text("read", "read", text).strip()
 
     def inputs(self, case: Case) -> dict[str, Tensor]:
         """Give what goes into its model, at least the vendor's five tensors."""
+        page = case.page.absolute()
         with at_stage("tokenizer", "inputs"):
-            given = self.subject.inputs(case.page, prompt=case.prompt, preset=case.preset)
+            given = self.subject.inputs(page, prompt=case.prompt, preset=case.preset)
         tensors = handed.tensors("tokenizer", "inputs", given)
         if absent := [name for name in INPUTS if name not in tensors]:
             raise SubjectFaultError("tokenizer", f"the subject's inputs lack {', '.join(absent)}; give these as well")
@@ -127,6 +127,7 @@ class CheckedSubject:
 
     def write(self, text: str, page: Path, folder: Path) -> None:
         """Have the files written that the vendor writes, ``result.mmd`` at least."""
+        page, folder = page.absolute(), folder.absolute()
         with at_stage("postprocess", "write"):
             self.subject.write(text, page, folder)
         if not (folder / MMD).is_file():

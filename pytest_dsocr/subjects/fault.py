@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from textwrap import shorten
 
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.subjects.interrupts import hearing_interrupts
+from pytest_dsocr.subjects.telling import said
+from pytest_dsocr.subjects.time_limit import Overdue
+from pytest_dsocr.subjects.watch import current
 
-WIDTH = 200
+Faulty = Callable[[BaseException], DsocrError]
+"""Makes of what the subject raised what we raise."""
 
 
 class SubjectFaultError(DsocrError):
     """The subject raised, or gave what is no answer; never a verdict, always an error.
 
     Args:
-        stage: ``tokenizer``, ``vision``, ``prefill``, ``decode``, ``read`` or ``postprocess``.
+        stage: ``load``, ``tokenizer``, ``vision``, ``prefill``, ``decode``, ``read``, ``postprocess`` or ``close``.
         message: one sentence: what was wrong, then what to do.
     """
 
@@ -24,13 +28,54 @@ class SubjectFaultError(DsocrError):
         self.stage = stage
 
 
+class SubjectHungError(SubjectFaultError):
+    """The subject did not come back within the time limit."""
+
+
 @contextmanager
 def at_stage(stage: str, method: str) -> Iterator[None]:
-    """Turn whatever the subject's ``method`` raises into a :class:`SubjectFaultError` of ``stage``."""
-    try:
+    """Turn whatever the subject's ``method`` raises into a :class:`SubjectFaultError` of ``stage``.
+
+    Every call of the subject's code goes through here: it is limited in time, and what it changes around itself is put
+    back. ``KeyboardInterrupt`` passes where it is the user's.
+    """
+
+    def raised(error: BaseException) -> DsocrError:
+        return SubjectFaultError(
+            stage, f"the subject's {method} raised in {stage} ({said(error)}); see the error that this one came from"
+        )
+
+    with guarded(stage, method, raised):
         yield
-    except Exception as error:
-        said = f"{type(error).__name__}: {shorten(str(error), WIDTH)}" if str(error) else type(error).__name__
-        raise SubjectFaultError(
-            stage, f"the subject's {method} raised in {stage} ({said}); see the error that this one came from"
-        ) from error
+
+
+@contextmanager
+def guarded(stage: str, method: str, raised: Faulty) -> Iterator[None]:
+    """Run code of the subject's, watched; of whatever it raises, ``raised`` makes what is raised here.
+
+    Raises:
+        SubjectHungError: where its time is up.
+        KeyboardInterrupt: where the user interrupts.
+    """
+    watch, what = current(), f"the subject's {method} in {stage}"
+    kept = watch.surroundings.kept(method, quickly=stage == "decode")
+    try:
+        with hearing_interrupts(), kept, watch.limited(what):
+            try:
+                yield
+            except (Overdue, SubjectFaultError):
+                raise
+            except BaseException as error:
+                fault = raised(error)
+                raise fault from (error if fault is not error else error.__cause__)
+    except Overdue as overdue:
+        raise hung(stage, method, watch.limit_s) from overdue
+
+
+def hung(stage: str, method: str, limit_s: float) -> SubjectHungError:
+    """Give the fault of a call that took too long; where it stood is to be its cause."""
+    return SubjectHungError(
+        stage,
+        f"the subject's {method} did not come back in {stage} within {limit_s:g} s, and was ended where it stood; if "
+        "it was only slow, give it more: --dsocr-subject-time-limit=SECONDS",
+    )

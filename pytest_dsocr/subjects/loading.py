@@ -14,10 +14,12 @@ import sys
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.subjects.fault import at_stage, guarded
 from pytest_dsocr.subjects.protocol import Level, Setup, TextSubject, level_of
+from pytest_dsocr.subjects.telling import said
 
 SESSION = "session"
 VENDOR = "vendor:"
@@ -38,12 +40,31 @@ def load_subject(spec: str, setup: Setup) -> TextSubject:
         from pytest_dsocr.subjects.vendor import vendor_subject
 
         return vendor_subject(Path(spec.removeprefix(VENDOR)), setup)
-    subject = _made(spec, _factory(spec), setup)
-    level_of(subject)
-    return subject
+    return _made(spec, _factory(spec), setup)
 
 
-def level_before_loading(spec: str) -> Level | None:
+def open_subject(spec: str, setup: Setup, isolated_s: float | None) -> TextSubject:
+    """Load a subject here, or, with the seconds that a call may take, in a process of its own.
+
+    Raises:
+        DsocrError: as :func:`load_subject`.
+    """
+    if isolated_s is None:
+        return load_subject(spec, setup)
+    from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
+
+    subject: Any = IsolatedSubject(spec, setup, isolated_s)
+    return cast(TextSubject, subject)
+
+
+def close_subject(subject: TextSubject) -> None:
+    """Close a subject that can be closed; raise ``SubjectFaultError`` where that fails."""
+    with at_stage("close", "close"):
+        if callable(close := getattr(subject, "close", None)):
+            close()
+
+
+def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
     """Give the level of the subject that ``spec`` names without loading it, or None where that cannot be told.
 
     It is told of a class by its methods, and of a function by the class that its return annotation names; a protocol
@@ -54,6 +75,8 @@ def level_before_loading(spec: str) -> Level | None:
     """
     if spec == SESSION or spec.startswith(VENDOR):
         return Level.MODULES
+    if not may_import:
+        return None
     factory = _factory(spec)
     made = factory if isinstance(factory, type) else _annotated(factory)
     if not isinstance(made, type) or getattr(made, "_is_protocol", False):
@@ -87,23 +110,27 @@ def _module(spec: str, name: str) -> Any:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-    try:
-        return importlib.import_module(name)
-    except Exception as error:
+
+    def raised(error: BaseException) -> DsocrError:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
-            where = f"neither in {here} nor installed"
-            raise DsocrError(f"{spec!r}: there is no module {error.name}, {where}; {VALID}") from error
-        raise DsocrError(f"{name} cannot be imported ({_told(error)}); mend it, or name another subject") from error
+            return DsocrError(f"{spec!r}: there is no module {error.name}, neither in {here} nor installed; {VALID}")
+        return DsocrError(f"{name} cannot be imported ({said(error)}); mend it, or name another subject")
+
+    with guarded("load", f"module {name}", raised):
+        return importlib.import_module(name)
 
 
 def _made(spec: str, factory: Callable[..., Any], setup: Setup) -> TextSubject:
     arguments = (setup,) if _takes_setup(spec, factory) else ()
-    try:
+
+    def raised(error: BaseException) -> DsocrError:
+        if isinstance(error, DsocrError):
+            return error
+        return DsocrError(f"{spec} could not make its subject ({said(error)}); see the error it came from")
+
+    with guarded("load", f"factory {spec}", raised):
         subject: TextSubject = factory(*arguments)
-    except DsocrError:
-        raise
-    except Exception as error:
-        raise DsocrError(f"{spec} could not make its subject ({_told(error)}); see the error it came from") from error
+        level_of(subject)
     return subject
 
 
@@ -132,7 +159,3 @@ def _annotated(factory: Callable[..., Any]) -> object:
 
 def _is_own(value: object, module: str) -> bool:
     return callable(value) and getattr(value, "__module__", None) == module
-
-
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -65,6 +65,8 @@ def test_decode_peaks_no_higher_than_prefill(
     device = dsocr_config.device
     if not device.startswith("cuda"):
         leave_out(request.node, "gpu", f"the subject is on {device}; name a GPU: --dsocr-device=cuda")
+    if dsocr_config.isolate:
+        leave_out(request.node, "gpu", "the subject's memory is its own process's; run this without --dsocr-isolate")
     walk = Walk.along(dsocr_subject, first_page, dsocr_config.presets[0])
     inputs = walk.copies()
 

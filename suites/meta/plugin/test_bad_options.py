@@ -44,6 +44,8 @@ TOLD: Sequence[tuple[str, str, str]] = (
         "recordings",
     ),
     ("vendor_env", "torn.py", "there is no folder 'torn.py'; give one, or leave the option out"),
+    ("isolate", "perhaps", "'perhaps' is neither yes nor no; give true or false"),
+    ("subject_time_limit", "0", "'0' is no number of seconds above 0; give one"),
     ("time_limit", "0", "'0' is no number of seconds above 0; give one"),
     ("time_limit", "soon", "'soon' is no number of seconds above 0; give one"),
     ("time_limit", "nan", "'nan' is no number of seconds above 0; give one"),

@@ -18,6 +18,8 @@ from pytest_dsocr.subjects.protocol import Level
 
 DEFAULTS: Mapping[str, object] = {
     "--dsocr-subject": "session",
+    "--dsocr-isolate": False,
+    "--dsocr-subject-time-limit": 3600.0,
     "--dsocr-checkpoint": "mini",
     "--dsocr-reference": None,
     "--dsocr-vendor-env": None,
@@ -47,6 +49,8 @@ FOLDERS: Row = tuple((name, Path(name)) for name in "abc")
 
 GIVEN: Mapping[str, Row] = {
     "subject": tuple((name, name) for name in ("json:loads", "json:dumps", "json:JSONDecoder")),
+    "isolate": (("", True), ("off", False), ("Yes", True)),
+    "subject_time_limit": (("1", 1.0), ("2.5", 2.5), ("3e2", 300.0)),
     "checkpoint": tuple((name, name) for name in ("synthetic:tiny@3", "a", "deepseek-ai/DeepSeek-OCR")),
     "reference": FOLDERS,
     "vendor_env": FOLDERS,

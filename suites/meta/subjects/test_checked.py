@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -200,7 +202,7 @@ def test_what_it_raised_is_chained_and_long_words_are_cut(subject: Any, case: Ca
 
 def test_an_interrupt_is_no_fault(subject: Any, case: Case, theirs: Observation) -> None:
     def interrupted(*given: Any, **how: Any) -> Any:
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), signal.SIGINT)
 
     subject.vision = interrupted
     with pytest.raises(KeyboardInterrupt):

@@ -1,0 +1,206 @@
+"""The subject's process: it loads the subject, and answers the run's requests until the run is gone."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from functools import partial
+from itertools import count
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any
+
+from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.subjects.fault import SubjectFaultError, at_stage
+from pytest_dsocr.subjects.isolation.wire import REFUSAL, Channel
+from pytest_dsocr.subjects.loading import close_subject, load_subject
+from pytest_dsocr.subjects.protocol import METHODS, Setup
+from pytest_dsocr.subjects.telling import said, trace_of
+from pytest_dsocr.subjects.watch import begin
+
+STDERR = 2
+PR_SET_PDEATHSIG = 1
+OPTIONAL = ("text_of", "write")
+POLICY = ("eos_id", "no_repeat_ngram_size", "max_new_tokens")
+
+Request = Mapping[str, Any]
+
+
+def main(pipe: int) -> None:
+    """Answer what comes over the file descriptor ``pipe`` until it closes, each request within its limit."""
+    faulthandler.enable(STDERR)
+    _end_with_the_run()
+    channel = Channel(Connection(pipe))
+    requests: SimpleQueue[Request] = SimpleQueue()
+    threading.Thread(target=_listen, args=(channel, requests), daemon=True).start()
+    try:
+        desk = Desk(channel)
+        while True:
+            request = requests.get()
+            faulthandler.dump_traceback_later(request["limit_s"], exit=True, file=STDERR)
+            desk.answer(request)
+            faulthandler.cancel_dump_traceback_later()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)  # a thread that the subject has left behind would be waited for
+
+
+def _end_with_the_run() -> None:
+    """Have Linux kill this process with the run's, for one that holds the interpreter's lock does not listen."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _listen(channel: Channel, requests: SimpleQueue[Request]) -> None:
+    """Hand requests on; where the run has gone, end at once, whatever is under way and whichever threads there are."""
+    try:
+        while True:
+            requests.put(channel.receive()[1])
+    finally:
+        os._exit(0)
+
+
+class Desk:
+    """Where requests are answered, by the method that each names."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._notes: list[str] = []
+        self._subject: Any = None
+        self._states: dict[int, tuple[Any, dict[str, Any]]] = {}
+        """By number, what prefill gave, and the tensors that it was given."""
+        self._hooks: dict[int, Any] = {}
+        self._ids = count(1)
+        self._is_asked = False
+        self._devices: Mapping[str, str] = {}
+        begin(self._notes)
+
+    def answer(self, request: Request) -> None:
+        """Do what is asked and say what came of it."""
+        self._is_asked = True
+        for state in request["dropped"]:
+            self._states.pop(state, None)
+        self._devices = request["devices"]
+        try:
+            kind, value = "answer", getattr(self, f"_on_{request['what']}")(**request["how"])
+        except DsocrError as error:
+            kind, value = REFUSAL, _refusal(error)
+        self._is_asked = False
+        for stream in (sys.stdout, sys.stderr):
+            if stream:
+                stream.flush()
+        try:
+            self._channel.send(kind, {"value": value, "notes": self._notes})
+        except (TypeError, ValueError, RuntimeError) as error:
+            refusal = _refusal(_unsent(request["stage"], error))
+            self._channel.send(REFUSAL, {"value": refusal, "notes": self._notes})
+
+    def _on_load(self, spec: str, setup: Mapping[str, str], folder: str, threads: int | None) -> dict[str, Any]:
+        os.chdir(folder)
+        if threads:
+            import torch
+
+            torch.set_num_threads(threads)
+        self._subject = load_subject(spec, Setup(**setup))
+        with at_stage("load", "factory"):
+            return self._offered()
+
+    def _offered(self) -> dict[str, Any]:
+        names = [*(name for level in METHODS.values() for name in level), *OPTIONAL]
+        policy, dtype = (getattr(self._subject, name, None) for name in ("policy", "dtype"))
+        attributes = {
+            "policy": policy and {name: getattr(policy, name) for name in POLICY},
+            "dtype": dtype and str(dtype),
+            "seams": [*getattr(self._subject, "seams", ())],
+        }
+        return {
+            "methods": [name for name in names if callable(getattr(self._subject, name, None))],
+            "attributes": {name: value for name, value in attributes.items() if value},
+            "type": f"{type(self._subject).__module__}:{type(self._subject).__qualname__}",
+        }
+
+    def _on_call(self, stage: str, method: str, given: Any, named: Mapping[str, Any]) -> Any:
+        with at_stage(stage, method):
+            return _told(getattr(self._subject, method)(*map(self._placed, given), **named))
+
+    def _on_prefill(self, inputs: Mapping[str, Any], vision_fusion: Any) -> dict[str, Any]:
+        with at_stage("prefill", "prefill"):
+            given = self._placed({**inputs, **({} if vision_fusion is None else {"vision_fusion": vision_fusion})})
+            own = {name: given[name] for name in inputs}
+            state, number = self._subject.prefill(own, given.get("vision_fusion")), next(self._ids)
+            self._states[number] = state, given
+            return {"state": number, "kind": type(state).__name__, "logits": getattr(state, "logits", None)}
+
+    def _on_step(self, state: int, token: int, changed: Mapping[str, Any]) -> Any:
+        kept, given = self._states[state]
+        for name, tensor in changed.items():
+            given[name].data.copy_(tensor)
+        with at_stage("decode", "step"):
+            return self._subject.step(kept, token)
+
+    def _on_state(self, state: int, path: str, given: Any) -> Any:
+        with at_stage("decode", path):
+            value: Any = self._states[state][0]
+            for name in path.split("."):
+                value = getattr(value, name, None)
+            return value(*given) if given else value
+
+    def _on_module(self, name: str) -> bool:
+        """Say whether there is a module of that name."""
+        with at_stage("vision", "module"):
+            try:
+                self._subject.module(name)
+            except AttributeError:
+                return False
+            return True
+
+    def _on_hook(self, name: str, kind: str, hook: int) -> None:
+        with at_stage("vision", "module"):
+            register = getattr(self._subject.module(name), f"register_{kind}")
+            self._hooks[hook] = register(partial(self._called, hook))
+
+    def _on_unhook(self, hook: int) -> None:
+        self._hooks.pop(hook).remove()
+
+    def _on_close(self) -> None:
+        close_subject(self._subject)
+
+    def _called(self, hook: int, _module: Any, _given: Any, output: Any = None) -> None:
+        if self._is_asked and threading.current_thread() is threading.main_thread():
+            self._channel.send("event", {"hook": hook, "output": output})
+
+    def _placed(self, given: Any) -> Any:
+        """Put tensors of a mapping where those of their names come from."""
+        if not isinstance(given, Mapping):
+            return given
+        return {
+            name: value.to(self._devices[name]) if name in self._devices else value for name, value in given.items()
+        }
+
+
+def _told(value: Any) -> dict[str, Any]:
+    """Give what a method gave, and on which devices its tensors are."""
+    items = value.items() if isinstance(value, Mapping) else ()
+    return {"value": value, "devices": {str(name): str(item.device) for name, item in items if hasattr(item, "device")}}
+
+
+def _refusal(error: DsocrError) -> dict[str, Any]:
+    cause = error.__cause__
+    return {
+        "stage": getattr(error, "stage", None),
+        "message": str(error),
+        "trace": trace_of(cause) if cause else "",
+        "is_not_implemented": isinstance(cause, NotImplementedError),
+    }
+
+
+def _unsent(stage: str, error: Exception) -> SubjectFaultError:
+    fault = SubjectFaultError(stage, f"what the subject gave cannot be taken from its device ({said(error)})")
+    fault.__cause__ = error
+    return fault

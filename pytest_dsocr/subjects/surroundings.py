@@ -1,0 +1,193 @@
+"""What a subject changes around itself: noticed after each call, told once, and kept apart from what is ours."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+Value = Any
+
+
+def _theirs(now: Value, before: Value, after: Value) -> Value:
+    return after
+
+
+@dataclass(frozen=True)
+class Surrounding:
+    """One thing around the subject."""
+
+    name: str
+    get: Callable[[], Value]
+    """What it is, in a value that can be compared; None where that cannot be told."""
+    put: Callable[[Value], None] | None
+    """Makes it so; None for what is told and left as the subject has put it."""
+    tell: Callable[[Value, Value], str] = "from {} to {}".format
+    """Says what changed."""
+    merge: Callable[[Value, Value, Value], Value] = _theirs
+    """Of what it is now, and what the subject found and left, gives what the subject finds next."""
+    is_slow: bool = False
+    """Whether to look takes as long as a hundredth of a decode step, and is left out there."""
+
+
+class Surroundings:
+    """Those of a run. The subject has its own while it runs, as it left them; everybody else has the run's.
+
+    Args:
+        notes: takes a sentence about each that was changed.
+    """
+
+    def __init__(self, notes: list[str]) -> None:
+        self._notes = notes
+        self._left: dict[str, tuple[Value, Value]] = {}
+        """What the subject found and left, of what it changed."""
+        self._told: set[str] = set()
+
+    @contextmanager
+    def kept(self, method: str, *, quickly: bool = False) -> Iterator[None]:
+        """Put the run's surroundings back when the subject's ``method`` is through with its own.
+
+        Args:
+            method: as a note names it.
+            quickly: leave out what takes its time; the next call that is none of many sees it.
+        """
+        looked_at = QUICK if quickly else ALL
+        ours = {one.name: one.get() for one in looked_at}
+        found = ours | {one.name: self._enter(one, ours[one.name]) for one in looked_at if one.name in self._left}
+        try:
+            yield
+        finally:
+            for one in looked_at:
+                self._leave(one, ours[one.name], found[one.name], method)
+
+    def _enter(self, one: Surrounding, now: Value) -> Value:
+        if one.put is None:
+            return now
+        theirs = one.merge(now, *self._left[one.name])
+        if theirs != now:
+            one.put(theirs)
+        return theirs
+
+    def _leave(self, one: Surrounding, ours: Value, found: Value, method: str) -> None:
+        left = one.get()
+        if left != found and found is not None:
+            self._left[one.name] = (found, left)
+            self._tell(one, found, left, method)
+        if left != ours and one.put and ours is not None:
+            one.put(ours)
+
+    def _tell(self, one: Surrounding, found: Value, left: Value, method: str) -> None:
+        if one.name not in self._told:
+            self._told.add(one.name)
+            then = "the run keeps its own" if one.put else "it is left so"
+            self._notes.append(f"the subject's {method} changed {one.name} {one.tell(found, left)}; {then}")
+
+
+def _folder() -> str | None:
+    try:
+        return os.getcwd()  # noqa: PTH109 - a path is made of it for every step otherwise
+    except OSError:  # it was deleted
+        return ""
+
+
+def _enter_folder(folder: str) -> None:
+    with suppress(OSError):
+        os.chdir(folder)
+
+
+def _put_environment(wanted: Mapping[str, str]) -> None:
+    for name in os.environ.keys() - wanted.keys():
+        del os.environ[name]
+    os.environ.update({name: value for name, value in wanted.items() if os.environ.get(name) != value})
+
+
+def _merge_environment(now: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str]) -> Value:
+    gone = before.keys() - after.keys()
+    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    return {name: value for name, value in now.items() if name not in gone} | changed
+
+
+def _tell_environment(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    return ", ".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
+
+
+def _put_path(wanted: Sequence[str]) -> None:
+    sys.path[:] = wanted
+
+
+def _merge_path(now: Sequence[str], before: Sequence[str], after: Sequence[str]) -> Value:
+    return (*after, *(entry for entry in now if entry not in before and entry not in after))
+
+
+def _tell_path(before: Sequence[str], after: Sequence[str]) -> str:
+    more, less = ([entry for entry in one if entry not in other] for one, other in ((after, before), (before, after)))
+    return ", ".join([*(f"+{entry}" for entry in more), *(f"-{entry}" for entry in less)]) or "in its order"
+
+
+def _lasting_threads() -> tuple[str, ...]:
+    return tuple(thread.name for thread in threading.enumerate() if not thread.daemon)
+
+
+def _of_torch(default: Value, get: Callable[[Any], Value]) -> Callable[[], Value]:
+    """Ask torch, if it is loaded; until then what it begins with counts."""
+    return lambda: get(torch) if (torch := sys.modules.get("torch")) and hasattr(torch, "nn") else default
+
+
+def _put_torch(put: Callable[[Any, Value], None]) -> Callable[[Value], None]:
+    def to_torch(value: Value) -> None:
+        put(sys.modules["torch"], value)
+
+    return to_torch
+
+
+def _silent(_before: Value, _after: Value) -> str:
+    return "(seeded, or drawn from)"
+
+
+ALL = (
+    Surrounding("the working directory", _folder, _enter_folder),
+    Surrounding("sys.path", lambda: (*sys.path,), _put_path, _tell_path, _merge_path),
+    Surrounding(
+        "the environment", lambda: {**os.environ}, _put_environment, _tell_environment, _merge_environment, True
+    ),
+    Surrounding(
+        "torch's default dtype",
+        _of_torch("torch.float32", lambda torch: str(torch.get_default_dtype())),
+        _put_torch(lambda torch, name: torch.set_default_dtype(getattr(torch, name.removeprefix("torch.")))),
+    ),
+    Surrounding(
+        "torch's default device",
+        _of_torch("cpu", lambda torch: str(torch.empty(0).device)),
+        _put_torch(lambda torch, name: torch.set_default_device(None if name == "cpu" else name)),
+    ),
+    Surrounding(
+        "torch's grad mode",
+        _of_torch(True, lambda torch: torch.is_grad_enabled()),
+        _put_torch(lambda torch, on: torch._C._set_grad_enabled(on)),
+    ),
+    Surrounding(
+        "torch's precision of float32 products",
+        _of_torch("highest", lambda torch: torch.get_float32_matmul_precision()),
+        _put_torch(lambda torch, name: torch.set_float32_matmul_precision(name)),
+    ),
+    Surrounding(
+        "torch's choice of deterministic algorithms",
+        _of_torch(False, lambda torch: torch.are_deterministic_algorithms_enabled()),
+        _put_torch(lambda torch, on: torch.use_deterministic_algorithms(on)),
+    ),
+    Surrounding(
+        "torch's number of threads",
+        _of_torch(None, lambda torch: torch.get_num_threads()),
+        _put_torch(lambda torch, count: torch.set_num_threads(count)),
+    ),
+    Surrounding("torch's seed", _of_torch(None, lambda torch: torch.initial_seed()), None),
+    Surrounding("the random numbers of Python", random.getstate, None, _silent, is_slow=True),
+    Surrounding("the threads that a process waits for at its end", _lasting_threads, None, is_slow=True),
+)
+"""Everything that is looked at. Seeds and threads are left: to put them back would change what the subject is at."""
+QUICK = tuple(one for one in ALL if not one.is_slow)

@@ -1,0 +1,207 @@
+"""A subject that does what the environment says where the environment says it: ``MISDEED=stage:deed``.
+
+A process that is running finds it in the file ``MISDEED_FILE``.
+The file is copied beside the tests of a made-up repository, and so imports nothing of this one's own tests. On a page
+called ``good`` it does nothing of the kind.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pytest_dsocr.contract.presets import Preset
+
+TEXT = "<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes"
+FOREVER_S, VOCABULARY = 600, 8
+
+
+class UnspeakableError(Exception):
+    """Its message cannot be had."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no message")
+
+
+class Rude(BaseException):
+    """An exception that is no error."""
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def deed() -> None:
+        raise error
+
+    return deed
+
+
+def loop() -> None:
+    until = time.monotonic() + FOREVER_S
+    while time.monotonic() < until:
+        pass
+
+
+def deaf() -> None:
+    """Take no interruption."""
+    until = time.monotonic() + FOREVER_S
+    while time.monotonic() < until:
+        with suppress(BaseException):
+            time.sleep(FOREVER_S)
+
+
+def wait_in_c(library: Callable[[None], Any] = ctypes.CDLL) -> None:
+    """Lock a mutex of the C library twice: no signal wakes it."""
+    c, mutex = library(None), ctypes.create_string_buffer(256)
+    c.pthread_mutex_init(mutex, None)
+    c.pthread_mutex_lock(mutex)
+    c.pthread_mutex_lock(mutex)
+
+
+def leak_thread() -> None:
+    threading.Thread(target=time.sleep, args=(FOREVER_S,), name="leaked").start()
+
+
+def babble() -> None:
+    os.write(1, b"\x00\xff{not a message}\n" * 20_000)
+    os.write(2, b"\x1b]0;title\x07" * 20_000)
+    for stream in (sys.stdout, sys.__stdout__, sys.stderr):
+        assert stream
+        stream.write("said in Python\n")
+        stream.flush()
+
+
+def swallow_interrupt() -> None:
+    with suppress(BaseException):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+
+
+def close_everything() -> None:
+    os.closerange(3, 4096)
+
+
+DEEDS: Mapping[str, Callable[[], Any]] = {
+    "nothing": lambda: None,
+    "sleep": lambda: time.sleep(FOREVER_S),
+    "loop": loop,
+    "lock": lambda: [lock.acquire() for lock in [threading.Lock()] * 2],
+    "deaf": deaf,
+    "c": wait_in_c,
+    "c with the lock": lambda: wait_in_c(ctypes.PyDLL),
+    "exit 0": lambda: os._exit(0),
+    "exit 3": lambda: os._exit(3),
+    "abort": os.abort,
+    "segfault": lambda: ctypes.string_at(0),
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "close everything": close_everything,
+    "interrupt": lambda: os.kill(os.getpid(), signal.SIGINT),
+    "swallow interrupt": swallow_interrupt,
+    "leak thread": leak_thread,
+    "babble": babble,
+    "system exit": lambda: sys.exit(0),
+    "keyboard interrupt": raising(KeyboardInterrupt()),
+    "skip": lambda: pytest.skip("not today"),
+    "fail": lambda: pytest.fail("not today"),
+    "exit": lambda: pytest.exit("not today", 0),
+    "generator exit": raising(GeneratorExit()),
+    "stop iteration": raising(StopIteration()),
+    "unspeakable": raising(UnspeakableError()),
+    "rude": raising(Rude("go away")),
+    "huge": lambda: raising(ValueError("x" * 14_000_000))(),
+    "many lines": lambda: raising(ValueError("line\n" * 400_000))(),
+    "escapes": raising(ValueError("\x1b[2J\x1b]0;title\x07\rgone")),
+    "chdir": lambda: os.chdir("/"),
+    "dtype": lambda: torch.set_default_dtype(torch.float64),
+    "device": lambda: torch.set_default_device("meta"),
+    "grad": lambda: torch.set_grad_enabled(not torch.is_grad_enabled()),
+    "precision": lambda: torch.set_float32_matmul_precision("medium"),
+    "deterministic": lambda: torch.use_deterministic_algorithms(True),
+    "threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
+    "seed": lambda: torch.manual_seed(5),
+    "random": lambda: random.seed(5),
+    "path": lambda: sys.path.insert(0, "/nowhere"),
+    "environment": lambda: os.environ.update(NEW_VARIABLE="1"),
+}
+
+
+def do(stage: str, page: Path | None = None) -> str:
+    """Do the deed of a stage, if there is one, and give its name."""
+    file = os.environ.get("MISDEED_FILE")
+    said = Path(file).read_text() if file else os.environ.get("MISDEED", "")
+    where, _, deed = said.partition(":")
+    if where != stage or (page and page.stem == "good"):
+        return "nothing"
+    DEEDS.get(deed, DEEDS["nothing"])()
+    return deed
+
+
+class Reader:
+    """L0."""
+
+    def __init__(self) -> None:
+        do("load")
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        do("read", page)
+        return TEXT
+
+    def close(self) -> None:
+        do("close")
+
+
+class Staged(Reader):
+    """L2, with ``text_of`` and ``write``; its tensors mean nothing."""
+
+    def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
+        values = {
+            "input_ids": torch.tensor([[0, 1, 1]]),
+            "images_seq_mask": torch.tensor([[False, True, True]]),
+            "images_spatial_crop": torch.tensor([[1, 1]]),
+            "images_crop": torch.zeros(1, 3, 4, 4),
+            "images_ori": torch.ones(1, 3, 4, 4, dtype=torch.bfloat16),
+        }
+        return changed(values, do("tokenizer", page))
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return changed({"vision_fusion": torch.ones(2, 4)}, do("vision"))
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        logits = changed({"logits": torch.arange(float(VOCABULARY))}, do("prefill"))
+        cache = SimpleNamespace(length=3, layers=1, keys=self._keys, values=self._keys)
+        return SimpleNamespace(**logits, cache=cache)
+
+    def step(self, state: Any, token: int) -> Tensor:
+        state.logits = changed({"logits": state.logits.roll(1)}, do("decode"))["logits"]
+        return torch.as_tensor(state.logits)
+
+    def text_of(self, token_ids: list[int]) -> str:
+        do("postprocess")
+        return TEXT
+
+    def write(self, text: str, page: Path, folder: Path) -> None:
+        do("postprocess")
+        (folder / "result.mmd").write_text("Minutes")
+
+    def _keys(self, layer: int) -> Tensor:
+        return changed({"keys": torch.zeros(1, 1, 3, 2)}, do("cache"))["keys"]
+
+
+def changed(values: dict[str, Tensor], deed: str) -> dict[str, Tensor]:
+    """Give tensors as a deed would have them."""
+    if deed == "meta":
+        return {name: value.to("meta") for name, value in values.items()}
+    return {name: value.to_sparse() for name, value in values.items()} if deed == "sparse" else values

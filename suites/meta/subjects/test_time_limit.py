@@ -1,0 +1,121 @@
+"""A call that takes too long is ended where it stands, and the process where that cannot be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pytest_dsocr.subjects.fault import SubjectHungError, at_stage
+from pytest_dsocr.subjects.telling import trace_of
+from pytest_dsocr.subjects.time_limit import EXIT_STATUS
+from pytest_dsocr.subjects.watch import Watch, watching
+from suites.meta.plugin.misdeeds import DEEDS
+
+LIMIT_S = 0.4
+SCRIPT = """
+import sys
+from pytest_dsocr.subjects.fault import at_stage
+from pytest_dsocr.subjects.watch import watching
+from suites.meta.plugin.misdeeds import DEEDS
+
+with watching([]) as watch:
+    watch.limit(float(sys.argv[2]))
+    with at_stage("vision", "vision"):
+        DEEDS[sys.argv[1]]()
+"""
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    with watching([]) as watch:
+        watch.limit(LIMIT_S)
+        yield watch
+
+
+@pytest.mark.parametrize("deed", ["sleep", "loop", "lock"])
+def test_it_is_interrupted_and_told_with_the_stage_and_the_stack(watch: Watch, deed: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(SubjectHungError) as caught, at_stage("vision", "vision"):
+        DEEDS[deed]()
+    assert LIMIT_S <= time.monotonic() - began < 10 * LIMIT_S
+    assert caught.value.stage == "vision"
+    assert str(caught.value).startswith("the subject's vision did not come back in vision within 0.4 s, and was ended")
+    assert caught.value.__cause__ is not None
+    assert "misdeeds.py" in trace_of(caught.value.__cause__)
+
+
+def test_the_message_of_an_error_may_hang_as_well(watch: Watch) -> None:
+    class EndlessError(Exception):
+        def __str__(self) -> str:
+            time.sleep(600)
+            return ""
+
+    with pytest.raises(SubjectHungError), at_stage("vision", "vision"):
+        raise EndlessError
+
+
+def test_time_is_counted_from_call_to_call(watch: Watch) -> None:
+    """The watcher is asleep when a call begins, and wakes in time for it."""
+    for _ in range(4):
+        with at_stage("decode", "step"):
+            time.sleep(0.6 * LIMIT_S)
+    began = time.monotonic()
+    with pytest.raises(SubjectHungError), at_stage("decode", "step"):
+        DEEDS["sleep"]()
+    assert LIMIT_S <= time.monotonic() - began < 10 * LIMIT_S
+
+
+def test_nothing_is_interrupted_but_a_call(watch: Watch) -> None:
+    with at_stage("decode", "step"):
+        pass
+    time.sleep(2 * LIMIT_S)
+    os.kill(os.getpid(), signal.SIGURG)
+    with at_stage("decode", "step"):
+        os.kill(os.getpid(), signal.SIGURG)
+
+
+def test_what_somebody_else_watches_may_take_its_time(watch: Watch) -> None:
+    with at_stage("read", "read"), watch.unlimited():
+        time.sleep(2 * LIMIT_S)
+
+
+def test_without_a_run_nobody_waits_and_nothing_is_started() -> None:
+    with watching([]), at_stage("read", "read"):
+        running = [thread.name for thread in threading.enumerate()]
+        time.sleep(LIMIT_S)
+    assert running.count("dsocr-time-limit") == 0
+
+
+def test_the_run_within_a_run_has_a_limit_of_its_own(watch: Watch) -> None:
+    with watching([]) as inner:
+        inner.limit(600)
+        with at_stage("read", "read"):
+            time.sleep(2 * LIMIT_S)
+    with pytest.raises(SubjectHungError), at_stage("read", "read"):
+        DEEDS["sleep"]()
+
+
+def test_signals_are_as_they_were(watch: Watch) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGURG, signal.SIGALRM, signal.SIGINT)]
+    with at_stage("read", "read"):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert [signal.getsignal(number) for number in (signal.SIGURG, signal.SIGALRM, signal.SIGINT)] == before
+
+
+@pytest.mark.parametrize(("deed", "status"), [("deaf", EXIT_STATUS), ("c", EXIT_STATUS), ("c with the lock", 1)])
+def test_what_cannot_be_interrupted_ends_the_process_with_its_stack(deed: str, status: int) -> None:
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", SCRIPT, deed, "1"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == status
+    assert time.monotonic() - began < 30
+    assert "misdeeds.py" in done.stderr
+    if status == EXIT_STATUS:
+        told = "dsocr: the subject's vision in vision took more than 1 s and cannot be interrupted; the process ends"
+        assert told in done.stderr
