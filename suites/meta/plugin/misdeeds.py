@@ -182,10 +182,12 @@ class Staged(Reader):
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
         logits = changed({"logits": torch.arange(float(VOCABULARY))}, do("prefill"))
         cache = SimpleNamespace(length=3, layers=1, keys=self._keys, values=self._keys)
-        return SimpleNamespace(**logits, cache=cache)
+        return SimpleNamespace(**logits, cache=cache, pixels=inputs["images_ori"])
 
     def step(self, state: Any, token: int) -> Tensor:
-        state.logits = changed({"logits": state.logits.roll(1)}, do("decode"))["logits"]
+        deed = do("decode")
+        seen = state.pixels.sum() if deed == "peek" else 0.0
+        state.logits = changed({"logits": state.logits.roll(1) + seen}, deed)["logits"]
         return torch.as_tensor(state.logits)
 
     def text_of(self, token_ids: list[int]) -> str:
