@@ -11,6 +11,7 @@ from pytest_dsocr.case import Case
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.exact import exact
 from pytest_dsocr.goldens import recording_places
 from pytest_dsocr.options import Config
@@ -19,6 +20,7 @@ from pytest_dsocr.report.payload import CasePayload, of_case
 from pytest_dsocr.session_reference.reference import SessionReference, open_session_reference
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
+from pytest_dsocr.subjects.watch import current
 from pytest_dsocr.substitution import substitute
 from pytest_dsocr.vendor.live.reference import LiveReference
 from pytest_dsocr.vendor.opening import Wanted, open_recorded, open_reference
@@ -121,4 +123,8 @@ def _picture(report: CaseReport, folder: Path | None) -> str | None:
         return None
     from pytest_dsocr.report.pictures import draw
 
-    return draw(report, folder).relative_to(folder).as_posix()
+    try:
+        return draw(report, folder).relative_to(folder).as_posix()
+    except DsocrError as error:  # a comparison is not lost for want of its picture
+        current().note(f"there is no picture of {report.case.id}: {error}")
+        return None

@@ -147,3 +147,35 @@ def test_collecting_compares_nothing_and_promises_nothing(repository: Repository
     assert result.ret == pytest.ExitCode.OK
     assert result.outlines[0] == "test_it.py::test_text[page-tiny-markdown]"
     assert TITLE not in result.stdout.str()
+
+
+def test_a_picture_that_cannot_be_made_is_noticed_and_loses_no_comparison(repository: Repository) -> None:
+    out = repository.pytester.mkdir("out")
+    out.joinpath("pages").write_text("in the way")
+    result = repository.run(TEST_TEXT, "--dsocr-out=out")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["noticed         there is no picture of page-tiny-markdown: *cannot be written*"])
+    assert read_result(out)["cases"][0]["picture"] is None
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_run(repository: Repository) -> None:
+    repository.pytester.path.joinpath("taken").write_text("a file")
+    result = repository.run(TEST_TEXT, "--dsocr-out=taken/out")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "--dsocr-out: taken/out cannot be made (Not a directory); give another folder" in result.stderr.str()
+    assert "passed" not in result.stdout.str()
+
+
+def test_a_result_that_can_no_longer_be_written_loses_nothing_of_the_terminal(repository: Repository) -> None:
+    repository.settle("Misreader")
+    tests = f"""{TEST_TEXT}
+    def test_in_the_way():
+        import pathlib, shutil
+        shutil.rmtree("out")
+        pathlib.Path("out").touch()
+    """
+    result = repository.run(tests, "--dsocr-out=out", "--dsocr-prompts=free", apart=True)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*does not pass: text of page-tiny-free", "verdict         1 of 1 test failed; the result was not written: *"]
+    )
