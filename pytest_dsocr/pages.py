@@ -5,7 +5,7 @@ A page that cannot be had costs itself alone: it is given as a :class:`BadPage` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -55,20 +55,6 @@ def make_cases(
             if other != case:
                 bad.setdefault(page, BadPage(page, _of_one_name(other, case)))
     return Cases(tuple(by_id.values()), tuple(bad.values()))
-
-
-def distinct(cases: Iterable[Case]) -> list[Case]:
-    """Give each case once.
-
-    Raises:
-        DsocrError: where two have one id: files and lines in reports would be one another's.
-    """
-    by_id: dict[str, Case] = {}
-    for case in cases:
-        other = by_id.setdefault(case.id, case)
-        if other != case:
-            raise DsocrError(_of_one_name(other, case))
-    return list(by_id.values())
 
 
 def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
