@@ -17,11 +17,12 @@ from queue import SimpleQueue
 from typing import Any
 
 from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.report.traces import traced
 from pytest_dsocr.subjects.fault import SubjectFaultError, at_stage
 from pytest_dsocr.subjects.isolation.wire import REFUSAL, Channel
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import METHODS, Setup
-from pytest_dsocr.subjects.telling import said, trace_of
+from pytest_dsocr.subjects.telling import said
 from pytest_dsocr.subjects.watch import begin
 
 STDERR = 2
@@ -195,7 +196,7 @@ def _refusal(error: DsocrError) -> dict[str, Any]:
     return {
         "stage": getattr(error, "stage", None),
         "message": str(error),
-        "trace": trace_of(cause) if cause else "",
+        "trace": traced(cause) if cause else "",
         "is_not_implemented": isinstance(cause, NotImplementedError),
     }
 

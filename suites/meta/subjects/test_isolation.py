@@ -21,12 +21,12 @@ from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.deep_seams import watch_deep
 from pytest_dsocr.errors import DsocrError
 from pytest_dsocr.kv_probe import KvProbe
+from pytest_dsocr.report.traces import traced
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.fault import SubjectFaultError, SubjectHungError, at_stage
 from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
 from pytest_dsocr.subjects.loading import close_subject, load_subject, open_subject
 from pytest_dsocr.subjects.protocol import Level, Setup, level_of
-from pytest_dsocr.subjects.telling import trace_of
 from pytest_dsocr.subjects.watch import Watch, watching
 from suites.contract.pages import write_page
 
@@ -237,7 +237,7 @@ def test_its_end_is_an_error_of_the_stage_and_the_next_call_has_another(
     assert watch.notes == [f"the subject's process {how} in {stage}; another is started for what comes after"]
     if deed in ("abort", "segfault"):
         assert caught.value.__cause__ is not None
-        assert "misdeeds.py" in trace_of(caught.value.__cause__)
+        assert "misdeeds.py" in traced(caught.value.__cause__)
     misdo("")
     walk(staged)
 
@@ -262,7 +262,7 @@ def test_a_hang_is_told_with_the_stack_and_leaves_no_process(
     assert watch.notes == ["the subject's process hung and was ended in read; another is started for what comes after"]
     if deed != "stop":
         assert caught.value.__cause__ is not None
-        assert "misdeeds.py" in trace_of(caught.value.__cause__)
+        assert "misdeeds.py" in traced(caught.value.__cause__)
 
 
 def test_a_state_whose_process_is_gone_is_an_error(staged: CheckedSubject) -> None:
@@ -292,8 +292,8 @@ def test_what_it_raises_is_told_as_here_and_ends_nothing(
         here.vision(inputs)
     assert (str(caught.value), caught.value.stage) == (str(expected.value), "vision")
     assert caught.value.__cause__ is not None
-    assert "misdeeds.py" in trace_of(caught.value.__cause__)
-    assert len(trace_of(caught.value.__cause__)) < 16_000
+    assert "misdeeds.py" in traced(caught.value.__cause__)
+    assert len(traced(caught.value.__cause__)) < 16_000
     assert staged.subject.pid == pid
     assert watch.notes == []
 

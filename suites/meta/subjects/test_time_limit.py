@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from pytest_dsocr.report.traces import traced
 from pytest_dsocr.subjects.fault import SubjectHungError, at_stage
-from pytest_dsocr.subjects.telling import trace_of
 from pytest_dsocr.subjects.time_limit import EXIT_STATUS
 from pytest_dsocr.subjects.watch import Watch, watching
 from suites.meta.plugin.misdeeds import DEEDS
@@ -48,7 +48,7 @@ def test_it_is_interrupted_and_told_with_the_stage_and_the_stack(watch: Watch, d
     assert caught.value.stage == "vision"
     assert str(caught.value).startswith("the subject's vision did not come back in vision within 0.4 s, and was ended")
     assert caught.value.__cause__ is not None
-    assert "misdeeds.py" in trace_of(caught.value.__cause__)
+    assert "misdeeds.py" in traced(caught.value.__cause__)
 
 
 def test_the_message_of_an_error_may_hang_as_well(watch: Watch) -> None:
