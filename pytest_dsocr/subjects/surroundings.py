@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+OF_TORCH = ("TORCHINDUCTOR_", "TRITON_")
+"""Variables that torch sets for itself, whoever is the first to use what needs them."""
 Value = Any
 
 
@@ -100,8 +102,12 @@ def _enter_folder(folder: str) -> None:
         os.chdir(folder)
 
 
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(OF_TORCH)}
+
+
 def _put_environment(wanted: Mapping[str, str]) -> None:
-    for name in os.environ.keys() - wanted.keys():
+    for name in _environment().keys() - wanted.keys():
         del os.environ[name]
     os.environ.update({name: value for name, value in wanted.items() if os.environ.get(name) != value})
 
@@ -152,9 +158,7 @@ def _silent(_before: Value, _after: Value) -> str:
 ALL = (
     Surrounding("the working directory", _folder, _enter_folder),
     Surrounding("sys.path", lambda: (*sys.path,), _put_path, _tell_path, _merge_path),
-    Surrounding(
-        "the environment", lambda: {**os.environ}, _put_environment, _tell_environment, _merge_environment, True
-    ),
+    Surrounding("the environment", _environment, _put_environment, _tell_environment, _merge_environment, True),
     Surrounding(
         "torch's default dtype",
         _of_torch("torch.float32", lambda torch: str(torch.get_default_dtype())),
