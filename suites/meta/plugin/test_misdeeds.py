@@ -62,7 +62,7 @@ def notes(repository: Repository) -> str:
 
 
 def costs_one_case(result: pytest.RunResult, *told: str) -> None:
-    result.assert_outcomes(passed=1, errors=1)
+    result.assert_outcomes(passed=1, failed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     text = result.stdout.str()
     for words in told:
