@@ -49,6 +49,7 @@ class TimeLimit:
         self.limit_s, self.grace_s = limit_s, min(GRACE_S, limit_s)
         self._stderr, self._last_resort = stderr, last_resort
         self._call: _Call | None = None
+        self._is_armed = False
         self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
 
@@ -61,6 +62,8 @@ class TimeLimit:
         self._watch()
         outer, before = self._call, signal.signal(SIGNAL, self._interrupt)
         call = self._call = _Call(what, time.monotonic() + self.limit_s)
+        if not self._is_armed:
+            self._arm()
         try:
             yield
         finally:
@@ -85,8 +88,7 @@ class TimeLimit:
         self._stop.set()
         if self._watcher:
             self._watcher.join()
-            if self._last_resort:
-                faulthandler.cancel_dump_traceback_later()
+            self._disarm()
 
     def _watch(self) -> None:
         if self._watcher is None:
@@ -96,12 +98,28 @@ class TimeLimit:
     def _run(self) -> None:
         pause_s = 0.0
         while not self._stop.wait(pause_s):
-            if self._last_resort:  # comes about only where this thread does not get to put it off
-                faulthandler.dump_traceback_later(2 * (self.limit_s + self.grace_s), exit=True, file=self._stderr)
+            self._put_off()
             call = self._call
             if call and call.is_overdue:
                 self._end(call)
             pause_s = self._pause_s()
+
+    def _put_off(self) -> None:
+        """Put the last resort off, or let go of it: it comes about where this thread does not get to do so."""
+        if self._call is None:
+            self._disarm()
+        if self._call is not None:
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._last_resort:
+            self._is_armed = True
+            faulthandler.dump_traceback_later(2 * (self.limit_s + self.grace_s), exit=True, file=self._stderr)
+
+    def _disarm(self) -> None:
+        if self._is_armed:
+            self._is_armed = False
+            faulthandler.cancel_dump_traceback_later()
 
     def _pause_s(self) -> float:
         call = self._call

@@ -87,9 +87,6 @@ class SubjectProcess:
                     on_event(message[1])
         except (EOFError, OSError, ValueError, LookupError) as error:  # what is no message ends it as well
             raise self._lost(is_hung=time.monotonic() - began >= limit_s) from error
-        except BaseException:  # it is busy with what nobody waits for any more
-            self.kill()
-            raise
         return message
 
     def kill(self) -> None:

@@ -142,7 +142,7 @@ class IsolatedSubject:
         except ProcessLostError as lost:
             self._drop()
             raise _LostError(lost, self.limit_s) from lost
-        except BaseException:
+        except BaseException:  # it is busy with what nobody waits for any more
             self._drop()
             raise
         sys.stderr.write(process.take_output())
