@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,16 @@ with suppress(ImportError):  # where only what needs a GPU is run
 
     settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("busy machine")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _found_by_processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The examples of these tests are found wherever a test's own process runs, and the package where it is installed."""
+    folder = tmp_path_factory.mktemp("path")
+    (folder / "suites").symlink_to(Path(__file__).parents[1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH")))))
+        yield
 
 
 @pytest.fixture(scope="session")

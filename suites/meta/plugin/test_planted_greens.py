@@ -5,11 +5,11 @@ Each is a real run in a process of its own, beside the finished result of a run 
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -127,7 +127,7 @@ def compare(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
 def never_passes(repository: Repository, monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str]) -> None:
     """Run the made-up tests as a user does who wants to know, and see that nothing says that they pass."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setenv("PYTHONPATH", f"{repository.pytester.path}:{Path(__file__).parents[3]}")
+    monkeypatch.setenv("PYTHONPATH", f"{repository.pytester.path}:{os.environ['PYTHONPATH']}")
     done = compare(arguments)
     said = done.stdout + done.stderr
     assert done.returncode != 0, said
