@@ -22,7 +22,7 @@ with suppress(ImportError):  # where only what needs a GPU is run
 
 @pytest.fixture(scope="session", autouse=True)
 def _found_by_processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The examples of these tests are found wherever a test's own process runs, and the package where it is installed."""
+    """Processes that a test starts find these tests' examples, and the package where it is installed."""
     folder = tmp_path_factory.mktemp("path")
     (folder / "suites").symlink_to(Path(__file__).parents[1])
     with pytest.MonkeyPatch.context() as patch:
