@@ -12,7 +12,7 @@ import pytest
 
 from pytest_dsocr.configured import own_config
 from pytest_dsocr.engine import placement
-from pytest_dsocr.goldens import golden_folder
+from pytest_dsocr.goldens import shipped_folder
 from pytest_dsocr.options import OPTIONS, Config
 from pytest_dsocr.subjects.protocol import Level
 
@@ -39,7 +39,7 @@ DEFAULTS: Mapping[str, object] = {
     "--dsocr-level": None,
     "--dsocr-no-skip": False,
     "--dsocr-out": None,
-    "--dsocr-golden": golden_folder(),
+    "--dsocr-golden": shipped_folder(),
     "--dsocr-xfails": None,
 }
 """Every option and what it is where nobody gives it, in the order of ``--help``. A change here is one for users."""
