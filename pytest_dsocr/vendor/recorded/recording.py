@@ -95,19 +95,21 @@ def find_recordings(places: Sequence[Path], key: Key, resampling: str) -> list[R
         NoRecordingError: where there is none.
         ReferenceFaultError: where there are two in one place, or one is damaged.
     """
-    faults: list[ReferenceFaultError] = []
-    known = {folder: made for place in places for folder, made in _known_in(place, faults)}
+    faults: dict[Path, list[ReferenceFaultError]] = {place: [] for place in places}
+    known = {folder: made for place in places for folder, made in _known_in(place, faults[place])}
     of_key = {folder: made for folder, made in known.items() if made.key == key}
     matches = sorted((folder for folder, made in of_key.items() if made.resampling == resampling), key=str)
     for place in places:
         own = [folder for folder in matches if folder.is_relative_to(place)]
         if len(own) > 1:
             raise ReferenceFaultError(f"{own[0]} and {own[1]} are recordings of the same key; delete one")
+        if own:
+            break
+        if faults[place]:  # it may be the one that is wanted, and is not passed over for one behind it
+            raise faults[place][0]
     if matches:
         in_order = sorted(matches, key=lambda folder: [folder.is_relative_to(place) for place in places], reverse=True)
         return [Recording.open(folder) for folder in in_order]
-    if faults:
-        raise faults[0]
     lacking = f"{' and '.join(map(str, places))} hold{'s' * (len(places) == 1)} no recording of {key.told}"
     if of_key:
         raise NoRecordingError(f"{lacking} with pixels as the installed Pillow makes them; {_other_pillow(of_key)}")
