@@ -134,12 +134,6 @@ def test_a_recording_is_made_of_the_papers_preset_and_prompt_unless_told(folder:
     assert case.id == "a-gundam-markdown"
 
 
-def test_compare_leaves_cases_to_the_recording_unless_told() -> None:
-    left, told = options("compare", "p"), options("compare", "p", "--presets", "tiny", "--prompts", "free", "ocr")
-    assert (left.presets, left.prompts, left.max_new_tokens, left.out) == (None, None, None, None)
-    assert (told.presets, told.prompts) == (["tiny"], ["free", "ocr"])
-
-
 @pytest.mark.parametrize(
     ("arguments", "module"),
     [

@@ -143,9 +143,8 @@ def test_what_is_no_page_and_no_subset_is_refused_with_what_there_is() -> None:
     )
 
 
-@pytest.mark.parametrize("command", [["compare"], ["vendor", "record"]])
-def test_the_help_names_the_subsets_and_the_lists(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_names_the_subsets_and_the_lists(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parser().parse_args([*command, "--help"])
+        parser().parse_args(["vendor", "record", "--help"])
     told = " ".join(capsys.readouterr().out.split())
     assert f"list files (.lst, .txt), or shipped pages: {', '.join(SUBSETS)}" in told
