@@ -99,13 +99,13 @@ def find_recordings(places: Sequence[Path], key: Key, resampling: str) -> list[R
     known = {folder: made for place in places for folder, made in _known_in(place, faults[place])}
     of_key = {folder: made for folder, made in known.items() if made.key == key}
     matches = sorted((folder for folder, made in of_key.items() if made.resampling == resampling), key=str)
+    is_found = False
     for place in places:
         own = [folder for folder in matches if folder.is_relative_to(place)]
         if len(own) > 1:
             raise ReferenceFaultError(f"{own[0]} and {own[1]} are recordings of the same key; delete one")
-        if own:
-            break
-        if faults[place]:  # it may be the one that is wanted, and is not passed over for one behind it
+        is_found = is_found or bool(own)
+        if faults[place] and not is_found:  # it may be the one that is wanted, and is not passed over for one behind it
             raise faults[place][0]
     if matches:
         in_order = sorted(matches, key=lambda folder: [folder.is_relative_to(place) for place in places], reverse=True)
