@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_dsocr.case import Case
 from pytest_dsocr.compare.after_tie import BOXES, EDITS, LENGTH, Nearness
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.mini.shipped import shipped
-from pytest_dsocr.parity import CaseReport, ask, judge
+from pytest_dsocr.judge.exchange import CaseReport, ask, judge
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.reference.recorded.recording import RecordedReference, Recording
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import session_subject
-from pytest_dsocr.vendor.recorded.recording import RecordedReference, Recording
 
 
 def reports(setup: Setup, recording: Recording) -> Iterator[CaseReport]:

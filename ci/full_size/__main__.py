@@ -28,14 +28,14 @@ from ci.full_size.case import WARM_UP_RUNS, Study, build_both
 from ci.full_size.page import demo_page
 from ci.full_size.parity import compare
 from ci.full_size.times import step_growth, time_in_turn
-from pytest_dsocr.case import make_case
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.decoder import inverse_frequencies
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.vendor_model import VendorModel
-from pytest_dsocr.vendor.code import VendorCode, load_vendor_code
-from pytest_dsocr.vendor.provenance import device_class, versions
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.reference.provenance import device_class, versions
+from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from suites.contract.pages import PAGES, write_page
 
 PAGE_PX = 1400

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.case import Case
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.engine.attention import attention_function
@@ -15,10 +14,11 @@ from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.placement import device_named, dtype_named
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import Instrument
-from pytest_dsocr.vendor.build import load_vendor_model
-from pytest_dsocr.vendor.code import VendorCode
-from pytest_dsocr.vendor.observe import VendorRun, observe_infer
-from pytest_dsocr.vendor.runtime import vendor_tokenizer
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.reference.vendor_code.build import load_vendor_model
+from pytest_dsocr.reference.vendor_code.code import VendorCode
+from pytest_dsocr.reference.vendor_code.observe import VendorRun, observe_infer
+from pytest_dsocr.reference.vendor_code.runtime import vendor_tokenizer
 
 WARM_UP_RUNS = 2  # in which the vendor's scripted activation is compiled
 

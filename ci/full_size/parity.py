@@ -13,7 +13,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM, NgramBan
 from pytest_dsocr.engine.greedy import pick
 from pytest_dsocr.engine.pipeline import DecodeState
-from pytest_dsocr.vendor.observe import VendorRun
+from pytest_dsocr.reference.vendor_code.observe import VendorRun
 
 
 def compare(case: Study, run: VendorRun, model: Any, *, autocast: bool) -> dict[str, Any]:

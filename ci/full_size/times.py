@@ -7,7 +7,7 @@ from typing import Any
 
 from ci.full_size.case import WARM_UP_RUNS, Study
 from pytest_dsocr.engine.result import Result
-from pytest_dsocr.vendor.observe import VendorRun
+from pytest_dsocr.reference.vendor_code.observe import VendorRun
 
 
 def time_in_turn(case: Study, vendor: Any, model: Any, repeats: int, *, autocast: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rapidfuzz.distance import Levenshtein, Prefix
 from pytest_dsocr.compare.boxes import pair_up
 from pytest_dsocr.compare.degeneration import degenerations
 from pytest_dsocr.contract.markup import UNITS
-from pytest_dsocr.observation import Output, Step
+from pytest_dsocr.observation.observation import Output, Step
 
 SURE = 0.5
 """What the best token of a step has of the probability of its best five, at the median step, where a model reads: 0.99

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.observation import Artefact
+from pytest_dsocr.contract.artifacts import MMD, OURS, OVERLAY
+from pytest_dsocr.observation.observation import Artefact
 
-MMD = "result.mmd"
-OVERLAY = "result_with_boxes.jpg"
-OURS = "info.json"
 NOT_EXACT = (MMD, OVERLAY, OURS)
 """Files whose sizes say nothing: compared by content, drawn in random colours, or ours alone."""
 SHOWN_FILES = 5

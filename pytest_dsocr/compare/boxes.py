@@ -18,9 +18,10 @@ from rapidfuzz.distance import Indel
 
 from pytest_dsocr.compare.matching import assign
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import NEITHER, Comparison, Verdict, not_compared, shown
+from pytest_dsocr.compare.verdict import NEITHER, Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import UNITS, Box
-from pytest_dsocr.observation import SpanSeen
+from pytest_dsocr.foundation.words import shown
+from pytest_dsocr.observation.observation import SpanSeen
 
 SHOWN = 3
 LABEL_UNITS = 50.0

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_dsocr.compare.verdict import shown
 from pytest_dsocr.contract.markup import DET_END, REF
 from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.foundation.words import shown
 
 LONGEST_PERIOD = 256
 """Characters, or lines."""

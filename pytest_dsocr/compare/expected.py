@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pytest_dsocr.compare.verdict import Comparison, Verdict, shown
-from pytest_dsocr.exact import exact
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.foundation.exact import exact
+from pytest_dsocr.foundation.words import shown
 
 
 def as_expected(what: str, found: object, expected: object, why: str) -> Comparison:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pytest_dsocr.compare.seams import anatomy
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
-from pytest_dsocr.observation import InputsDigest, Runs, Seam, bytes_sha256
+from pytest_dsocr.observation.observation import InputsDigest, Runs, Seam, bytes_sha256
 
 SHOWN_IDS = 8
 

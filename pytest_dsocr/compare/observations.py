@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from pytest_dsocr.answer import Answer, Part
 from pytest_dsocr.compare.after_tie import Tie, is_sure
-from pytest_dsocr.compare.artefacts import MMD
 from pytest_dsocr.compare.inputs import compare_inputs
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, lost, not_compared
-from pytest_dsocr.deep_seams import in_stage_order
-from pytest_dsocr.observation import Observation, Seam
-from pytest_dsocr.subjects.fault import SubjectFaultError
-from pytest_dsocr.subjects.protocol import Level
+from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.observation.answer import Answer, Part
+from pytest_dsocr.observation.block_seams import in_stage_order
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Observation, Seam
 
 INPUTS = ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes")
 DECODING = ("prefill_best", "logits", "tokens")

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pytest_dsocr.answer import Answer
 from pytest_dsocr.compare.after_tie import Tie
-from pytest_dsocr.compare.artefacts import MMD, compare_artefacts
+from pytest_dsocr.compare.artefacts import compare_artefacts
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
 from pytest_dsocr.compare.text import compare_content, compare_text
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
-from pytest_dsocr.observation import Output
+from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.observation.observation import Output
 
 
 def compare_output(mine: Answer, theirs: Output, limits: Tolerances, tie: Tie | None) -> Iterator[Comparison]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
-from pytest_dsocr.observation import NotFinite, Seam, sample_positions
+from pytest_dsocr.observation.observation import NotFinite, Seam, sample_positions
 
 SHOWN_VALUES = 3
 

@@ -9,7 +9,8 @@ from itertools import zip_longest
 from rapidfuzz.distance import Levenshtein
 
 from pytest_dsocr.compare.degeneration import degenerations
-from pytest_dsocr.compare.verdict import Comparison, Verdict, shown
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.foundation.words import shown
 
 LEAD_CHARACTERS = 20
 SHOWN_CHARACTERS = 60

@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
-from pytest_dsocr.observation import Best, NotFinite, Step
+from pytest_dsocr.observation.forced import NO_CHOICE, ForcedStep
+from pytest_dsocr.observation.observation import Best, Step
 
 SHOWN_STEPS = 5
-NO_CHOICE = -1
-"""The token of a step whose logits hold NaN or infinity, among which there is no best."""
 
 STANDS_STILL = "every step says what the first did"
 SAID_FORBIDDEN = "it says its best, where the reference was forbidden to"
 NOT_ITS_BEST = "it does not say its best, as the reference does"
 NOT_FINITE = "its logits hold NaN or infinity"
-
-
-@dataclass(frozen=True)
-class ForcedStep:
-    """What the subject would have said after the reference's tokens so far."""
-
-    token: int
-    """Its own choice; :data:`NO_CHOICE` where it can have none."""
-    best: Best
-    """Its own best."""
-    at_reference: tuple[float, ...]
-    """Its logits of the reference's best."""
-    not_finite: NotFinite | None = None
-    """What of its logits is NaN or infinite, but for those that are forbidden with minus infinity."""
 
 
 def compare_best(mine: Best, theirs: Best, limits: Tolerances) -> Comparison:
@@ -101,14 +85,8 @@ def is_tie(mine: ForcedStep, theirs: Step, limits: Tolerances) -> bool:
 
     Both must have a logit of both tokens at hand, and neither may see them further apart than the limit.
     """
-    gaps = (gap_ulps(best, mine.token, theirs.token, limits) for best in (_at_hand(mine, theirs), theirs.best))
+    gaps = (gap_ulps(best, mine.token, theirs.token, limits) for best in (mine.at_hand(theirs), theirs.best))
     return all(gap <= limits.ties for gap in gaps)
-
-
-def may_tie(mine: ForcedStep, theirs: Step) -> bool:
-    """Say whether there are limits under which it is a tie: whether both sides have both logits at hand."""
-    both = (mine.token, theirs.token)
-    return all(token in best.ids for best in (_at_hand(mine, theirs), theirs.best) for token in both)
 
 
 def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
@@ -117,16 +95,6 @@ def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
         return math.inf
     apart = best.logits[best.ids.index(a)] - best.logits[best.ids.index(b)]
     return abs(apart) / limits.ulp(best.logits[0])
-
-
-def _at_hand(mine: ForcedStep, theirs: Step) -> Best:
-    """Give the subject's best tokens, and the reference's best with the subject's logits of them."""
-    more = {
-        token: logit
-        for token, logit in zip(theirs.best.ids, mine.at_reference, strict=False)
-        if token not in mine.best.ids
-    }
-    return Best((*mine.best.ids, *more), (*mine.best.logits, *more.values()))
 
 
 def _logit_error(mine: ForcedStep, theirs: Step) -> float:
@@ -146,7 +114,7 @@ def _relative(apart: Sequence[float], mine: Sequence[float], theirs: Best) -> fl
 def _told(k: int, mine: ForcedStep, theirs: Step, limits: Tolerances) -> str:
     if mine.token == NO_CHOICE:
         return f"step {k}: no choice, for {NOT_FINITE}; the reference has {theirs.token}"
-    gaps = [gap_ulps(best, mine.token, theirs.token, limits) for best in (theirs.best, _at_hand(mine, theirs))]
+    gaps = [gap_ulps(best, mine.token, theirs.token, limits) for best in (theirs.best, mine.at_hand(theirs))]
     apart = " and ".join(f"{gap:.0f}" if gap < math.inf else "unknown" for gap in gaps)
     return (
         f"step {k}: token {mine.token}, the reference has {theirs.token}; ULP of {limits.dtype} between them: "

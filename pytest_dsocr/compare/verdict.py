@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pytest_dsocr.exact import exact
+from pytest_dsocr.foundation.exact import exact
+from pytest_dsocr.foundation.words import shown
 
 
 class Verdict(StrEnum):
@@ -80,9 +81,3 @@ def worst(comparisons: Iterable[Comparison]) -> Verdict:
     """Give the gravest verdict; NOT-COMPARED where nothing was compared."""
     verdicts = {comparison.verdict for comparison in comparisons}
     return max(verdicts, key=SEVERITY.index, default=Verdict.NOT_COMPARED)
-
-
-def shown(value: object, width: int = 60) -> str:
-    """Give a value's beginning."""
-    text = value if isinstance(value, str) else str(value)
-    return text if len(text) <= width else text[: width - 3] + "..."

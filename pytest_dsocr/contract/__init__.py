@@ -1,1 +1,4 @@
-"""What the vendor does with an image and a prompt, as small pure functions."""
+"""What the vendor does with an image, a prompt and an output, as small pure functions.
+
+No model, no weights, no torch modules.
+"""

@@ -19,7 +19,11 @@ from pytest_dsocr.contract.markup import Markup, Span, parse
 from pytest_dsocr.contract.mmd import clean_output, to_mmd
 from pytest_dsocr.contract.overlay import draw_boxes
 from pytest_dsocr.contract.regions import MAX_JPEG_SIDE_PX, Region, crop_figure, place
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
+
+MMD = "result.mmd"
+OVERLAY = "result_with_boxes.jpg"
+OURS = "info.json"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 from pytest_dsocr.contract.literal import Value, read_literal
 from pytest_dsocr.contract.markup import quote
 from pytest_dsocr.contract.overlay import printable
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 Point = tuple[float, float]
 Line = tuple[Point, Point]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 CROP_PX = 640
 """Side of a crop; a page that fits into one is not cut."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image, ImageOps
 
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 ImageSource = str | os.PathLike[str] | bytes | Image.Image
 PDF_MAGIC = b"%PDF-"

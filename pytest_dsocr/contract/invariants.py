@@ -16,7 +16,7 @@ from pytest_dsocr.contract.grid import CANDIDATES, CROP_PX, Grid, crop_count
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.schedule import feature_count, image_token_count
 from pytest_dsocr.contract.special import SpecialTokens
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 if TYPE_CHECKING:
     from pytest_dsocr.contract.inputs import Inputs

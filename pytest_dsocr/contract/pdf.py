@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from pytest_dsocr.contract.image import read_file
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 POINTS_PER_INCH = 72
 DEFAULT_DPI = 144

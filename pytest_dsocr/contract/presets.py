@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 PATCH_PX = 16
 """Side of the square of pixels that SAM turns into one patch; a view must hold at least one."""

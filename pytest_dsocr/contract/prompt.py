@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_dsocr.contract.special import IMAGE
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 PROMPTS: Mapping[str, str] = {
     "markdown": "<image>\n<|grounding|>Convert the document to markdown.",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from PIL import Image
 
 from pytest_dsocr.contract.markup import IMAGE_LABEL, PixelBox, Span, quote, to_pixels
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 MAX_JPEG_SIDE_PX = 65500  # libjpeg's limit
 MAX_FIGURE_PX = 89_478_485  # as many pixels as Pillow accepts in a file before it warns of a bomb

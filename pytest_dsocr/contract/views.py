@@ -6,7 +6,7 @@ from PIL import Image, ImageOps
 
 from pytest_dsocr.contract.grid import CROP_PX, Grid, crop_count
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 GREY = (127, 127, 127)
 

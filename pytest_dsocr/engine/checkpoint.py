@@ -15,7 +15,7 @@ from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC, fill, synthetic_fingerprint
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.weights import Progress, fingerprint, load_weights
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 MINI = "mini"
 """The embedded checkpoint's name; a folder that is called so as well is ``./mini``."""

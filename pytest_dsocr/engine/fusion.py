@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 
 def fuse(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 DTYPES = {
     "float32": torch.float32,

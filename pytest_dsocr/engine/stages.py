@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 Stage = Literal["tokenizer", "sam", "clip", "projector", "vision_fusion", "prefill", "decode", "postprocess"]
 STAGES: tuple[Stage, ...] = get_args(Stage)

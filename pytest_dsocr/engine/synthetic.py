@@ -23,8 +23,8 @@ from pytest_dsocr.engine.folder import write_checkpoint
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE, byte_level_vocabulary
 from pytest_dsocr.engine.weights import Progress
-from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.threads import side_by_side
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.threads import side_by_side
 
 _SMALL = Architecture(
     SamConfig(

@@ -11,7 +11,7 @@ import tokenizers
 
 from pytest_dsocr.contract.special import BOS, EOS, IMAGE, PAD, SpecialTokens
 from pytest_dsocr.engine.vocabulary import byte_level_vocabulary
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 

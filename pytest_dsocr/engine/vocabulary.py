@@ -9,7 +9,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from pytest_dsocr.contract.markup import UNITS
 from pytest_dsocr.contract.special import BOS, EOS, IMAGE, PAD
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 FIRST_BYTE_ID = 3
 VENDOR_VOCAB_SIZE = 129280

@@ -1,1 +1,1 @@
-"""The embedded checkpoint, the pages it was trained on and judged by, and the training that made it."""
+"""The embedded checkpoint, and nothing else; ``ci/training`` holds what made it."""

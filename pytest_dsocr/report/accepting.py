@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.parity import CaseReport, judge
+from pytest_dsocr.judge.exchange import CaseReport, judge
 
 
 def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.options import OPTIONS
-from pytest_dsocr.printable import in_shell
+from pytest_dsocr.foundation.printable import in_shell
 
 if TYPE_CHECKING:
-    import pytest
-
     from pytest_dsocr.report.payload import RunPayload
     from pytest_dsocr.report.result import RunResult
 
@@ -29,26 +26,6 @@ UNSAID = {
     "--attn": ["eager"],
 }
 """What ``dsocr vendor record`` does where it is told nothing."""
-
-
-def typed_options(config: pytest.Config) -> list[str]:
-    """Give what the user typed behind ``pytest``, without the tests to run; our flags joined to their values."""
-    return [word for word in joined(map(str, config.invocation_params.args)) if word not in config.args]
-
-
-def joined(words: Iterable[str]) -> list[str]:
-    """Give ``--dsocr-pages=scans`` for ``--dsocr-pages scans``.
-
-    A path that stands apart from a plugin's flag pytest takes for a test to run, and its project for the root.
-    """
-    flags = {option.flag for option in OPTIONS if not option.is_switch}
-    found: list[str] = []
-    for word in words:
-        if found and found[-1] in flags:
-            found[-1] += f"={word}"
-        else:
-            found.append(word)
-    return found
 
 
 def rerun(nodeid: str, options: Sequence[str] = ()) -> str:

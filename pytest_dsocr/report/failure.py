@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.foundation.words import MARGIN, fit, listed, near, told
 from pytest_dsocr.report.accepting import acceptable
 from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.report.payload import RunPayload, of_run, picture_name
-from pytest_dsocr.report.words import MARGIN, fit, listed, near, reference_in_words, subject_in_words, told
+from pytest_dsocr.report.words import reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
-    from pytest_dsocr.options import Config
-    from pytest_dsocr.parity import CaseReport
-    from pytest_dsocr.vendor.reference import Reference
+    from pytest_dsocr.judge.config import Config
+    from pytest_dsocr.judge.exchange import CaseReport
+    from pytest_dsocr.reference.protocol import Reference
 
 MOST_LINES = 40
 MOST_COMPARISONS, LINES_OF_COMPARISON, MOST_DETAILS, MOST_FINDINGS, LINES_OF_FINDING = 5, 2, 9, 3, 2

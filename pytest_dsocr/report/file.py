@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.vendor.recorded.sealed import write_whole
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import write_whole
 
 FORMAT = 2
 JSON_NAME, INDEX_NAME = "dsocr.json", "index.html"

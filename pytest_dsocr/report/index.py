@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.compare.verdict import NOT_OFFERED
+from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.report.file import INDEX_NAME
 from pytest_dsocr.report.words import BY_SESSION, counts, reference_in_words, subject_in_words
-from pytest_dsocr.vendor.recorded.sealed import write_whole
 
 TEMPLATE = "index.html.j2"
 

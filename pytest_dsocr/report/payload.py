@@ -10,15 +10,15 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.printable import plain
-from pytest_dsocr.report.traces import said
-from pytest_dsocr.vendor.provenance import is_by_session
+from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.traces import said
+from pytest_dsocr.reference.provenance import is_by_session
 
 if TYPE_CHECKING:
-    from pytest_dsocr.options import Config
-    from pytest_dsocr.parity import CaseReport
-    from pytest_dsocr.subjects.protocol import Level
-    from pytest_dsocr.vendor.reference import Reference
+    from pytest_dsocr.judge.config import Config
+    from pytest_dsocr.judge.exchange import CaseReport
+    from pytest_dsocr.observation.level import Level
+    from pytest_dsocr.reference.protocol import Reference
 
 Number = float | str | None
 """A number, the word for one that JSON lacks, or None where there is none."""
@@ -95,7 +95,7 @@ class RunPayload(TypedDict):
     where: str
     """The folder of the recording, or of the vendor's files; empty where there is neither."""
     key: str
-    """The reference's; see :class:`~pytest_dsocr.vendor.provenance.Key`."""
+    """The reference's; see :class:`~pytest_dsocr.reference.provenance.Key`."""
     provenance: dict[str, Any]
     pages: list[str]
     presets: list[str]
@@ -196,8 +196,8 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
 
 def _kind(config: Config, reference: Reference) -> tuple[Literal["recorded", "live", "session"], str]:
     """Say what a reference is, and where it has its answers from."""
+    from pytest_dsocr.reference.recorded.recording import RecordedReference
     from pytest_dsocr.session_reference.reference import SessionReference
-    from pytest_dsocr.vendor.recorded.recording import RecordedReference
 
     if isinstance(reference, RecordedReference):
         return "recorded", str(reference.recording.folder)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.parity import CaseReport
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.judge.exchange import CaseReport
 from pytest_dsocr.report.payload import picture_name
-from pytest_dsocr.side_by_side import side_by_side
+from pytest_dsocr.report.side_by_side import side_by_side
 
 
 def draw(report: CaseReport, folder: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pytest_dsocr.report.words import count
+from pytest_dsocr.foundation.words import count
 
 STATUS_IN_WORDS: Mapping[int, str] = {
     1: "tests failed that are none of ours",

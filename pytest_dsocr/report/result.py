@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest_dsocr
 from pytest_dsocr.compare.verdict import NOT_OFFERED, SEVERITY, Verdict
-from pytest_dsocr.option_values import MISSING
+from pytest_dsocr.foundation.words import count
+from pytest_dsocr.judge.config import MISSING
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.reference.provenance import versions
 from pytest_dsocr.report.coloured import ColouredCase, coloured
 from pytest_dsocr.report.file import FINISHED, RunIdentity, head
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, FaultPayload, RunPayload, TestPayload, number
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.tested import FAILING, TestResult, outcome_of, why_skipped
-from pytest_dsocr.report.words import by_session, count
-from pytest_dsocr.subjects.protocol import Level
-from pytest_dsocr.vendor.provenance import versions
+from pytest_dsocr.report.words import by_session
 
 if TYPE_CHECKING:
     import pytest

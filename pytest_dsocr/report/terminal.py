@@ -7,20 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.words import count, listed, near, told
 from pytest_dsocr.report.coloured import ColouredCase
 from pytest_dsocr.report.commands import following
 from pytest_dsocr.report.payload import number
 from pytest_dsocr.report.result import Missing, RunResult
-from pytest_dsocr.report.words import (
-    count,
-    counts,
-    listed,
-    near,
-    plain,
-    reference_in_words,
-    subject_in_words,
-    told,
-)
+from pytest_dsocr.report.words import counts, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
     import pytest

@@ -1,46 +1,19 @@
-"""What a report says in words: counts, sides, and text of unknown origin made fit for a terminal's line."""
+"""What a report says in words: counts, and the two sides."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from textwrap import wrap
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import SEVERITY
-from pytest_dsocr.printable import plain as plain
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, near
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import CasePayload, RunPayload
 
-COLUMNS, MARGIN = 120, 16
-HASH_CHARACTERS = 12
+
 BY_SESSION = "by the session, equal to the vendor's code where recorded"
 """Said of every verdict that rests on the session's word."""
-
-
-def fit(text: str, columns: int = COLUMNS) -> str:
-    """Give ``text`` on one line of at most ``columns``."""
-    shown = plain(text)
-    return shown if len(shown) <= columns else shown[: columns - 3] + "..."
-
-
-def told(what: str, text: str, most_lines: int = 4) -> Iterator[str]:
-    """Yield ``text`` beside ``what``, on as many lines as it needs, up to ``most_lines``."""
-    lines = wrap(plain(text), COLUMNS - MARGIN, break_on_hyphens=False, max_lines=most_lines, placeholder="...")
-    for k, line in enumerate(lines or [""]):
-        yield f"{'' if k else what:<{MARGIN}}{line}"
-
-
-def near(path: str) -> str:
-    """Give ``path`` as it is reached from here, where it lies below."""
-    here = Path.cwd()
-    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
-
-
-def count(number: int, noun: str) -> str:
-    """Give ``1 case`` and ``2 cases``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def counts(by_verdict: Mapping[str, int]) -> str:
@@ -48,12 +21,6 @@ def counts(by_verdict: Mapping[str, int]) -> str:
     *made, not_made = [by_verdict.get(verdict, 0) for verdict in SEVERITY[::-1]]
     told_of = ", ".join(f"{n} {verdict}" for n, verdict in zip(made, SEVERITY[::-1], strict=False) if n)
     return "; ".join(part for part in (told_of, f"{not_made} not made" if not_made else "") if part)
-
-
-def listed(names: Sequence[str], shown: int = 6) -> str:
-    """Give the first of ``names``, and how many more there are."""
-    more = len(names) - shown
-    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
 def reference_in_words(run: RunPayload) -> str:

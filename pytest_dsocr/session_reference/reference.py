@@ -11,26 +11,27 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from pytest_dsocr.case import Case
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.observation import InputsDigest, Observation
-from pytest_dsocr.options import DTYPES_OF_VENDOR, OF_VENDOR
-from pytest_dsocr.session_reference.runtime import provenance_of
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.observation import InputsDigest, Observation
+from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.opening import Wanted, open_recorded
+from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, Reference
+from pytest_dsocr.reference.provenance import DTYPES_OF_VENDOR, OF_VENDOR, Provenance, is_by_session
+from pytest_dsocr.reference.recorded.recording import RecordedReference
+from pytest_dsocr.session_reference.runtime import SessionRuntime, provenance_of
 from pytest_dsocr.subjects.loading import SESSION
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
-from pytest_dsocr.vendor.live.reference import LiveReference
-from pytest_dsocr.vendor.opening import Wanted, open_recorded
-from pytest_dsocr.vendor.provenance import Provenance, is_by_session
-from pytest_dsocr.vendor.recorded.recording import RecordedReference
-from pytest_dsocr.vendor.reference import NoRecordingError, NotRecordedError, Reference
 
+RUNTIME = f"{SessionRuntime.__module__}:{SessionRuntime.__qualname__}"
+"""What answers in the worker."""
 NAMES = (SESSION, f"{session_subject.__module__}:{session_subject.__qualname__}")
 """Under which a run may name the session as its subject."""
 
 
 class SessionReference:
-    """Fulfils :class:`~pytest_dsocr.vendor.reference.Reference`; the session's process starts when it is first needed.
+    """Fulfils :class:`~pytest_dsocr.reference.protocol.Reference`; the session's process starts with the first request.
 
     Args:
         wanted: the checkpoint, and the device, dtype and attention that the session computes with.
@@ -53,6 +54,7 @@ class SessionReference:
             dtype=wanted.dtype,
             attention=wanted.attention,
             time_limit_s=time_limit_s,
+            runtime=RUNTIME,
         )
 
     @cached_property

@@ -9,28 +9,28 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_dsocr.answer import Answer
-from pytest_dsocr.case import Case
-from pytest_dsocr.compare.artefacts import OURS
+from pytest_dsocr.contract.artifacts import OURS
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.result import Result
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.observation import Best, InputsDigest, Observation, Output, Step
-from pytest_dsocr.packing import without_values
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.observation import Best, InputsDigest, Observation, Output, Step
+from pytest_dsocr.observation.packing import without_values
+from pytest_dsocr.reference.protocol import OnProgress
+from pytest_dsocr.reference.provenance import SESSION_STANDS_IN, Provenance, device_class, versions
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.session import SessionSubject
-from pytest_dsocr.vendor.provenance import SESSION_STANDS_IN, Provenance, device_class, versions
-from pytest_dsocr.vendor.reference import OnProgress
 
 NOTHING = Best((), ())
 
 
 @dataclass(frozen=True)
 class SessionRuntime:
-    """A session, ready for cases; answers as :class:`~pytest_dsocr.vendor.runtime.VendorRuntime` does.
+    """A session, ready for cases; answers as :class:`~pytest_dsocr.reference.vendor_code.runtime.VendorRuntime` does.
 
     It reads freely, then is followed along its own tokens, as any subject is along the reference's.
     """

@@ -12,15 +12,16 @@ from typing import Any
 
 from torch import Tensor
 
-from pytest_dsocr.answer import VISION_SEAMS
-from pytest_dsocr.case import Case
-from pytest_dsocr.compare.artefacts import MMD
-from pytest_dsocr.compare.verdict import shown
+from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.exact import exact
+from pytest_dsocr.foundation.exact import exact
+from pytest_dsocr.foundation.words import shown
+from pytest_dsocr.observation.answer import VISION_SEAMS
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.subjects import handed
-from pytest_dsocr.subjects.fault import SubjectFaultError, at_stage
+from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.protocol import DecodeView, TextSubject, level_of
 
 INPUTS = tuple(field.name for field in fields(Inputs))

@@ -9,16 +9,15 @@ from pathlib import Path
 
 from torch import Tensor
 
-from pytest_dsocr.case import Case
-from pytest_dsocr.compare.artefacts import MMD
-from pytest_dsocr.compare.tokens import ForcedStep, may_tie
-from pytest_dsocr.contract.artifacts import write_artifacts
+from pytest_dsocr.contract.artifacts import MMD, write_artifacts
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.engine.greedy import pick
-from pytest_dsocr.observation import Artefact, Observation, Output, SpanSeen
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.observation import Artefact, Observation, Output, SpanSeen
 from pytest_dsocr.subjects.checked import CheckedSubject
 
 
@@ -46,7 +45,7 @@ class Continuing:
         None where no choice differs, or where one does that is no tie under any limits: then nothing is excused.
         """
         differing = [k for k, step in enumerate(theirs.steps) if forced[k].token != step.token]
-        if not differing or not all(may_tie(forced[k], theirs.steps[k]) for k in differing):
+        if not differing or not all(forced[k].may_tie(theirs.steps[k]) for k in differing):
             return None
         first = differing[0]
         kept = [*theirs.token_ids[:first], forced[first].token]

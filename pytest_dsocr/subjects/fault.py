@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.interrupts import hearing_interrupts
 from pytest_dsocr.subjects.telling import said
 from pytest_dsocr.subjects.time_limit import Overdue
@@ -13,23 +14,6 @@ from pytest_dsocr.subjects.watch import current
 
 Faulty = Callable[[BaseException], DsocrError]
 """Makes of what the subject raised what we raise."""
-
-
-class SubjectFaultError(DsocrError):
-    """The subject raised, or gave what is no answer; never a verdict, always an error.
-
-    Args:
-        stage: ``load``, ``tokenizer``, ``vision``, ``prefill``, ``decode``, ``read``, ``postprocess`` or ``close``.
-        message: one sentence: what was wrong, then what to do.
-    """
-
-    def __init__(self, stage: str, message: str) -> None:
-        super().__init__(message)
-        self.stage = stage
-
-
-class SubjectHungError(SubjectFaultError):
-    """The subject did not come back within the time limit."""
 
 
 @contextmanager

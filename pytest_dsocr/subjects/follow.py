@@ -12,17 +12,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.answer import Answer, Part
-from pytest_dsocr.case import Case
-from pytest_dsocr.compare.artefacts import MMD
-from pytest_dsocr.compare.tokens import NO_CHOICE, ForcedStep
+from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM, DecodePolicy, NgramBan
 from pytest_dsocr.contract.special import TextTokenizer
-from pytest_dsocr.deep_seams import in_stage_order, watch_deep
 from pytest_dsocr.engine.greedy import pick
-from pytest_dsocr.observation import (
+from pytest_dsocr.observation.answer import Answer, Part
+from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.forced import NO_CHOICE, ForcedStep
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import (
     BEST_OF_PREFILL,
     Artefact,
     Best,
@@ -35,8 +37,8 @@ from pytest_dsocr.observation import (
 )
 from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, INPUTS, CheckedSubject
 from pytest_dsocr.subjects.continuing import Continuing
-from pytest_dsocr.subjects.fault import SubjectFaultError, at_stage
-from pytest_dsocr.subjects.protocol import DecodeView, Level, TextSubject
+from pytest_dsocr.subjects.fault import at_stage
+from pytest_dsocr.subjects.protocol import DecodeView, TextSubject
 
 OnToken = Callable[[int], None]
 

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TypeGuard
 
-import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.verdict import shown
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.exact import exact, is_text
-from pytest_dsocr.subjects.fault import SubjectFaultError, at_stage
+from pytest_dsocr.foundation.exact import exact, exact_tensor, is_text
+from pytest_dsocr.foundation.words import shown
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.subjects.fault import at_stage
 
 
 def text(stage: str, method: str, given: object) -> str:
@@ -48,7 +48,7 @@ def tensor(stage: str, given_by: str, name: str, given: object) -> Tensor:
     if not is_tensor(given):
         raise SubjectFaultError(stage, f"the subject's {given_by} {kind(given)} for {named}; give a tensor")
     with at_stage(stage, given_by.partition(" ")[0]):  # an error on a GPU is heard of where its values are waited for
-        own = plain(given)
+        own = exact_tensor(given)
         if (what := _unreadable(own)) is None:
             return own.clone()
     raise SubjectFaultError(stage, f"the subject's {given_by} {what} for {named}; give a tensor that holds its values")
@@ -66,12 +66,6 @@ def _unreadable(own: Tensor) -> str | None:
 def is_tensor(value: object) -> TypeGuard[Tensor]:
     """Say whether ``value`` is a tensor, whatever it says of itself in ``__class__``."""
     return issubclass(type(value), Tensor)
-
-
-def plain(given: Tensor) -> Tensor:
-    """Give a tensor as torch's own class, on the same memory, and without a gradient."""
-    with torch._C.DisableTorchFunctionSubclass():
-        return Tensor.detach(given if type(given) is Tensor else Tensor.as_subclass(given, Tensor))
 
 
 def copies(given: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -16,9 +16,10 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.fault import at_stage, guarded
-from pytest_dsocr.subjects.protocol import Level, Setup, TextSubject, level_of
+from pytest_dsocr.subjects.protocol import Setup, TextSubject, level_of
 from pytest_dsocr.subjects.telling import said
 
 SESSION = "session"

@@ -19,33 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.protocol import CacheView
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.level import Level
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-
-class Level(IntEnum):
-    """What a subject lets itself be asked; each level holds those below it."""
-
-    TEXT = 0
-    INPUTS = 1
-    STAGES = 2
-    MODULES = 3
-
-    def __str__(self) -> str:
-        return f"L{self.value}"
-
-    @property
-    def meaning(self) -> str:
-        """What is offered, in words."""
-        return ("text", "inputs", "stages and cache", "named modules")[self]
 
 
 METHODS: Mapping[Level, tuple[str, ...]] = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from pytest_dsocr.answer import Answer
-from pytest_dsocr.case import Case
 from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.observation import SpanSeen
+from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.protocol import TextSubject
 

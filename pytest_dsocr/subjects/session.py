@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pytest_dsocr.answer import VISION_SEAMS
 from pytest_dsocr.contract.artifacts import write_artifacts
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.observation.answer import VISION_SEAMS
 from pytest_dsocr.subjects.protocol import Setup
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_dsocr.report.words import fit
+from pytest_dsocr.foundation.words import fit
 from pytest_dsocr.subjects.time_limit import Overdue
 
 COLUMNS = 200

@@ -9,10 +9,10 @@ from pathlib import Path
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.vendor_model import VendorModel
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.reference.environment.environment import PINS
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
-from pytest_dsocr.vendor.setup.environment import PINS
 
 PACKAGE = "transformers"
 [PIN] = [pin for pin in PINS if pin.startswith(f"{PACKAGE}==")]
@@ -27,7 +27,7 @@ def vendor_subject(folder: Path, setup: Setup) -> SessionSubject:
         DsocrError: where its code does not run here, or a file, the checkpoint or the device is not to be had.
     """
     _check_environment(folder)
-    from pytest_dsocr.vendor.runtime import VendorRuntime
+    from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 
     with warnings.catch_warnings(action="ignore"):  # its packages' own, which pytest may turn into errors
         vendor = VendorRuntime.load(

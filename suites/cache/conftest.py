@@ -12,7 +12,7 @@ from .walk import Walk
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.tolerances import Tolerances
-    from pytest_dsocr.options import Config
+    from pytest_dsocr.judge.config import Config
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def _without_gradients() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def first_page(dsocr_config: Config) -> Path:
     """The run's first page."""
-    from pytest_dsocr.pages import first_pages
+    from pytest_dsocr.pages.named import first_pages
 
     return first_pages(dsocr_config.pages)[0]
 
@@ -41,6 +41,6 @@ def walk(dsocr_subject: Any, first_page: Path) -> Walk:
 @pytest.fixture(scope="session")
 def limits(dsocr_subject: Any, dsocr_config: Config) -> Tolerances:
     """How far two ways of the subject's own may be apart: by its dtype and the run's options."""
-    from pytest_dsocr.sides import own_limits
+    from pytest_dsocr.judge.limits import own_limits
 
     return own_limits(dsocr_config, dsocr_subject)

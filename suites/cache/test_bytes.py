@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.check import Check
 from pytest_dsocr.compare.expected import as_expected
-from pytest_dsocr.kv_probe import KvProbe
-from pytest_dsocr.options import Config
-from pytest_dsocr.stash import leave_out
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.plugin.stash import leave_out
+from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView
 
 from .memory import Peak, compare_peaks

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_dsocr.check import Check
 from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.verdict import Comparison, not_compared
-from pytest_dsocr.kv_probe import KINDS, KvDigest, KvProbe
+from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.subjects.kv_probe import KINDS, KvDigest, KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView
 
 from .walk import Walk

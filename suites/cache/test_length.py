@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_dsocr.check import Check
 from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.kv_probe import KvProbe
-from pytest_dsocr.options import Config
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView
 
 from .walk import Walk

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.check import Check
 from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, not_compared
-from pytest_dsocr.subjects.fault import SubjectFaultError
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.plugin.check import Check
 
 from .walk import Walk
 

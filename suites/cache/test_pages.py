@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.case import make_case
-from pytest_dsocr.check import Check
 from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.verdict import not_compared
-from pytest_dsocr.kv_probe import KvProbe
-from pytest_dsocr.options import Config
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.subjects.kv_probe import KvProbe
 
 from .walk import QUICK, Walk
 
@@ -26,7 +26,7 @@ ALIKE = "both pages are read alike, so that nothing would show; name pages that 
 @pytest.fixture(scope="session")
 def two_pages(dsocr_config: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The run's first two pages; where it has but one, a drawn one as well."""
-    from pytest_dsocr.pages import first_pages
+    from pytest_dsocr.pages.named import first_pages
 
     first, *others = first_pages(dsocr_config.pages, 2)
     return first, others[0] if others else _drawn(tmp_path_factory.mktemp("pages"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.check import Check
+from pytest_dsocr.plugin.check import Check
 
 from .walk import STEPS, Walk
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.case import make_case
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.case import make_case
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.case import Case
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.observation.case import Case
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-    from pytest_dsocr.observation import InputsDigest
+    from pytest_dsocr.observation.observation import InputsDigest
 
 
 class Drawn:
@@ -68,7 +68,7 @@ class Asked:
 
     def __call__(self, page: Path, preset: str = "gundam", prompt: str = PROMPTS["markdown"]) -> InputsDigest:
         """Give the digest of a page's inputs."""
-        from pytest_dsocr.observation import InputsDigest
+        from pytest_dsocr.observation.observation import InputsDigest
 
         key = (page, preset, prompt)
         if key not in self._digests:

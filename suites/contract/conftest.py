@@ -11,7 +11,7 @@ from .facts import Facts
 
 if TYPE_CHECKING:
     from pytest_dsocr.engine.tokenizer import Tokenizer
-    from pytest_dsocr.options import Config
+    from pytest_dsocr.judge.config import Config
 
 
 @pytest.fixture(scope="session")

@@ -11,29 +11,29 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict
 
 if TYPE_CHECKING:
     from pytest_dsocr.contract.special import TextTokenizer
-    from pytest_dsocr.observation import InputsDigest
+    from pytest_dsocr.observation.observation import InputsDigest
 
 Size = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A recording of inputs; see ``pytest_dsocr.vendor.recorded.facts``."""
+    """A recording of inputs; see ``pytest_dsocr.reference.recorded.facts``."""
 
     recorded: Mapping[str, Any]
 
     @classmethod
     def read(cls, golden: Path) -> Facts:
         """Read those that fit the installed Pillow: a run's own, or the shipped ones where it has none."""
-        from pytest_dsocr.goldens import shipped_folder
-        from pytest_dsocr.vendor.recorded.facts import read_facts
+        from pytest_dsocr.reference.goldens import shipped_folder
+        from pytest_dsocr.reference.recorded.facts import read_facts
 
         own = any(golden.glob("vendor/inputs-*.json"))
         return cls(read_facts((golden if own else shipped_folder()) / "vendor", "inputs"))
 
     def prepared(self, page: str, preset: str) -> InputsDigest:
         """Give the inputs of a drawn page with the markdown prompt, in a byte-level vocabulary."""
-        from pytest_dsocr.packing import unpack_inputs
+        from pytest_dsocr.observation.packing import unpack_inputs
 
         [row] = [row for row in self.recorded["prepared"] if (row["page"], row["preset"]) == (page, preset)]
         return unpack_inputs(row, {})

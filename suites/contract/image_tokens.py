@@ -8,7 +8,7 @@ from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.verdict import Comparison
 
 if TYPE_CHECKING:
-    from pytest_dsocr.observation import InputsDigest
+    from pytest_dsocr.observation.observation import InputsDigest
 
 PAGE_SIDE, CROP_SIDE = 16, 10
 """Tokens along a side of Gundam's view of the page, and of a crop."""

@@ -9,7 +9,7 @@ from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
 from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.special import TextTokenizer
-from pytest_dsocr.observation import InputsDigest, Seam, pixels_sha256
+from pytest_dsocr.observation.observation import InputsDigest, Seam, pixels_sha256
 
 from .asked import Asked
 

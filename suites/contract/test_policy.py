@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.check import Check
 from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.verdict import NOT_OFFERED, equal, not_compared
 from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.plugin.check import Check
 
 from .facts import Facts
 

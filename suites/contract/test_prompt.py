@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_dsocr.check import Check
 from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn
 from .facts import Facts
@@ -28,7 +28,7 @@ def test_ids_and_mask(
     import torch
 
     from pytest_dsocr.compare.inputs import compare_inputs
-    from pytest_dsocr.observation import runs
+    from pytest_dsocr.observation.observation import runs
 
     fact = facts.prompt(name)
     ids = fact.input_ids if facts.is_vocabulary_of(tokenizer) else fact.ids_in(tokenizer)

@@ -15,11 +15,11 @@ from pathlib import Path
 
 TURNS = 10
 PYTEST = ("-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
-SUITES = [str(Path(__file__).parents[1] / name) for name in ("contract", "parity", "cache", "vendor")]
+SUITES = [str(Path(__file__).parents[1] / name) for name in ("contract", "parity", "cache", "reference")]
 WAYS = {
     "python": ("-c", "pass"),
     "pytest imported": ("-c", "import pytest"),
-    "the plugin imported": ("-c", "import pytest, pytest_dsocr.plugin"),
+    "the plugin imported": ("-c", "import pytest, pytest_dsocr.plugin.hooks"),
     "an empty test without the plugin": (*PYTEST, "-p", "no:dsocr", "test_nothing.py"),
     "an empty test with the plugin": (*PYTEST, "test_nothing.py"),
     "the suites": (*PYTEST, "--dsocr-pages", "dev-20", *SUITES),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_dsocr.goldens import shipped_folder
-from pytest_dsocr.vendor.recorded.facts import read_facts
+from pytest_dsocr.reference.goldens import shipped_folder
+from pytest_dsocr.reference.recorded.facts import read_facts
 
 FOLDER = shipped_folder() / "vendor"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.mini.shipped import shipped
+from pytest_dsocr.pages.shipped import shipped
 
 CHECKOUT = Path(__file__).parents[2]
 PAGES = {page.stem: page for page in shipped("dev-3")}

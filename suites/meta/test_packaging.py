@@ -13,7 +13,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 CHECKOUT = Path(__file__).parents[2]
 HEAVY = ("torch", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
-PRODUCT = ("cache", "contract", "parity", "vendor")
+PRODUCT = ("cache", "contract", "parity", "reference")
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr import fixtures
-from pytest_dsocr.markers import MARKERS
-from pytest_dsocr.options import OPTIONS, Option
+from pytest_dsocr.plugin import fixtures
+from pytest_dsocr.plugin.markers import MARKERS
+from pytest_dsocr.plugin.options import OPTIONS, Option
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)

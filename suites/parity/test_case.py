@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.check import Check
+from pytest_dsocr.plugin.check import Check
 
 if TYPE_CHECKING:
-    from pytest_dsocr.parity import CaseReport
+    from pytest_dsocr.judge.exchange import CaseReport
 
 pytestmark = pytest.mark.dsocr
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.check import Check
+from pytest_dsocr.plugin.check import Check
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pytest_dsocr.answer import Answer
-    from pytest_dsocr.case import Case
-    from pytest_dsocr.kv_probe import KvProbe
+    from pytest_dsocr.observation.answer import Answer
+    from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.subjects.kv_probe import KvProbe
     from pytest_dsocr.subjects.protocol import DecodeView
 
 pytestmark = pytest.mark.dsocr
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.dsocr
 
 def test_reading(dsocr_case: Case, dsocr_reading: Answer, dsocr_snapshot: Any, dsocr_check: Check) -> None:
     """Labels, boxes and the length of the text."""
-    from pytest_dsocr.snapshots import compare_snapshot, spans_of
+    from pytest_dsocr.plugin.snapshots import compare_snapshot, spans_of
 
     reading = {
         "page_sha256": dsocr_case.page_sha256,
@@ -40,7 +40,7 @@ def test_reading(dsocr_case: Case, dsocr_reading: Answer, dsocr_snapshot: Any, d
 @pytest.mark.dsocr_level("L1")
 def test_prompt(dsocr_inputs: Mapping[str, Tensor], dsocr_snapshot: Any, dsocr_check: Check) -> None:
     """Tokens of the prompt, those of the image among them, and the grid of crops."""
-    from pytest_dsocr.snapshots import compare_snapshot
+    from pytest_dsocr.plugin.snapshots import compare_snapshot
 
     mask, grid = dsocr_inputs["images_seq_mask"], dsocr_inputs["images_spatial_crop"]
     prompt = {"prompt_tokens": mask.shape[-1], "image_tokens": int(mask.sum()), "grid": grid.tolist()}
@@ -52,7 +52,7 @@ def test_cache(
     dsocr_state: DecodeView, dsocr_kv: Callable[[DecodeView], KvProbe], dsocr_snapshot: Any, dsocr_check: Check
 ) -> None:
     """What a position takes in the key-value cache."""
-    from pytest_dsocr.snapshots import compare_snapshot
+    from pytest_dsocr.plugin.snapshots import compare_snapshot
 
     probe = dsocr_kv(dsocr_state)
     cache = {"layers": len(probe.lengths), "kv_bytes_per_token": probe.bytes_per_token}

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from typing import IO, Any
 
-from pytest_dsocr.report.words import fit
+from pytest_dsocr.foundation.words import fit
 from pytest_dsocr.subjects.isolation.wire import Channel
 
 BOOT = """import json, sys

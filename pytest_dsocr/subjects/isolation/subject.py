@@ -12,8 +12,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.subjects.fault import SubjectFaultError, hung
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.subjects.fault import hung
 from pytest_dsocr.subjects.isolation.process import ProcessLostError, SubjectProcess
 from pytest_dsocr.subjects.isolation.wire import REFUSAL
 from pytest_dsocr.subjects.protocol import Setup

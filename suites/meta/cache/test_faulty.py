@@ -14,9 +14,9 @@ import torch
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.kv_probe import KvProbe
-from pytest_dsocr.options import Config
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.cache import test_bytes, test_contents, test_images, test_length, test_one_token, test_pages, test_ways
 from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here

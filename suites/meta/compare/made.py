@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.answer import Answer
-from pytest_dsocr.compare.tokens import ForcedStep
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.observation import (
+from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import (
     Artefact,
     Best,
     InputsDigest,
@@ -23,7 +24,6 @@ from pytest_dsocr.observation import (
     Step,
     bytes_sha256,
 )
-from pytest_dsocr.subjects.protocol import Level
 
 OUTPUT = Output(
     text="<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes",

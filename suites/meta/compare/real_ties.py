@@ -9,18 +9,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
-from pytest_dsocr.answer import Answer
 from pytest_dsocr.compare.observations import compare_observations
-from pytest_dsocr.compare.tokens import ForcedStep, is_tie
+from pytest_dsocr.compare.tokens import is_tie
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import to_mmd
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.observation import Observation, Output, SpanSeen
-from pytest_dsocr.subjects.protocol import Level
-from pytest_dsocr.vendor.provenance import Key
-from pytest_dsocr.vendor.recorded.recording import Recording, find_recording
+from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Observation, Output, SpanSeen
+from pytest_dsocr.reference.provenance import Key
+from pytest_dsocr.reference.recorded.recording import Recording, find_recording
 from suites.meta.compare.made import along
 from suites.meta.recordings import FOLDER
 

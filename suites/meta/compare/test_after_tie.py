@@ -12,7 +12,7 @@ from pytest_dsocr.compare.after_tie import BOXES, EDITS, LENGTH, Nearness, Tie, 
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import find_spans
-from pytest_dsocr.observation import Best, Output, Step
+from pytest_dsocr.observation.observation import Best, Output, Step
 from suites.meta.compare.real_ties import LIMITS, ON_CPU, ON_GPU, RealTie, real_ties, said
 
 OUTPUTS = ("read", "text", "spans", "boxes", "result.mmd", "artefacts")

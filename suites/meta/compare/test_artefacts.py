@@ -9,7 +9,7 @@ import pytest
 from pytest_dsocr.compare.artefacts import compare_artefacts
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.observation import Artefact
+from pytest_dsocr.observation.observation import Artefact
 
 EXACT = tolerances("float32")
 MOVED = EXACT.but({"coords": 0.02})

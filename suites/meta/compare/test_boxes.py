@@ -11,7 +11,7 @@ from pytest_dsocr.compare.boxes import compare_boxes, compare_spans, pair_up
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import NEITHER, Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.observation import SpanSeen
+from pytest_dsocr.observation.observation import SpanSeen
 
 EXACT = tolerances("float32")
 LOOSE = EXACT.but({"boxes": 1, "coords": 20 / 999})

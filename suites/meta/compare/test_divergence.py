@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.case import Case, make_case
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
@@ -26,8 +25,9 @@ from pytest_dsocr.engine.checkpoint import MINI
 from pytest_dsocr.engine.experts import Router
 from pytest_dsocr.engine.fusion import fuse
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.mini.shipped import shipped
-from pytest_dsocr.observation import Best, Observation, Output, Step
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.observation import Best, Observation, Output, Step
+from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.compare.made import observation

@@ -12,7 +12,7 @@ from torch import Tensor
 from pytest_dsocr.compare import inputs
 from pytest_dsocr.compare.inputs import compare_inputs
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.observation import InputsDigest
+from pytest_dsocr.observation.observation import InputsDigest
 from suites.meta.compare.made import input_tensors
 
 NAMES = ["input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"]

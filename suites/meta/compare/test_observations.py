@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.observations import compare_observations
-from pytest_dsocr.compare.tokens import ForcedStep
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, worst
-from pytest_dsocr.observation import Best, InputsDigest, Observation, Seam, Step
-from pytest_dsocr.subjects.protocol import Level
+from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Best, InputsDigest, Observation, Seam, Step
 from suites.meta.compare.made import OUTPUT, STEPS, along, answer, input_tensors, observation, seam_tensors
 
 LIMITS = Tolerances("float32", seam=1e-3, logits=1e-1, ties=64, mantissa_bits=23)

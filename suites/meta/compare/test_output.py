@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.answer import Answer
 from pytest_dsocr.compare.after_tie import Tie
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.observation import Artefact, Output, SpanSeen
-from pytest_dsocr.subjects.protocol import Level
+from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Artefact, Output, SpanSeen
 from suites.meta.compare.made import OUTPUT
 
 NAMES = ["text", "spans", "boxes", "result.mmd", "artefacts"]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pytest_dsocr.compare.seams import NOT_FINITE, SHUFFLED, compare_seam, relative_error
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.observation import Seam
+from pytest_dsocr.observation.observation import Seam
 from suites.meta.compare.made import random
 
 ALLOWED = 1e-3

@@ -11,7 +11,6 @@ from pytest_dsocr.compare.tokens import (
     NOT_ITS_BEST,
     SAID_FORBIDDEN,
     STANDS_STILL,
-    ForcedStep,
     compare_best,
     compare_logits,
     compare_tokens,
@@ -21,7 +20,8 @@ from pytest_dsocr.compare.tokens import (
 )
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.observation import Best, Step
+from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.observation import Best, Step
 
 LIMITS = tolerances("float32")
 ULP = 2.0**-20

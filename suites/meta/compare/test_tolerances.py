@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_dsocr.compare.tolerances import BY_DTYPE, NAMES, Tolerances, check_tolerance, tolerances
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 
 @pytest.mark.parametrize(

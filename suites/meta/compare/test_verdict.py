@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.compare.verdict import (
-    NEITHER,
-    NOT_OFFERED,
-    SEVERITY,
-    Comparison,
-    Verdict,
-    equal,
-    not_compared,
-    shown,
-    worst,
-)
+from pytest_dsocr.compare.verdict import NEITHER, NOT_OFFERED, SEVERITY, Comparison, Verdict, equal, not_compared, worst
+from pytest_dsocr.foundation.words import shown
 
 
 def test_verdicts_are_named_as_reports_name_them() -> None:

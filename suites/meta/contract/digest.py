@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from pytest_dsocr.observation import InputsDigest
-from pytest_dsocr.packing import pack_inputs
+from pytest_dsocr.observation.observation import InputsDigest
+from pytest_dsocr.observation.packing import pack_inputs
 
 
 def digest(tensors: Mapping[str, Tensor]) -> dict[str, Any]:

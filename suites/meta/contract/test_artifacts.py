@@ -15,7 +15,7 @@ from PIL import Image
 
 from pytest_dsocr.contract.artifacts import Artifacts, write_artifacts
 from pytest_dsocr.contract.special import EOS
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from suites.meta.contract.recorded_outputs import PAGE_SIZE, Recorded, each_recorded_output
 from suites.meta.vendor_live.outputs import GEOMETRY, IMAGE, PAGE, TEXT, TITLE, span
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, rgb
 
 SECONDS = float(os.environ.get("DSOCR_FUZZ_SECONDS", "0"))

@@ -7,7 +7,7 @@ import pytest
 
 from pytest_dsocr.contract.geometry import Geometry, draw_geometry, is_geometry, read_geometry
 from pytest_dsocr.contract.mmd import to_mmd
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from suites.meta.contract.recorded_outputs import Recorded, each_recorded_output
 from suites.meta.vendor_live.outputs import GEOMETRY
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from pytest_dsocr.contract.grid import CANDIDATES, Grid, crop_grid
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from suites.meta.contract.recorded_inputs import RECORDED
 
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.contract.image import ImageSource, load_image
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, rgb
 
 SMALL_LIMIT_PX = 1000

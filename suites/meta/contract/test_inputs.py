@@ -14,8 +14,8 @@ from pytest_dsocr.contract.inputs import Inputs, pixels, prepare_inputs
 from pytest_dsocr.contract.presets import PRESETS, Preset
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE
-from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.observation import runs
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.observation import runs
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, rgb, write_page
 from suites.meta.contract.digest import digest
 from suites.meta.contract.recorded_inputs import RECORDED, RecordedTokenizer

@@ -14,7 +14,7 @@ from pytest_dsocr.contract.inputs import Inputs, prepare_inputs
 from pytest_dsocr.contract.invariants import check_inputs
 from pytest_dsocr.contract.presets import PRESETS, Preset
 from pytest_dsocr.contract.special import SpecialTokens
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import rgb
 from suites.meta.contract.recorded_inputs import RecordedTokenizer
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.pdf import pdf_pages
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 INCH_PT = 72
 

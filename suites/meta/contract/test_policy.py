@@ -19,7 +19,7 @@ from pytest_dsocr.contract.policy import (
     DsocrWarning,
     NgramBan,
 )
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from suites.meta.contract.recorded_inputs import RECORDED
 
 VOCABULARY = 5

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from pytest_dsocr.contract.presets import PRESETS, Preset, get_preset
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from suites.meta.contract.recorded_inputs import RECORDED
 
 MODEL_CARD = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_dsocr.contract.prompt import PROMPTS, locate, render, split_at_images
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from suites.meta.contract.recorded_inputs import RECORDED
 
 MODEL_CARD = {

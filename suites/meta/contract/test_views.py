@@ -8,7 +8,7 @@ from PIL import Image
 
 from pytest_dsocr.contract.presets import PRESETS, Preset
 from pytest_dsocr.contract.views import crops, global_view
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import rgb
 
 GREY = 127

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.engine.attention import ATTENTION, attention_function
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 CPU = ("eager", "sdpa")
 

@@ -15,7 +15,7 @@ from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC, write_synthetic
 from pytest_dsocr.engine.weights import fingerprint
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 HUB_NAME = "deepseek-ai/DeepSeek-OCR"
 REVISION = "9f30c71f441d010e5429c532364a86705536c53a"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pytest_dsocr.engine.fusion import fuse, mosaic, scatter
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 NEWLINE, SEPARATOR = torch.tensor([-1.0]), torch.tensor([-2.0])
 

@@ -12,7 +12,7 @@ import torch
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import STAGES
 from pytest_dsocr.engine.vendor_model import VendorModel
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES
 from suites.meta.conftest import model_of
 

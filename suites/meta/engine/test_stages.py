@@ -10,7 +10,7 @@ import torch
 
 from pytest_dsocr.engine import stages as stages_module
 from pytest_dsocr.engine.stages import STAGES, Stages
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 CPU = torch.device("cpu")
 

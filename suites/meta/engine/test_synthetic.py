@@ -26,7 +26,7 @@ from pytest_dsocr.engine.synthetic import (
     synthetic_fingerprint,
     write_synthetic,
 )
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES
 
 RECORDED_SHA256 = {

@@ -16,7 +16,7 @@ from tokenizers import AddedToken, processors
 from pytest_dsocr.contract.special import BOS, EOS, PAD, SpecialTokens
 from pytest_dsocr.engine.tokenizer import TextStream, Tokenizer
 from pytest_dsocr.engine.vocabulary import byte_level_vocabulary
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 VENDOR_IDS = {
     BOS: 0,

@@ -17,7 +17,7 @@ from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.synthetic import SYNTHETIC, fill
 from pytest_dsocr.engine.weights import fingerprint, load_weights, read_headers, save_weights
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 
 INDEX = "model.safetensors.index.json"
 

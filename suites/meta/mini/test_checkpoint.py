@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from ci.training.quality import PageQuality
+from ci.training.reading import read
 from pytest_dsocr.engine.checkpoint import MINI, MINI_FOLDER, resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.weights import read_headers
-from pytest_dsocr.mini.quality import PageQuality
-from pytest_dsocr.mini.reading import read
-from pytest_dsocr.mini.shipped import shipped
+from pytest_dsocr.pages.shipped import shipped
 from suites.meta.conftest import model_of
 
 MOST_BYTES = 24 * 2**20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.parity import CaseReport
+from pytest_dsocr.judge.exchange import CaseReport
 
 INPUTS = {"input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"}
 ALWAYS_THERE = {

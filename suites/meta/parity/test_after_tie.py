@@ -10,10 +10,10 @@ import pytest
 
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.mini.shipped import shipped
-from pytest_dsocr.vendor.provenance import Key
-from pytest_dsocr.vendor.recorded.recording import find_recording
-from pytest_dsocr.vendor.reference import ReferenceFaultError
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.reference.protocol import ReferenceFaultError
+from pytest_dsocr.reference.provenance import Key
+from pytest_dsocr.reference.recorded.recording import find_recording
 from suites.meta.recordings import FOLDER
 
 SUBJECTS = """

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.case import make_case
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import MINI, resolve
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.mini.shipped import shipped
-from pytest_dsocr.parity import ask, judge
+from pytest_dsocr.judge.exchange import ask, judge
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.reference.opening import Wanted, open_reference
+from pytest_dsocr.reference.protocol import Reference
+from pytest_dsocr.reference.recorded.recording import find_recording
 from pytest_dsocr.subjects.session import SessionSubject
-from pytest_dsocr.vendor.opening import Wanted, open_reference
-from pytest_dsocr.vendor.recorded.recording import find_recording
-from pytest_dsocr.vendor.reference import Reference
 from suites.meta.parity.checks import assert_all
 from suites.meta.recordings import FOLDER
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.case import Case
 from pytest_dsocr.compare.tokens import is_tie
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
@@ -17,11 +16,12 @@ from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.parity import ask, judge
+from pytest_dsocr.judge.exchange import ask, judge
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.reference.opening import Wanted, open_reference
+from pytest_dsocr.reference.protocol import Reference
+from pytest_dsocr.reference.recorded.recording import Recording, find_recording
 from pytest_dsocr.subjects.session import SessionSubject
-from pytest_dsocr.vendor.opening import Wanted, open_reference
-from pytest_dsocr.vendor.recorded.recording import Recording, find_recording
-from pytest_dsocr.vendor.reference import Reference
 from suites.contract.pages import write_page
 from suites.meta.parity.checks import INPUTS, assert_all
 from suites.meta.recordings import FOLDER

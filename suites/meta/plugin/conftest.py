@@ -8,11 +8,7 @@ import pytest
 import scipy.optimize  # noqa: F401  # a run within this process forgets what it was the first to import, and
 from PIL import Image
 
-import pytest_dsocr.report.index
-import pytest_dsocr.report.pictures
-import pytest_dsocr.report.terminal
-import pytest_dsocr.sides  # noqa: F401  # numpy is not to be imported twice
-from pytest_dsocr.options import OPTIONS
+from pytest_dsocr.plugin.options import OPTIONS
 from suites.meta.plugin import standin
 
 CONFTEST = """
@@ -73,5 +69,5 @@ def repository(pytester: pytest.Pytester) -> Repository:
 def alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A pytest with this plugin alone, in an empty folder."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_dsocr.plugin")
+    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_dsocr.plugin.hooks")
     return pytester

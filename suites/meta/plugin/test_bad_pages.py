@@ -135,8 +135,8 @@ def test_where_no_page_is_good_every_test_says_why(repository: Repository, scans
 
 
 def test_the_first_page_that_can_be_read_is_taken(pytester: pytest.Pytester, scans: Path) -> None:
-    from pytest_dsocr.case import PageFaultError
-    from pytest_dsocr.pages import first_pages
+    from pytest_dsocr.observation.case import PageFaultError
+    from pytest_dsocr.pages.named import first_pages
 
     (scans / "a.png").touch()
     (scans / "b.png").mkdir()
@@ -180,7 +180,7 @@ def test_names_cannot_steer_the_terminal(
 
 
 def test_a_command_line_tells_of_them_as_well(steering: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    from pytest_dsocr.__main__ import main
+    from pytest_dsocr.cli.main import main
 
     assert main(["run", str(steering / f"{STEERING}-cut.png")]) == 2
     assert main(["run", str(steering / f"{STEERING}.png"), "--max-new-tokens=2", "--preset=tiny"]) == 0

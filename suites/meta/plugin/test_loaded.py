@@ -54,7 +54,7 @@ EVERY_OUTCOME = """
         pass
 """
 SNAPSHOT = """
-    from pytest_dsocr.snapshots import compare_snapshot
+    from pytest_dsocr.plugin.snapshots import compare_snapshot
 
     def test_it(dsocr_snapshot, dsocr_check):
         dsocr_check([compare_snapshot("reading", dsocr_snapshot, {{"boxes": {boxes}}})])
@@ -137,11 +137,11 @@ def test_snapshots_are_kept_where_syrupy_is_named_as_well(
 
 def test_import_of_the_plugin_loads_nothing_heavy() -> None:
     code = (
-        "import sys, pytest_dsocr.plugin, pytest_dsocr.fixtures, pytest_dsocr.__main__;"
-        f"print(*[name for name in {HEAVY!r} if name in sys.modules], pytest_dsocr.plugin.__name__)"
+        "import sys, pytest_dsocr.plugin.hooks, pytest_dsocr.plugin.fixtures, pytest_dsocr.cli.main;"
+        f"print(*[name for name in {HEAVY!r} if name in sys.modules], pytest_dsocr.plugin.hooks.__name__)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.split() == ["pytest_dsocr.plugin"]
+    assert out.split() == ["pytest_dsocr.plugin.hooks"]
 
 
 def test_nor_does_a_whole_run_of_other_tests(pytester: pytest.Pytester) -> None:

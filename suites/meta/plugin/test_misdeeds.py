@@ -19,7 +19,7 @@ from suites.meta.plugin.conftest import TEST_TEXT, Repository
 CONFTEST = """
     import pytest
     import standin
-    from pytest_dsocr.stash import NOTES
+    from pytest_dsocr.plugin.stash import NOTES
 
     @pytest.fixture(scope="session")
     def dsocr_reference():

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.configured import own_config
 from pytest_dsocr.engine import placement
-from pytest_dsocr.goldens import shipped_folder
-from pytest_dsocr.options import OPTIONS, Config
-from pytest_dsocr.subjects.protocol import Level
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.plugin.configured import own_config
+from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.reference.goldens import shipped_folder
 
 DEFAULTS: Mapping[str, object] = {
     "--dsocr-subject": "session",

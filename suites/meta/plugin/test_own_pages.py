@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 from PIL import Image, ImageDraw
 
-import pytest_dsocr.session_reference.reference
-import pytest_dsocr.snapshots  # noqa: F401  # numpy is not to be imported twice
 import suites
-from pytest_dsocr.mini.shipped import shipped
+from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.report.words import BY_SESSION
 from suites.meta.subjects.test_examples import ONE_METHOD, SEPARATE, SWAPPED
 

@@ -15,7 +15,7 @@ from textwrap import dedent
 import pytest
 from PIL import Image
 
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.report.file import FINISHED, RunIdentity, head, read_result, write_json
 from suites.meta.plugin import planted
 from suites.meta.plugin.conftest import CONFTEST, TEST_TEXT, Repository

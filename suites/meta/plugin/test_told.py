@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import pytest_dsocr
-from pytest_dsocr.goldens import golden_folder
+from pytest_dsocr.reference.goldens import golden_folder
+from pytest_dsocr.reference.vendor_code.files import FILES
 from pytest_dsocr.report.file import read_result
-from pytest_dsocr.vendor.files import FILES
 from suites.meta.plugin.conftest import TEST_TEXT, Repository
 
 OURS = f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}"

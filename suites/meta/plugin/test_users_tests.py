@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from pytest_dsocr.mini.shipped import shipped
+from pytest_dsocr.pages.shipped import shipped
 from suites.meta.plugin.conftest import Repository
 
 CONFTEST = """
@@ -45,7 +45,7 @@ CONFTEST = """
 TESTS = """
     import pytest
     from pathlib import Path
-    from pytest_dsocr.case import make_case
+    from pytest_dsocr.observation.case import make_case
 
     PAGE = Path({page!r})
 
@@ -100,7 +100,7 @@ READER = """
 OWN_CASES = """
     import pytest
     from dataclasses import replace
-    from pytest_dsocr.case import make_case
+    from pytest_dsocr.observation.case import make_case
 
     class TestOne:
         @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.waiting import Waiting
+from pytest_dsocr.plugin.waiting import Waiting
 from suites.meta.plugin.conftest import TEST_TEXT, Repository
-from suites.meta.vendor.played import await_
+from suites.meta.reference.played import await_
 
 SLOW_SUBJECT = """
     import time

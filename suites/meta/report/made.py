@@ -9,18 +9,19 @@ from typing import Any
 
 from PIL import Image
 
-from pytest_dsocr.answer import Answer
-from pytest_dsocr.case import make_case
-from pytest_dsocr.compare.tokens import ForcedStep
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.resampling import resampling
-from pytest_dsocr.options import OPTIONS, Config
-from pytest_dsocr.parity import CaseReport, Exchange, judge
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.judge.exchange import CaseReport, Exchange, judge
+from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.reference.provenance import Provenance
+from pytest_dsocr.reference.recorded.recording import RecordedReference
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, RunPayload, TestPayload, of_comparison, of_run
-from pytest_dsocr.subjects.protocol import Level
-from pytest_dsocr.vendor.provenance import Provenance
-from pytest_dsocr.vendor.recorded.recording import RecordedReference
 from suites.meta.compare.made import OUTPUT, observation
 
 Payload = TestPayload

@@ -11,8 +11,8 @@ import torch
 
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.observation import Seam, SpanSeen
-from pytest_dsocr.parity import judge
+from pytest_dsocr.judge.exchange import judge
+from pytest_dsocr.observation.observation import Seam, SpanSeen
 from pytest_dsocr.report.accepting import acceptable
 from suites.meta.compare.made import OUTPUT, seam_tensors
 from suites.meta.report.made import LIMITS, report

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.__main__ import parser
-from pytest_dsocr.report.commands import following, joined, record, rerun, typed_options
+from pytest_dsocr.cli.main import parser
+from pytest_dsocr.plugin.typed import joined, typed_options
+from pytest_dsocr.report.commands import following, record, rerun
 from pytest_dsocr.report.payload import RunPayload
 from suites.meta.report.made import MADE, MATCH, WRONG, payload, run_payload
 from suites.meta.report.test_result import result

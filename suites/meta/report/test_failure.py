@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr import parity
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.observation import SpanSeen
-from pytest_dsocr.parity import CaseReport
+from pytest_dsocr.foundation.words import COLUMNS
+from pytest_dsocr.judge import exchange as parity
+from pytest_dsocr.judge.exchange import CaseReport
+from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.report.failure import MOST_LINES, failure_text
-from pytest_dsocr.report.words import COLUMNS
 from suites.meta.compare.made import OUTPUT
 from suites.meta.report.made import DRIFT, MATCH, WRONG, config, recorded, report
 

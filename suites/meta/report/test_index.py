@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.index import html, write_index
 from suites.meta.report.made import DRIFT, MATCH, WRONG, case_payload, payload, run_payload

@@ -12,13 +12,13 @@ import pytest
 from pytest_dsocr.compare.verdict import NEITHER, NOT_OFFERED, Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.observation import SpanSeen
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import SpanSeen
+from pytest_dsocr.reference.opening import Wanted
+from pytest_dsocr.reference.provenance import SESSION_STANDS_IN
 from pytest_dsocr.report.payload import number, of_case, of_comparison, of_fault, of_number, of_run
 from pytest_dsocr.session_reference.reference import SessionReference
-from pytest_dsocr.subjects.fault import SubjectFaultError
-from pytest_dsocr.subjects.protocol import Level
-from pytest_dsocr.vendor.opening import Wanted
-from pytest_dsocr.vendor.provenance import SESSION_STANDS_IN
 from suites.meta.report.made import DRIFT, MATCH, WRONG, config, recorded, report
 
 

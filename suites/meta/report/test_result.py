@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.verdict import NOT_OFFERED, not_compared
+from pytest_dsocr.observation.level import Level
 from pytest_dsocr.report.file import RunIdentity, read_result, write_json
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.result import RunResult, level_of_comparison
 from pytest_dsocr.report.words import BY_SESSION
-from pytest_dsocr.subjects.protocol import Level
 from suites.meta.report.made import DRIFT, MATCH, WRONG, Payload, case_payload, payload, run_payload
 
 FAULT = {"case": "b", "stage": "prefill", "why": "the subject's prefill raised; see there"}

@@ -8,9 +8,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.compare.verdict import NOT_OFFERED, not_compared
+from pytest_dsocr.foundation.words import COLUMNS
 from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.terminal import BAD, GOOD, MOST, NOTED, Summary
-from pytest_dsocr.report.words import COLUMNS
 from suites.meta.report.made import DRIFT, MATCH, WRONG, Payload, case_payload, payload, run_payload
 from suites.meta.report.test_result import FAULT, begun, result
 

@@ -6,20 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.report.words import (
-    BY_SESSION,
-    COLUMNS,
-    MARGIN,
-    by_session,
-    count,
-    counts,
-    fit,
-    listed,
-    near,
-    plain,
-    reference_in_words,
-    told,
-)
+from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.words import COLUMNS, MARGIN, count, fit, listed, near, told
+from pytest_dsocr.report.words import BY_SESSION, by_session, counts, reference_in_words
 from suites.meta.report.made import case_payload, run_payload
 
 

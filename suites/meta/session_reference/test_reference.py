@@ -11,27 +11,28 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.answer import VISION_SEAMS, Answer
-from pytest_dsocr.case import Case, make_case
 from pytest_dsocr.compare.observations import compare_observations
-from pytest_dsocr.compare.tokens import ForcedStep
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.goldens import golden_folder
-from pytest_dsocr.mini.shipped import shipped
-from pytest_dsocr.observation import Observation
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.answer import VISION_SEAMS, Answer
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.reference.goldens import golden_folder
+from pytest_dsocr.reference.opening import Wanted, open_reference
+from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
+from pytest_dsocr.reference.provenance import SESSION_STANDS_IN, is_by_session
+from pytest_dsocr.reference.recorded.recorder import recorder
 from pytest_dsocr.session_reference.reference import SessionReference, open_session_reference
 from pytest_dsocr.session_reference.runtime import SessionRuntime
-from pytest_dsocr.subjects.protocol import Level, Setup
+from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
-from pytest_dsocr.vendor.opening import Wanted, open_reference
-from pytest_dsocr.vendor.provenance import SESSION_STANDS_IN, is_by_session
-from pytest_dsocr.vendor.recorded.recorder import recorder
-from pytest_dsocr.vendor.reference import NotRecordedError, ReferenceFaultError
 from suites.contract.pages import write_page
 
 RECORDINGS = golden_folder() / "vendor"

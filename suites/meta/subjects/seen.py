@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.case import Case
 from pytest_dsocr.contract.artifacts import write_artifacts
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.engine.greedy import generate
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.observation import (
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.observation import (
     BEST_OF_PREFILL,
     Artefact,
     Best,

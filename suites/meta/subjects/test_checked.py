@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.case import Case, make_case
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.observation import Best, Observation, Step
-from pytest_dsocr.subjects.fault import SubjectFaultError
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.observation import Best, Observation, Step
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import METHODS
 from pytest_dsocr.subjects.session import SessionSubject

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.case import Case, make_case
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.observation import Best, Observation, Step
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.observation import Best, Observation, Step
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.subjects.seen import output_of, seen

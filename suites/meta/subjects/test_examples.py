@@ -7,19 +7,20 @@ from functools import cache
 
 import pytest
 
-from pytest_dsocr.case import Case, make_case
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import NOT_OFFERED, Verdict
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import MINI, resolve
-from pytest_dsocr.mini.shipped import shipped
-from pytest_dsocr.parity import CaseReport, ask, judge
+from pytest_dsocr.judge.exchange import CaseReport, ask, judge
+from pytest_dsocr.judge.substitution import substitute
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.reference.opening import Wanted
+from pytest_dsocr.reference.recorded.recording import RecordedReference, find_recording
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
-from pytest_dsocr.subjects.protocol import Level, Setup, level_of
+from pytest_dsocr.subjects.protocol import Setup, level_of
 from pytest_dsocr.subjects.session import session_subject
-from pytest_dsocr.substitution import substitute
-from pytest_dsocr.vendor.opening import Wanted
-from pytest_dsocr.vendor.recorded.recording import RecordedReference, find_recording
 from suites.meta.recordings import FOLDER
 
 EXAMPLES = "suites.meta.subjects.examples"

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.case import Case
 from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.kv_probe import KvProbe
-from pytest_dsocr.report.traces import traced
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.traces import traced
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.fault import SubjectFaultError, at_stage
+from pytest_dsocr.subjects.fault import at_stage
+from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.telling import COLUMNS, said

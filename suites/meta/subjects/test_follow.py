@@ -12,18 +12,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.case import Case, make_case
 from pytest_dsocr.compare.observations import compare_observations
-from pytest_dsocr.compare.tokens import ForcedStep
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import NOT_OFFERED, Verdict
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM
 from pytest_dsocr.contract.special import EOS
-from pytest_dsocr.deep_seams import ORDER
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.observation import Best, Observation, Step
+from pytest_dsocr.observation.block_seams import ORDER
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Best, Observation, Step
 from pytest_dsocr.subjects.follow import follow
-from pytest_dsocr.subjects.protocol import METHODS, Level
+from pytest_dsocr.subjects.protocol import METHODS
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.compare.made import every_bit, observation
 from suites.meta.conftest import model_of

@@ -16,17 +16,19 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.case import Case, make_case
 from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.deep_seams import watch_deep
-from pytest_dsocr.errors import DsocrError
-from pytest_dsocr.kv_probe import KvProbe
-from pytest_dsocr.report.traces import traced
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.traces import traced
+from pytest_dsocr.observation.block_seams import watch_deep
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.fault import SubjectFaultError, SubjectHungError, at_stage
+from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
+from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import close_subject, load_subject, open_subject
-from pytest_dsocr.subjects.protocol import Level, Setup, level_of
+from pytest_dsocr.subjects.protocol import Setup, level_of
 from pytest_dsocr.subjects.watch import Watch, watching
 from suites.contract.pages import write_page
 

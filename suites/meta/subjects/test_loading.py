@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
-from pytest_dsocr.subjects.protocol import Level, Setup
+from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 
 MODULE = """
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_dsocr.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.subjects.protocol import Setup, TextSubject
 
 if TYPE_CHECKING:

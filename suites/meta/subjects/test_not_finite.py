@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.case import Case, make_case
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.deep_seams import watch_deep
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.observation import NotFinite, Observation, Seam
-from pytest_dsocr.packing import without_values
-from pytest_dsocr.parity import CaseReport, Exchange, judge
+from pytest_dsocr.judge.exchange import CaseReport, Exchange, judge
+from pytest_dsocr.observation.block_seams import watch_deep
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.observation import NotFinite, Observation, Seam
+from pytest_dsocr.observation.packing import without_values
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.conftest import model_of

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.case import Case, make_case
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import NOT_OFFERED, Verdict
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.observation import Observation
-from pytest_dsocr.parity import CaseReport, Exchange, judge
+from pytest_dsocr.judge.exchange import CaseReport, Exchange, judge
+from pytest_dsocr.judge.substitution import substitute
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.report.payload import of_case
 from pytest_dsocr.report.pictures import draw
-from pytest_dsocr.subjects.fault import SubjectFaultError
 from pytest_dsocr.subjects.follow import follow
-from pytest_dsocr.subjects.protocol import Level
-from pytest_dsocr.substitution import substitute
 from suites.meta.compare.made import every_bit
 from suites.meta.subjects.seen import seen
 from suites.meta.subjects.spoilt import Raising, Reusing, Spoilt

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.case import Case, make_case
 from pytest_dsocr.contract.artifacts import write_artifacts
 from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.subjects.protocol import Level, OpenSubject, Setup, level_of
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.subjects.protocol import OpenSubject, Setup, level_of
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from suites.meta.conftest import model_of
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.subjects.fault import SubjectFaultError, at_stage
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.watch import Watch, watching
 from suites.meta.plugin.misdeeds import DEEDS
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_dsocr.report.traces import traced
-from pytest_dsocr.subjects.fault import SubjectHungError, at_stage
+from pytest_dsocr.foundation.traces import traced
+from pytest_dsocr.observation.fault import SubjectHungError
+from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.time_limit import EXIT_STATUS
 from pytest_dsocr.subjects.watch import Watch, watching
 from suites.meta.plugin.misdeeds import DEEDS

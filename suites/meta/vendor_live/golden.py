@@ -9,8 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.vendor.code import VendorCode
-from pytest_dsocr.vendor.provenance import versions
+from pytest_dsocr.reference.provenance import versions
+from pytest_dsocr.reference.vendor_code.code import VendorCode
 from suites.meta.recordings import FOLDER
 
 

@@ -29,9 +29,9 @@ from pytest_dsocr.contract.presets import PRESETS, Preset
 from pytest_dsocr.contract.prompt import PROMPTS, locate
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE
-from pytest_dsocr.vendor.code import VendorCode, cuda_stays, load_vendor_code
-from pytest_dsocr.vendor.observe import inputs_of
-from pytest_dsocr.vendor.runtime import synthetic_tokenizer
+from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays, load_vendor_code
+from pytest_dsocr.reference.vendor_code.observe import inputs_of
+from pytest_dsocr.reference.vendor_code.runtime import synthetic_tokenizer
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, write_page
 from suites.meta.contract.digest import digest
 from suites.meta.vendor_live.golden import one_line_a_case, path_of, provenance

@@ -21,7 +21,7 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor, nn
 
-from pytest_dsocr.vendor.code import VendorCode, cuda_stays, load_vendor_code
+from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays, load_vendor_code
 from suites.meta.recordings import FOLDER
 from suites.meta.vendor_live.golden import one_line_a_case, provenance
 from suites.meta.vendor_live.outputs import OUTPUTS, PAGE_SIZE

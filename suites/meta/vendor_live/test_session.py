@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.case import Case, make_case
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.vendor_model import VendorModel
-from pytest_dsocr.observation import Observation
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.reference.vendor_code.observe import observe_infer
+from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.session import SessionSubject
-from pytest_dsocr.vendor.observe import observe_infer
-from pytest_dsocr.vendor.runtime import VendorRuntime
 from suites.contract.pages import PAGES, write_page
 from suites.meta.conftest import model_of
 from suites.meta.vendor_live.conftest import vendor_folder

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.case import make_case
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.vendor_model import VendorModel
-from pytest_dsocr.parity import ask, judge
+from pytest_dsocr.judge.exchange import ask, judge
+from pytest_dsocr.judge.substitution import substitute
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
 from pytest_dsocr.subjects.session import SessionSubject
-from pytest_dsocr.substitution import substitute
-from pytest_dsocr.vendor.runtime import VendorRuntime
 from suites.contract.pages import write_page
 from suites.meta.vendor_live.conftest import vendor_folder
 

@@ -1,0 +1,93 @@
+"""``dsocr run``: one page through the session."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+
+from PIL import Image
+
+from pytest_dsocr.contract.artifacts import Artifacts, write_artifacts
+from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.contract.markup import to_pixels
+from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.result import Result
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.foundation.progress import progress_bar
+from pytest_dsocr.pages.shipped import shipped
+
+
+def run(options: Namespace) -> Iterator[str]:
+    """Read the page that ``options`` name, write its artefacts, and yield what to tell the user.
+
+    Raises:
+        DsocrError: on any bad option or page.
+    """
+    session = _load(options)
+    path = options.page or shipped("dev-3")[0]
+    page = load_image(path)
+    inputs = session.prepare(page, prompt=options.prompt, preset=options.preset)
+    yield f"page        {path.name}, {page.width} x {page.height} px"
+    yield f"model       {options.checkpoint}, {options.device}, {options.dtype}, {options.attn}"
+    yield f"inputs      {_inputs(inputs, options.preset)}"
+    with progress_bar(unit="token", desc="decode", total=options.max_new_tokens) as bar:
+
+        def on_token(_: int) -> None:
+            bar.update()
+
+        result = session.run_prepared(inputs, max_new_tokens=options.max_new_tokens, on_token=on_token)
+    artifacts = write_artifacts(result.text, page, options.out)
+    yield f"output      {result.counts.output_tokens} tokens, ended by {result.finish_reason}"
+    yield ""
+    yield from _stages(result)
+    yield ""
+    yield from _boxes(result, page, options.checkpoint)
+    yield from _files(artifacts, options)
+
+
+def _load(options: Namespace) -> Session[KVCache]:
+    with progress_bar(unit="B", unit_scale=True, desc="weights") as bar:
+
+        def on_progress(done_bytes: int, total_bytes: int) -> None:
+            bar.total = total_bytes
+            bar.update(done_bytes - bar.n)
+
+        return Session.from_checkpoint(
+            options.checkpoint,
+            device=options.device,
+            dtype=options.dtype,
+            attn=options.attn,
+            on_progress=on_progress,
+            instrument="timed",
+        )
+
+
+def _inputs(inputs: Inputs, preset: str) -> str:
+    columns, rows = inputs.images_spatial_crop[0].tolist()
+    crops = f"{columns} x {rows} crops and the whole page" if columns * rows > 1 else "the whole page"
+    return f"{preset}: {crops}, {inputs.prompt_tokens} prompt tokens, {inputs.image_tokens} of them image"
+
+
+def _stages(result: Result) -> Iterator[str]:
+    yield f"{'stage':<14}{'runs':>6}{'ms':>10}{'ms a run':>10}"
+    for stage, times in result.stage_times.items():
+        runs = len(times.runs_ms)
+        yield f"{stage:<14}{runs:>6}{times.total_ms:>10.1f}{times.total_ms / runs:>10.2f}"
+
+
+def _boxes(result: Result, page: Image.Image, checkpoint: str) -> Iterator[str]:
+    yield f"{len(result.boxes)} boxes in {len(result.spans)} spans"
+    for span in result.spans:
+        for box in span.boxes:
+            x1, y1, x2, y2 = to_pixels(box, page.width, page.height)
+            yield f"  {span.label:<16} {x1:>5} {y1:>5} {x2:>5} {y2:>5}  {span.text[:60]!r}"
+    if checkpoint.startswith("synthetic:"):
+        yield "  (synthetic weights are random: the text is noise; name a checkpoint to read with)"
+
+
+def _files(artifacts: Artifacts, options: Namespace) -> Iterator[str]:
+    names = ", ".join(path.relative_to(options.out).as_posix() for path in artifacts.paths)
+    yield f"written     {options.out}: {names}"
+    for problem in artifacts.problems[:5]:
+        yield f"problem     {problem}"

@@ -1,0 +1,136 @@
+"""``dsocr vendor record``: what the vendor's code does with pages, for everybody who does not have it."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from tqdm import tqdm
+
+from pytest_dsocr.cli.cases import found_by
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.progress import progress_bar
+from pytest_dsocr.foundation.words import count
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.reference.environment.environment import find_environment
+from pytest_dsocr.reference.goldens import check_writable
+from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.recorded.recorder import Recorder, recorder
+from pytest_dsocr.reference.recorded.recording import Recording
+
+
+def run(options: Namespace) -> Iterator[str]:
+    """Record the cases that ``options`` name, beside those recorded before, and yield what to tell the user.
+
+    Raises:
+        DsocrError: on any bad option, a reference that cannot answer, or a recording that is damaged or being written
+            by another; on a page that cannot be had, when all others are recorded.
+    """
+    check_writable(options.golden, "--golden DIR")
+    found = found_by(options).readable()
+    if not found.good:
+        raise DsocrError(found.bad[0].why)
+    yield from (f"left out    {page.why}" for page in found.bad)
+    yield from _recorded(found.good, options)
+    if found.bad:
+        raise DsocrError(f"left out {count(len(found.bad), 'page')}, as is said above; mend what is wrong with them")
+
+
+def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:
+    with _Progress() as progress, _reference(options, progress) as reference:
+        made = reference.provenance
+        yield f"reference   {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}"
+        with recorder(options.golden, made) as target:
+            yield from _record(cases, reference, target, progress, options)
+            recording = target.publish()
+    yield from _summary(recording, options)
+
+
+class _Progress:
+    """A bar over the cases, with what the reference is at; a context manager."""
+
+    def __init__(self) -> None:
+        self.bar: tqdm[Any] = progress_bar(unit="case")
+        self.case_id = ""
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        share = f"{done / total:.0%}" if total and what == "weights" else f"{done}"
+        self.bar.set_postfix_str(f"{self.case_id} {what} {share}")
+
+
+def _reference(options: Namespace, progress: _Progress) -> LiveReference:
+    return LiveReference(
+        options.vendor,
+        options.checkpoint,
+        python=find_environment(options.env),
+        device=options.device,
+        dtype=options.dtype,
+        attention=options.attn,
+        time_limit_s=options.time_limit,
+        keep_values=False,
+        command=_command(options),
+        on_progress=progress,
+    )
+
+
+def _record(
+    cases: Sequence[Case], reference: LiveReference, target: Recorder, progress: _Progress, options: Namespace
+) -> Iterator[str]:
+    missing = target.missing(cases, again=options.again)
+    yield f"recording   {target.folder}: {len(cases) - len(missing)} of {len(cases)} cases are there"
+    yield from (f"note        {note}" for note in target.notes)
+    progress.bar.reset(total=len(missing))
+    done = 0
+    try:
+        for case in missing:
+            progress.case_id, started_s = case.id, monotonic()
+            observation = reference.observe(case)
+            target.add(case, observation)
+            done += 1
+            progress.bar.clear()
+            yield _line(case, observation, monotonic() - started_s)
+            progress.bar.update()
+    except (KeyboardInterrupt, DsocrError):
+        how = "the same command without --again" if options.again else "the same command"
+        yield f"kept        {len(cases) - len(missing) + done} of {len(cases)} cases; {how} goes on from there"
+        raise
+
+
+def _line(case: Case, observation: Observation, seconds: float) -> str:
+    boxes = sum(len(span.boxes) for span in observation.output.spans)
+    return f"  {case.id:<40} {len(observation.steps):>5} tokens {boxes:>4} boxes {seconds:>7.1f} s"
+
+
+def _summary(recording: Recording, options: Namespace) -> Iterator[str]:
+    size_bytes = sum(file.stat().st_size for file in recording.folder.iterdir())
+    cases = len(recording.cases)
+    size = f"{size_bytes / 1e3:.0f} kB, {size_bytes // cases} bytes a case"
+    yield f"holds       {recording.folder}: {cases} cases, {size}"
+    pages = shlex.join(str(page) for page in options.pages)
+    yield f"next        dsocr compare {pages} --reference {options.golden} --checkpoint {options.checkpoint}"
+
+
+def _command(options: Namespace) -> str:
+    """Give the command with what the recording depends on, and no place on this machine."""
+    words = ["dsocr", "vendor", "record", _name(options.vendor), *(_name(page) for page in options.pages)]
+    words += ["--checkpoint", _name(options.checkpoint), "--device", options.device]
+    words += ["--dtype", options.dtype, "--attn", options.attn]
+    words += ["--presets", *options.presets, "--prompts", *options.prompts]
+    if options.max_new_tokens is not None:
+        words += ["--max-new-tokens", str(options.max_new_tokens)]
+    return shlex.join(words)
+
+
+def _name(path: str | Path) -> str:
+    return Path(path).name if Path(path).is_absolute() else str(path)

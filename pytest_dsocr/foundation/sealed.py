@@ -1,0 +1,94 @@
+"""JSON files that are read and compared by the line, and that tell by themselves whether they are whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.foundation.errors import DsocrError
+
+LINE_CHARACTERS = 240
+"""Enough for a seam's summary."""
+
+_SEAL, _END = b',\n "sha256": "', b'"\n}\n'
+
+
+def seal(content: Mapping[str, Any]) -> bytes:
+    """Lay out a JSON object with the SHA-256 of all the bytes in front as its last value; the same bytes each time.
+
+    Floats keep every bit; those that JSON has no word for are Python's ``NaN``, ``Infinity`` and ``-Infinity``.
+    """
+    body = _open_object(content, 0).encode()
+    return body + _SEAL + sha256(body).encode() + _END
+
+
+def unseal(data: bytes) -> dict[str, Any]:
+    """Read what :func:`seal` made; raise ``ValueError`` that says why where a byte of it is missing or other."""
+    if not data.endswith(_END):
+        raise ValueError("its end is missing")
+    body, _, stated = data.rpartition(_SEAL)
+    if stated != sha256(body).encode() + _END:
+        raise ValueError("its content does not have the SHA-256 that stands at its end")
+    content: dict[str, Any] = json.loads(data)
+    return content
+
+
+def sha256(data: bytes) -> str:
+    """Hash ``data``."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file that appears whole or not at all, and is on the disk when this returns; for one writer at a time.
+
+    Raises:
+        DsocrError: where the disk does not take it.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise DsocrError(f"{path} cannot be written ({error.strerror}); make room, or give another folder") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Put on the disk which files a folder holds."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _layout(value: Any, indent: int) -> str:
+    """Lay out a value on one line if it fits; else an object by the item, and as much of an array as fits on a line."""
+    line = json.dumps(value, ensure_ascii=False)
+    if indent + len(line) <= LINE_CHARACTERS or not isinstance(value, Mapping | list | tuple):
+        return line
+    margin = " " * indent
+    if isinstance(value, Mapping):
+        return f"{_open_object(value, indent)}\n{margin}}}"
+    rows: list[str] = []
+    for item in (_layout(item, indent + 1) for item in value):
+        if rows and indent + len(rows[-1]) + len(item) + 2 <= LINE_CHARACTERS:
+            rows[-1] += f", {item}"
+        else:
+            rows.append(item)
+    return "[\n" + ",\n".join(f"{margin} {row}" for row in rows) + f"\n{margin}]"
+
+
+def _open_object(items: Mapping[str, Any], indent: int) -> str:
+    margin = " " * (indent + 1)
+    rows = (
+        f"{margin}{json.dumps(key, ensure_ascii=False)}: {_layout(item, indent + 1)}" for key, item in items.items()
+    )
+    return "{\n" + ",\n".join(rows)

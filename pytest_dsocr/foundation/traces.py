@@ -1,0 +1,37 @@
+"""Errors of unknown origin in words: tracebacks and messages, of bounded length and fit for a terminal."""
+
+from __future__ import annotations
+
+import traceback
+
+from pytest_dsocr.foundation.words import fit
+
+FIRST_LINES, LAST_LINES, COLUMNS = 15, 45, 300
+OF_MESSAGE = 2000
+"""Columns of a message of ours, which is one line, and says at its end what to do."""
+
+
+def said(error: BaseException) -> str:
+    """Give what an error says of itself; its type where it cannot say it."""
+    try:
+        return str(error)
+    except Exception:
+        return f"{type(error).__name__}, whose text cannot be told"
+
+
+def traced(error: BaseException) -> str:
+    """Give an error's traceback, with those that it came from; its type where that cannot be told."""
+    try:
+        told = "".join(traceback.format_exception(error))
+    except Exception:  # its notes or its causes may be anything
+        told = f"{type(error).__name__}, whose traceback cannot be told"
+    return bounded(told)
+
+
+def bounded(text: str, columns: int = COLUMNS) -> str:
+    """Give ``text`` with escapes for what would steer a terminal, and without what is too long of it."""
+    lines = text.rstrip().splitlines()
+    left_out = len(lines) - FIRST_LINES - LAST_LINES
+    if left_out > 1:
+        lines[FIRST_LINES:-LAST_LINES] = [f"  ... {left_out} lines ..."]
+    return "\n".join(fit(line[: columns + 1], columns) for line in lines)

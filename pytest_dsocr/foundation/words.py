@@ -1,0 +1,48 @@
+"""Words for a terminal's line: counts, lists, paths, and text of unknown origin cut to its width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from textwrap import wrap
+
+from pytest_dsocr.foundation.printable import plain
+
+COLUMNS, MARGIN = 120, 16
+HASH_CHARACTERS = 12
+
+
+def fit(text: str, columns: int = COLUMNS) -> str:
+    """Give ``text`` on one line of at most ``columns``."""
+    shown = plain(text)
+    return shown if len(shown) <= columns else shown[: columns - 3] + "..."
+
+
+def told(what: str, text: str, most_lines: int = 4) -> Iterator[str]:
+    """Yield ``text`` beside ``what``, on as many lines as it needs, up to ``most_lines``."""
+    lines = wrap(plain(text), COLUMNS - MARGIN, break_on_hyphens=False, max_lines=most_lines, placeholder="...")
+    for k, line in enumerate(lines or [""]):
+        yield f"{'' if k else what:<{MARGIN}}{line}"
+
+
+def near(path: str) -> str:
+    """Give ``path`` as it is reached from here, where it lies below."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+
+
+def count(number: int, noun: str) -> str:
+    """Give ``1 case`` and ``2 cases``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str], shown: int = 6) -> str:
+    """Give the first of ``names``, and how many more there are."""
+    more = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
+
+
+def shown(value: object, width: int = 60) -> str:
+    """Give a value's beginning."""
+    text = value if isinstance(value, str) else str(value)
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -1,0 +1,50 @@
+"""What a run compares, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.subjects.protocol import Setup
+
+MISSING = ("gpu", "recording", "snapshot", "vendor")
+"""What may be missing from a run, if it is allowed to be."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a run compares, and how; the fields are the options."""
+
+    subject: str
+    isolate: bool
+    subject_time_limit: float
+    checkpoint: str
+    reference: Path | Literal["session"] | None
+    """None for the recordings of the golden folder; ``session`` for these, and the session where they lack a case."""
+    vendor_env: Path | None
+    time_limit: float
+    pages: tuple[str, ...]
+    presets: tuple[str, ...]
+    prompts: tuple[str, ...]
+    max_new_tokens: int | None
+    device: str
+    dtype: str
+    attention: str
+    reference_device: str
+    reference_dtype: str
+    reference_attention: str
+    tolerances: Mapping[str, float]
+    may_miss: frozenset[str]
+    level: Level | None
+    no_skip: bool
+    out: Path | None
+    golden: Path
+    xfails: Path | None
+
+    @property
+    def setup(self) -> Setup:
+        """What the subject is made for."""
+        return Setup(self.checkpoint, self.device, self.dtype, self.attention)

@@ -1,0 +1,60 @@
+"""What a subject said to one case: as much of an observation as its level offers, and as it came to say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pytest_dsocr.observation.block_seams import ORDER
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Artefact, Best, InputsDigest, Output, Seam, SpanSeen
+
+Part = Literal["inputs", "vision", "prefill", "step", "read", "write"]
+"""What a subject is asked for, by the method that gives it; ``read`` is also what ``text_of`` gives in its place."""
+
+VISION_SEAMS = ORDER[:-1]
+"""What vision may give, in the stages' order; those of crops only of a page that has some."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One case's answer; what is above the subject's level, or was lost to its error, is None or empty."""
+
+    case_id: str
+    level: Level
+    text: str
+    """What it reads, with its markup: what its ``read`` gave, or, of a subject with a ``text_of`` whose tokens are the
+    reference's to the end, what those mean."""
+    spans: tuple[SpanSeen, ...]
+    """As the contract reads ``text``."""
+    mmd: str | None = None
+    """The content of ``result.mmd``, of a subject that writes files."""
+    artefacts: Mapping[str, Artefact] | None = None
+    """The files written, of a subject that writes them."""
+    inputs: InputsDigest | None = None
+    seams: Mapping[str, Seam] = field(default_factory=dict)
+    """As in an observation; of a subject with named modules also ``sam.page/3`` (the output of that block),
+    ``clip.page/3`` and ``prefill/3``, in the stages' order."""
+    promised: frozenset[str] = frozenset()
+    """The seams that the subject says it gives."""
+    prefill_best: Best | None = None
+    forced: tuple[ForcedStep, ...] | None = None
+    """Its steps along the reference's tokens."""
+    continued: Output | None = None
+    """What its own steps come to from the first choice on that is not the reference's, if all that differ may be ties;
+    as the checkpoint's tokenizer and the vendor make it of tokens."""
+    reread: bool = False
+    """Whether its tokens are the reference's to the end, and ``text`` is nevertheless what its ``read`` gave."""
+    fault: SubjectFaultError | None = None
+    """The error that ended it."""
+    lost: frozenset[Part] = frozenset()
+    """What was not heard because of ``fault``, of what the subject offers; its steps up to the error are kept."""
+
+    def whole(self) -> Answer:
+        """Give the answer itself, or raise the error that something of it was lost to."""
+        if self.fault is not None:
+            raise self.fault.with_traceback(None)
+        return self

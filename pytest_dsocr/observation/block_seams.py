@@ -1,0 +1,117 @@
+"""What each block and layer gave: seams inside SAM, CLIP and the decoder, whose modules have the vendor's names.
+
+``sam.page/3`` is the output of SAM's block 3 for the whole page, ``sam.crops/3`` for the crops, ``prefill/3`` that of
+the decoder's layer 3 for the prompt. They tell which block broke where ``sam.page`` tells only that one did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from math import inf
+from typing import Any
+
+from torch import Tensor, nn
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.exact import exact_tensor
+from pytest_dsocr.observation.observation import Seam
+
+BLOCKS: Mapping[str, str] = {
+    "sam": "model.sam_model.blocks",
+    "clip": "model.vision_model.transformer.layers",
+    "prefill": "model.layers",
+}
+"""Where the vendor's model has the blocks of a stage."""
+ORDER = (
+    *("sam.crops", "sam.page", "clip.crops", "clip.page", "projector.crops", "projector.page"),
+    *("vision_fusion", "prefill"),
+)
+"""The whole stages' seams, as they follow from each other."""
+
+FindModule = Callable[[str], nn.Module]
+"""See :meth:`pytest_dsocr.subjects.protocol.OpenSubject.module`."""
+
+
+class DeepSeams:
+    """What the blocks gave so far, summed up as it came, so that no tensor outlives its pass.
+
+    SAM's are ``[B, H, W, C]`` with the windows joined again, CLIP's ``[B, 1 + h * w, C]`` with the class token, the
+    decoder's ``[1, S, C]`` in front of the last norm.
+    """
+
+    def __init__(self) -> None:
+        self._seams: dict[str, Seam] = {}
+
+    @property
+    def seams(self) -> dict[str, Seam]:
+        """By name, in the stages' order."""
+        return in_stage_order(self._seams)
+
+    def keep(self, stage: str, depth: int, module: str, out: Tensor) -> None:
+        """Sum up the output of block ``depth``: of the first pass over the page, over the crops, or over the prompt.
+
+        A pass of one token is a decode step, and is left out.
+
+        Raises:
+            DsocrError: where a pass has another shape than the one before it, so that neither is the vendor's.
+        """
+        if out.shape[1] == 1:
+            return
+        name = f"{_whole(stage, out)}/{depth}"
+        kept = self._seams.get(name)
+        if kept and kept.shape != tuple(out.shape):
+            raise DsocrError(
+                f"{module} gave {list(kept.shape)} and then {list(out.shape)}, so {name} cannot be compared; have it "
+                "run once on all crops, once on the page and once on the prompt, or do not offer modules"
+            )
+        self._seams[name] = kept or Seam.of(exact_tensor(out))
+
+
+@contextmanager
+def watch_deep(module: FindModule) -> Iterator[DeepSeams]:
+    """Watch the blocks of SAM, CLIP and the decoder through forward hooks while the context is open.
+
+    Args:
+        module: gives the module of the vendor's name, and raises ``AttributeError`` where there is none.
+    """
+    deep = DeepSeams()
+    with ExitStack() as hooks:
+        for stage, path in BLOCKS.items():
+            for depth, block in enumerate(_blocks(module, path)):
+                hooks.enter_context(block.register_forward_hook(_hook(deep, stage, depth, f"{path}.{depth}")))
+        yield deep
+
+
+def in_stage_order(seams: Mapping[str, Seam]) -> dict[str, Seam]:
+    """Sort seams as they follow from each other: a stage's blocks, then what the whole stage gave; others last."""
+    return dict(sorted(seams.items(), key=lambda item: _place(item[0])))
+
+
+def _place(name: str) -> tuple[int, float]:
+    whole, _, depth = name.partition("/")
+    return ORDER.index(whole) if whole in ORDER else len(ORDER), int(depth) if depth.isdecimal() else inf
+
+
+def _whole(stage: str, out: Tensor) -> str:
+    """Name the stage's seam that ``out`` is inside of; a page is one view, and crops are two at least."""
+    if stage == "prefill":
+        return stage
+    return f"{stage}.crops" if len(out) > 1 else f"{stage}.page"
+
+
+def _blocks(module: FindModule, path: str) -> Iterator[nn.Module]:
+    for depth in count():
+        try:
+            block = module(f"{path}.{depth}")
+        except AttributeError:
+            return
+        yield block
+
+
+def _hook(deep: DeepSeams, stage: str, depth: int, module: str) -> Callable[[nn.Module, Any, Any], None]:
+    def keep(_module: nn.Module, _args: Any, out: Any) -> None:
+        deep.keep(stage, depth, module, out if isinstance(out, Tensor) else out[0])
+
+    return keep

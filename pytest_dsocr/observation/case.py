@@ -1,0 +1,86 @@
+"""One thing to compare: a page, a prompt and a preset, decoded up to a ceiling."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.presets import Preset, get_preset
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.printable import plain
+
+VENDOR_CEILING = 8192
+"""The new tokens at which the vendor's ``infer`` stops, which it hard-codes."""
+
+
+class PageFaultError(DsocrError):
+    """A page that cannot be had: neither the subject nor the reference was asked about it."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A page on disk, what is asked of it, and how far both sides decode."""
+
+    page: Path
+    prompt: str
+    """The text, with its ``<image>``."""
+    preset: Preset
+    max_new_tokens: int = VENDOR_CEILING
+
+    @property
+    def id(self) -> str:
+        """A name for files and reports, such as ``invoice-gundam-markdown``; it can always be printed."""
+        stem = "".join(c if c.isprintable() else "_" for c in self.page.stem)
+        return f"{stem}-{self.preset.name}-{prompt_name(self.prompt)}"
+
+    @property
+    def page_name(self) -> str:
+        """The page's file name, as it can be printed and written."""
+        return plain(self.page.name)
+
+    @cached_property
+    def page_sha256(self) -> str:
+        """A hash of the page as it is loaded, size and RGB levels, however its file is encoded.
+
+        Raises:
+            PageFaultError: where it cannot be loaded.
+        """
+        try:
+            page = load_image(self.page)
+        except DsocrError as error:
+            raise PageFaultError(str(error)) from None
+        return hashlib.sha256(f"{page.width}x{page.height} ".encode() + page.tobytes()).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """Give what the case is, its page by name and content."""
+        return {
+            "page": self.page_name,
+            "page_sha256": self.page_sha256,
+            "prompt": self.prompt,
+            "preset": asdict(self.preset),
+            "max_new_tokens": self.max_new_tokens,
+        }
+
+
+def make_case(page: str | Path, prompt: str, preset: str, max_new_tokens: int | None = None) -> Case:
+    """Make a case of what a user types; ``prompt`` is a name of ``PROMPTS`` or a text.
+
+    Raises:
+        DsocrError: where there is no such preset or page, or nothing would be decoded.
+    """
+    if not Path(page).is_file():
+        raise DsocrError(f"there is no page {page}; give an image file")
+    if max_new_tokens is not None and max_new_tokens < 1:
+        raise DsocrError(f"max_new_tokens={max_new_tokens} leaves nothing to decode; give at least 1")
+    return Case(Path(page), PROMPTS.get(prompt, prompt), get_preset(preset), max_new_tokens or VENDOR_CEILING)
+
+
+def prompt_name(prompt: str) -> str:
+    """Give a prompt's name; for a text that has none, one made of its hash."""
+    names = {text: name for name, text in PROMPTS.items()}
+    return names.get(prompt.strip()) or f"prompt_{hashlib.sha256(prompt.encode()).hexdigest()[:8]}"

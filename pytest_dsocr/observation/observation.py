@@ -1,0 +1,261 @@
+"""What one implementation did with one case, in a form that can be compared, sent and kept.
+
+A vendor's run, a subject's run and a recording are all observations. A tensor is seen as a :class:`Seam`: a summary
+that is small enough to record and still sees every value, with the tensor itself where it is at hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from pytest_dsocr.contract.markup import Box
+
+SAMPLE_VALUES = 64
+SKETCH_VALUES = 128
+BEST_OF_STEP = 5
+BEST_OF_PREFILL = 20
+
+
+class NotFinite(NamedTuple):
+    """What of a tensor is NaN or infinite."""
+
+    nans: int
+    infinities: int
+    values: int
+    """Of how many values in all."""
+    first: tuple[int, ...]
+    """The index of the first that is either."""
+
+    @classmethod
+    def among(cls, values: np.ndarray[Any, np.dtype[np.float64]]) -> NotFinite | None:
+        """Count them, in an array of any shape; None where every value is finite."""
+        spoilt = ~np.isfinite(values)
+        if not spoilt.any():
+            return None
+        nans = int(np.isnan(values).sum())
+        first = tuple(int(index) for index in np.unravel_index(int(spoilt.argmax()), values.shape))
+        return cls(nans, int(spoilt.sum()) - nans, values.size, first)
+
+    def __str__(self) -> str:
+        kinds = [f"{count} {kind}" for count, kind in ((self.nans, "NaN"), (self.infinities, "infinite")) if count]
+        return f"{' and '.join(kinds)} of {self.values} values, the first at {list(self.first)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Seam:
+    """A tensor handed from one stage to the next, summed up.
+
+    ``sketch`` adds up all values under signs that look random, in :data:`SKETCH_VALUES` buckets. It is linear, so
+    that the norm of the difference of two sketches estimates the norm of the difference of the tensors, to 6 %
+    (Charikar, Chen and Farach-Colton's count sketch), wherever in the tensors they differ.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    sha256: str
+    """Of its bytes: equal where every bit is."""
+    mean: float
+    std: float
+    norm: float
+    sample: Tensor
+    """Up to :data:`SAMPLE_VALUES` of its values, float32, at :func:`sample_positions`."""
+    sketch: Tensor
+    """``[SKETCH_VALUES]`` float32."""
+    values: Tensor | None = None
+    """The tensor itself, on the CPU; None in a recording."""
+    not_finite: NotFinite | None = None
+    """What of it is NaN or infinite; None where all is finite, and in an old recording, whose norm tells."""
+
+    @classmethod
+    def of(cls, tensor: Tensor, *, keep_values: bool = False) -> Seam:
+        """Sum up ``tensor``, of any shape and float dtype, on any device."""
+        own = tensor.detach().cpu().contiguous()
+        flat = own.double().flatten().numpy()
+        with np.errstate(invalid="ignore"):  # what holds an infinity has no deviation, which is no reason to warn
+            mean, std, norm = flat.mean(), flat.std(), np.linalg.norm(flat)
+        return cls(
+            shape=tuple(own.shape),
+            dtype=str(own.dtype).removeprefix("torch."),
+            sha256=bytes_sha256(own),
+            mean=float(mean),
+            std=float(std),
+            norm=float(norm),
+            sample=torch.from_numpy(flat[sample_positions(flat.size)]).float(),
+            sketch=torch.from_numpy(_sketch(flat)).float(),
+            values=own if keep_values else None,
+            not_finite=None if np.isfinite(norm) else NotFinite.among(flat.reshape(own.shape)),
+        )
+
+
+class Best(NamedTuple):
+    """The best tokens of a decoding step, :data:`BEST_OF_STEP` of them, and their logits, the best first."""
+
+    ids: tuple[int, ...]
+    logits: tuple[float, ...]
+
+    @classmethod
+    def of(cls, logits: Tensor, count: int = BEST_OF_STEP) -> Best:
+        """Read them off logits ``[V]``."""
+        values, ids = logits.float().topk(min(count, len(logits)))
+        return cls(tuple(ids.tolist()), tuple(values.tolist()))
+
+
+class Step(NamedTuple):
+    """One generated token, and the best that it was chosen from before any rule forbade one."""
+
+    token: int
+    best: Best
+
+
+Runs = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class InputsDigest:
+    """What is handed to ``generate``, told apart by content: rows as runs, pixels as hashes."""
+
+    input_ids: Runs
+    """Value and length of each run; lossless."""
+    images_seq_mask: Runs
+    images_spatial_crop: tuple[tuple[int, int], ...]
+    """Columns and rows of each image."""
+    images_crop: str
+    """dtype, shape and SHA-256."""
+    images_ori: str
+    dtypes: tuple[str, ...]
+    """Of the ids, the mask and the grid."""
+    values: Mapping[str, Tensor] | None = None
+    """The tensors by the vendor's names, on the CPU; None in a recording."""
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], *, keep_values: bool = False) -> InputsDigest:
+        """Digest the five tensors, named as the fields of :class:`~pytest_dsocr.contract.inputs.Inputs` are."""
+        own = {name: tensor.cpu() for name, tensor in tensors.items()}
+        rows = [own[name] for name in ("input_ids", "images_seq_mask", "images_spatial_crop")]
+        return cls(
+            input_ids=runs(own["input_ids"]),
+            images_seq_mask=runs(own["images_seq_mask"]),
+            images_spatial_crop=tuple(tuple(grid) for grid in own["images_spatial_crop"].tolist()),
+            images_crop=pixels_sha256(own["images_crop"]),
+            images_ori=pixels_sha256(own["images_ori"]),
+            dtypes=tuple(str(row.dtype).removeprefix("torch.") for row in rows),
+            values=own if keep_values else None,
+        )
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        """Every id of the prompt."""
+        return [value for value, length in self.input_ids for _ in range(length)]
+
+
+class SpanSeen(NamedTuple):
+    """A labelled span as an implementation read it from its own output."""
+
+    label: str
+    boxes: tuple[Box, ...]
+    """In units of 1/999 of the page."""
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A file that was written."""
+
+    bytes: int
+    size_px: tuple[int, int] | None = None
+    """Width and height, of a picture."""
+
+    @classmethod
+    def of(cls, path: Path) -> Artefact:
+        """Look at a file."""
+        if path.suffix != ".jpg":
+            return cls(path.stat().st_size)
+        with Image.open(path) as picture:
+            return cls(path.stat().st_size, picture.size)
+
+
+@dataclass(frozen=True)
+class Output:
+    """What came of the tokens."""
+
+    text: str
+    """Decoded with its markup, without the EOS and the white space around."""
+    spans: tuple[SpanSeen, ...]
+    mmd: str
+    """The content of ``result.mmd``."""
+    artefacts: Mapping[str, Artefact]
+    """The files written, by path relative to the output folder."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """What one implementation did with one case."""
+
+    case_id: str
+    inputs: InputsDigest
+    seams: Mapping[str, Seam]
+    """``sam.crops``, ``sam.page``, ``clip.*``, ``projector.*`` where they were run, ``vision_fusion``, ``prefill``
+    (the logits of the first token)."""
+    prefill_best: Best
+    """The best :data:`BEST_OF_PREFILL` first tokens."""
+    steps: tuple[Step, ...]
+    output: Output
+    logits: Tensor | None = None
+    """Float32 logits that each token was chosen from, ``[steps, V]``; None in a recording."""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """Who answered; see :class:`~pytest_dsocr.reference.provenance.Provenance`."""
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """The tokens generated, the EOS included."""
+        return tuple(step.token for step in self.steps)
+
+
+def sample_positions(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Give where a flat tensor of ``count`` values is sampled: once in each of equal stretches, in step with no axis.
+
+    A tensor of few values is sampled whole.
+    """
+    stretches = min(count, SAMPLE_VALUES)
+    turns = np.arange(stretches) + _mixed(stretches) / 2.0**32
+    return (turns * (count / stretches)).astype(np.int64)
+
+
+def runs(row: Tensor) -> Runs:
+    """Give value and length of each run in ``[1, S]``."""
+    [values] = row.tolist()
+    return tuple((int(value), len(list(run))) for value, run in groupby(values))
+
+
+def pixels_sha256(views: Tensor) -> str:
+    """Give dtype, shape and hash of a tensor."""
+    return f"{str(views.dtype).removeprefix('torch.')} {list(views.shape)} sha256 {bytes_sha256(views)}"
+
+
+def bytes_sha256(tensor: Tensor) -> str:
+    """Hash a CPU tensor's bytes."""
+    flat = tensor.contiguous().reshape(-1)
+    return hashlib.sha256(flat.view(torch.uint8).numpy().data).hexdigest()
+
+
+def _sketch(flat: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    mixed = _mixed(flat.size)
+    signed = np.where(mixed & np.uint32(1), flat, -flat)
+    return np.bincount((mixed >> np.uint32(1)) % SKETCH_VALUES, signed, SKETCH_VALUES).astype(np.float64)
+
+
+def _mixed(count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Give numbers below 2**32 that look random, one for each index."""
+    mixed = np.arange(count, dtype=np.uint32)
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        mixed = (mixed ^ (mixed >> np.uint32(shift))) * np.uint32(factor)
+    return mixed ^ (mixed >> np.uint32(16))

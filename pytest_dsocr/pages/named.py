@@ -1,0 +1,158 @@
+"""From what a user names to pages and cases: images, folders, lists, PDFs, shipped subsets.
+
+A page that cannot be had costs itself alone: it is given as a :class:`BadPage` beside the good ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.case import Case, PageFaultError, make_case
+from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_file, is_list, read_list
+
+IMAGE_SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
+"""Of the files in a folder, those that are taken for pages; a file named by itself may have any but a list's."""
+PDF_SUFFIX = ".pdf"
+
+
+@dataclass(frozen=True)
+class Cases:
+    """What is to be compared, and what was named for it and cannot be."""
+
+    good: tuple[Case, ...]
+    bad: tuple[BadPage, ...]
+
+    def readable(self) -> Cases:
+        """Load every page, and give what is left; it takes as long as loading them does."""
+        unreadable = {case.page: why for case in self.good if (why := _why_unreadable(case))}
+        good = tuple(case for case in self.good if case.page not in unreadable)
+        return Cases(good, (*self.bad, *(BadPage(page, why) for page, why in unreadable.items())))
+
+
+def make_cases(
+    named: Sequence[str | Path], prompts: Sequence[str], presets: Sequence[str], max_new_tokens: int | None = None
+) -> Cases:
+    """Give every page named in every preset with every prompt, each once, and each page that cannot be had.
+
+    Of two pages that would have one name in reports, the second is a bad one. No page is loaded.
+
+    Raises:
+        DsocrError: where nothing has such a name at all, a list cannot be read, or there is no such preset.
+    """
+    by_id: dict[str, Case] = {}
+    bad: dict[Path, BadPage] = {}
+    for page in pages_in(named):
+        if isinstance(page, BadPage):
+            bad.setdefault(page.path, page)
+            continue
+        for case in (make_case(page, prompt, preset, max_new_tokens) for preset in presets for prompt in prompts):
+            other = by_id.setdefault(case.id, case)
+            if other != case:
+                bad.setdefault(page, BadPage(page, _of_one_name(other, case)))
+    return Cases(tuple(by_id.values()), tuple(bad.values()))
+
+
+def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
+    """Give the pages named: files, the images in folders, by name, those on lists, a PDF's, those of a shipped subset.
+
+    Raises:
+        DsocrError: where nothing has such a name, or a list cannot be read.
+    """
+    for path in map(Path, named):
+        if path.is_dir():
+            yield from _images_in(path)
+        elif is_list(path):
+            yield from read_list(path)
+        elif path.suffix.lower() == PDF_SUFFIX and path.is_file():
+            from pytest_dsocr.pages.rendering import pages_of_pdf
+
+            yield from pages_of_pdf(path)
+        elif path.is_file():
+            yield path
+        elif str(path) in SUBSETS:
+            from pytest_dsocr.pages.shipped import shipped
+
+            yield from shipped(str(path))
+        elif path.exists():
+            yield BadPage(path, _why_no_file(path))
+        else:
+            raise DsocrError(
+                f"there is no page {path}; give an image, a folder of images, a PDF, "
+                f"a list file ({', '.join(LIST_SUFFIXES)}) or a subset of the shipped pages ({', '.join(SUBSETS)})"
+            )
+
+
+def first_pages(named: Sequence[str | Path], count: int = 1) -> list[Path]:
+    """Give the first ``count`` pages that can be read, or as many as there are.
+
+    Raises:
+        PageFaultError: where there is none.
+    """
+    faults: list[str] = []
+
+    def readable() -> Iterator[Path]:
+        for page in pages_in(named):
+            try:
+                yield checked(page)
+            except PageFaultError as fault:
+                faults.append(str(fault))
+
+    found = list(islice(readable(), count))
+    if not found:
+        raise PageFaultError(f"none of the pages can be read; the first: {faults[0]}")
+    return found
+
+
+def checked(page: Path | BadPage) -> Path:
+    """Give a page that can be loaded; raise ``PageFaultError`` that says why one cannot."""
+    if isinstance(page, BadPage):
+        raise PageFaultError(page.why)
+    try:
+        load_image(page)
+    except DsocrError as error:
+        raise PageFaultError(str(error)) from None
+    return page
+
+
+def checked_case(case: Case | BadPage) -> Case:
+    """Give a case whose page can be loaded, which is done once; raise ``PageFaultError`` that says why one cannot."""
+    if isinstance(case, BadPage):
+        raise PageFaultError(case.why)
+    case.page_sha256  # noqa: B018 - kept, and asked for again by whoever looks the case up
+    return case
+
+
+def _why_unreadable(case: Case) -> str:
+    try:
+        checked_case(case)
+    except PageFaultError as fault:
+        return str(fault)
+    return ""
+
+
+def _of_one_name(one: Case, other: Case) -> str:
+    return f"{one.page} and {other.page} are both {one.id}; give pages of different names"
+
+
+def _images_in(folder: Path) -> Iterator[Path | BadPage]:
+    try:
+        visible = [file for file in folder.iterdir() if not file.name.startswith(".")]
+    except OSError as error:
+        yield BadPage(folder, f"the folder {folder} cannot be read ({error.strerror}); give one that can")
+        return
+    images = sorted(file for file in visible if file.suffix.lower() in IMAGE_SUFFIXES)
+    if not images:
+        yield BadPage(folder, f"the folder {folder} holds no images; give one that does, or image files")
+    for image in images:
+        yield image if is_file(image) else BadPage(image, _why_no_file(image))
+
+
+def _why_no_file(path: Path) -> str:
+    if path.is_dir():
+        return f"{path} is a folder with the name of an image; take it away, or name it as a folder of pages"
+    return f"{path} is no file that can be opened; take it away, or mend it"

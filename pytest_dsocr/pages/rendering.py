@@ -1,0 +1,91 @@
+"""PDFs' pages as files, in a folder that nobody else can write to, each rendered once."""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from pytest_dsocr.contract.image import read_file
+from pytest_dsocr.contract.pdf import DEFAULT_DPI, Pdf
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.pages.page_list import BadPage
+
+OWNERS_ALONE = 0o700
+WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def pages_of_pdf(path: Path) -> Iterator[Path | BadPage]:
+    """Give a PDF's pages, rendered without loss into files that are found again by content and by how it is rendered.
+
+    Processes that want one PDF at the same time wait for the one that renders it. What cannot be rendered, a page or
+    the whole, is a bad page.
+    """
+    try:
+        data = read_file(path)
+        with closing(Pdf(data, str(path))) as pdf, _alone_in(private_folder() / _how(data)) as folder:
+            yield from [
+                _page(pdf, number, folder / f"{path.stem}-p{number:03}.png") for number in range(1, len(pdf) + 1)
+            ]
+    except DsocrError as error:
+        yield BadPage(path, str(error))
+    except OSError as error:
+        yield BadPage(path, f"the pages of {path} cannot be written ({error}); make room in {tempfile.gettempdir()}")
+
+
+@cache
+def private_folder() -> Path:
+    """Give the user's folder for rendered pages, the same in each process, if it is theirs alone.
+
+    Where somebody else made what is at its place, or could have put something into it, a fresh one is given instead,
+    which goes when this process ends.
+    """
+    folder = Path(tempfile.gettempdir(), f"dsocr-pdf-{os.getuid()}")
+    try:
+        folder.mkdir(mode=OWNERS_ALONE, exist_ok=True)
+        found = folder.lstat()
+    except FileExistsError:  # a link into nothing, or a file
+        return _fresh_folder()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & WRITABLE_BY_OTHERS:
+        return _fresh_folder()
+    folder.chmod(OWNERS_ALONE)
+    return folder
+
+
+def _fresh_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="dsocr-pdf-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _how(data: bytes) -> str:
+    """Name what decides the pixels."""
+    return f"{hashlib.sha256(data).hexdigest()[:16]}-{DEFAULT_DPI}-dpi-pypdfium2-{metadata.version('pypdfium2')}"
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[Path]:
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
+def _page(pdf: Pdf, number: int, target: Path) -> Path | BadPage:
+    try:
+        if not target.exists():
+            part = target.with_suffix(f".{os.getpid()}.part")
+            pdf.render(number).save(part, format="png", compress_level=1)
+            part.replace(target)
+    except DsocrError as error:
+        return BadPage(target, str(error))
+    return target

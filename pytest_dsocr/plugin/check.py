@@ -1,0 +1,60 @@
+"""``dsocr_check``: comparisons recorded, counted, and told on one screen where one does not pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison
+from pytest_dsocr.plugin import stash
+
+if TYPE_CHECKING:
+    from pytest_dsocr.judge.config import Config
+    from pytest_dsocr.judge.exchange import CaseReport
+    from pytest_dsocr.reference.protocol import Reference
+
+
+class Check:
+    """What one test compares.
+
+    Args:
+        item: the test.
+        config: the run's.
+        reference: whose word was taken, for the text of a failure; None in a test that asked for none.
+    """
+
+    def __init__(self, item: pytest.Item, config: Config, reference: Reference | None) -> None:
+        self.item, self.config, self.reference = item, config, reference
+        self.made: list[Comparison] = []
+
+    def __call__(self, found: CaseReport | Iterable[Comparison], *stages: str) -> None:
+        """Record comparisons, and fail the test where one does not pass.
+
+        Where one was lost to an error of the subject's, that is raised: an error of its stage, and no verdict.
+
+        Args:
+            found: a case's report, or any comparisons.
+            *stages: those wanted, such as ``sam`` or ``boxes``; all of them if left out.
+        """
+        __tracebackhide__ = True
+        report, given = (None, found) if isinstance(found, Iterable) else (found, found.comparisons)
+        comparisons = [one for one in given if not stages or one.stage in stages]
+        what = ", ".join(stages) or "what it was given"
+        self.made += comparisons
+        if not comparisons:
+            pytest.fail(f"compared nothing of {what}", pytrace=False)
+        if error := next((one.lost_to for one in comparisons if one.lost_to), None):
+            raise error.with_traceback(None)  # each test would add its own to it
+        if all(one.measured == NOT_OFFERED for one in comparisons):
+            stash.leave_out(self.item, stash.NOT_OFFERED, f"{what}: {NOT_OFFERED}")
+        if failing := [one for one in comparisons if not one.passes]:
+            pytest.fail(self._text(failing, report), pytrace=False)
+
+    def _text(self, failing: list[Comparison], report: CaseReport | None) -> str:
+        from pytest_dsocr.plugin.typed import typed_options
+        from pytest_dsocr.report.failure import failure_text
+
+        options = typed_options(self.item.config)
+        return failure_text(failing, report, self.config, self.item.nodeid, self.reference, options)

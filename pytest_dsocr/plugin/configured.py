@@ -1,0 +1,118 @@
+"""The run's options, resolved when something of ours is first used, and what pytest itself was told wrongly.
+
+A project that only has the plugin installed is told nothing, and refused nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.printable import in_shell
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.plugin.options import OPTIONS, resolve, resolve_out
+from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER
+from pytest_dsocr.plugin.xdist.scheduling import on_own_gpu
+from pytest_dsocr.report.file import RunIdentity, mark_running
+from pytest_dsocr.subjects.watch import current
+
+NO_RUN = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
+"""Options of pytest's that only show something."""
+UPDATES = ("update_snapshots", "update_new_snapshots_only")
+
+
+def own_config(config: pytest.Config) -> Config:
+    """Give the run's options, resolved at the first call.
+
+    Raises:
+        pytest.UsageError: on a bad value.
+    """
+    if CONFIG not in config.stash:
+        own = on_own_gpu(resolve(config), getattr(config, "workerinput", {}).get("workerid", ""))
+        _check_goldens(config, own)
+        current().limit(own.subject_time_limit, last_resort=not _is_timed(config))
+        config.stash[CONFIG] = own
+    return config.stash[CONFIG]
+
+
+def command_of(config: pytest.Config) -> str:
+    """Give what the user typed."""
+    return in_shell(["pytest", *map(str, config.invocation_params.args)])
+
+
+def only_shows(typed: Any) -> bool:
+    """Say whether pytest is asked to show something and to run nothing."""
+    return any(getattr(typed, name, None) for name in NO_RUN)
+
+
+def begin(config: pytest.Config, typed: Any) -> None:
+    """Mark the run's result as running, if one is to be written and it is not marked yet; workers leave it alone.
+
+    Raises:
+        pytest.UsageError: where it cannot be written.
+    """
+    if OUT_FOLDER in config.stash or only_shows(typed) or _is_worker(config):
+        return
+    out = resolve_out(config, typed)
+    if out is None:
+        return
+    identity = RunIdentity.now(command_of(config))
+    try:
+        mark_running(out, identity)
+    except DsocrError as error:
+        raise pytest.UsageError(f"--dsocr-out: {error}") from error
+    config.stash[OUT_FOLDER], config.stash[IDENTITY] = out.absolute(), identity
+
+
+def taken_for_tests(config: pytest.Config) -> str | None:
+    """Say where pytest took a path that stands apart from a flag of ours for a test to run, and so a wrong rootdir.
+
+    It looks for its rootdir before it knows the flags of plugins.
+    """
+    chosen = config.getoption("rootdir", None) or config.getoption("inifilename", None)
+    flags = {option.flag for option in OPTIONS}
+    words = [str(word) for word in config.invocation_params.args]
+    apart = [(flag, Path(value)) for flag, value in pairwise(words) if flag in flags]
+    here = config.invocation_params.dir
+    homes = [here, *(here / argument.partition("::")[0] for argument in config.args)]
+    for flag, value in apart:
+        home = config.rootpath
+        is_of_value = (here / value).resolve().is_relative_to(home)
+        if not chosen and is_of_value and not all(one.resolve().is_relative_to(home) for one in homes):
+            return (
+                f"pytest took {home} for its rootdir, with the ini file there, for {flag} {value}; type {flag}={value}"
+            )
+    return None
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    """Say whether this is a worker of pytest-xdist's, whose config is not yet marked as one where it begins."""
+    return hasattr(config, "workerinput") or (
+        "PYTEST_XDIST_WORKER" in os.environ and "no:terminal" in (config.option.plugins or ())
+    )
+
+
+def _is_timed(config: pytest.Config) -> bool:
+    """Say whether pytest's own plugin uses the one timer that faulthandler has."""
+    has_plugin = config.pluginmanager.has_plugin("faulthandler")
+    return has_plugin and float(config.getini("faulthandler_timeout") or 0) > 0
+
+
+def _check_goldens(config: pytest.Config, own: Config) -> None:
+    """Refuse goldens that are not there, unless snapshots are to be made, and those that must not be written to."""
+    if any(config.getoption(name, False) for name in UPDATES):
+        from pytest_dsocr.plugin.snapshots import check_update
+
+        try:
+            check_update(own.golden)
+        except DsocrError as error:
+            raise pytest.UsageError(str(error)) from error
+    elif not own.golden.is_dir():
+        raise pytest.UsageError(
+            f"there is no folder {own.golden} of goldens; make one: --snapshot-update, or dsocr vendor record --golden"
+        )

@@ -1,0 +1,332 @@
+"""The fixtures: a subject, a reference, cases, what both say to them, and what holds the two together.
+
+Everything heavy is imported where it is needed. A session's fixture is made once in each worker, and what the sides
+make of a case once as well; a test must not change what it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.threads import share_threads
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.plugin.configured import own_config
+from pytest_dsocr.plugin.latest import Latest
+from pytest_dsocr.plugin.markers import arguments_of
+from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, NOT_OFFERED, RUN, leave_out
+from pytest_dsocr.plugin.waiting import waiting_for
+from pytest_dsocr.subjects.protocol import level_of
+from pytest_dsocr.subjects.watch import current
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pytest_dsocr.compare.tolerances import Tolerances
+    from pytest_dsocr.engine.stages import Stages
+    from pytest_dsocr.judge.exchange import CaseReport, Exchange
+    from pytest_dsocr.observation.answer import Answer
+    from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.observation.observation import Observation
+    from pytest_dsocr.reference.protocol import Reference
+    from pytest_dsocr.subjects.checked import CheckedSubject
+    from pytest_dsocr.subjects.kv_probe import KvProbe
+    from pytest_dsocr.subjects.protocol import DecodeView
+
+
+@pytest.fixture(scope="session")
+def dsocr_config(pytestconfig: pytest.Config) -> Config:
+    """What this run compares, and how."""
+    return own_config(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[Any]:
+    """The implementation under test, loaded once in each worker; see ``subjects.protocol``.
+
+    To name one for a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
+    """
+    from pytest_dsocr.subjects.loading import close_subject, open_subject
+
+    own = dsocr_config
+    what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
+    share_threads(_workers(request.config))
+    with _or_stop(request.session, "subject"), waiting_for(what, request.config):
+        subject = open_subject(own.subject, own.setup, own.subject_time_limit if own.isolate else None)
+        promised = dsocr_config.level
+        if promised is not None and (offered := level_of(subject)) < promised:
+            raise DsocrError(f"{dsocr_config.subject} offers {offered}, the run promises {promised}; promise {offered}")
+    request.config.stash[LOADED] = subject
+    yield subject
+    close_subject(subject)
+
+
+@pytest.fixture
+def dsocr_level(dsocr_subject: Any) -> Level:
+    """What the subject lets itself be asked."""
+    return level_of(dsocr_subject)
+
+
+@pytest.fixture(scope="session")
+def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[Reference]:
+    """What the subject is held against: recordings of the vendor's code, or that code live.
+
+    Live where ``--dsocr-reference`` names its folder; with ``--dsocr-reference=session`` the session answers for the
+    cases that no recording holds.
+    """
+    from pytest_dsocr.plugin.sides import open_wanted
+
+    share_threads(_workers(request.config))
+    what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
+    with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting:
+        reference = open_wanted(dsocr_config, on_progress=waiting.on_progress)
+    yield reference
+    reference.close()
+
+
+@pytest.fixture(scope="session")
+def dsocr_page(request: pytest.FixtureRequest) -> Path:
+    """Each page of ``--dsocr-pages`` in turn; one that cannot be had is an error that says why."""
+    from pytest_dsocr.pages.named import checked
+
+    return checked(request.param)
+
+
+@pytest.fixture(scope="session")
+def dsocr_case(request: pytest.FixtureRequest) -> Case:
+    """Each page in each preset with each prompt, in turn; a page that cannot be had is an error that says why."""
+    from pytest_dsocr.pages.named import checked_case
+
+    return checked_case(request.param)
+
+
+@pytest.fixture
+def dsocr_exchange(_dsocr_asked: Exchange) -> Exchange:
+    """What both sides said to the case, asked once; where an error of the subject's ended its answer, that error."""
+    _dsocr_asked.answer.whole()
+    return _dsocr_asked
+
+
+@pytest.fixture
+def _dsocr_asked(
+    request: pytest.FixtureRequest,
+    dsocr_case: Case,
+    dsocr_subject: Any,
+    dsocr_reference: Reference,
+    dsocr_config: Config,
+    _dsocr_exchanged: Latest[Exchange],
+) -> Exchange:
+    """What both sides said to the case, as far as the subject got; with a picture where ``--dsocr-out`` is given."""
+
+    def ask_both() -> Exchange:
+        from pytest_dsocr.plugin.sides import exchange
+        from pytest_dsocr.report.payload import of_run
+
+        told = _as_told(request, dsocr_config)
+        request.config.stash[RUN] = of_run(told, dsocr_reference, level_of(dsocr_subject))
+        all_cases = request.config.stash.get(ALL_CASES, [])
+        place = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
+        found, payload = exchange(dsocr_case, place, dsocr_subject, dsocr_reference, told)
+        request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
+        return found
+
+    return _dsocr_exchanged.get(ask_both, dsocr_case, dsocr_subject, dsocr_reference)
+
+
+@pytest.fixture
+def dsocr_limits(
+    request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any, dsocr_reference: Reference
+) -> Tolerances:
+    """How far the two sides may be apart: by their dtypes and keys, the run's options, and the test's marker."""
+    from pytest_dsocr.judge.limits import limits_of
+
+    return _marked(limits_of(dsocr_config, dsocr_subject, dsocr_reference), request.node)
+
+
+@pytest.fixture
+def dsocr_report(_dsocr_asked: Exchange, dsocr_limits: Tolerances) -> CaseReport:
+    """Every comparison of the case, judged under the test's limits; without what an error of the subject's ended."""
+    from pytest_dsocr.judge.exchange import judge
+
+    return judge(_dsocr_asked, dsocr_limits)
+
+
+@pytest.fixture
+def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
+    """Compare: ``dsocr_check(dsocr_report, "boxes")``, or ``dsocr_check(comparisons)``."""
+    names = request.fixturenames
+    reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
+    check = Check(request.node, _as_told(request, dsocr_config), reference)
+    request.node.stash[CHECK] = check
+    return check
+
+
+@pytest.fixture
+def dsocr_reading(
+    dsocr_case: Case, dsocr_subject: Any, _dsocr_exchanged: Latest[Exchange], _dsocr_read: Latest[Answer]
+) -> Answer:
+    """What the subject reads of the case: its text, spans and boxes. No reference is needed.
+
+    Where both sides were asked about the case already, it is what the subject said then.
+    """
+    from pytest_dsocr.subjects.reading import read_alone, reading_of
+
+    if exchanged := _dsocr_exchanged.made(dsocr_case, dsocr_subject):
+        return reading_of(exchanged.answer)
+    return _dsocr_read.get(lambda: read_alone(dsocr_subject, dsocr_case), dsocr_case, dsocr_subject)
+
+
+@pytest.fixture
+def dsocr_golden(_dsocr_asked: Exchange) -> Observation:
+    """What the reference did with the case."""
+    return _dsocr_asked.theirs
+
+
+@pytest.fixture
+def dsocr_inputs(
+    dsocr_case: Case, dsocr_subject: Any, _dsocr_inputs_made: Latest[Mapping[str, Tensor]]
+) -> Mapping[str, Tensor]:
+    """What the subject makes of the case's page and prompt (L1), named as the fields of ``contract.inputs.Inputs``."""
+    _needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
+    return _dsocr_inputs_made.get(lambda: _checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject)
+
+
+@pytest.fixture
+def dsocr_vision(
+    dsocr_case: Case,
+    dsocr_inputs: Mapping[str, Tensor],
+    dsocr_subject: Any,
+    _dsocr_vision_made: Latest[Mapping[str, Tensor]],
+) -> Mapping[str, Tensor]:
+    """The subject's seams of vision (L2), ``vision_fusion`` among them."""
+    _needs(dsocr_subject, Level.STAGES, "dsocr_vision")
+    return _dsocr_vision_made.get(lambda: _checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject)
+
+
+@pytest.fixture
+def dsocr_state(
+    dsocr_inputs: Mapping[str, Tensor], dsocr_vision: Mapping[str, Tensor], dsocr_subject: Any
+) -> DecodeView:
+    """The subject after the case's prompt, its own for each test (L2)."""
+    return _checked(dsocr_subject).prefill(dsocr_inputs, dsocr_vision.get("vision_fusion"))[0]
+
+
+@pytest.fixture
+def dsocr_stage_timer(dsocr_config: Config) -> Stages:
+    """Times stages: ``with timer("prefill"): ...``, then ``timer.times()``; CUDA events on a GPU.
+
+    A subject in a process of its own is timed by the clock, with what it takes to send tensors to and fro.
+    """
+    import torch
+
+    from pytest_dsocr.engine.stages import Stages
+
+    return Stages(torch.device("cpu" if dsocr_config.isolate else dsocr_config.device), "timed")
+
+
+@pytest.fixture
+def dsocr_kv() -> Callable[[DecodeView], KvProbe]:
+    """Looks into a state's key-value cache: ``dsocr_kv(state)``."""
+    from pytest_dsocr.subjects.kv_probe import KvProbe
+
+    return KvProbe
+
+
+@pytest.fixture
+def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any) -> Any:
+    """A snapshot of the subject's own accepted state, in the golden folder by the run's key (syrupy's fixture)."""
+    if not request.config.pluginmanager.has_plugin("syrupy"):
+        raise DsocrError("dsocr_snapshot needs syrupy; install it, or add -p syrupy where plugins are not autoloaded")
+    from pytest_dsocr.judge.limits import key_of, own_limits
+    from pytest_dsocr.plugin.snapshots import snapshot_extension
+
+    limits = _marked(own_limits(dsocr_config, dsocr_subject), request.node)
+    option = request.config.option
+    may_write = option.update_snapshots or option.update_new_snapshots_only
+    extension = snapshot_extension(dsocr_config, key_of(dsocr_config.setup), limits, may_write=may_write)
+    return request.getfixturevalue("snapshot").use_extension(extension)
+
+
+@pytest.fixture(scope="session")
+def _dsocr_exchanged() -> Latest[Exchange]:
+    return Latest()
+
+
+@pytest.fixture(scope="session")
+def _dsocr_read() -> Latest[Answer]:
+    return Latest()
+
+
+@pytest.fixture(scope="session")
+def _dsocr_inputs_made() -> Latest[Mapping[str, Tensor]]:
+    return Latest()
+
+
+@pytest.fixture(scope="session")
+def _dsocr_vision_made() -> Latest[Mapping[str, Tensor]]:
+    return Latest()
+
+
+@pytest.fixture
+def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> None:
+    """Leave a test out that the subject does not offer enough for, and say so; the plugin adds this to those marked."""
+    needed = arguments_of(request.node.get_closest_marker("dsocr_level"))
+    if dsocr_level < needed:
+        reason = f"needs {needed} ({needed.meaning}), the subject offers {dsocr_level} ({dsocr_level.meaning})"
+        leave_out(request.node, NOT_OFFERED, reason)
+
+
+@contextmanager
+def _or_stop(session: pytest.Session, side: str) -> Iterator[None]:
+    """Let the run end where a side is not to be had: every other test would say the same."""
+    try:
+        yield
+    except DsocrError:
+        session.shouldfail = f"dsocr: without its {side} nothing can be compared"
+        raise
+
+
+def _workers(config: pytest.Config) -> int:
+    return int(getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def _as_told(request: pytest.FixtureRequest, config: Config) -> Config:
+    """Give the config as it is reported: a subject of a fixture of the user's own is named by its type."""
+    if "dsocr_subject" not in request.fixturenames:
+        return config
+    subject = request.getfixturevalue("dsocr_subject")
+    if request.config.stash.get(LOADED, None) is subject:
+        return config
+    if config.isolate:
+        current().note(
+            "--dsocr-isolate does nothing for a dsocr_subject of a fixture of one's own; name it by an option"
+        )
+    return replace(config, subject=f"{type(subject).__module__}:{type(subject).__qualname__}")
+
+
+def _marked(limits: Tolerances, test: pytest.Item) -> Tolerances:
+    """Give limits with what the test's markers say, the nearest last."""
+    for mark in reversed(list(test.iter_markers("dsocr"))):
+        limits = limits.but(arguments_of(mark))
+    return limits
+
+
+def _checked(subject: Any) -> CheckedSubject:
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    return CheckedSubject(subject)
+
+
+def _needs(subject: Any, level: Level, fixture: str) -> None:
+    if level_of(subject) < level:
+        raise DsocrError(
+            f"{fixture} needs a subject of {level} ({level.meaning}); mark the test dsocr_level({str(level)!r})"
+        )

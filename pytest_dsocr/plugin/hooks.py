@@ -1,0 +1,246 @@
+"""The pytest plugin's hooks. Import stays light: nothing heavier than pytest is loaded here."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import pytest_dsocr
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.plugin.configured import begin, only_shows, own_config, taken_for_tests
+from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
+from pytest_dsocr.plugin.options import add_options, are_used
+from pytest_dsocr.plugin.outcome import amend
+from pytest_dsocr.plugin.run import Run
+from pytest_dsocr.plugin.stash import (
+    ALL_CASES,
+    BAD_PAGES,
+    CONFIG,
+    IDENTITY,
+    NOTES,
+    OUT_FOLDER,
+    UNMATCHED,
+    forget,
+    leave_out,
+)
+from pytest_dsocr.plugin.xfails import read_ledger
+from pytest_dsocr.reference.goldens import recordings_in
+from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.subjects.loading import level_before_loading
+from pytest_dsocr.subjects.watch import begin as begin_watch
+from pytest_dsocr.subjects.watch import end as end_watch
+
+if TYPE_CHECKING:
+    from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.pages.page_list import BadPage
+
+FIXTURES = "pytest_dsocr.plugin.fixtures"
+pytest_plugins = (FIXTURES,)
+HEADED: pytest.StashKey[bool] = pytest.StashKey()
+"""Of the config: whether the header was told."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the options."""
+    add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Mark the run's result as running before anything else can happen."""
+    begin(early_config, early_config.known_args_namespace)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers and what gathers a run's results, and resolve the options of a run that uses any."""
+    for line in registration_lines():
+        config.addinivalue_line("markers", line)
+    if only_shows(config.option):  # asked for by whoever gave a bad value, as like as not
+        return
+    config.add_cleanup(partial(end_watch, begin_watch(config.stash.setdefault(NOTES, []))))
+    begin(config, config.option)
+    if wrong_root := taken_for_tests(config):
+        config.stash[NOTES].append(wrong_root)
+    if are_used(config):
+        _resolve(config)
+    if not hasattr(config, "workerinput"):
+        run = Run(config, config.stash.get(OUT_FOLDER, None), config.stash.get(IDENTITY, None))
+        config.pluginmanager.register(run, "dsocr-run")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say what is compared with what, where the options say so."""
+    return _header(config) if CONFIG in config.stash else []
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Say it now where only the tests have shown that something is compared."""
+    return _header(config) if CONFIG in config.stash and config.get_verbosity() >= 0 else []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give each test that asks for a case, or a page, every one that the options name; a bad page fails it there."""
+    if _wants(metafunc, "dsocr_case"):
+        cases, bad = _cases(metafunc.config)
+        found: list[Case | BadPage] = [*cases, *bad]
+        metafunc.parametrize("dsocr_case", found, ids=[one.id for one in found], indirect=True, scope="session")
+    elif _wants(metafunc, "dsocr_page"):
+        cases, bad = _cases(metafunc.config)
+        ids = {case.page: case.page.stem for case in cases} | {page: page.id for page in bad}
+        metafunc.parametrize("dsocr_page", list(ids), ids=ids.values(), indirect=True, scope="session")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    """Refuse markers that do not fit, and pages that are not to be had.
+
+    As errors of collection, in words: those pytest-xdist sends from its workers, and a usage error it does not.
+    """
+    try:
+        made = yield
+        for item in made if isinstance(made, list) else ():
+            check_markers(item)
+            if is_ours(item):
+                own_config(item.config)
+    except (DsocrError, pytest.UsageError) as error:
+        raise pytest.Collector.CollectError(str(error)) from error
+    return made
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is known to fail, and leave out what the run's level leaves out."""
+    if CONFIG not in config.stash:
+        return
+    own = config.stash[CONFIG]
+    if own.xfails:
+        config.stash[UNMATCHED] = list(read_ledger(own.xfails).apply(items))
+    above = [item for item in items if own.level is not None and (_level(item) or Level.TEXT) > own.level]
+    if above:
+        config.hook.pytest_deselected(items=above)
+        items[:] = [item for item in items if item not in above]
+    for item in items:
+        if _level(item) is not None and isinstance(item, pytest.Function):
+            item.fixturenames.insert(0, "_dsocr_level_needed")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Forget what an earlier try of the test told, and leave out what needs a GPU, or the vendor's files."""
+    if not is_ours(item):
+        return
+    forget(item)
+    own = own_config(item.config)
+    if item.get_closest_marker("dsocr_gpu") and not _has_gpu():
+        leave_out(item, "gpu", "needs a GPU that torch can use; run it where there is one")
+    if item.get_closest_marker("dsocr_vendor") and not _is_vendors(own):
+        leave_out(item, "vendor", "needs the vendor's Python files; name their folder: --dsocr-reference=FOLDER")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Send on what a test compared, and let it fail where that is nothing."""
+    report = yield
+    if is_ours(item):
+        amend(item, call, report)
+    return report
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests of one case on one worker."""
+    from pytest_dsocr.plugin.xdist.scheduling import make_scheduler
+
+    return make_scheduler(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker found of the ledger."""
+    node.config.stash[UNMATCHED] = getattr(node, "workeroutput", {}).get("dsocr_unmatched", [])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send a worker's findings on."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["dsocr_unmatched"] = session.config.stash.get(UNMATCHED, [])
+
+
+def _resolve(config: pytest.Config) -> None:
+    """Resolve the options; a bad value may come of an ini file that pytest took for the run's by mistake."""
+    try:
+        own_config(config)
+    except pytest.UsageError as error:
+        raise pytest.UsageError("\n".join([*map(str, error.args), *config.stash.get(NOTES, [])])) from error
+
+
+def _cases(config: pytest.Config) -> tuple[list[Case], list[BadPage]]:
+    if ALL_CASES not in config.stash:
+        from pytest_dsocr.pages.named import make_cases
+
+        own = own_config(config)
+        found = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens)
+        config.stash[ALL_CASES], config.stash[BAD_PAGES] = list(found.good), list(found.bad)
+    return config.stash[ALL_CASES], config.stash[BAD_PAGES]
+
+
+def _wants(metafunc: pytest.Metafunc, name: str) -> bool:
+    """Say whether a test asks for our fixture, or for one in its place that does, and nobody gives its values."""
+    given = {name for mark in metafunc.definition.iter_markers("parametrize") for name in _argnames(mark)}
+    if name in given:
+        return False
+    definitions = reversed(metafunc._arg2fixturedefs.get(name, ()))
+    base = next((one for one in definitions if name not in one.argnames), None)
+    return base is not None and base.func.__module__ == FIXTURES
+
+
+def _argnames(mark: pytest.Mark) -> list[str]:
+    names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+
+
+def _level(item: pytest.Item) -> Level | None:
+    mark = item.get_closest_marker("dsocr_level")
+    return arguments_of(mark) if mark and is_ours(item) else None
+
+
+def _header(config: pytest.Config) -> list[str]:
+    """Give what is compared with what, under which key, and what the subject offers; once."""
+    if HEADED in config.stash:
+        return []
+    config.stash[HEADED] = True
+    own = own_config(config)
+    offered = level_before_loading(own.subject, may_import=not own.isolate)
+    levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
+    by_session = own.reference == "session"
+    where = recordings_in(own.golden) if own.reference is None or by_session else own.reference
+    how = "live" if _is_vendors(own) else "recorded, or else by the session" if by_session else "recorded"
+    reference = f"{own.reference_device}, {own.reference_dtype}, {own.reference_attention}"
+    lines = [
+        f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",
+        f"dsocr: subject {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}, {own.attention}; offers "
+        f"{levels or 'what it says when it is made'}",
+        f"dsocr: reference {how}, {where}, {reference}; "
+        f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(own.prompts)}",
+        *(f"dsocr: {note}" for note in config.stash.get(NOTES, [])),
+    ]
+    return list(map(plain, lines))
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _is_vendors(own: Config) -> bool:
+    return isinstance(own.reference, Path) and (own.reference / FILES[0]).is_file()

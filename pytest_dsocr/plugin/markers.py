@@ -1,0 +1,101 @@
+"""The markers: each is a function whose signature and docstring are the line that registers it.
+
+An argument that its function does not take, or a value that is none, is an error that lists what is valid.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.plugin import option_values
+
+
+def dsocr(
+    *,
+    boxes: int | None = None,
+    coords: float | None = None,
+    text: float | None = None,
+    seam: float | None = None,
+    logits: float | None = None,
+    ties: int | None = None,
+) -> dict[str, float]:
+    """hold a subject against the reference, within these tolerances where any are given"""
+    given = {"boxes": boxes, "coords": coords, "text": text, "seam": seam, "logits": logits, "ties": ties}
+    found = {name: value for name, value in given.items() if value is not None}
+    for name, value in found.items():
+        check_tolerance(name, value)
+    return found
+
+
+def dsocr_level(needed: str) -> Level:
+    """needs a subject of this level: L0 text, L1 inputs, L2 stages and cache, L3 named modules"""
+    return option_values.level(str(needed))
+
+
+def dsocr_gpu() -> None:
+    """needs a GPU"""
+
+
+def dsocr_vendor() -> None:
+    """needs the vendor's Python files: --dsocr-reference=FOLDER"""
+
+
+def dsocr_perf() -> None:
+    """measures time or memory"""
+
+
+def dsocr_slow() -> None:
+    """takes longer than a few seconds"""
+
+
+MARKERS: Mapping[str, Callable[..., Any]] = {
+    one.__name__: one for one in (dsocr, dsocr_level, dsocr_gpu, dsocr_vendor, dsocr_perf, dsocr_slow)
+}
+
+
+def registration_lines() -> list[str]:
+    """Give a line for each marker, as pytest shows them."""
+    return [f"{name}{_signature(marker)}: {marker.__doc__}" for name, marker in MARKERS.items()]
+
+
+def arguments_of(mark: pytest.Mark) -> Any:
+    """Give what a marker's function makes of its arguments.
+
+    Raises:
+        DsocrError: where there is an argument that it does not take, or a bad value.
+    """
+    marker = MARKERS[mark.name]
+    try:
+        bound = inspect.signature(marker).bind(*mark.args, **mark.kwargs)
+    except TypeError as error:
+        valid = f"the tolerances {', '.join(NAMES)}" if marker is dsocr else _signature(marker) or "no arguments"
+        raise DsocrError(f"the marker {mark.name} does not fit ({error}); it takes {valid}") from error
+    return marker(*bound.args, **bound.kwargs)
+
+
+def is_ours(item: pytest.Item) -> bool:
+    """Say whether a test is about a subject: it uses our fixtures, or the marker ``dsocr``."""
+    fixtures = getattr(item, "fixturenames", ())
+    return any(name.startswith("dsocr_") for name in fixtures) or item.get_closest_marker("dsocr") is not None
+
+
+def check_markers(item: pytest.Item) -> None:
+    """Raise ``DsocrError`` that names the test where a marker of ours has arguments that it does not take."""
+    for mark in item.iter_markers():
+        if mark.name in MARKERS:
+            try:
+                arguments_of(mark)
+            except DsocrError as error:
+                raise DsocrError(f"{item.nodeid}: {error}") from error
+
+
+def _signature(marker: Callable[..., Any]) -> str:
+    names = ", ".join(inspect.signature(marker).parameters)
+    return f"({names})" if names else ""

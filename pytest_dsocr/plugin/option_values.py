@@ -1,0 +1,183 @@
+"""From the text of an option to its value; each reader raises ``DsocrError`` that says what is valid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
+from pytest_dsocr.contract.presets import get_preset
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.contract.special import IMAGE
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.pages.page_list import SUBSETS, is_list, read_list
+from pytest_dsocr.plugin.xfails import read_ledger
+from pytest_dsocr.reference.vendor_code.files import check_vendor_folder
+from pytest_dsocr.subjects.loading import SESSION, VALID, VENDOR, level_before_loading
+
+SYNTHETIC_SIZES = ("tiny", "small", "full")
+FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+SYNTHETIC = re.compile(rf"synthetic:({'|'.join(SYNTHETIC_SIZES)})(@\d+)?")
+HUB = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+
+
+def one_of(*valid: str) -> Callable[[str], str]:
+    """Give a reader that takes these words and no others."""
+
+    def read(text: str) -> str:
+        if text not in valid:
+            raise DsocrError(f"{text!r} is none of {', '.join(valid)}; give one of them")
+        return text
+
+    return read
+
+
+def subject(text: str) -> str:
+    """Take ``session``, ``vendor:FOLDER``, or a ``package.module:factory``."""
+    if text.startswith(VENDOR):
+        check_vendor_folder(Path(text.removeprefix(VENDOR)))
+    elif text != SESSION and not FACTORY.fullmatch(text):
+        raise DsocrError(f"{text!r} names no subject; {VALID}")
+    return text
+
+
+def importable_subject(text: str) -> str:
+    """Take a subject whose factory can be imported."""
+    level_before_loading(subject(text))
+    return text
+
+
+def checkpoint(text: str) -> str:
+    """Take ``mini``, a folder, ``synthetic:NAME`` with or without ``@SEED``, or a hub name."""
+    if text == "mini" or SYNTHETIC.fullmatch(text) or Path(text).is_dir() or HUB.fullmatch(text):
+        return text
+    sizes = ", ".join(f"synthetic:{size}" for size in SYNTHETIC_SIZES)
+    raise DsocrError(f"{text!r} is no checkpoint; give mini, a checkpoint's folder, {sizes}, or a hub name")
+
+
+def reference(text: str) -> Path | Literal["session"] | None:
+    """Take ``recorded``, ``session`` or a folder; None is the recordings of the golden folder."""
+    if text == "recorded":
+        return None
+    if text == "session":
+        return "session"
+    if not Path(text).is_dir():
+        raise DsocrError(
+            f"there is no folder {text!r}; give recorded, session, a folder with the vendor's Python files, or one of "
+            "recordings"
+        )
+    return Path(text)
+
+
+def page(text: str) -> str:
+    """Take an image, a folder, a list file that can be read, a PDF, or a subset of the shipped pages."""
+    if text not in SUBSETS and not Path(text).exists():
+        raise DsocrError(
+            f"there is no page {text!r}; give an image, a folder, a list file, a PDF, or {', '.join(SUBSETS)}"
+        )
+    if is_list(Path(text)) and not Path(text).is_dir():
+        read_list(Path(text))
+    return text
+
+
+def preset(text: str) -> str:
+    """Take a preset's name."""
+    return get_preset(text).name
+
+
+def prompt(text: str) -> str:
+    """Take a prompt's name, or a text with ``<image>``."""
+    if text not in PROMPTS and IMAGE not in text:
+        raise DsocrError(f"{text!r} is no prompt; give one of {', '.join(PROMPTS)}, or a text with {IMAGE} in it")
+    return text
+
+
+def device(text: str) -> str:
+    """Take ``cpu``, or ``cuda`` or ``cuda:N`` of this machine."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
+        raise DsocrError(f"{text!r} is no device; give cpu, cuda or cuda:N")
+    if text != "cpu":
+        from pytest_dsocr.engine.placement import device_named
+
+        device_named(text)
+    return text
+
+
+def reference_device(text: str) -> str:
+    """Take what torch calls a device, or the name of a kind of device that a recording was made on."""
+    if not re.fullmatch(r"cuda:\d+|\w[\w.-]*", text):
+        raise DsocrError(f"{text!r} is no device; give cpu, cuda, cuda:N, or a recording's, such as nvidia-h200")
+    return text
+
+
+def level(text: str) -> Level:
+    """Take ``L0`` to ``L3``."""
+    found = {str(one): one for one in Level}.get(text)
+    if found is None:
+        raise DsocrError(f"{text!r} is no level; give {', '.join(f'{one} ({one.meaning})' for one in Level)}")
+    return found
+
+
+def tolerance(text: str) -> tuple[str, float]:
+    """Take ``NAME=VALUE``."""
+    name, _, value = text.partition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        raise DsocrError(f"{text!r} is no tolerance; give NAME=VALUE with NAME one of {', '.join(NAMES)}") from None
+    if NAMES.get(name) is int and number.is_integer():
+        number = int(number)
+    check_tolerance(name, number)
+    return name, number
+
+
+def seconds(text: str) -> float:
+    """Take a number above 0."""
+    return _number(text, float, "of seconds above 0")
+
+
+def tokens(text: str) -> int:
+    """Take a whole number above 0."""
+    return int(_number(text, int, "of tokens, 1 or more"))
+
+
+def ledger(text: str) -> Path:
+    """Take a ledger of known failures that can be read."""
+    if not Path(text).is_file():
+        raise DsocrError(f"there is no file {text!r}; give one, or leave the option out")
+    return read_ledger(Path(text)).path
+
+
+def present_folder(text: str) -> Path:
+    """Take a folder that is there."""
+    if not Path(text).is_dir():
+        raise DsocrError(f"there is no folder {text!r}; give one, or leave the option out")
+    return Path(text)
+
+
+def folder(text: str) -> Path:
+    """Take a folder that is there or can be made."""
+    if not text or Path(text).is_file():
+        raise DsocrError(f"{text!r} is no folder; give one, which is made where it is not there")
+    return Path(text)
+
+
+def yes_or_no(text: str) -> bool:
+    """Take what an ini file says of a flag."""
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if text.lower() not in words:
+        raise DsocrError(f"{text!r} is neither yes nor no; give {' or '.join(('true', 'false'))}")
+    return words[text.lower()]
+
+
+def _number(text: str, kind: type[int] | type[float], what: str) -> float:
+    try:
+        number = kind(text)
+    except ValueError:
+        number = kind(0)
+    if not 0 < number < float("inf"):
+        raise DsocrError(f"{text!r} is no number {what}; give one")
+    return number

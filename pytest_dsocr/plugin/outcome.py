@@ -1,0 +1,99 @@
+"""What a test's report says beyond pytest's own: what was compared, and where that is no pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.traces import OF_MESSAGE, bounded, said, traced
+from pytest_dsocr.foundation.words import COLUMNS, fit
+from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, LEFT_OUT, LOADED, NOTES, RUN, TOLD
+from pytest_dsocr.subjects.loading import SESSION
+
+if TYPE_CHECKING:
+    from pytest_dsocr.report.payload import TestPayload
+
+
+def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Tell an error of ours in words, and let a test fail that compared nothing or was skipped where none may be."""
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, DsocrError):
+        _tell(item, error, report)
+    check, missing = item.stash.get(CHECK, None), item.stash.get(LEFT_OUT, None)
+    config = item.config.stash[CONFIG]
+    if report.skipped and not hasattr(report, "wasxfail") and config.no_skip and missing not in config.may_miss:
+        _fail(report, f"skipped, and --dsocr-no-skip is set: {reason_of(report)}")
+    if report.when == "call" and report.passed and check is not None and not check.made:
+        _fail(report, "asked for dsocr_check and compared nothing; call it")
+    if report.when == "call" or report.outcome != "passed":
+        vars(report)["dsocr"] = _payload(item, error, report)  # xdist sends on whatever a report holds
+
+
+def reason_of(report: pytest.TestReport) -> str:
+    """Give why a test was skipped."""
+    return report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
+
+
+def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
+    from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
+
+    told = bounded(said(error), OF_MESSAGE)
+    if isinstance(error, NotRecordedError | NoRecordingError):
+        told += _without_vendor(item.config)
+    if isinstance(error, NotRecordedError | ReferenceFaultError) and hasattr(report, "wasxfail"):
+        report.outcome = "failed"  # a test that is known to fail has failed only where it was compared
+        del report.wasxfail
+    if isinstance(error, NotRecordedError):
+        item.stash[LEFT_OUT] = "recording"
+        if "recording" in item.config.stash[CONFIG].may_miss:
+            report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {told}")
+            return
+        told = f"NOT-COMPARED: {told}; or declare that it may be missing: --dsocr-may-miss=recording"
+    report.longrepr = _once(item, error, told)
+
+
+def _once(item: pytest.Item, error: DsocrError, told: str) -> str:
+    """Give an error whole, with what it came from, to the first test that it meets, and to the others a line."""
+    where = item.config.stash.setdefault(TOLD, {}).setdefault((getattr(error, "stage", None), told), item.nodeid)
+    if where != item.nodeid:
+        return f"{fit(told.partition(chr(10))[0], COLUMNS)}; told whole by {fit(where)}"
+    return told if error.__cause__ is None else f"{told}\n\n{traced(error.__cause__)}"
+
+
+def _without_vendor(config: pytest.Config) -> str:
+    """Say what those can do who have not the vendor's files; of the session as the subject there is no such thing."""
+    own = config.stash[CONFIG]
+    if own.reference is not None or (own.subject == SESSION and LOADED in config.stash):
+        return ""
+    return "; without the vendor's files, let the session stand in: --dsocr-reference=session"
+
+
+def _fail(report: pytest.TestReport, why: str) -> None:
+    report.outcome, report.longrepr = "failed", why
+
+
+def _payload(item: pytest.Item, error: BaseException | None, report: pytest.TestReport) -> TestPayload:
+    from pytest_dsocr.report.payload import of_comparison, of_fault
+
+    check, case_id = item.stash.get(CHECK, None), _case_id(item)
+    payload: TestPayload = {
+        "case": item.config.stash.get(CASES, {}).get(case_id),
+        "comparisons": [of_comparison(one) for one in check.made] if check else [],
+        "left_out": item.stash.get(LEFT_OUT, None),
+        "notes": [*item.config.stash.get(NOTES, ())],
+        "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
+        "reason": said(error) if isinstance(error, DsocrError) else reason_of(report) if report.skipped else None,
+    }
+    if isinstance(error, DsocrError) and LEFT_OUT not in item.stash:
+        payload["fault"] = of_fault(error, case_id or None)
+    if run := item.config.stash.get(RUN, None):
+        payload["run"] = run
+    return payload
+
+
+def _case_id(item: pytest.Item) -> str:
+    """Give the id of the test's case, where it has one: the plugin's, or the user's own in whatever way it is made."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return getattr({**params, **getattr(item, "funcargs", {})}.get("dsocr_case"), "id", "")

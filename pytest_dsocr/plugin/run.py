@@ -1,0 +1,119 @@
+"""A run as its controller sees it: what was planned and every test's result gathered, then told and written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.plugin.configured import command_of, own_config
+from pytest_dsocr.plugin.stash import UNMATCHED
+from pytest_dsocr.plugin.xdist.lost import given_up, lost
+from pytest_dsocr.report.plan import DIED, Plan
+
+if TYPE_CHECKING:
+    from pytest_dsocr.report.file import RunIdentity
+    from pytest_dsocr.report.result import RunResult
+
+
+class Run:
+    """Gathers what tests compared, fails a run that does not pass, and writes and tells its result.
+
+    Args:
+        config: pytest's.
+        out: the folder of the result, which is marked as running already; None where none is written.
+        identity: which run it is, as it was marked.
+    """
+
+    def __init__(self, config: pytest.Config, out: Path | None, identity: RunIdentity | None) -> None:
+        self.config, self.out, self.identity = config, out, identity
+        self.plan = Plan()
+        self.written: list[str] = []
+        self._result: RunResult | None = None
+        self._session: pytest.Session | None = None
+        self._left_as: int | None = None
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Take what is to be run, where there are no workers."""
+        self.plan.add(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Take what a worker collected: each collects everything."""
+        self.plan.add(ids)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note what could not be collected."""
+        if report.failed:
+            self.plan.uncollected.append(report.nodeid)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
+        """Tell of a test whose worker died, and of those that are given up with it."""
+        lost(crashitem, report)
+        for left in given_up(sched, crashitem):
+            self.config.hook.pytest_runtest_logreport(report=left)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take what a test told, here or in a worker."""
+        if report.when in ("teardown", DIED):
+            self.plan.ended.add(report.nodeid)
+        if hasattr(report, "dsocr"):
+            self.result.add_report(report)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail a run that does not pass, and write the result."""
+        self._session = session
+        self._settle(session)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Tell the result, after the failures and before pytest's closing line."""
+        if self._result is not None and self._session is not None:
+            from pytest_dsocr.plugin.typed import typed_options
+            from pytest_dsocr.report.terminal import Summary
+
+            Summary(self._result, typed_options(self.config), self.written).show(terminalreporter)
+        for line in self.config.stash.get(UNMATCHED, []):
+            terminalreporter.write_line(
+                f"dsocr: {own_config(self.config).xfails} names {line}, which is no test of this run", yellow=True
+            )
+
+    def pytest_unconfigure(self) -> None:
+        """Write the result anew where another plugin has changed pytest's exit status since."""
+        if self._session is not None and self._session.exitstatus != self._left_as:
+            self._settle(self._session)
+
+    @property
+    def result(self) -> RunResult:
+        """What was gathered so far; the module that holds it is loaded with the first test that compares."""
+        if self._result is None:
+            from pytest_dsocr.report.file import RunIdentity
+            from pytest_dsocr.report.result import RunResult
+
+            self._result = RunResult(self.identity or RunIdentity.now(command_of(self.config)), self.plan)
+        return self._result
+
+    def _settle(self, session: pytest.Session) -> None:
+        if self._result is None and self.out is None:
+            return
+        self.plan.exit_status = int(session.exitstatus)
+        if self.out is not None:
+            self._write(self.out)
+        if self.result.fails and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        self._left_as = session.exitstatus
+
+    def _write(self, out: Path) -> None:
+        """Write the page of pictures, then the file that says that all is there; lose nothing where that fails."""
+        from pytest_dsocr.report.file import write_json
+        from pytest_dsocr.report.index import write_index
+
+        try:
+            page = write_index(self.result.to_json(), out)
+            self.written = [str(write_json(out, self.result.to_json())), str(page)]
+        except DsocrError as error:
+            self.plan.problems.append(f"the result was not written: {error}")

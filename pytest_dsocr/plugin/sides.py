@@ -1,0 +1,76 @@
+"""Both sides of a run, opened and asked as its config says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.judge.exchange import CaseReport, Exchange
+from pytest_dsocr.judge.hold import hold
+from pytest_dsocr.judge.limits import limits_of
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.reference.goldens import recording_places
+from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.opening import Wanted, open_recorded, open_reference
+from pytest_dsocr.reference.protocol import OnProgress, Reference
+from pytest_dsocr.report.payload import CasePayload, of_case
+from pytest_dsocr.session_reference.reference import SessionReference, open_session_reference
+from pytest_dsocr.subjects.watch import current
+
+
+def open_wanted(config: Config, on_progress: OnProgress | None = None) -> Reference:
+    """Open the reference that a run is held against; a live one is ready to answer.
+
+    Args:
+        config: of the run.
+        on_progress: told of a live one's progress.
+
+    Raises:
+        DsocrError: where it is not to be had.
+    """
+    wanted = Wanted(
+        resolve(config.checkpoint), config.reference_device, config.reference_dtype, config.reference_attention
+    )
+    places = recording_places(config.golden)
+    if config.reference == "session":
+        return open_session_reference(places, wanted, time_limit_s=config.time_limit)
+    if config.reference is None:
+        return open_recorded(places, wanted)
+    reference = open_reference(
+        config.reference, wanted, env=config.vendor_env, time_limit_s=config.time_limit, on_progress=on_progress
+    )
+    if isinstance(reference, LiveReference):
+        reference.start()
+    return reference
+
+
+def exchange(
+    case: Case, place: int, subject: Any, reference: Reference, config: Config
+) -> tuple[Exchange, CasePayload]:
+    """Ask both sides about ``case``, and judge them under the run's own limits; its folder gets a picture.
+
+    Of the first case every subject is heard reading by itself: that its ``read`` goes through its stages is its word.
+
+    Raises:
+        DsocrError: where one of them could not answer, or both would be the session.
+    """
+    if isinstance(reference, SessionReference):
+        reference.check_other_than(subject, config.subject, case)
+    limits = limits_of(config, subject, reference)
+    report = hold(case, subject, reference, config.setup, limits, always_read=place == 0)
+    return report.exchange, of_case(report, place=place, picture=_picture(report, config.out))
+
+
+def _picture(report: CaseReport, folder: Path | None) -> str | None:
+    if folder is None:
+        return None
+    from pytest_dsocr.report.pictures import draw
+
+    try:
+        return draw(report, folder).relative_to(folder).as_posix()
+    except DsocrError as error:  # a comparison is not lost for want of its picture
+        current().note(f"there is no picture of {report.case.id}: {error}")
+        return None

@@ -1,0 +1,294 @@
+"""Snapshots of what a subject did when it was last accepted, for syrupy: one sealed JSON file each, found by its key.
+
+They lie in ``<golden>/snapshots/<checkpoint>/<device-dtype-attention>/<suite>/<test file>/<test[case]>.json``. A
+recording is the vendor's word; a snapshot is the subject's own, from one commit to the next.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from syrupy.extensions.single_file import SingleFileSnapshotExtension
+
+from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
+from pytest_dsocr.compare.tolerances import Tolerances
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.contract.markup import Box
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import seal, unseal
+from pytest_dsocr.foundation.words import shown
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.observation.observation import SpanSeen
+from pytest_dsocr.plugin.stash import leave_out
+from pytest_dsocr.reference.goldens import SNAPSHOTS as FOLDER
+from pytest_dsocr.reference.goldens import check_writable, snapshots_in
+from pytest_dsocr.reference.provenance import Key, slug, versions
+
+if TYPE_CHECKING:
+    from syrupy.assertion import SnapshotAssertion
+    from syrupy.location import PyTestLocation
+    from syrupy.types import SerializableData, SnapshotIndex
+
+NEAREST = 3
+"""How many keys a message names."""
+COUNTS: Mapping[str, Callable[[Tolerances, float], float]] = {
+    "boxes": lambda limits, kept: limits.boxes,
+    "characters": lambda limits, kept: limits.text * kept,
+}
+"""By how much a count of that name may be off."""
+Spans = list[tuple[str, list[list[float]]]]
+
+
+class MissingSnapshotError(DsocrError):
+    """There is no snapshot of this key."""
+
+
+def check_update(path: Path) -> None:
+    """Raise ``DsocrError`` where ``path``, of goldens, is in the installed package, which is not to be written to."""
+    check_writable(path, "--dsocr-golden=DIR")
+
+
+def spans_of(spans: Sequence[SpanSeen]) -> Spans:
+    """Give labels and boxes as a snapshot holds them, under the name ``spans``, within tolerances."""
+    return [(span.label, [list(box) for box in span.boxes]) for span in spans]
+
+
+def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: SerializableData) -> Comparison:
+    """Hold ``value`` against its snapshot, for ``dsocr_check``; ``assert snapshot == value`` does without it.
+
+    Where nothing was accepted yet the test is skipped, which ``--dsocr-no-skip`` makes a failure.
+
+    Args:
+        what: the value's name.
+        snapshot: of the fixture ``dsocr_snapshot``.
+        value: anything that JSON takes.
+    """
+    try:
+        is_accepted = snapshot == value
+    except MissingSnapshotError as error:
+        leave_out(snapshot.test_location.item, "snapshot", str(error))
+    if is_accepted:
+        made = snapshot.executions[snapshot.num_executions - 1]
+        return Comparison(
+            f"snapshot.{what}", Verdict.MATCH, "written" if made.created or made.updated else "as accepted"
+        )
+    measured, *details = snapshot.get_assert_diff()
+    return Comparison(f"snapshot.{what}", Verdict.WRONG, measured, None, tuple(details))
+
+
+def snapshot_extension(
+    config: Config, key: Key, limits: Tolerances, *, may_write: bool = True
+) -> type[GoldenSnapshots]:
+    """Give the extension of a run, for ``snapshot.use_extension``.
+
+    Args:
+        config: of the run.
+        key: what its snapshots are found by.
+        limits: how far spans, boxes and texts may be from a snapshot's.
+        may_write: whether the run may make any; one that does not reads the shipped ones where it has no others.
+    """
+    folder = config.golden / FOLDER if may_write else snapshots_in(config.golden)
+    names = ("subject", "checkpoint", "device", "dtype", "attention")
+    command = shlex.join(
+        ["pytest", "--snapshot-update", *(f"--dsocr-{name}={getattr(config, name)}" for name in names)]
+    )
+    may_miss = "snapshot" in config.may_miss
+    return _extension(folder, key, config.subject, command, limits, may_miss)
+
+
+class GoldenSnapshots(SingleFileSnapshotExtension):
+    """Snapshots of one key; a subclass of it is made for each run.
+
+    A value is anything that JSON takes. Of an object, ``spans`` (see :func:`spans_of`) and the number of ``boxes`` are
+    compared within the limits of boxes and coordinates, the number of ``characters`` within that of the text, and
+    everything else to the letter.
+    """
+
+    file_extension = "json"
+    folder: ClassVar[Path]
+    """Of all keys' snapshots."""
+    key: ClassVar[Key]
+    origin: ClassVar[Mapping[str, Any]]
+    limits: ClassVar[Tolerances]
+    may_miss: ClassVar[bool]
+
+    def serialize(self, data: SerializableData, **_: Any) -> bytes:
+        """Seal a value with who made it, and how."""
+        return seal({"origin": self.origin, "value": data})
+
+    def matches(self, *, serialized_data: SerializableData, snapshot_data: SerializableData) -> bool:
+        """Say whether a value is the one accepted, of the same weights, within the limits."""
+        return not any(self._differences(serialized_data, snapshot_data))
+
+    def diff_lines(self, serialized_data: Any, snapshot_data: Any) -> Iterator[str]:
+        """Say in which respects a value is not the one accepted, and how it becomes that."""
+        if snapshot_data:
+            yield from self._differences(serialized_data, snapshot_data)
+            yield "where it is meant to be so, accept it: --snapshot-update"
+
+    @classmethod
+    def dirname(cls, *, test_location: PyTestLocation) -> str:
+        """Give the folder of a test file's snapshots."""
+        test_file = Path(test_location.filepath)
+        return str(cls.home() / test_file.parent.name / test_file.stem)
+
+    @classmethod
+    def home(cls) -> Path:
+        """Give the folder of the key's snapshots, under the name that its checkpoint has there."""
+        return cls.folder / _name_in(cls.folder.absolute(), cls.key.checkpoint, cls.key.checkpoint_sha256) / cls.key.way
+
+    @classmethod
+    def get_location(cls, *, test_location: PyTestLocation, index: SnapshotIndex) -> str:
+        """Give the file of a snapshot.
+
+        Raises:
+            DsocrError: where there is none, and none is to be made; it names the nearest keys that have it. Where the
+                run may miss snapshots, the test is skipped instead. And where one would be made in an installation.
+        """
+        location = Path(super().get_location(test_location=test_location, index=index))
+        option = test_location.item.config.option
+        if option.update_snapshots or option.update_new_snapshots_only:
+            check_update(location)
+        elif not location.is_file():
+            reason = f"there is no snapshot of {cls.key.told} for {test_location.snapshot_name}{cls._nearest(location)}"
+            if cls.may_miss:
+                leave_out(test_location.item, "snapshot", reason)
+            make = "make it with --snapshot-update, or declare that it may be missing: --dsocr-may-miss=snapshot"
+            raise MissingSnapshotError(f"{reason}; {make}")
+        return str(location)
+
+    @classmethod
+    def matches_test_location(cls, *, test_location: PyTestLocation, snapshot_location: str) -> bool:
+        """Say whether a snapshot is one of the test's file."""
+        test_file, folder = Path(test_location.filepath), Path(snapshot_location).parent
+        return (folder.parent.name, folder.name) == (test_file.parent.name, test_file.stem)
+
+    def owns_snapshot_collection(self, *, filepath: str, test_location: PyTestLocation) -> bool:
+        """Say whether this run can tell that a snapshot is used by none: its test file was run, and lacks its test.
+
+        Of a case that the run was not asked for, it can not.
+        """
+        if not super().owns_snapshot_collection(filepath=filepath, test_location=test_location):
+            return False
+        test_file = Path(test_location.filepath).with_name(f"{Path(filepath).parent.name}.py")
+        items = (item for item in test_location.item.session.items if isinstance(item, pytest.Function))
+        modules = {item.module for item in items if item.path == test_file}
+        return any(not _defines(module, Path(filepath).stem) for module in modules)
+
+    @classmethod
+    def _nearest(cls, location: Path) -> str:
+        """Name the keys that have what is not at ``location``, those first that differ least."""
+        home = cls.home()
+        name, wanted = location.relative_to(home), _traits(home)
+        differing = {}
+        for path in cls.folder.glob(f"*/*/{glob.escape(str(name))}"):
+            folder = path.parents[len(name.parts) - 1]
+            pairs = zip(("checkpoint", "device", "dtype", "attention"), _traits(folder), wanted, strict=True)
+            differing[folder] = [field for field, theirs, own in pairs if theirs != own]
+        nearest = sorted(differing, key=lambda folder: (len(differing[folder]), folder))[:NEAREST]
+        told = [f"{folder.relative_to(cls.folder)} (another {', '.join(differing[folder])})" for folder in nearest]
+        return ", but of " + "; ".join(told) if told else ", nor of any other key"
+
+    def _differences(self, mine: bytes, kept: bytes) -> Iterator[str]:
+        try:
+            accepted = unseal(kept)
+        except ValueError as error:
+            yield f"the snapshot is damaged, {error}; restore it from version control"
+            return
+        value = json.loads(mine)["value"]
+        weights = checkpoint_of(accepted)
+        if weights != self.origin["checkpoint_sha256"]:
+            own = self.origin["checkpoint_sha256"]
+            yield f"the snapshot was made with weights of SHA-256 {weights:.12}, and those under test have {own:.12}"
+        yield from differences(value, accepted["value"], self.limits)
+
+
+def differences(mine: Any, kept: Any, limits: Tolerances) -> Iterator[str]:
+    """Yield in which respects two values of snapshots differ beyond limits, a line each."""
+    if not (isinstance(mine, dict) and isinstance(kept, dict)):
+        mine, kept = {"value": mine}, {"value": kept}
+    for name in dict.fromkeys([*kept, *mine]):
+        if name not in mine or name not in kept:
+            yield f"{name}: only in the {'snapshot' if name in kept else 'test'}"
+        elif name == "spans":
+            yield from _spans_apart(mine[name], kept[name], limits)
+        elif name in COUNTS and abs(mine[name] - kept[name]) <= COUNTS[name](limits, kept[name]):
+            continue
+        elif mine[name] != kept[name]:
+            yield f"{name}: {shown(mine[name])}; the snapshot has {shown(kept[name])}"
+
+
+def _spans_apart(mine: Spans, kept: Spans, limits: Tolerances) -> Iterator[str]:
+    ours, theirs = (
+        [SpanSeen(label, tuple(Box(*box) for box in boxes)) for label, boxes in own] for own in (mine, kept)
+    )
+    for comparison in (compare_spans(ours, theirs, limits), compare_boxes(ours, theirs, limits)):
+        if not comparison.passes:
+            for line in (f"{comparison.what}: {comparison.measured}", *comparison.details):
+                yield line.replace("the reference", "the snapshot")
+
+
+@cache
+def _name_in(folder: Path, checkpoint: str, checkpoint_sha256: str) -> str:
+    """Give what a checkpoint is called in the folder of snapshots: a copy of another name has the original's.
+
+    Where there are none of its content its own name is theirs, as it is where its weights were changed since.
+    """
+    own = folder / slug(checkpoint)
+    others = sorted(one for one in folder.glob("*") if one != own)
+    return next((one.name for one in (own, *others) if _holds(one, checkpoint_sha256)), own.name)
+
+
+def _holds(folder: Path, checkpoint_sha256: str) -> bool:
+    """Tell whether a checkpoint's folder has a snapshot that was made with the weights of this content."""
+    for path in folder.rglob("*.json"):
+        try:
+            if checkpoint_of(unseal(path.read_bytes())) == checkpoint_sha256:
+                return True
+        except (OSError, ValueError, KeyError, TypeError):  # told of when it is compared with
+            continue
+    return False
+
+
+def checkpoint_of(snapshot: Mapping[str, Any]) -> str:
+    """Give the SHA-256 of the weights that a snapshot was made with."""
+    return str(snapshot["origin"]["checkpoint_sha256"])
+
+
+def _traits(folder: Path) -> list[str]:
+    """Read a key off the folder of its snapshots: a device's name may hold what stands between the traits."""
+    return [folder.parent.name, *folder.name.rsplit("-", 2)]
+
+
+def _defines(module: object, snapshot: str) -> bool:
+    """Say whether the test of a snapshot's name is still there."""
+    found: object = module
+    for name in filter(str.isidentifier, snapshot.partition("[")[0].split(".")):
+        found = getattr(found, name, None)
+    return found is not None
+
+
+@cache
+def _extension(
+    folder: Path, key: Key, subject: str, command: str, limits: Tolerances, may_miss: bool
+) -> type[GoldenSnapshots]:
+    """Make a class once, for syrupy looks through the folders of each."""
+    origin = {"subject": subject, **_origin(key), "command": command}
+    own = {"folder": folder, "key": key, "origin": origin, "limits": limits, "may_miss": may_miss}
+    # Under its base's name, by which syrupy finds an extension again where it gathers what the workers of a run used.
+    return type(GoldenSnapshots.__name__, (GoldenSnapshots,), {**own, "__module__": __name__})
+
+
+@cache
+def _origin(key: Key) -> Mapping[str, Any]:
+    """Say what the subject depends on."""
+    return {**asdict(key), "versions": versions(), "date": datetime.now(UTC).date().isoformat()}

@@ -1,0 +1,58 @@
+"""What the plugin keeps on pytest's config and on its items."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_dsocr.judge.config import Config
+    from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.pages.page_list import BadPage
+    from pytest_dsocr.plugin.check import Check
+    from pytest_dsocr.report.file import RunIdentity
+    from pytest_dsocr.report.payload import CasePayload, RunPayload
+
+CONFIG: pytest.StashKey[Config] = pytest.StashKey()
+"""Of the config: the run's options, once something of ours is used; see ``configured.own_config``."""
+OUT_FOLDER: pytest.StashKey[Path] = pytest.StashKey()
+IDENTITY: pytest.StashKey[RunIdentity] = pytest.StashKey()
+"""Of the config: where the run's result is marked as running, and as which run."""
+ALL_CASES: pytest.StashKey[list[Case]] = pytest.StashKey()
+"""Of the config: every case that the options name."""
+BAD_PAGES: pytest.StashKey[list[BadPage]] = pytest.StashKey()
+"""Of the config: every page that they name and that cannot be had."""
+RUN: pytest.StashKey[RunPayload] = pytest.StashKey()
+"""Of the config: what is held against what, once both are there."""
+CASES: pytest.StashKey[dict[str, CasePayload]] = pytest.StashKey()
+"""Of the config: the cases that were asked about, by id."""
+CHECK: pytest.StashKey[Check] = pytest.StashKey()
+"""Of a test: what it compared."""
+LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
+"""Of a test that we skipped: what is missing, a word of ``judge.config.MISSING`` or :data:`NOT_OFFERED`."""
+LOADED: pytest.StashKey[object] = pytest.StashKey()
+"""Of the config: the subject that the options named; another is of a fixture of the user's own."""
+TOLD: pytest.StashKey[dict[tuple[str | None, str], str]] = pytest.StashKey()
+"""Of the config: the errors that were told, by stage and message, and the test that told each whole."""
+UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
+"""Of the config: lines of the ledger of known failures that match no test."""
+NOTES: pytest.StashKey[list[str]] = pytest.StashKey()
+"""Of the config: what else was noticed in this process, a sentence each."""
+NOT_OFFERED = "not offered"
+
+
+def leave_out(item: pytest.Item, missing: str, reason: str) -> NoReturn:
+    """Skip ``item``, and note what was missing."""
+    __tracebackhide__ = True
+    item.stash[LEFT_OUT] = missing
+    pytest.skip(reason)
+
+
+def forget(item: pytest.Item) -> None:
+    """Forget what an earlier try of a test left: it may be run again."""
+    if CHECK in item.stash:
+        del item.stash[CHECK]
+    if LEFT_OUT in item.stash:
+        del item.stash[LEFT_OUT]

@@ -1,0 +1,29 @@
+"""What the user typed, as it is to be typed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from pytest_dsocr.plugin.options import OPTIONS
+
+
+def typed_options(config: pytest.Config) -> list[str]:
+    """Give what the user typed behind ``pytest``, without the tests to run; our flags joined to their values."""
+    return [word for word in joined(map(str, config.invocation_params.args)) if word not in config.args]
+
+
+def joined(words: Iterable[str]) -> list[str]:
+    """Give ``--dsocr-pages=scans`` for ``--dsocr-pages scans``.
+
+    A path that stands apart from a plugin's flag pytest takes for a test to run, and its project for the root.
+    """
+    flags = {option.flag for option in OPTIONS if not option.is_switch}
+    found: list[str] = []
+    for word in words:
+        if found and found[-1] in flags:
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found

@@ -1,0 +1,85 @@
+"""How pytest-xdist spreads tests: those of one case on one worker, which asks both sides anew, on a GPU of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.judge.config import Config
+
+CASE = re.compile(rf"\[(?P<case>.+-(?:{'|'.join(PRESETS)})-(?:{'|'.join(PROMPTS)}|prompt_[0-9a-f]{{8}}))[-\]]")
+"""Finds the id of a case in a test's: ``form-gundam-markdown`` in ``test_x[form-gundam-markdown-2]``."""
+
+
+def on_own_gpu(config: Config, worker: str) -> Config:
+    """Give a worker's config: of ``cuda`` one GPU for each worker in turn, of those that the caller made visible.
+
+    Args:
+        config: as the options say.
+        worker: its name, such as ``gw1``; empty where there are none.
+    """
+    if config.device != "cuda" or not worker:
+        return config
+    import torch
+
+    gpu = f"cuda:{int(worker.removeprefix('gw')) % torch.cuda.device_count()}"
+    reference = gpu if config.reference_device == "cuda" else config.reference_device
+    return replace(config, device=gpu, reference_device=reference)
+
+
+def make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give what distributes the tests under ``--dist load``, which is what ``-n`` means.
+
+    Args:
+        config: of the run.
+        log: as the hook of pytest-xdist has it.
+
+    Returns:
+        A scheduler of pytest-xdist; None where the user has chosen another distribution.
+    """
+    return CaseScheduling(config, log) if config.getoption("dist") == "load" else None
+
+
+class CaseScheduling:
+    """Waits for the first collection; goes by case where there are any in it, and else as ``load`` does."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        from xdist.scheduler import LoadScheduling
+
+        self._config, self._log, self._waits = config, log, True
+        self._chosen = LoadScheduling(config, log)
+
+    def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+        """Take what a worker has collected."""
+        if self._waits and any(map(CASE.search, collection)):
+            self._chosen = self._by_case()
+        self._waits = False
+        self._chosen.add_node_collection(node, collection)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._chosen, name)
+
+    def _by_case(self) -> Any:
+        from pytest_dsocr.plugin.xdist.by_case import CaseScopeScheduling
+
+        scheduler = CaseScopeScheduling(self._config, self._log)
+        for node in self._chosen.nodes:
+            scheduler.add_node(node)
+        return scheduler
+
+
+def case_of(test: str) -> str | None:
+    """Give the id of the case that a test is of, read off the test's own; None where it is of none."""
+    found = CASE.search(test)
+    return found["case"] if found else None
+
+
+def scope_of(test: str) -> str:
+    """Give what the tests of one case have in common; a test that is of no case stands by itself."""
+    return case_of(test) or test

@@ -1,0 +1,61 @@
+"""Where goldens are: those of the folder that one works in, and behind them the shipped ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_dsocr.foundation.errors import DsocrError
+
+PACKAGE = Path(__file__).parents[1]
+OWN = Path("golden")
+"""Relative to the working directory: looked into first, and written to."""
+RECORDINGS, SNAPSHOTS, ANCHORS = "vendor", "snapshots", "anchors.json"
+
+
+def golden_folder() -> Path:
+    """Give the folder with ``vendor/`` or ``snapshots/``: ``./golden`` where it is one, else the shipped one."""
+    own = OWN.absolute()
+    return own if any((own / part).is_dir() for part in (RECORDINGS, SNAPSHOTS)) else shipped_folder()
+
+
+def shipped_folder() -> Path:
+    """Give the one in the wheel, or that of the checkout."""
+    packaged = PACKAGE / "golden"
+    return packaged if packaged.is_dir() else PACKAGE.parent / "golden"
+
+
+def recordings_in(golden: Path) -> Path:
+    """Give the recordings of a folder of goldens, or the shipped ones where it holds none."""
+    return _part(golden, RECORDINGS)
+
+
+def recording_places(golden: Path) -> list[Path]:
+    """Give where a recording is looked for, in this order: the folder's own, then the shipped ones."""
+    return list(dict.fromkeys((recordings_in(golden), shipped_folder() / RECORDINGS)))
+
+
+def snapshots_in(golden: Path) -> Path:
+    """Give the snapshots of a folder of goldens, or the shipped ones where it holds none."""
+    return _part(golden, SNAPSHOTS)
+
+
+def anchors_file() -> Path:
+    """Give the anchors to tell drift from: those beside one's own recordings, or the shipped ones."""
+    own = OWN / RECORDINGS / ANCHORS
+    return own if own.is_file() else shipped_folder() / RECORDINGS / ANCHORS
+
+
+def check_writable(path: Path, instead: str) -> None:
+    """Raise ``DsocrError`` where ``path`` is in the installed package, which is not to be written to.
+
+    Args:
+        path: of goldens.
+        instead: the option that names another place.
+    """
+    if path.resolve().is_relative_to(PACKAGE.resolve()):
+        raise DsocrError(f"{path} would be written, in the installed package; name a folder of your own: {instead}")
+
+
+def _part(golden: Path, name: str) -> Path:
+    own = golden / name
+    return own if own.is_dir() else shipped_folder() / name

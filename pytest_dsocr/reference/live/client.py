@@ -1,0 +1,175 @@
+"""Requests to a worker: answered by it, or by one started in its place, or ended in words."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from pytest_dsocr.reference.live.process import WorkerFault, WorkerProcess
+from pytest_dsocr.reference.live.wire import Answer, Failure, Hello, Request, read_tensors
+from pytest_dsocr.reference.protocol import OnProgress, ReferenceFaultError
+from pytest_dsocr.reference.provenance import Provenance
+
+Told = TypeVar("Told")
+Reader = Callable[[Answer, Mapping[str, Tensor]], Told]
+"""Makes of an answer what was asked for; where it does not hold together, it raises one of :data:`BROKEN`."""
+
+LOG = logging.getLogger(__name__)
+
+ATTEMPTS = 2
+BROKEN = (ValueError, TypeError, LookupError, AttributeError, OSError)
+IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
+MEMORY_ERRORS = ("MemoryError", "OutOfMemoryError")
+
+
+class Client:
+    """Has a worker as long as one is needed. For one thread at a time.
+
+    Args:
+        python: the interpreter that runs the worker.
+        load: the arguments of ``load``, which each worker is asked first.
+        time_limit_s: seconds without any sign of progress after which a worker is given up.
+        on_progress: called with every sign of progress.
+    """
+
+    def __init__(
+        self, python: Path, load: Mapping[str, Any], time_limit_s: float, on_progress: OnProgress | None
+    ) -> None:
+        self._python, self._load = python, load
+        self._time_limit_s, self._on_progress = time_limit_s, on_progress
+        self._worker: WorkerProcess | None = None
+        self._hello: Hello | None = None
+        self._provenance: Provenance | None = None
+        self._load_faults: Sequence[WorkerFault] = ()
+        self._ids = count(1)
+
+    @property
+    def _is_vendors(self) -> bool:
+        """Whether it is the vendor's code that answers, and not the session."""
+        return self._load["vendor"] is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the worker, while there is one."""
+        return self._hello.pid if self._hello else None
+
+    def start(self) -> Provenance:
+        """Have a worker that has loaded; gives how it answers.
+
+        Raises:
+            ReferenceFaultError: where that fails, now and of every later request.
+        """
+        return self._insist(f"load({self._load['checkpoint']})", lambda: self._loaded()[1])
+
+    def ask(self, subject: str, method: str, params: Mapping[str, Any], read: Reader[Told]) -> Told:
+        """Have a request about ``subject`` answered; a worker that is lost over it is replaced once.
+
+        Raises:
+            ReferenceFaultError: where there is no answer.
+        """
+        return self._insist(f"{method}({subject})", lambda: self._request(self._loaded()[0], method, params, read))
+
+    def close(self) -> None:
+        """End the worker; a later request would start another."""
+        if self._worker:
+            self._worker.close()
+        self._worker = self._hello = self._provenance = None
+
+    def _insist(self, request: str, attempt: Callable[[], Told]) -> Told:
+        faults = list(self._load_faults)
+        while not faults or (faults[-1].is_lost and len(faults) < ATTEMPTS):
+            if faults:
+                LOG.warning("%s\nAnother is started in its place.", self._message(request, faults))
+            try:
+                return attempt()
+            except WorkerFault as fault:
+                faults.append(fault)
+                if fault.is_lost or fault.phase:
+                    self._drop()
+            except BaseException:  # the worker is busy with what nobody waits for any more
+                self._drop()
+                raise
+        if faults[-1].phase:
+            self._load_faults = faults
+        raise ReferenceFaultError(self._message(request, faults))
+
+    def _drop(self) -> None:
+        if self._worker:
+            self._worker.kill()
+        self.close()
+
+    def _loaded(self) -> tuple[WorkerProcess, Provenance]:
+        try:
+            self._worker = self._worker or WorkerProcess(self._python, self._time_limit_s, apart=self._is_vendors)
+            self._provenance = self._provenance or self._request(self._worker, "load", self._load, _provenance)
+        except WorkerFault as fault:
+            fault.phase = f"loading {self._load['checkpoint']}, "
+            raise
+        return self._worker, self._provenance
+
+    def _request(self, worker: WorkerProcess, method: str, params: Mapping[str, Any], read: Reader[Told]) -> Told:
+        request = Request(next(self._ids), method, dict(params))
+        worker.send(request)
+        answer = self._answer(worker, request)
+        try:
+            return read(answer, read_tensors(worker.folder / f"{answer.id}.safetensors", answer.tensors))
+        except BROKEN as error:
+            advice = f"see that {worker.folder.parent} has room"
+            raise worker.loss(f"gave an answer that does not hold together ({error!r})", advice) from error
+
+    def _answer(self, worker: WorkerProcess, request: Request) -> Answer:
+        while True:
+            message = worker.receive()
+            if isinstance(message, Hello):
+                self._hello = message
+            elif message.id != request.id:
+                what = f"answered request {message.id} in place of {request.id}"
+                raise worker.loss(what, "find out what writes to its pipe")
+            elif isinstance(message, Answer):
+                return message
+            elif isinstance(message, Failure):
+                raise self._failed(worker, message)
+            elif self._on_progress:
+                self._on_progress(message.what, message.done, message.total)
+
+    def _failed(self, worker: WorkerProcess, failure: Failure) -> WorkerFault:
+        trace = worker.trace(failure.traceback)
+        if not failure.traceback:
+            return WorkerFault(f"refused: {failure.message}", "", trace)
+        return WorkerFault(f"answered {failure.kind}: {failure.message}", self._advice(failure), trace)
+
+    def _advice(self, failure: Failure) -> str:
+        if failure.kind in IMPORT_ERRORS:
+            found = self._hello.versions if self._hello else {}
+            has = ", ".join(f"{name} {version}" for name, version in found.items())
+            if not self._is_vendors:
+                return f"see that {self._python} imports all that pytest-dsocr needs"
+            return f"make its environment with `dsocr vendor setup {self._load['vendor']}` ({self._python} has {has})"
+        if failure.kind in MEMORY_ERRORS or "allocate memory" in failure.message:
+            return "give it a smaller preset or checkpoint, bfloat16, or a device with more memory"
+        return "look for the cause in its traceback"
+
+    def _message(self, request: str, faults: Sequence[WorkerFault]) -> str:
+        return _told("vendor" if self._is_vendors else "session", request, faults)
+
+
+def _provenance(answer: Answer, _: Mapping[str, Tensor]) -> Provenance:
+    return Provenance.from_json(answer.provenance)
+
+
+def _told(whose: str, request: str, faults: Sequence[WorkerFault]) -> str:
+    """Say in one sentence what happened and what to do, with the end of the last worker's stderr below."""
+    first, *others = faults
+    events = [f"{first.phase}it {first.what}"]
+    for fault in others:
+        events.append(f"{'' if first.phase else fault.phase}the one started in its place {fault.what}")
+    last = faults[-1]
+    sentence = f"the {whose}'s worker could not answer {request}: {', and '.join(events)}"
+    advice = f"; {last.advice}" if last.advice else ""
+    trace = "".join(f"\n  | {line}" for line in last.trace.splitlines())
+    return sentence + advice + (f"\nThe end of its stderr:{trace}" if trace else "")

@@ -1,0 +1,100 @@
+"""From what a user names to a reference: the vendor's files, a recording, or a folder of recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.engine.checkpoint import Checkpoint
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.reference.anchors.drift import read_json
+from pytest_dsocr.reference.environment.environment import find_environment
+from pytest_dsocr.reference.goldens import ANCHORS
+from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.protocol import OnProgress
+from pytest_dsocr.reference.provenance import Key, device_class
+from pytest_dsocr.reference.recorded.recording import MANIFEST, RecordedReference, Recording, find_recordings
+from pytest_dsocr.reference.vendor_code.files import FILES
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which reference is wanted, beside where it is."""
+
+    checkpoint: Checkpoint
+    device: str = "cpu"
+    """As torch calls it, or the name of a kind of device that a recording was made on, such as ``nvidia-h200``."""
+    dtype: str = "float32"
+    attention: str = "eager"
+
+    @property
+    def key(self) -> Key:
+        """What a recording of it is looked up by; reads the checkpoint, for its hash."""
+        device = device_class(self.device) if self.device.startswith("cuda") else self.device
+        return Key(self.checkpoint.label, device, self.dtype, self.attention, self.checkpoint.sha256)
+
+
+def open_reference(
+    where: Path,
+    wanted: Wanted,
+    *,
+    env: Path | None = None,
+    time_limit_s: float = 600,
+    on_progress: OnProgress | None = None,
+) -> LiveReference | RecordedReference:
+    """Open the reference that ``where`` names; a live one starts with its first request.
+
+    Args:
+        where: a folder with the vendor's Python files, a recording, or a folder of recordings.
+        wanted: its checkpoint and key; one recording that is named has its own key.
+        env: the environment of the vendor's code, for a live one; see ``find_environment``.
+        time_limit_s: for a live one, the longest without a sign of progress.
+        on_progress: for a live one, what tells of it.
+
+    Raises:
+        DsocrError: where there is nothing of the kind.
+        ReferenceFaultError: where the recording is damaged, of another checkpoint, stale, or not there.
+    """
+    if (where / FILES[0]).is_file():
+        return LiveReference(
+            where,
+            wanted.checkpoint.name,
+            python=find_environment(env),
+            device=wanted.device,
+            dtype=wanted.dtype,
+            attention=wanted.attention,
+            time_limit_s=time_limit_s,
+            on_progress=on_progress,
+        )
+    if not where.is_dir():
+        raise DsocrError(f"there is no folder {where}; give one with the vendor's Python files, or with recordings")
+    if (where / MANIFEST).is_file():
+        return _recorded(wanted, Recording.open(where))
+    return open_recorded([where], wanted)
+
+
+def open_recorded(places: Sequence[Path], wanted: Wanted) -> RecordedReference:
+    """Open the recording that is wanted, of the first folder of recordings that holds one.
+
+    Cases that it lacks are looked up in those of the folders behind it, if they were made from the same of the vendor's
+    files.
+
+    Raises:
+        ReferenceFaultError: where there is none, or one is damaged or stale.
+    """
+    first, *others = find_recordings(places, wanted.key, resampling())
+    files = first.provenance.vendor_sha256
+    return _recorded(wanted, first, [other for other in others if other.provenance.vendor_sha256 == files])
+
+
+def _recorded(wanted: Wanted, recording: Recording, behind: Sequence[Recording] = ()) -> RecordedReference:
+    files = pinned(recording.folder.resolve().parents[1])
+    return RecordedReference(recording, behind, checkpoint_sha256=wanted.checkpoint.sha256, vendor_sha256=files)
+
+
+def pinned(golden: Path) -> Mapping[str, str] | None:
+    """Give the hashes of the vendor's files that a folder of recordings pins, where it does."""
+    path = golden / ANCHORS
+    return {name: file.sha256 for name, file in read_json(path).files.items()} if path.is_file() else None

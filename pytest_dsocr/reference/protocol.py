@@ -1,0 +1,76 @@
+"""What suites ask of the reference: the vendor's code live, a recording of it, or the session in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.observation import InputsDigest, Observation
+from pytest_dsocr.reference.provenance import Provenance
+
+OnProgress = Callable[[str, int, int | None], None]
+"""Called with what is under way, how much of it is done, and its total, where that is known."""
+
+
+class ReferenceFaultError(DsocrError):
+    """The reference could not answer, which says nothing about the subject: never a verdict, always an error."""
+
+
+class NoRecordingError(ReferenceFaultError):
+    """There is no recording of the run's key."""
+
+
+class NotRecordedError(DsocrError):
+    """The recording does not hold what was asked for; the comparison is then NOT-COMPARED."""
+
+
+class Reference(Protocol):
+    """The vendor's code, live or recorded, or the session in its place.
+
+    Every method raises :class:`ReferenceFaultError` where it cannot answer.
+    A recording raises :class:`NotRecordedError` for what it lacks.
+    """
+
+    @property
+    def provenance(self) -> Provenance:
+        """How its answers are made."""
+
+    def inputs(self, case: Case) -> InputsDigest:
+        """Give what ``infer`` hands to ``generate``."""
+
+    def observe(self, case: Case) -> Observation:
+        """Run ``infer`` as it is, artefacts included, and give all that was seen."""
+
+    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
+        """Give each stage's milliseconds, one for each of ``turns`` runs; ``decode`` is the mean of a run's steps."""
+
+    def flops(self, case: Case) -> Mapping[str, int]:
+        """Give each stage's floating-point operations as torch's counter sees them; ``decode`` is the last step's."""
+
+    def close(self) -> None:
+        """Let go of whatever it holds."""
+
+
+class Runtime(Protocol):
+    """What answers in a worker process: the vendor's code, or the session in its place; made by its ``load``."""
+
+    @property
+    def provenance(self) -> Provenance:
+        """How its answers are made."""
+
+    def inputs(self, case: Case, *, keep_values: bool = False) -> InputsDigest:
+        """Give what goes into the model, with the tensors themselves where these are wanted."""
+
+    def observe(
+        self, case: Case, *, keep_values: bool = False, keep_logits: bool = False, out: Path | None = None
+    ) -> Observation:
+        """Read the page and give all that was seen, files that it writes in the folder ``out``."""
+
+    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
+        """Give each stage's milliseconds, one for each of ``turns`` runs."""
+
+    def flops(self, case: Case) -> Mapping[str, int]:
+        """Give each stage's floating-point operations."""

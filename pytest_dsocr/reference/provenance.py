@@ -1,0 +1,132 @@
+"""How an answer of the reference was made: which files, versions, device, weights, and what was overridden."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from importlib import metadata
+from typing import Any
+
+OF_NO_CONSEQUENCE = ("checkpoint", "date", "command")
+"""What may differ where all else is the same; of a checkpoint the content counts, and not the name."""
+PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "matplotlib", "flash-attn", "torchvision")
+SHA256_CHARACTERS, SHOWN_OF_HASH, SHOWN_OF_CHECKPOINT = 64, 16, 12
+SESSION_STANDS_IN = "all of the vendor's code: the session, equal to it where recorded"
+"""The override of an answer that the session gave, in the place of the vendor's code."""
+OF_VENDOR = ("eager", "flash_attention_2")
+DTYPES_OF_VENDOR = ("float32", "bfloat16")
+"""The attentions and dtypes that the vendor's code has."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """What decides whether two sides can be compared bit for bit: the weights' content, and how they are run."""
+
+    checkpoint: str = field(compare=False)
+    """The weights' name, for people: a copy of another name is the same checkpoint."""
+    device: str
+    """``cpu``, or a GPU's name such as ``nvidia-h200``."""
+    dtype: str
+    attention: str
+    checkpoint_sha256: str
+
+    def __str__(self) -> str:
+        return f"{slug(self.checkpoint)}/{self.way}"
+
+    @property
+    def way(self) -> str:
+        """How the weights are run, as a folder's name."""
+        return f"{self.device}-{self.dtype}-{self.attention}"
+
+    @property
+    def told(self) -> str:
+        """The key in a sentence: by the checkpoint's name, and by its content."""
+        return f"{self} (checkpoint {self.checkpoint_sha256[:SHOWN_OF_CHECKPOINT]})"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Everything that an answer of the reference depends on; its fields are JSON values."""
+
+    checkpoint: str
+    checkpoint_sha256: str
+    vendor_sha256: Mapping[str, str]
+    """Of each of the vendor's files that was really imported; of the session none."""
+    device: str
+    dtype: str
+    attention: str
+    resampling: str
+    """See :func:`pytest_dsocr.contract.resampling.resampling`."""
+    versions: Mapping[str, str]
+    overrides: tuple[str, ...]
+    """What was put in the place of something that the vendor's code has hard-coded."""
+    date: str
+    command: str
+
+    @property
+    def key(self) -> Key:
+        """What recordings are looked up by."""
+        return Key(self.checkpoint, self.device, self.dtype, self.attention, self.checkpoint_sha256)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Provenance:
+        """Read what :meth:`to_json` gave; raise ``KeyError`` where something is missing."""
+        return cls(**{**{f.name: value[f.name] for f in fields(cls)}, "overrides": tuple(value["overrides"])})
+
+    def differences(self, other: Provenance) -> list[str]:
+        """Say in which respects of consequence the two were made differently, one line each."""
+        mine, theirs = _flat(self.to_json()), _flat(other.to_json())
+        return [
+            f"{name}: {_short(mine.get(name))} and {_short(theirs.get(name))}"
+            for name in dict.fromkeys([*mine, *theirs])
+            if name not in OF_NO_CONSEQUENCE and mine.get(name) != theirs.get(name)
+        ]
+
+
+def is_by_session(provenance: Mapping[str, Any]) -> bool:
+    """Say whether an answer of this provenance, as JSON values, is the session's."""
+    return SESSION_STANDS_IN in provenance.get("overrides", ())
+
+
+def _short(value: Any) -> str:
+    """Give a hash by its beginning, anything else whole."""
+    text = str(value)
+    return text[:SHOWN_OF_HASH] if len(text) == SHA256_CHARACTERS else text
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Give the values of mappings inside by names such as ``versions.torch``."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Give Python's version and those of the installed packages that the reference's numbers depend on."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def device_class(torch_device: str) -> str:
+    """Give ``cpu``, or the name of the GPU that torch calls ``torch_device``, such as ``nvidia-h200``."""
+    if torch_device.startswith("cuda"):
+        import torch
+
+        return slug(torch.cuda.get_device_name(torch_device).lower())
+    return "cpu"
+
+
+def slug(name: str) -> str:
+    """Turn a name into one that any file system takes."""
+    return "-".join("".join(c if c.isalnum() or c in "._" else " " for c in name).split()).lstrip(".") or "unnamed"

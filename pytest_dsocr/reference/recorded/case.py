@@ -1,0 +1,132 @@
+"""One case of a recording: ``<id>.json``, sealed, beside its seams' samples and sketches in ``<id>.safetensors``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import seal, sha256, unseal
+from pytest_dsocr.observation.case import Case, prompt_name
+from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.observation.packing import pack, unpack, without_values
+from pytest_dsocr.reference.protocol import ReferenceFaultError
+from pytest_dsocr.reference.provenance import Provenance
+
+FORMAT = 1
+RESTORE = "restore the recording from version control, or delete it and make it anew with: dsocr vendor record"
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, SafetensorError, DsocrError)
+"""What whole files with the wrong content raise."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedCase:
+    """What the vendor's code did with one case, and who says so."""
+
+    described: Mapping[str, Any]
+    """See :meth:`pytest_dsocr.observation.case.Case.to_json`."""
+    origin: Provenance
+    """The reference's; what it overrode for this case alone stands in the observation's provenance."""
+    observation: Observation
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """Give the content of its two files; every bit of every number is kept, and every NaN as NaN."""
+        packed, tensors = pack(without_values(self.observation))
+        tensor_bytes = safetensors.torch.save(tensors)
+        content = {
+            "format": FORMAT,
+            "case": self.described,
+            "origin": self.origin.to_json(),
+            "overrides": [line for line in self._overrides if line not in self.origin.overrides],
+            "tensors_sha256": sha256(tensor_bytes),
+            "observation": packed,
+        }
+        return seal(content), tensor_bytes
+
+    @classmethod
+    def decode(cls, path: Path, data: bytes, tensor_bytes: bytes) -> RecordedCase:
+        """Read the content of ``path`` and of the file of tensors beside it.
+
+        Raises:
+            ReferenceFaultError: where either is not whole, or not of this format.
+        """
+        content = read_sealed(path, data)
+        if sha256(tensor_bytes) != content.get("tensors_sha256"):
+            raise fault(tensors_beside(path), f"does not hold the tensors that {path.name} was written with")
+        try:
+            origin = Provenance.from_json(content["origin"])
+            provenance = {**content["origin"], "overrides": [*origin.overrides, *content["overrides"]]}
+            observation = unpack(content["observation"], safetensors.torch.load(tensor_bytes), provenance)
+            recorded = cls(content["case"], origin, observation)
+            recorded.case(path.parent)
+        except MALFORMED as error:
+            raise fault(path, f"holds no case ({error!r})") from error
+        return recorded
+
+    @classmethod
+    def read(cls, path: Path) -> RecordedCase:
+        """Read ``<id>.json`` and the tensors beside it; raise as :meth:`decode` does."""
+        return cls.decode(path, read_file(path), read_file(tensors_beside(path)))
+
+    def case(self, pages: Path) -> Case:
+        """Give the case, its page in the folder ``pages``."""
+        case = self.described
+        return Case(pages / case["page"], case["prompt"], Preset(**case["preset"]), case["max_new_tokens"])
+
+    @property
+    def _overrides(self) -> list[str]:
+        return list(self.observation.provenance["overrides"])
+
+
+def traits(described: Mapping[str, Any]) -> dict[str, str]:
+    """Give what tells a case from every other, in words; its page by content."""
+    preset = described["preset"]
+    return {
+        "page": described["page_sha256"],
+        "prompt": prompt_name(described["prompt"]),
+        "preset": f"{preset['name']} {preset['base_size']}/{preset['image_size']}{' with crops' * preset['crop']}",
+        "max_new_tokens": str(described["max_new_tokens"]),
+    }
+
+
+def read_sealed(path: Path, data: bytes) -> dict[str, Any]:
+    """Read the content of a sealed file; raise ``ReferenceFaultError`` where it is damaged or of another format."""
+    try:
+        content = unseal(data)
+    except ValueError as error:
+        raise fault(path, f"is damaged: {error}") from error
+    if content.get("format") != FORMAT:
+        raise ReferenceFaultError(
+            f"{path} has format {content.get('format')!r}, and this version reads {FORMAT}; "
+            "use the version that wrote it, or make it anew with: dsocr vendor record"
+        )
+    return content
+
+
+def read_file(path: Path) -> bytes:
+    """Read a file of a recording; raise ``ReferenceFaultError`` where that cannot be done."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise fault(path, f"cannot be read ({error.strerror})") from error
+
+
+def case_files(case_id: str) -> tuple[str, str]:
+    """Name a case's JSON and its tensors."""
+    return f"{case_id}.json", f"{case_id}.safetensors"
+
+
+def tensors_beside(path: Path) -> Path:
+    """Give where the tensors of ``<id>.json`` lie."""
+    return path.with_suffix(".safetensors")
+
+
+def fault(path: Path, why: str) -> ReferenceFaultError:
+    """Say of which file of a recording is what wrong."""
+    return ReferenceFaultError(f"{path} {why}; {RESTORE}")

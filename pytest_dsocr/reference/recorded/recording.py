@@ -1,0 +1,309 @@
+"""Recordings of the vendor's code: a folder of cases under a manifest of hashes, read whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import seal, sha256
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.observation import InputsDigest, Observation
+from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
+from pytest_dsocr.reference.provenance import SHOWN_OF_CHECKPOINT, Key, Provenance, is_by_session, versions
+from pytest_dsocr.reference.recorded.case import (
+    FORMAT,
+    MALFORMED,
+    RecordedCase,
+    case_files,
+    fault,
+    read_file,
+    read_sealed,
+    traits,
+)
+
+MANIFEST = "manifest.json"
+NEAREST = 3
+"""How many of those that there are a message names."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """A recording of which every byte was checked."""
+
+    folder: Path
+    provenance: Provenance
+    """How its cases were made; each has a date and a command of its own."""
+    cases: Mapping[str, RecordedCase]
+    """By id, sorted."""
+
+    @classmethod
+    def open(cls, folder: Path) -> Recording:
+        """Read and verify a recording.
+
+        Raises:
+            ReferenceFaultError: where a file is missing, surplus or damaged, or the folder is another recording's;
+                it says which file and why.
+        """
+        manifest = _read_manifest(folder)
+        provenance = Provenance.from_json(manifest["provenance"])
+        entries = manifest["cases"]
+        _check_names(folder, {MANIFEST}.union(*(entry["files"] for entry in entries.values())))
+        cases = {case_id: _read_listed(folder / f"{case_id}.json", entry) for case_id, entry in entries.items()}
+        for case_id, case in cases.items():
+            if case.described != entries[case_id]["case"] or case.origin.differences(provenance):
+                raise fault(folder / f"{case_id}.json", f"says of its case or making other than {MANIFEST}")
+        _check_place(folder, provenance)
+        return cls(folder, provenance, cases)
+
+
+def encode_manifest(folder: Path, provenance: Provenance, cases: Mapping[str, RecordedCase]) -> bytes:
+    """Give the content of the manifest over ``cases``, whose files lie in ``folder``."""
+    entries = {}
+    for case_id, case in sorted(cases.items()):
+        contents = {name: read_file(folder / name) for name in case_files(case_id)}
+        files = {name: {"bytes": len(content), "sha256": sha256(content)} for name, content in contents.items()}
+        entries[case_id] = {"case": case.described, "files": files}
+    return seal({"format": FORMAT, "provenance": provenance.to_json(), "cases": entries})
+
+
+def folder_names(provenance: Provenance) -> list[Path]:
+    """Give where in the folder of recordings one may lie, most wanted first.
+
+    The later ones are for a key of which there is a recording already, under a Pillow that resizes otherwise.
+    """
+    home, pillow = Path(str(provenance.key)), provenance.versions.get("pillow", "none").split(".")[0]
+    endings = ("", f"-pillow-{pillow}", f"-resampling-{provenance.resampling}")
+    return [home.with_name(home.name + ending) for ending in endings]
+
+
+def find_recordings(places: Sequence[Path], key: Key, resampling: str) -> list[Recording]:
+    """Find and verify the recordings of ``key`` made with a Pillow that resizes as ``resampling`` says.
+
+    Args:
+        places: folders of recordings; each holds one at most.
+        key: of the weights by their content, whatever their folder is called.
+        resampling: see :func:`pytest_dsocr.contract.resampling.resampling`.
+
+    Returns:
+        One or more, in the order of ``places``.
+
+    Raises:
+        NoRecordingError: where there is none.
+        ReferenceFaultError: where there are two in one place, or one is damaged.
+    """
+    faults: dict[Path, list[ReferenceFaultError]] = {place: [] for place in places}
+    known = {folder: made for place in places for folder, made in _known_in(place, faults[place])}
+    of_key = {folder: made for folder, made in known.items() if made.key == key}
+    matches = sorted((folder for folder, made in of_key.items() if made.resampling == resampling), key=str)
+    is_found = False
+    for place in places:
+        own = [folder for folder in matches if folder.is_relative_to(place)]
+        if len(own) > 1:
+            raise ReferenceFaultError(f"{own[0]} and {own[1]} are recordings of the same key; delete one")
+        is_found = is_found or bool(own)
+        if faults[place] and not is_found:  # it may be the one that is wanted, and is not passed over for one behind it
+            raise faults[place][0]
+    if matches:
+        in_order = sorted(matches, key=lambda folder: [folder.is_relative_to(place) for place in places], reverse=True)
+        return [Recording.open(folder) for folder in in_order]
+    lacking = f"{' and '.join(map(str, places))} hold{'s' * (len(places) == 1)} no recording of {key.told}"
+    if of_key:
+        raise NoRecordingError(f"{lacking} with pixels as the installed Pillow makes them; {_other_pillow(of_key)}")
+    there = _nearest(_traits(key), {f"{f.parent.name}/{f.name}": _traits(made.key) for f, made in known.items()})
+    raise NoRecordingError(f"{lacking}, {there}; make one with: dsocr vendor record")
+
+
+def find_recording(golden: Path, key: Key, resampling: str) -> Recording:
+    """Find the one in the folder of recordings ``golden``; raise as :func:`find_recordings` does."""
+    [found] = find_recordings([golden], key, resampling)
+    return found
+
+
+def recordings_of(golden: Path, checkpoint_sha256: str) -> list[Provenance]:
+    """Say how the recordings of a checkpoint in the folder ``golden`` were made, whatever it was called; unverified."""
+    return [made for _, made in _known_in(golden, []) if made.checkpoint_sha256 == checkpoint_sha256]
+
+
+class RecordedReference:
+    """A recording in the place of the vendor's code; fulfils ``Reference``.
+
+    Args:
+        recording: what it answers from.
+        behind: where it looks for cases that ``recording`` lacks, in this order; of the same key.
+        checkpoint_sha256: of the checkpoint under test.
+        vendor_sha256: of the vendor's files that the suites were written against, by name.
+
+    Raises:
+        ReferenceFaultError: where the recording was made with another checkpoint, from other files, by the session, or
+            with a Pillow that resizes otherwise than the installed one.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        behind: Sequence[Recording] = (),
+        *,
+        checkpoint_sha256: str | None = None,
+        vendor_sha256: Mapping[str, str] | None = None,
+    ) -> None:
+        made = recording.provenance
+        if checkpoint_sha256 not in (None, made.checkpoint_sha256):
+            weights = f"{made.checkpoint} of SHA-256 {made.checkpoint_sha256[:SHOWN_OF_CHECKPOINT]}"
+            under_test = f"{checkpoint_sha256:.{SHOWN_OF_CHECKPOINT}}"
+            raise _unfit(recording, f"was made with {weights}, and the one under test has {under_test}")
+        for name, stated in made.vendor_sha256.items():
+            if vendor_sha256 is not None and vendor_sha256.get(name) != stated:
+                raise _unfit(recording, f"was made with a {name} of SHA-256 {stated[:16]}, which is not the pinned one")
+        if is_by_session(made.to_json()):
+            raise _unfit(recording, "was made by the session, which is nobody's word but its own")
+        if made.resampling != resampling():
+            why = f"has pixels as another Pillow makes them; {_other_pillow({recording.folder: made})}"
+            raise ReferenceFaultError(f"{recording.folder / MANIFEST} {why}")
+        self.recording, self.behind = recording, tuple(behind)
+
+    @property
+    def provenance(self) -> Provenance:
+        """How its answers were made."""
+        return self.recording.provenance
+
+    def cases(self, pages: Path) -> list[Case]:
+        """Give the recorded cases, with their pages by name in the folder ``pages``.
+
+        Raises:
+            DsocrError: where a page is missing there.
+        """
+        cases = [case.case(pages) for case in self.recording.cases.values()]
+        missing = sorted({case.page.name for case in cases if not case.page.is_file()})
+        if missing:
+            raise DsocrError(f"{pages} lacks {', '.join(missing)}; give the folder with the pages of the recording")
+        return cases
+
+    def inputs(self, case: Case) -> InputsDigest:
+        """Give what ``infer`` handed to ``generate``."""
+        return self.observe(case).inputs
+
+    def observe(self, case: Case) -> Observation:
+        """Give what was seen of a case with this page's content, prompt, preset and ceiling.
+
+        Raises:
+            NotRecordedError: where there is none.
+            ReferenceFaultError: where the page is not the one that was recorded under its name.
+        """
+        wanted, folder = traits(case.to_json()), self.recording.folder
+        cases = [(case_id, one) for own in (self.recording, *self.behind) for case_id, one in own.cases.items()]
+        known: dict[str, Mapping[str, str]] = {}
+        for case_id, recorded in cases:
+            found = traits(recorded.described)
+            if found == wanted:
+                return recorded.observation
+            known.setdefault(case_id, found)
+        recorded_pages = {recorded.described["page"] for _, recorded in cases}
+        if case.page_name in recorded_pages and wanted["page"] not in {found["page"] for found in known.values()}:
+            raise ReferenceFaultError(
+                f"{case.page} has other pixels than the page recorded under its name in {folder}; "
+                "put the recorded page back, or record this one with: dsocr vendor record"
+            )
+        raise NotRecordedError(
+            f"{folder} does not hold {case.id}, {_nearest(wanted, known)}; add it with: dsocr vendor record"
+        )
+
+    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
+        """Raise ``NotRecordedError``: times belong to the machine that they were taken on."""
+        raise NotRecordedError("a recording holds no stage times; give the vendor's folder to take them live")
+
+    def flops(self, case: Case) -> Mapping[str, int]:
+        """Raise ``NotRecordedError``."""
+        raise NotRecordedError("a recording holds no FLOPs; give the vendor's folder to count them live")
+
+    def close(self) -> None:
+        """Hold nothing open."""
+
+
+def _known_in(golden: Path, faults: list[ReferenceFaultError]) -> Iterator[tuple[Path, Provenance]]:
+    """Yield the recordings that there are, and what their manifests say; those that cannot be read go to ``faults``."""
+    for manifest in sorted(golden.glob(f"*/[!.]*/{MANIFEST}")):
+        try:
+            yield manifest.parent, Provenance.from_json(_read_manifest(manifest.parent)["provenance"])
+        except ReferenceFaultError as error:
+            faults.append(error)
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    manifest = read_sealed(path, read_file(path))
+    try:
+        Provenance.from_json(manifest["provenance"])
+        for case_id, entry in manifest["cases"].items():
+            if tuple(entry["files"]) != case_files(case_id):
+                raise ValueError(f"{case_id} has files {list(entry['files'])}")
+    except MALFORMED as error:
+        raise fault(path, f"is no manifest ({error!r})") from error
+    return manifest
+
+
+def _check_names(folder: Path, listed: Iterable[str]) -> None:
+    found = {path.name for path in folder.iterdir()}
+    for name in sorted({*listed} - found):
+        raise fault(folder / name, f"is missing, and {MANIFEST} lists it")
+    for name in sorted(found - {*listed}):
+        raise ReferenceFaultError(f"{folder / name} is not part of the recording there; delete it")
+
+
+def _read_listed(path: Path, entry: Mapping[str, Any]) -> RecordedCase:
+    contents = []
+    for name, stated in entry["files"].items():
+        content = read_file(path.with_name(name))
+        if len(content) != stated["bytes"]:
+            raise fault(path.with_name(name), f"is damaged: it has {len(content)} bytes of {stated['bytes']}")
+        if sha256(content) != stated["sha256"]:
+            raise fault(path.with_name(name), f"is damaged: it does not have the SHA-256 that {MANIFEST} states")
+        contents.append(content)
+    return RecordedCase.decode(path, *contents)
+
+
+def _check_place(folder: Path, provenance: Provenance) -> None:
+    names, home = folder_names(provenance), folder.resolve()
+    if Path(home.parent.name, home.name) not in names:
+        raise ReferenceFaultError(
+            f"{folder / MANIFEST} is of {provenance.key}, which does not fit its folder; "
+            f"move the recording to {names[0]} in the folder of recordings"
+        )
+
+
+def _unfit(recording: Recording, why: str) -> ReferenceFaultError:
+    return ReferenceFaultError(
+        f"{recording.folder / MANIFEST} {why}; take another recording, or make one with: dsocr vendor record"
+    )
+
+
+def _other_pillow(made: Mapping[Path, Provenance]) -> str:
+    """Say which Pillow would do for recordings that were made with another than the installed one."""
+    found = dict.fromkeys(one.versions.get("pillow", "unknown") for one in made.values())
+    where = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in made)
+    install = " or ".join(f"pip install 'pillow=={version}'" for version in found)
+    return (
+        f"{where} was made with Pillow {' and '.join(found)}, and installed is {versions().get('pillow')}, which "
+        f"resizes otherwise; install that one ({install}), or make one with the installed: dsocr vendor record"
+    )
+
+
+def _traits(key: Key) -> dict[str, str]:
+    """Give what a key is made of, in words."""
+    weights = key.checkpoint_sha256[:SHOWN_OF_CHECKPOINT]
+    return {"checkpoint": weights, "device": key.device, "dtype": key.dtype, "attention": key.attention}
+
+
+def _nearest(wanted: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -> str:
+    """Name what there is that differs least, and in what."""
+    if not known:
+        return "nor any other"
+    differing = {
+        name: [f"{field} {fields[field]:.40}" for field in wanted if fields[field] != wanted[field]]
+        for name, fields in known.items()
+    }
+    closest = sorted(differing, key=lambda name: (len(differing[name]), name))[:NEAREST]
+    return "but " + "; ".join(f"{name} ({', '.join(differing[name])})" for name in closest)

@@ -1,0 +1,1 @@
+"""The vendor's Python files behind our seams: imported, built, watched. Runs in the vendor's own environment."""

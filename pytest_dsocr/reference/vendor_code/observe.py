@@ -1,0 +1,277 @@
+"""Run the vendor's real ``infer`` on one page and watch it from outside: what it hands on, stage by stage.
+
+Tensors are seen through forward hooks, its reading of its own output through the two functions that do it. What is
+changed is the ceiling of ``generate``, which ``infer`` hard-codes at 8192 new tokens, and, for a vocabulary of other
+size, the image token's id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+
+from pytest_dsocr.contract.special import SpecialTokens
+from pytest_dsocr.observation.block_seams import watch_deep
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.observation import Best, Seam, Step
+from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
+from pytest_dsocr.reference.vendor_code.meters import Meter, clock_of
+
+VENDOR_IMAGE_ID = SpecialTokens().image
+
+OnStage = Callable[[str, int], None]
+"""Called as a stage ends with its name and how often it has ended; ``token`` for each token."""
+
+
+@dataclass
+class VendorRun:
+    """What one ``infer`` did. Seams of the crops come first, then those of the page."""
+
+    generate_kwargs: dict[str, Any] = field(default_factory=dict)
+    """``input_ids``, ``images``, masks and decoding arguments, as handed to ``generate``."""
+    sam: list[Tensor] = field(default_factory=list)
+    clip: list[Tensor] = field(default_factory=list)
+    projector: list[Tensor] = field(default_factory=list)
+    deep: dict[str, Seam] = field(default_factory=dict)
+    """What each block and layer gave, summed up."""
+    prompt_embeds: Tensor | None = None
+    """The decoder's input, vision tokens scattered in: ``[1, S, C]``."""
+    prefill_logits: Tensor | None = None
+    """Float32 logits of the first token, ``[V]``."""
+    step_logits: list[Tensor] = field(default_factory=list)
+    """Logits that each token was chosen from, ``[V]``, on the CPU; the first are the prefill's."""
+    best: list[Best] = field(default_factory=list)
+    """The best of each step's."""
+    token_ids: list[int] = field(default_factory=list)
+    text: str = ""
+    """What ``infer`` searched for spans: decoded and stripped. Empty in ``eval_mode``."""
+    spans: list[tuple[str, Any]] = field(default_factory=list)
+    """Label and coordinates of each span, as ``infer`` evaluated them; None where it could not."""
+    prepare_ms: float = 0.0
+    """From the call of ``infer`` to that of ``generate``: loading, cropping, ids and mask."""
+    postprocess_ms: float = 0.0
+    """From the end of ``generate`` to that of ``infer``: decoding, spans, drawing, writing."""
+    forwards: list[float] = field(default_factory=list)
+    """What each forward of the whole model took, in the meter's unit; the first holds vision and prefill."""
+    stages: dict[str, float] = field(default_factory=dict)
+    """What ``sam``, ``clip`` and ``projector`` took, in the meter's unit."""
+
+    @property
+    def by_stage(self) -> dict[str, float]:
+        """What the stages took, in the meter's unit; ``prefill`` holds the fusion, ``decode`` is the mean step."""
+        prefill, *steps = self.forwards
+        decode = {"decode": statistics.mean(steps)} if steps else {}
+        return {**self.stages, "prefill": prefill - sum(self.stages.values()), **decode}
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Every token with the best that it was chosen from."""
+        return tuple(Step(token, best) for token, best in zip(self.token_ids, self.best, strict=True))
+
+    @property
+    def stacked_logits(self) -> Tensor:
+        """All logits that were kept, ``[steps, V]``."""
+        return torch.stack(self.step_logits)
+
+    @property
+    def inputs(self) -> dict[str, Tensor]:
+        """The tensors handed to ``generate``, named as the fields of ``Inputs``."""
+        return inputs_of(self.generate_kwargs)
+
+    @property
+    def seams(self) -> dict[str, Tensor]:
+        """Every vision seam, under the names of :attr:`pytest_dsocr.engine.pipeline.Vision.seams`.
+
+        None where the vendor's image gate was shut.
+        """
+        if not self.sam:
+            return {}
+        views = ["crops", "page"] if len(self.sam) == 2 else ["page"]
+        of_views = {
+            f"{stage}.{view}": tensor
+            for stage, tensors in (("sam", self.sam), ("clip", self.clip), ("projector", self.projector))
+            for view, tensor in zip(views, tensors, strict=True)
+        }
+        assert self.prompt_embeds is not None
+        return {**of_views, "vision_fusion": self.prompt_embeds[self.generate_kwargs["images_seq_mask"]]}
+
+
+def observe_infer(
+    model: Any,
+    tokenizer: Any,
+    case: Case,
+    out: Path,
+    *,
+    image_id: int = VENDOR_IMAGE_ID,
+    keep_tensors: bool = True,
+    keep_logits: bool = False,
+    meter: Meter | None = None,
+    on_stage: OnStage = lambda stage, times: None,
+    **infer_options: Any,
+) -> VendorRun:
+    """Call ``model.infer`` and give what was seen.
+
+    Args:
+        model: the vendor's model.
+        tokenizer: what ``infer`` asks of a tokenizer.
+        case: the page, the prompt, sizes and crop mode, and the ceiling in the place of 8192.
+        out: where ``infer`` writes.
+        image_id: the image token's id in this vocabulary.
+        keep_tensors: keep the seams, deep ones too, and the best of each step; without, only what the meter read, and
+            tokens.
+        keep_logits: keep all logits of every step.
+        meter: what is read around each stage; a clock if left out.
+        on_stage: see :data:`OnStage`.
+        **infer_options: ``save_results``, ``eval_mode``.
+    """
+    run = VendorRun()
+    device = model.lm_head.weight.device
+    watch = _Watch(run, meter or clock_of(device), keep_tensors, keep_logits, on_stage)
+    on_cpu = vendor_on_cpu(model) if device.type == "cpu" else contextlib.nullcontext()
+    deep = watch_deep(model.get_submodule) if keep_tensors else contextlib.nullcontext()
+    with on_cpu, watch.meter.running(), watch.hooks(model), deep as seen, _listening(model, run), _silence():
+        with _generate_called_with(model, run, case.max_new_tokens, image_id) as generated:
+            model.infer(
+                tokenizer,
+                prompt=case.prompt,
+                image_file=str(case.page),
+                output_path=str(out),
+                base_size=case.preset.base_size,
+                image_size=case.preset.image_size,
+                crop_mode=case.preset.crop,
+                **infer_options,
+            )
+        run.postprocess_ms = (time.perf_counter() - generated.pop()) * 1e3
+    watch.finish()
+    run.deep = seen.seams if seen else {}
+    return run
+
+
+def inputs_of(generate_kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Give the tensors among ``generate``'s arguments, named as the fields of ``Inputs``."""
+    [(crops, page)] = generate_kwargs["images"]
+    rows = {name: generate_kwargs[name] for name in ("input_ids", "images_seq_mask", "images_spatial_crop")}
+    return {**rows, "images_crop": crops, "images_ori": page}
+
+
+class _Watch:
+    """Hooks that copy what passes between the vendor's modules, and read the meter there."""
+
+    def __init__(self, run: VendorRun, meter: Meter, keep: bool, keep_logits: bool, on_stage: OnStage) -> None:
+        self.run, self.meter, self.keep, self.keep_logits, self.on_stage = run, meter, keep, keep_logits, on_stage
+        self.marks: list[tuple[str, Any, Any]] = []
+        self.ended: Counter[str] = Counter()
+        self.last: Any = None
+
+    @contextlib.contextmanager
+    def hooks(self, model: Any) -> Iterator[None]:
+        core, run = model.model, self.run
+        handles = [
+            *self._metered("sam", core.sam_model, run.sam.append),
+            *self._metered("clip", core.vision_model, run.clip.append),
+            *self._metered("projector", core.projector, run.projector.append),
+            *self._metered("token", model, self._keep_logits),
+            core.layers[0].register_forward_pre_hook(self._keep_prompt_embeds),
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def finish(self) -> None:
+        """Turn the marks into amounts."""
+        for name, start, end in self.marks:
+            amount = self.meter.difference(start, end)
+            if name == "token":
+                self.run.forwards.append(amount)
+            else:
+                self.run.stages[name] = self.run.stages.get(name, 0.0) + amount
+
+    def _metered(self, name: str, module: nn.Module, keep: Callable[[Any], None]) -> list[Any]:
+        """Read from the end of the encoder before, so that what joins two encoders counts as the later one's."""
+        starts_afresh = name in ("sam", "token")
+        opened: list[Any] = []
+
+        def before(*_: Any) -> None:
+            opened.append(self.meter.read() if starts_afresh else self.last)
+
+        def after(_module: nn.Module, _args: Any, out: Any) -> None:
+            self.last = self.meter.read()
+            self.marks.append((name, opened.pop(), self.last))
+            if self.keep:
+                keep(out.clone() if isinstance(out, Tensor) else out)  # lest later code write into it
+            self.ended[name] += 1
+            self.on_stage(name, self.ended[name])
+
+        return [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
+
+    def _keep_prompt_embeds(self, _module: nn.Module, args: tuple[Tensor, ...]) -> None:
+        if self.keep and self.run.prompt_embeds is None:
+            self.run.prompt_embeds = args[0].clone()
+
+    def _keep_logits(self, out: Any) -> None:
+        logits = out.logits[0, -1].float()
+        if self.run.prefill_logits is None:
+            self.run.prefill_logits = logits.clone()
+        self.run.best.append(Best.of(logits))
+        if self.keep_logits:
+            self.run.step_logits.append(logits.cpu().clone())
+
+
+@contextlib.contextmanager
+def _generate_called_with(model: Any, run: VendorRun, max_new_tokens: int, image_id: int) -> Iterator[list[float]]:
+    """Note what ``generate`` is called with and gives; yields a list that gets the time at which it was done."""
+    original, called, done = model.generate, time.perf_counter(), []
+
+    def generate(input_ids: Tensor, **kwargs: Any) -> Tensor:
+        run.prepare_ms = (time.perf_counter() - called) * 1e3
+        if image_id != VENDOR_IMAGE_ID:
+            input_ids = input_ids.masked_fill(input_ids == VENDOR_IMAGE_ID, image_id)
+        run.generate_kwargs = {"input_ids": input_ids, **kwargs}
+        out: Tensor = original(input_ids, **{**kwargs, "max_new_tokens": max_new_tokens})
+        run.token_ids = out[0, input_ids.shape[1] :].tolist()
+        done.append(time.perf_counter())
+        return out
+
+    model.generate = generate
+    try:
+        yield done
+    finally:
+        del model.generate
+
+
+@contextlib.contextmanager
+def _listening(model: Any, run: VendorRun) -> Iterator[None]:
+    """Note the text that ``infer`` searches for spans, and how it reads each."""
+    names: dict[str, Any] = type(model).infer.__globals__
+    search, read = names["re_match"], names["extract_coordinates_and_label"]
+
+    def noted_search(text: str) -> Any:
+        run.text = text
+        return search(text)
+
+    def noted_read(span: Any, *size_px: int) -> Any:
+        found = read(span, *size_px)
+        run.spans.append(found or (span[1], None))
+        return found
+
+    with mock.patch.dict(names, {"re_match": noted_search, "extract_coordinates_and_label": noted_read}):
+        yield
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield

@@ -1,0 +1,221 @@
+"""The vendor's code in this process, with a checkpoint's weights: the reference as its worker runs it."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from pytest_dsocr.contract.markup import LARGEST, Box
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.special import BOS, EOS, PAD
+from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
+from pytest_dsocr.engine.vocabulary import byte_level_vocabulary
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.block_seams import in_stage_order
+from pytest_dsocr.observation.case import VENDOR_CEILING, Case
+from pytest_dsocr.observation.observation import (
+    BEST_OF_PREFILL,
+    Artefact,
+    Best,
+    InputsDigest,
+    Observation,
+    Output,
+    Seam,
+    SpanSeen,
+)
+from pytest_dsocr.reference.protocol import OnProgress
+from pytest_dsocr.reference.provenance import Provenance, device_class, versions
+from pytest_dsocr.reference.vendor_code.build import build_overrides, load_vendor_model
+from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
+from pytest_dsocr.reference.vendor_code.meters import Flops, Meter
+from pytest_dsocr.reference.vendor_code.observe import VENDOR_IMAGE_ID, VendorRun, observe_infer
+
+FLOP_TOKENS = 2  # the prefill's and one of a decode step
+
+
+@dataclass(frozen=True)
+class VendorRuntime:
+    """The vendor's model and tokenizer, ready for cases; fulfils ``Reference``.
+
+    Only for an environment in which the vendor's code runs; for all others there is
+    :class:`~pytest_dsocr.reference.live.reference.LiveReference`.
+    """
+
+    model: Any
+    tokenizer: Any
+    image_id: int
+    origin: Provenance
+    on_progress: OnProgress
+
+    @classmethod
+    def load(
+        cls,
+        vendor: Path,
+        checkpoint: str,
+        *,
+        device: str = "cpu",
+        dtype: str = "float32",
+        attention: str = "eager",
+        command: str = "",
+        on_progress: OnProgress = lambda what, done, total: None,
+    ) -> VendorRuntime:
+        """Import the vendor's files from the folder ``vendor`` and load ``checkpoint`` into its model.
+
+        Raises:
+            DsocrError: where a file, the checkpoint or the device is not to be had, or the vendor's code cannot run
+                the checkpoint.
+        """
+        logging.getLogger("transformers").setLevel(logging.ERROR)  # it has much to say of code of this age
+        code, found = load_vendor_code(vendor), resolve(checkpoint)
+        special = found.tokenizer.special
+        if special.bos != 0:
+            raise DsocrError(
+                f"the vendor's infer puts BOS 0 in front, and {checkpoint} has {special.bos}; it cannot run"
+            )
+        weights = partial(on_progress, "weights")
+        model = load_vendor_model(code, found, device=device, dtype=dtype, attention=attention, on_progress=weights)
+        origin = Provenance(
+            checkpoint=found.label,
+            checkpoint_sha256=found.sha256,
+            vendor_sha256=code.sha256,
+            device=device_class(device),
+            dtype=dtype,
+            attention=attention,
+            resampling=resampling(),
+            versions=versions(),
+            overrides=_overrides(code, found, device, dtype),
+            date=datetime.now(UTC).date().isoformat(),
+            command=command,
+        )
+        return cls(model, vendor_tokenizer(found), special.image, origin, on_progress)
+
+    @property
+    def provenance(self) -> Provenance:
+        """How the answers are made."""
+        return self.origin
+
+    def inputs(self, case: Case, *, keep_values: bool = False) -> InputsDigest:
+        """Give what ``infer`` hands to ``generate``, which then makes one token."""
+        with tempfile.TemporaryDirectory() as scratch:
+            run = self._run(replace(case, max_new_tokens=1), Path(scratch), keep_tensors=False)
+        return InputsDigest.of(run.inputs, keep_values=keep_values)
+
+    def observe(
+        self, case: Case, *, keep_values: bool = False, keep_logits: bool = False, out: Path | None = None
+    ) -> Observation:
+        """Run ``infer`` and give all that was seen.
+
+        Args:
+            case: what to read.
+            keep_values: keep the tensors themselves beside their summaries, but those of the deep seams.
+            keep_logits: keep all logits of every step.
+            out: where ``infer``'s files are put, beside what is there.
+        """
+        with tempfile.TemporaryDirectory() as scratch:
+            run = self._run(case, Path(scratch), keep_logits=keep_logits, save_results=True)
+            output = _output(run, Path(scratch))
+            if out:
+                shutil.copytree(scratch, out, dirs_exist_ok=True)
+        assert run.prefill_logits is not None
+        tensors = {**run.seams, "prefill": run.prefill_logits}
+        seams = {name: Seam.of(tensor, keep_values=keep_values) for name, tensor in tensors.items()}
+        return Observation(
+            case_id=case.id,
+            inputs=InputsDigest.of(run.inputs, keep_values=keep_values),
+            seams=in_stage_order({**seams, **run.deep}),
+            prefill_best=Best.of(run.prefill_logits, BEST_OF_PREFILL),
+            steps=run.steps,
+            output=output,
+            logits=run.stacked_logits if keep_logits else None,
+            provenance=self._provenance_of(case),
+        )
+
+    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
+        """Give each stage's milliseconds in each of ``turns`` runs, after one that warms up.
+
+        ``prefill`` holds the fusion, ``decode`` is the mean of a run's steps, and ``postprocess`` writes files.
+        """
+        runs = []
+        with tempfile.TemporaryDirectory() as scratch:
+            for _ in range(1 + turns):
+                run = self._run(case, Path(scratch), keep_tensors=False, save_results=True)
+                runs.append({"tokenizer": run.prepare_ms, **run.by_stage, "postprocess": run.postprocess_ms})
+        return {stage: tuple(run[stage] for run in runs[1:]) for stage in runs[0]}
+
+    def flops(self, case: Case) -> Mapping[str, int]:
+        """Give each stage's operations; ``prefill`` holds the fusion, ``decode`` is the first step's."""
+        with tempfile.TemporaryDirectory() as scratch:
+            short = replace(case, max_new_tokens=FLOP_TOKENS)
+            run = self._run(short, Path(scratch), keep_tensors=False, meter=Flops())
+        return {stage: int(count) for stage, count in run.by_stage.items()}
+
+    def close(self) -> None:
+        """Hold nothing beyond this object's life."""
+
+    def _run(self, case: Case, out: Path, *, meter: Meter | None = None, **options: Any) -> VendorRun:
+        def on_stage(stage: str, times: int) -> None:
+            self.on_progress(stage, times, case.max_new_tokens if stage == "token" else None)
+
+        return observe_infer(
+            self.model, self.tokenizer, case, out, image_id=self.image_id, meter=meter, on_stage=on_stage, **options
+        )
+
+    def _provenance_of(self, case: Case) -> dict[str, Any]:
+        ceiling = f"generate: max_new_tokens {case.max_new_tokens} in place of {VENDOR_CEILING}"
+        overrides = [ceiling] if case.max_new_tokens != VENDOR_CEILING else []
+        return {**self.origin.to_json(), "overrides": [*self.origin.overrides, *overrides]}
+
+
+def _output(run: VendorRun, folder: Path) -> Output:
+    spans = tuple(SpanSeen(label, _boxes(coordinates)) for label, coordinates in run.spans)
+    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    artefacts = {name: Artefact.of(path) for name, path in files.items()}
+    mmd = files["result.mmd"].read_bytes().decode()
+    return Output(run.text, spans, mmd, artefacts)
+
+
+def _boxes(coordinates: Any) -> tuple[Box, ...]:
+    """Give the boxes that the vendor goes on to draw: those in front of the first that is not four numbers."""
+    items = coordinates if isinstance(coordinates, list | tuple) else ()
+    return tuple(Box(*points) for points in takewhile(_is_box, items))
+
+
+def _is_box(points: Any) -> bool:
+    if not isinstance(points, list | tuple) or len(points) != 4:
+        return False
+    return all(isinstance(value, int | float) and -LARGEST < value < LARGEST for value in points)
+
+
+def _overrides(code: VendorCode, checkpoint: Checkpoint, device: str, dtype: str) -> tuple[str, ...]:
+    found = [*code.overrides, *build_overrides(checkpoint.architecture)]
+    if checkpoint.tokenizer.special.image != VENDOR_IMAGE_ID:
+        found.append(f"image token: id {checkpoint.tokenizer.special.image} in place of {VENDOR_IMAGE_ID}")
+    if device == "cpu":
+        found.append("Tensor.cuda: stays on the CPU")
+        if dtype != "bfloat16":
+            found.append(f"pixels: cast from bfloat16 to the weights' {dtype} in front of SAM")
+    return tuple(found)
+
+
+def synthetic_tokenizer(vocab_size: int) -> Any:
+    """Give transformers' tokenizer with the synthetic vocabulary."""
+    tokens = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
+    make: Any = PreTrainedTokenizerFast
+    return make(tokenizer_object=byte_level_vocabulary(vocab_size), clean_up_tokenization_spaces=False, **tokens)
+
+
+def vendor_tokenizer(checkpoint: Checkpoint) -> Any:
+    """Give transformers' own tokenizer of the checkpoint, as the vendor's card loads it."""
+    if checkpoint.folder:
+        return AutoTokenizer.from_pretrained(checkpoint.folder, local_files_only=True)
+    return synthetic_tokenizer(checkpoint.architecture.decoder.vocab_size)

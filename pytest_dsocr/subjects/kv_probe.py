@@ -1,0 +1,103 @@
+"""What a key-value cache holds: how many positions, in how many bytes, and whether earlier ones were written again."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+from pytest_dsocr.foundation.exact import exact_tensor
+from pytest_dsocr.subjects.fault import at_stage
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pytest_dsocr.subjects.protocol import DecodeView
+
+HASH_BYTES = 8
+Kind = Literal["keys", "values"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+class Place(NamedTuple):
+    """A position of a layer's keys or of its values."""
+
+    layer: int
+    kind: Kind
+    position: int
+
+    def __str__(self) -> str:
+        return f"layer {self.layer}'s {self.kind} at position {self.position}"
+
+
+@dataclass(frozen=True)
+class KvDigest:
+    """Hashes of a cache's contents, each of one position."""
+
+    hashes: tuple[tuple[tuple[bytes, ...], tuple[bytes, ...]], ...]
+    """By layer: of its keys, of its values, by position."""
+
+    def changed(self, later: KvDigest) -> tuple[Place, ...]:
+        """Give every position held here that ``later`` holds otherwise, or no more; by layer, keys first."""
+        return tuple(
+            Place(layer, kind, position)
+            for layer, pair in enumerate(self.hashes)
+            for kind, mine, theirs in zip(KINDS, pair, later._of(layer), strict=True)
+            for position, content in enumerate(mine)
+            if position >= len(theirs) or content != theirs[position]
+        )
+
+    def _of(self, layer: int) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        return self.hashes[layer] if layer < len(self.hashes) else ((), ())
+
+
+@dataclass(frozen=True, eq=False)
+class KvProbe:
+    """Looks into the cache of a state of decoding, as it stands at each call.
+
+    It trusts no count that the cache keeps of itself: lengths and bytes are those of the tensors that it shows.
+    """
+
+    state: DecodeView
+
+    @property
+    def lengths(self) -> tuple[tuple[int, int], ...]:
+        """Positions of each layer's keys and of its values."""
+        return tuple((keys.shape[2], values.shape[2]) for keys, values in self._layers)
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of one position, keys and values of all layers."""
+        return sum(t.shape[0] * t.shape[1] * t.shape[3] * t.element_size() for pair in self._layers for t in pair)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all positions held, without any room kept for later ones."""
+        return sum(t.numel() * t.element_size() for pair in self._layers for t in pair)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one number, of the widest tensor."""
+        return max(t.element_size() for pair in self._layers for t in pair)
+
+    def digest(self, positions: int | None = None) -> KvDigest:
+        """Hash the contents of the first ``positions``, or of all that there are, to the bit."""
+        layers = self._layers
+        with at_stage("decode", "cache"):  # tensors may be without values
+            return KvDigest(tuple((_hashes(keys, positions), _hashes(values, positions)) for keys, values in layers))
+
+    @property
+    def _layers(self) -> list[tuple[Tensor, Tensor]]:
+        with at_stage("decode", "cache"):
+            cache = self.state.cache
+            return [
+                (exact_tensor(cache.keys(layer)), exact_tensor(cache.values(layer))) for layer in range(cache.layers)
+            ]
+
+
+def _hashes(tensor: Tensor, positions: int | None) -> tuple[bytes, ...]:
+    """Hash each position of ``[B, G, S, D]``."""
+    import torch
+
+    rows = tensor[:, :, :positions].detach().permute(2, 0, 1, 3).cpu().contiguous().flatten(1)
+    return tuple(hashlib.blake2b(row, digest_size=HASH_BYTES).digest() for row in rows.view(torch.uint8).numpy())

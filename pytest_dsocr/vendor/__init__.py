@@ -1,1 +1,0 @@
-"""The reference: the vendor's own code, where the user has it."""

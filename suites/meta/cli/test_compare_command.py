@@ -1,0 +1,163 @@
+"""``dsocr compare`` as a user runs it: the plugin's own run, whose status is 0 only where its result passes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.cli.compare import suites
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.report.file import UNFINISHED, read_result
+
+SUBJECTS = """
+    import os, time
+    from pathlib import Path
+
+    from pytest_dsocr.subjects.session import SessionSubject, session_subject
+
+
+    class Nonsense(SessionSubject):
+        def read(self, *args, **kwargs):
+            return "nonsense"
+
+
+    class Leaves(SessionSubject):
+        def read(self, *args, **kwargs):
+            os._exit(0)
+
+
+    class Waits(SessionSubject):
+        def read(self, *args, **kwargs):
+            Path("waits").touch()
+            time.sleep(600)
+
+
+    def nonsense(setup) -> Nonsense:
+        return Nonsense(session_subject(setup).session)
+
+
+    def leaves(setup) -> Leaves:
+        return Leaves(session_subject(setup).session)
+
+
+    def waits(setup) -> Waits:
+        return Waits(session_subject(setup).session)
+"""
+PAGE = str(shipped("dev-3")[0])
+TEXT_ALONE = ("--", "-k", "test_text", "-p", "no:cacheprovider")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an empty folder with subjects, and nothing said in the environment."""
+    pytester.makepyfile(mine=SUBJECTS)
+    for option in OPTIONS:
+        monkeypatch.delenv(option.env, raising=False)
+
+
+def compare(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it as a command of its own."""
+    return subprocess.run(command(arguments), capture_output=True, text=True, check=False)
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "pytest_dsocr", "compare", *arguments]
+
+
+def verdict(folder: str = "dsocr-out") -> Any:
+    return read_result(Path(folder))["verdict"]
+
+
+def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result() -> None:
+    done = compare(PAGE, "--out=mine", *TEXT_ALONE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "verdict         passes" in done.stdout.splitlines()
+    result = read_result(Path("mine"))
+    assert (result["passes"], result["comparisons"], len(result["cases"])) == (True, 2, 1)
+    assert result["run"]["pages"] == [PAGE]
+
+
+def test_a_subject_is_heard_reading_whatever_its_stages_give() -> None:
+    done = compare(PAGE, "--subject=mine:nonsense", *TEXT_ALONE)
+    assert done.returncode == 1
+    assert verdict() == "1 of 1 test failed"
+
+
+def test_a_subject_that_ends_the_process_with_0_is_no_pass() -> None:
+    Path("dsocr-out").mkdir()
+    done = compare(PAGE, "--subject=mine:leaves", *TEXT_ALONE)
+    assert done.returncode == 1
+    assert UNFINISHED in done.stderr
+    with pytest.raises(DsocrError, match=UNFINISHED):
+        read_result(Path("dsocr-out"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals) -> None:
+    """A terminal sends its interrupt to the whole group of processes."""
+    process = subprocess.Popen(
+        command([PAGE, "--subject=mine:waits", *TEXT_ALONE]), stdout=subprocess.PIPE, start_new_session=True
+    )
+    give_up = time.monotonic() + 300
+    while not Path("waits").exists():
+        assert time.monotonic() < give_up
+        assert process.poll() is None
+        time.sleep(0.1)
+    os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+    process.communicate(timeout=120)
+    assert process.returncode not in (0, None)
+    if number == signal.SIGINT:
+        assert "the run was interrupted" in verdict()
+    else:
+        assert process.returncode == 128 + signal.SIGTERM
+        with pytest.raises(DsocrError, match=UNFINISHED):
+            read_result(Path("dsocr-out"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (("--level=L9",), 4, "--dsocr-level: 'L9' is no level"),
+        (("--dsocr-level=L9",), 4, "--dsocr-level: 'L9' is no level"),
+        (("--", "--no-such-option"), 4, "unrecognized arguments: --no-such-option"),
+        (("--", "-k", "no_test_is_called_so"), 5, "verdict         no comparison was made"),
+        (("--out=mine.py/out",), 2, "mine.py/out cannot be made (Not a directory)"),
+        (
+            ("--", "--dsocr-out=there"),
+            2,
+            "--dsocr-out stands behind --; give --out in front of it",
+        ),
+        (("--no-such-option",), 2, "unrecognized arguments: --no-such-option"),
+    ],
+)
+def test_what_cannot_be_compared_has_pytests_status_and_says_why(
+    arguments: Sequence[str], status: int, told: str
+) -> None:
+    done = compare(PAGE, *arguments)
+    assert done.returncode == status
+    assert told in done.stdout + done.stderr
+
+
+def test_every_option_of_the_plugin_is_offered_by_both_names(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    told = capsys.readouterr().out
+    for option in OPTIONS:
+        assert f"{option.flag} " in told or f"{option.flag}\n" in told
+        assert f"--{option.name.replace('_', '-')}" in told
+
+
+def test_the_suites_are_found_wherever_it_is_called() -> None:
+    found = suites()
+    assert found == ["--pyargs", "pytest_dsocr.suites"] or Path(found[0], "parity").is_dir()

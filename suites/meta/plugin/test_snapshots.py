@@ -1,0 +1,245 @@
+"""Snapshots: what is compared within which limits, how they are found, made anew and refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import scipy.optimize  # noqa: F401 - what a run in here loads first, pytester takes out of sys.modules again
+import syrupy
+
+import pytest_dsocr
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import seal, unseal
+from pytest_dsocr.plugin.snapshots import check_update, differences
+
+HOME = Path("golden/snapshots/mini/cpu-float32-eager/tests/test_it")
+KEPT: dict[str, Any] = {
+    "boxes": 2,
+    "characters": 100,
+    "grid": [[2, 3]],
+    "spans": [["title", [[10, 10, 500, 40]]], ["text", [[10, 60, 990, 200]]]],
+}
+CONFTEST = """
+    import json
+    from pathlib import Path
+    import pytest
+
+    @pytest.fixture
+    def kept(request, dsocr_config):
+        from pytest_dsocr.compare.tolerances import tolerances
+        from pytest_dsocr.plugin.snapshots import snapshot_extension
+        from pytest_dsocr.engine.checkpoint import resolve
+        from pytest_dsocr.reference.opening import Wanted
+
+        limits = tolerances("float32").but(dsocr_config.tolerances)
+        key = Wanted(resolve(dsocr_config.checkpoint), dtype=dsocr_config.dtype).key
+        return request.getfixturevalue("snapshot").use_extension(snapshot_extension(dsocr_config, key, limits))
+
+    @pytest.fixture
+    def values():
+        return json.loads(Path("values.json").read_text())
+"""
+TESTS = """
+    import pytest
+    from pytest_dsocr.plugin.snapshots import compare_snapshot
+
+    @pytest.mark.parametrize("case", ["a-gundam", "b-gundam"])
+    def test_reading(case, kept, values, dsocr_check):
+        dsocr_check([compare_snapshot("reading", kept, values[case])])
+
+    @pytest.mark.parametrize("size", ["640"])
+    class TestIt:
+        def test_grid(self, size, kept, values):
+            assert kept == values["grid"]
+            assert kept == [values["grid"], "again"]
+"""
+MINI_SHA256 = resolve("mini").sha256
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.mark.parametrize(
+    ("changed", "limits", "told"),
+    [
+        ({}, {}, []),
+        ({"grid": [[3, 2]]}, {}, ["grid: [[3, 2]]; the snapshot has [[2, 3]]"]),
+        ({"characters": 101}, {}, ["characters: 101; the snapshot has 100"]),
+        ({"characters": 101}, {"text": 0.01}, []),
+        ({"characters": 98}, {"text": 0.01}, ["characters: 98; the snapshot has 100"]),
+        ({"boxes": 3}, {}, ["boxes: 3; the snapshot has 2"]),
+        ({"boxes": 3}, {"boxes": 1}, []),
+        ({"boxes": 4}, {"boxes": 1}, ["boxes: 4; the snapshot has 2"]),
+        ({"more": 1}, {}, ["more: only in the test"]),
+        ({"spans": [["title", [[10, 10, 500, 49]]], KEPT["spans"][1]]}, {"coords": 0.01}, []),
+        (
+            {"spans": [["title", [[10, 10, 500, 49]]], KEPT["spans"][1]]},
+            {"coords": 0.005},
+            [
+                "boxes: 1 of 2 moved, by 9.0/999 on average and 9.0/999 = 0.9% of the page at most (allowed 0.5%)",
+                "9/999 apart: title [10, 10, 500, 49] of span 0; the snapshot has title [10, 10, 500, 40] of span 0",
+            ],
+        ),
+        ({"spans": KEPT["spans"][:1]}, {"boxes": 1}, []),
+        (
+            {"spans": []},
+            {"boxes": 9},
+            ["2 labels to put in or take out", "missing: span 0 of the snapshot", "missing: span 1"],
+        ),
+        (
+            {"spans": [["note", KEPT["spans"][0][1]], KEPT["spans"][1]]},
+            {"coords": 1.0, "boxes": 9},
+            ["2 labels to put in or take out"],
+        ),
+    ],
+)
+def test_values_are_compared_within_limits(changed: dict[str, Any], limits: dict[str, float], told: list[str]) -> None:
+    found = list(differences({**KEPT, **changed}, KEPT, tolerances("float32").but(limits)))
+    assert bool(found) == bool(told)
+    for line in told:
+        assert any(line in one for one in found), found
+
+
+@pytest.mark.parametrize(("mine", "kept"), [([1], [2]), (1, {"a": 1}), ({"a": 1}, 1), ("1", 1), ({}, {"a": 1})])
+def test_any_other_value_is_compared_to_the_letter(mine: Any, kept: Any) -> None:
+    assert list(differences(mine, kept, tolerances("float32")))
+    assert not list(differences(kept, kept, tolerances("float32")))
+
+
+def test_an_installation_is_not_written_to(tmp_path: Path) -> None:
+    check_update(tmp_path / "golden")
+    with pytest.raises(DsocrError, match="name a folder of your own: --dsocr-golden=DIR"):
+        check_update(Path(pytest_dsocr.__file__).with_name("golden") / "snapshots" / "mini")
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the tests above in a folder, on values that are given, against snapshots that hold ``KEPT``."""
+    monkeypatch.setattr(syrupy, "_syrupy", syrupy._syrupy)  # a run in here puts its own session there
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
+        monkeypatch.delenv(name, raising=False)  # of the run around it: a worker leaves reports to its controller
+    tests = pytester.mkpydir("tests")
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(test_it=TESTS).rename(tests / "test_it.py")
+    tests.joinpath("test_other.py").write_text("def test_other(): pass")
+
+    def run(*arguments: str, **changed: Any) -> pytest.RunResult:
+        values = {"a-gundam": KEPT, "b-gundam": KEPT, "grid": [2, 3]} | changed
+        Path("values.json").write_text(json.dumps({name.replace("_", "-"): value for name, value in values.items()}))
+        own = () if "--dsocr-golden" in arguments else ("--dsocr-golden", "golden")
+        options = ("-p", "no:cacheprovider", "--snapshot-details", "tests", *own)
+        start = pytester.runpytest_subprocess if "-n" in arguments else pytester.runpytest_inprocess
+        return start(*options, *arguments)
+
+    return run
+
+
+@pytest.fixture
+def accepted(run: Run) -> Run:
+    """The same, with the snapshots there."""
+    run("--snapshot-update").assert_outcomes(passed=4)
+    return run
+
+
+def test_snapshots_are_made_by_key_and_held_from_then_on(accepted: Run) -> None:
+    names = {path.name for path in HOME.iterdir()}
+    readings = {"test_reading[a-gundam].json", "test_reading[b-gundam].json"}
+    assert names == {*readings, "TestIt.test_grid[640].json", "TestIt.test_grid[640].1.json"}
+    kept = unseal((HOME / "test_reading[a-gundam].json").read_bytes())
+    assert kept["value"] == KEPT
+    assert kept["origin"].keys() >= {"subject", "checkpoint_sha256", "device", "dtype", "versions", "date", "command"}
+    accepted().assert_outcomes(passed=4)
+    result = accepted(b_gundam={**KEPT, "grid": [[9, 9]]})
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*grid: [[][[]9, 9]]; the snapshot has [[][[]2, 3]]*", "*accept it: --snapshot-update*"]
+    )
+
+
+def test_an_update_writes_what_is_beyond_the_limits(accepted: Run) -> None:
+    moved = {**KEPT, "spans": [["title", [[10, 10, 500, 49]]], *KEPT["spans"][1:]]}
+    before = {path.name: path.read_bytes() for path in HOME.iterdir()}
+    accepted("--snapshot-update", "--dsocr-tolerances", "coords=0.01", a_gundam=moved, grid=[9])
+    after = {path.name: path.read_bytes() for path in HOME.iterdir()}
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"TestIt.test_grid[640].json", "TestIt.test_grid[640].1.json"}
+    assert before.keys() == after.keys()
+
+
+def test_a_missing_one_is_told_with_the_nearest_keys(accepted: Run) -> None:
+    """To ``assert`` it is an error; ``compare_snapshot`` skips, for nothing was accepted, unless skips are failures."""
+    other = ("--dsocr-dtype", "bfloat16")
+    shutil.copytree(HOME, "golden/snapshots/large/nvidia-h200-float32-sdpa/tests/test_it")
+    accepted(*other, "-k", "reading", "-rs").assert_outcomes(skipped=2)
+    accepted(*other, "-k", "grid").assert_outcomes(failed=1)
+    result = accepted(*other, "-k", "reading", "--dsocr-no-skip")
+    result.assert_outcomes(failed=2)
+    key = f"mini/cpu-bfloat16-eager (checkpoint {MINI_SHA256[:12]})"
+    told = f"there is no snapshot of {key} for test_reading[a-gundam], but of "
+    near = "mini/cpu-float32-eager (another dtype)"
+    far = "large/nvidia-h200-float32-sdpa (another checkpoint, device, dtype, attention)"
+    assert f"{told}{near}; {far}; make it with --snapshot-update" in result.stdout.str()
+    result = accepted(*other, "--dsocr-may-miss", "snapshot", "-rs")
+    result.assert_outcomes(skipped=3, passed=1)
+    assert "snapshot report" not in result.stdout.str()
+    for path in Path("golden/snapshots").rglob("test_reading[[]a-gundam].json"):
+        path.unlink()
+    told = "*for test_reading[[]a-gundam], nor of any other key; make it*"
+    accepted("-k", "a-gundam", "--dsocr-no-skip").stdout.fnmatch_lines([told])
+
+
+def test_damage_and_other_weights_are_told(accepted: Run) -> None:
+    a, b = (HOME / f"test_reading[{case}-gundam].json" for case in "ab")
+    a.write_bytes(a.read_bytes().replace(b'"boxes": 2', b'"boxes": 3'))
+    content = {name: value for name, value in unseal(b.read_bytes()).items() if name != "sha256"}
+    b.write_bytes(seal(content | {"origin": content["origin"] | {"checkpoint_sha256": "f" * 64}}))
+    result = accepted("-k", "reading")
+    result.assert_outcomes(failed=2)
+    other = "*weights of SHA-256 ffffffffffff, and those under test have*"
+    result.stdout.fnmatch_lines(["*the snapshot is damaged, its content*", other])
+    accepted("--snapshot-update").assert_outcomes(passed=4)
+    accepted().assert_outcomes(passed=4)
+
+
+def test_a_run_does_not_write_into_an_installation(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "golden").mkdir()
+    monkeypatch.setattr("pytest_dsocr.reference.goldens.PACKAGE", tmp_path)
+    for flag in ("--snapshot-update", "--snapshot-update-new-only"):
+        result = run(flag, "--dsocr-golden", str(tmp_path / "golden"))
+        assert "name a folder of your own: --dsocr-golden=DIR" in result.stdout.str() + result.stderr.str()
+        assert result.ret
+    assert not list((tmp_path / "golden").iterdir())
+
+
+@pytest.fixture
+def gone(accepted: Run) -> list[Path]:
+    """Snapshots whose tests are not there any more."""
+    kept = HOME / "test_reading[a-gundam].json"
+    gone = [kept.with_name(name) for name in ("test_gone[a-gundam].json", "TestIt.test_gone.json")]
+    for path in gone:
+        shutil.copy(kept, path)
+    return gone
+
+
+def test_one_whose_test_is_gone_is_unused(accepted: Run, gone: list[Path]) -> None:
+    of_another_case = HOME / "test_reading[c-gundam].json"
+    shutil.copy(gone[0], of_another_case)
+    assert accepted("-k", "b-gundam").ret == 0
+    result = accepted()
+    result.stdout.fnmatch_lines(["4 snapshots passed. 2 snapshots unused."])
+    assert result.ret == 1
+    accepted("--snapshot-update").stdout.fnmatch_lines(["*2 unused snapshots deleted."])
+    assert of_another_case.exists()
+    assert not any(path.exists() for path in gone)
+    assert accepted().ret == 0
+
+
+def test_the_unused_are_found_under_xdist(accepted: Run, gone: list[Path]) -> None:
+    result = accepted("--snapshot-update", "-n", "2", grid=[9])
+    result.stdout.fnmatch_lines(["2 snapshots passed. 2 snapshots updated. 2 unused snapshots deleted."])
+    assert not any(path.exists() for path in gone)

@@ -1,0 +1,25 @@
+"""Where the recordings of a run are, and what they pin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.reference.goldens import ANCHORS, recordings_in, shipped_folder
+from pytest_dsocr.reference.vendor_code.files import FILES
+
+MANIFEST = "manifest.json"
+
+
+def recordings_of(config: Config) -> Path:
+    """Give the folder of recordings: the one that the run names, its golden folder's, or the shipped one."""
+    named = config.reference
+    if not isinstance(named, Path) or (named / FILES[0]).is_file():
+        return recordings_in(config.golden)
+    return named.resolve().parents[1] if (named / MANIFEST).is_file() else named
+
+
+def anchors_of(config: Config) -> Path:
+    """Give the file of anchors beside the recordings, or the shipped one where there is none."""
+    own = recordings_of(config) / ANCHORS
+    return own if own.is_file() else shipped_folder() / "vendor" / ANCHORS

@@ -1,0 +1,47 @@
+"""The vendor's files against what the contract was read from, by the stage that would change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.reference.anchors.anchors import CONTRACT, Anchors, read_anchors
+from pytest_dsocr.reference.anchors.drift import Drift, drifts, read_json
+from pytest_dsocr.reference.vendor_code.files import FILES
+
+from .goldens import anchors_of
+
+pytestmark = pytest.mark.dsocr_vendor
+
+RESTS = tuple(f"the rest of {name}" for name in FILES)
+
+
+@pytest.fixture(scope="module")
+def drifted(dsocr_config: Config) -> dict[str, Drift]:
+    """What differs, by anchor."""
+    assert isinstance(dsocr_config.reference, Path)
+    return {one.anchor: one for one in drifts(_pinned(dsocr_config), read_anchors(dsocr_config.reference))}
+
+
+@pytest.mark.parametrize("stage", CONTRACT)
+def test_stage(stage: str, drifted: dict[str, Drift], dsocr_config: Config, dsocr_check: Check) -> None:
+    pinned = _pinned(dsocr_config).symbols
+    dsocr_check(_compared(symbol, drifted.get(symbol), pinned[symbol].file) for symbol in CONTRACT[stage])
+
+
+def test_the_rest_of_the_files(drifted: dict[str, Drift], dsocr_check: Check) -> None:
+    dsocr_check(_compared(rest, drifted.get(rest), "the code outside of every anchor") for rest in RESTS)
+
+
+def _pinned(config: Config) -> Anchors:
+    return read_json(anchors_of(config))
+
+
+def _compared(anchor: str, drift: Drift | None, where: str) -> Comparison:
+    if drift is None:
+        return Comparison(f"anchors/{anchor}", Verdict.MATCH, f"{where}, as it was pinned")
+    return Comparison(f"anchors/{anchor}", Verdict.WRONG, f"changed, {drift.place}", None, drift.changes)

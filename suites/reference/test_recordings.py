@@ -1,0 +1,86 @@
+"""The recordings that a run is held against: whole, of one set of the vendor's files, and fit for this run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_dsocr.compare.expected import as_expected
+from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.plugin.stash import leave_out
+from pytest_dsocr.reference.anchors.drift import read_json
+from pytest_dsocr.reference.goldens import ANCHORS
+
+from .goldens import MANIFEST, anchors_of, recordings_of
+
+if TYPE_CHECKING:
+    from pytest_dsocr.reference.protocol import Reference
+
+
+def test_every_recording_is_whole(dsocr_config: Config, dsocr_check: Check) -> None:
+    """Every byte of every file has the hash that its manifest states, and none is surplus."""
+    folder = recordings_of(dsocr_config)
+    dsocr_check(_whole(path.parent, folder) for path in sorted(folder.glob(f"*/[!.]*/{MANIFEST}")))
+
+
+def test_all_are_made_from_the_pinned_files(dsocr_config: Config, dsocr_check: Check) -> None:
+    """Recordings and facts alike, from one set of the vendor's files: the one whose anchors are written down."""
+    pinned = {name: file.sha256 for name, file in read_json(anchors_of(dsocr_config)).files.items()}
+    dsocr_check(
+        equal(f"vendor_sha256/{name}", made_from, pinned, "the pinned files")
+        for name, made_from in _made_from(recordings_of(dsocr_config))
+    )
+
+
+def test_the_reference_answers_for_this_run(
+    request: pytest.FixtureRequest, dsocr_config: Config, dsocr_reference: Reference, dsocr_check: Check
+) -> None:
+    """It sees pages as the installed Pillow resizes them, and, where it is a recording, holds every case.
+
+    Where the session stands in, only the cases that are recorded are looked at.
+    """
+    from pytest_dsocr.contract.resampling import resampling
+    from pytest_dsocr.pages.named import make_cases
+    from pytest_dsocr.reference.recorded.recording import RecordedReference
+    from pytest_dsocr.session_reference.reference import SessionReference
+
+    reference: Reference | None = dsocr_reference
+    own = dsocr_config
+    cases = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens).readable().good
+    if isinstance(dsocr_reference, SessionReference):
+        reference, cases = dsocr_reference.recorded, tuple(filter(dsocr_reference.holds, cases))
+    if reference is None or not cases:
+        leave_out(request.node, "recording", "no recording holds a case of this run; the session stands in for all")
+    made = reference.provenance
+    found = [as_expected("reference/resampling", made.resampling, resampling(), "how the installed Pillow resizes")]
+    if isinstance(reference, RecordedReference):
+        answers = [(case.id, reference.observe(case).case_id) for case in cases]
+        found += [as_expected(f"reference/{asked}", answered, asked, "as recorded") for asked, answered in answers]
+    dsocr_check(found)
+
+
+def _whole(recording: Path, folder: Path) -> Comparison:
+    from pytest_dsocr.reference.protocol import ReferenceFaultError
+    from pytest_dsocr.reference.recorded.recording import Recording
+
+    what = f"recording/{recording.relative_to(folder).as_posix()}"
+    try:
+        cases = len(Recording.open(recording).cases)
+    except ReferenceFaultError as fault:
+        return Comparison(what, Verdict.WRONG, str(fault))
+    return Comparison(what, Verdict.MATCH if cases else Verdict.WRONG, f"every byte of {cases} cases")
+
+
+def _made_from(folder: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield each file that says what it was made from, by path."""
+    manifests = folder.glob(f"*/[!.]*/{MANIFEST}")
+    for path in sorted([*folder.glob("*.json"), *manifests]):
+        if path.name != ANCHORS:
+            provenance = json.loads(path.read_text(encoding="utf-8"))["provenance"]
+            yield path.relative_to(folder).as_posix(), provenance["vendor_sha256"]
