@@ -33,10 +33,15 @@ def add_arguments(command: ArgumentParser) -> None:
     for option in OPTIONS:
         flags = (f"--{option.name.replace('_', '-')}", option.flag)
         if option.is_switch:
-            command.add_argument(*flags, dest=option.name, action="store_true", help=option.help)
+            command.add_argument(*flags, dest=option.name, action="store_true", help=option.full_help)
         else:
             command.add_argument(
-                *flags, dest=option.name, action="append", metavar=option.metavar, default=SUPPRESS, help=option.help
+                *flags,
+                dest=option.name,
+                action="append",
+                metavar=option.metavar,
+                default=SUPPRESS,
+                help=option.full_help,
             )
 
 

@@ -8,7 +8,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import SUBSETS, BadPage, read_list
 
 PAGES = Path(__file__).parent / "files"
-"""``generated/`` and ``typeset/``, a list file for each subset; beside each page its truth, for ``ci.training.truth``."""
+"""``generated/`` and ``typeset/``, and a list file for each subset. ``ci.training.truth`` reads each page's truth."""
 
 
 def shipped(subset: str) -> list[Path]:

@@ -60,7 +60,11 @@ TOLD: Sequence[tuple[str, str, str]] = (
         "none.txt",
         "the list none.txt names no pages; write the path of one on each line",
     ),
-    ("pages", " ", f"names nothing; give image, folder, list file, PDF, or {PAGES}, or leave it out"),
+    (
+        "pages",
+        " ",
+        f"names nothing; give image, folder of images, list file, PDF, or shipped pages: {PAGES}, or leave it out",
+    ),
     (
         "presets",
         "huge",
@@ -166,7 +170,7 @@ def test_a_bad_variable_is_an_error_of_collection_of_tests_that_compare_and_of_n
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"), [("--help", "--dsocr-level=NAME*"), ("--markers", "@pytest.mark.dsocr_level*")]
+    ("asked", "told"), [("--help", "--dsocr-level=LEVEL*"), ("--markers", "@pytest.mark.dsocr_level*")]
 )
 def test_help_is_given_to_those_who_need_it(
     alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, asked: str, told: str
