@@ -64,7 +64,7 @@ def test_commands_of_ours_are_taken_by_the_command_line(page: Path) -> None:
 
 def test_every_page_is_named_in_the_index() -> None:
     named = {target.resolve() for target, _ in links(CHECKOUT / "docs" / "README.md")}
-    assert {page for page in PAGES if page.parent.name == "docs"} - {CHECKOUT / "docs" / "README.md"} <= named
+    assert {page for page in PAGES if page.parent == CHECKOUT / "docs"} - {CHECKOUT / "docs" / "README.md"} <= named
 
 
 def test_options_are_those_of_the_code_and_in_its_order() -> None:

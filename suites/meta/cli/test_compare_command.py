@@ -136,7 +136,7 @@ def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals
         (
             ("--", "--dsocr-out=there"),
             2,
-            "--dsocr-out stands behind --; give --out in front of it",
+            "--dsocr-out comes after --; give --out before it",
         ),
         (("--no-such-option",), 2, "unrecognized arguments: --no-such-option"),
     ],

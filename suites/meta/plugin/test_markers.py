@@ -10,7 +10,7 @@ TOLERANCES = "boxes, coords, text, seam, logits, ties"
 LEVELS = "L0 (text), L1 (inputs), L2 (stages and cache), L3 (named modules)"
 REGISTERED = (
     "@pytest.mark.dsocr(boxes, coords, text, seam, logits, ties): "
-    "hold a subject against the reference, within these tolerances where any are given",
+    "compare the subject with the reference; optionally within these tolerances",
     "@pytest.mark.dsocr_level(needed): needs a subject of this level: "
     "L0 text, L1 inputs, L2 stages and cache, L3 named modules",
     "@pytest.mark.dsocr_gpu: needs a GPU",
