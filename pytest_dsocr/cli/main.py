@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.cli import compare
+from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS
@@ -116,4 +117,5 @@ def _add_pages(command: argparse.ArgumentParser, **how_many: Any) -> None:
 def _add_cases(command: argparse.ArgumentParser, note: str = "") -> None:
     command.add_argument("--presets", nargs="+", default=["gundam"], help=f"tiny, small, base, large, gundam{note}")
     command.add_argument("--prompts", nargs="+", default=["markdown"], help=f"names, or texts with <image>{note}")
-    command.add_argument("--max-new-tokens", type=int, default=None, help="stop after as many tokens; 8192 if left out")
+    ceiling = f"stop after as many tokens; {VENDOR_MAX_NEW_TOKENS} if left out"
+    command.add_argument("--max-new-tokens", type=int, default=None, help=ceiling)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.judge.config import MISSING, Config
 from pytest_dsocr.pages.page_list import SUBSETS
@@ -93,7 +94,7 @@ OPTIONS = (
         "max_new_tokens",
         None,
         read.tokens,
-        "stop after as many tokens; 8192, as the vendor does, if left out",
+        f"stop after as many tokens; {VENDOR_MAX_NEW_TOKENS}, as the vendor does, if left out",
         "TOKENS",
     ),
     Option("device", "cpu", read.device, "the subject's: cpu, cuda or cuda:N", "DEVICE"),

@@ -1,7 +1,7 @@
 """Run the vendor's real ``infer`` on one page and watch it from outside: what it hands on, stage by stage.
 
 Tensors are seen through forward hooks, its reading of its own output through the two functions that do it. What is
-changed is the ceiling of ``generate``, which ``infer`` hard-codes at 8192 new tokens, and, for a vocabulary of other
+changed is the ceiling of ``generate``, which ``infer`` hard-codes, and, for a vocabulary of other
 size, the image token's id.
 """
 
@@ -125,7 +125,7 @@ def observe_infer(
     Args:
         model: the vendor's model.
         tokenizer: what ``infer`` asks of a tokenizer.
-        case: the page, the prompt, sizes and crop mode, and the ceiling in the place of 8192.
+        case: the page, the prompt, sizes and crop mode, and the ceiling in place of the vendor's.
         out: where ``infer`` writes.
         image_id: the image token's id in this vocabulary.
         keep_tensors: keep the seams, deep ones too, and the best of each step; without, only what the meter read, and
