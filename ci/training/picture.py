@@ -15,7 +15,8 @@ from ci.training.seeds import HELD_OUT_SEEDS
 from ci.training.telling import tell
 from pytest_dsocr.contract.markup import Markup, to_pixels
 from pytest_dsocr.contract.overlay import draw_boxes
-from pytest_dsocr.engine.checkpoint import MINI, resolve
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 
