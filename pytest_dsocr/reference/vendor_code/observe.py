@@ -21,6 +21,7 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
+from pytest_dsocr.contract.input_names import GRID, ROWS
 from pytest_dsocr.contract.special import SpecialTokens
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
@@ -161,7 +162,7 @@ def observe_infer(
 def inputs_of(generate_kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
     """Give the tensors among ``generate``'s arguments, named as the fields of ``Inputs``."""
     [(crops, page)] = generate_kwargs["images"]
-    rows = {name: generate_kwargs[name] for name in ("input_ids", "images_seq_mask", "images_spatial_crop")}
+    rows = {name: generate_kwargs[name] for name in (*ROWS, GRID)}
     return {**rows, "images_crop": crops, "images_ori": page}
 
 
