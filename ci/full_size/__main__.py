@@ -28,6 +28,7 @@ from ci.full_size.case import WARM_UP_RUNS, Study, build_both
 from ci.full_size.page import demo_page
 from ci.full_size.parity import compare
 from ci.full_size.times import step_growth, time_in_turn
+from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.decoder import inverse_frequencies
@@ -92,7 +93,7 @@ def provenance(code: VendorCode, args: argparse.Namespace) -> dict[str, Any]:
         "page": f"the demo page, {PAGE_PX} x {PAGE_PX} px, gundam; the sweep: the suites' pages in every preset",
         "device": device_class(args.device),
         "dtype": args.dtype,
-        "overrides": [*code.overrides, f"generate: max_new_tokens {args.tokens} in place of 8192"],
+        "overrides": [*code.overrides, f"generate: max_new_tokens {args.tokens} in place of {VENDOR_MAX_NEW_TOKENS}"],
         "repeats": args.repeats,
         "versions": versions(),
         "date": datetime.now(UTC).date().isoformat(),

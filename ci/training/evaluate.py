@@ -20,7 +20,8 @@ from ci.training.reading import PROMPTS, Reading, Source, each, held_out, read, 
 from ci.training.telling import tell, write_json
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.cache import KVCache
-from pytest_dsocr.engine.checkpoint import MINI, Checkpoint, resolve
+from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
+from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import Stage
 from pytest_dsocr.pages.shipped import shipped

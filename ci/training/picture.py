@@ -13,9 +13,11 @@ from ci.training.quality import PageQuality, measure
 from ci.training.reading import CEILING, open_page, truth_of
 from ci.training.seeds import HELD_OUT_SEEDS
 from ci.training.telling import tell
-from pytest_dsocr.contract.markup import Markup, to_pixels
+from pytest_dsocr.contract.drawing import Stroke, draw_outline
+from pytest_dsocr.contract.markup import Markup, PixelBox, to_pixels
 from pytest_dsocr.contract.overlay import draw_boxes
-from pytest_dsocr.engine.checkpoint import MINI, resolve
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 
@@ -33,8 +35,8 @@ def draw_reading(page: Page, answer: Markup) -> Image.Image:
     for span in truth_of(page, "markdown").spans:
         for box in span.boxes:
             x1, y1, x2, y2 = to_pixels(box, *drawn.size)
-            around = (x1 - width_px, y1 - width_px, x2 + width_px, y2 + width_px)
-            pen.rectangle(around, outline=TRUTH, width=width_px)
+            around = PixelBox(x1 - width_px, y1 - width_px, x2 + width_px, y2 + width_px)
+            draw_outline(pen, around, Stroke(TRUTH, width_px))
     return draw_boxes(drawn, answer.spans)
 
 

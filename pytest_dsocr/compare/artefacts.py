@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.contract.artifacts import MMD, OURS, OVERLAY
+from pytest_dsocr.contract.artifacts import GEOMETRY, MMD, OURS, OVERLAY
 from pytest_dsocr.observation.observation import Artefact
 
-NOT_EXACT = (MMD, OVERLAY, OURS)
-"""Files whose sizes say nothing: compared by content, drawn in random colours, or ours alone."""
+NOT_EXACT = (MMD, OVERLAY)
+"""Files whose sizes say nothing: compared by content, or drawn in random colours."""
+ONE_SIDED = {OURS, GEOMETRY}
+"""Files that only one side need write: ours alone, and a picture that only the vendor's matplotlib draws."""
 SHOWN_FILES = 5
 
 Files = Mapping[str, Artefact]
@@ -23,7 +25,7 @@ def compare_artefacts(mine: Files, theirs: Files, limits: Tolerances) -> Compari
     each side may be as much longer or shorter as both its ends may move.
     """
     own, others = _figures(mine), _figures(theirs)
-    names = [set(files) - set(figures) - {OURS} for files, figures in ((mine, own), (theirs, others))]
+    names = [set(files) - set(figures) - ONE_SIDED for files, figures in ((mine, own), (theirs, others))]
     if names[0] == names[1] and own == others:
         return Comparison("artefacts", Verdict.MATCH, f"{_count(theirs)} files; {len(others)} figures of equal size")
     fine = names[0] == names[1] and _drift(own, others, _page_px(theirs), limits)
@@ -33,11 +35,11 @@ def compare_artefacts(mine: Files, theirs: Files, limits: Tolerances) -> Compari
 
 
 def _figures(files: Files) -> Files:
-    return {name: file for name, file in files.items() if name not in NOT_EXACT}
+    return {name: file for name, file in files.items() if name not in {*NOT_EXACT, *ONE_SIDED}}
 
 
 def _count(files: Files) -> int:
-    return len(set(files) - {OURS})
+    return len(set(files) - ONE_SIDED)
 
 
 def _page_px(files: Files) -> tuple[int, int]:
@@ -58,7 +60,7 @@ def _close(mine: Artefact, theirs: Artefact, page_px: tuple[int, int], limits: T
 
 
 def _details(mine: Files, theirs: Files) -> Iterator[str]:
-    for name in sorted({*mine, *theirs} - {OURS}):
+    for name in sorted({*mine, *theirs} - ONE_SIDED):
         if name not in theirs:
             yield f"surplus: {name}"
         elif name not in mine:

@@ -13,13 +13,13 @@ from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_to
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, lost, not_compared
 from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.observation.answer import Answer, Part
 from pytest_dsocr.observation.block_seams import in_stage_order
 from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation, Seam
 
-INPUTS = ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes")
 DECODING = ("prefill_best", "logits", "tokens")
 OUTPUT = ("text", "spans", "boxes")
 FILES = (MMD, "artefacts")
@@ -59,7 +59,7 @@ def _absent(names: Iterable[str], mine: Answer, part: Part) -> Iterator[Comparis
 
 def _inputs(mine: Answer, theirs: Observation) -> Iterator[Comparison]:
     if mine.inputs is None:
-        yield from _absent(INPUTS, mine, "inputs")
+        yield from _absent(COMPARED, mine, "inputs")
     else:
         yield from compare_inputs(mine.inputs, theirs.inputs)
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from PIL import Image
 
-from pytest_dsocr.contract.geometry import draw_geometry, is_geometry, read_geometry
 from pytest_dsocr.contract.image import ImageSource, load_image
 from pytest_dsocr.contract.markup import Markup, Span, parse
 from pytest_dsocr.contract.mmd import clean_output, to_mmd
@@ -24,6 +23,10 @@ from pytest_dsocr.foundation.errors import DsocrError
 MMD = "result.mmd"
 OVERLAY = "result_with_boxes.jpg"
 OURS = "info.json"
+GEOMETRY = "geo.jpg"
+"""A picture that the vendor draws of an output with lines and points, with matplotlib. Nothing here draws it: another
+version of matplotlib draws other pixels, and what it shows stands in ``result.mmd``."""
+_GEOMETRY_MARKER = "line_type"  # the vendor takes any output that holds this word for a geometry figure
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,10 @@ class Artifacts:
 def write_artifacts(text: str, image: ImageSource, directory: str | Path) -> Artifacts:
     """Write what the vendor writes for the decoded output ``text`` of the page ``image``, and ``info.json``.
 
-    The files are ``result.mmd``, ``images/<k>.jpg`` for each figure that can be cut out, ``geo.jpg`` for a geometry
-    figure, ``result_with_boxes.jpg`` and ``info.json``, whose coordinates are pixels of the page with its EXIF
-    orientation applied. Everything is made before anything is written; each file then appears whole or not at all,
-    also where several writers share the directory. Other files in it stay.
+    The files are ``result.mmd``, ``images/<k>.jpg`` for each figure that can be cut out, ``result_with_boxes.jpg`` and
+    ``info.json``, whose coordinates are pixels of the page with its EXIF orientation applied. The vendor's ``geo.jpg``
+    is not drawn; see :data:`GEOMETRY`. Everything is made before anything is written; each file then appears whole or
+    not at all, even where several writers share the directory. Other files in it stay.
 
     Raises:
         DsocrError: where ``image`` cannot be read, ``directory`` cannot be written, or ``text`` cannot be encoded.
@@ -65,8 +68,8 @@ def _pictures(
         for region in regions
         if region.figure is not None
     }
-    if is_geometry(mmd):
-        makers["geo.jpg"] = partial(_geometry, mmd, problems)
+    if _GEOMETRY_MARKER in mmd:
+        problems.append(f"{GEOMETRY} is not drawn; {MMD} holds its lines and points")
     makers["result_with_boxes.jpg"] = partial(draw_boxes, page, spans)
     pictures: dict[str, bytes] = {}
     for name, make in makers.items():
@@ -75,12 +78,6 @@ def _pictures(
         except DsocrError as error:
             problems.append(f"{name} is not written: {error}")
     return pictures
-
-
-def _geometry(mmd: str, problems: list[str]) -> Image.Image:
-    geometry = read_geometry(mmd)
-    problems += geometry.problems
-    return draw_geometry(geometry)
 
 
 def _info(page: Image.Image, markup: Markup, regions: Sequence[Region], problems: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract.grid import crop_grid
 from pytest_dsocr.contract.image import ImageSource, load_image
+from pytest_dsocr.contract.input_names import PIXELS, ROWS, TENSORS
 from pytest_dsocr.contract.invariants import check_inputs
 from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.contract.prompt import split_at_images
@@ -53,7 +54,7 @@ class Inputs:
     @property
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by its name here."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: getattr(self, name) for name in TENSORS}
 
     @property
     def prompt_tokens(self) -> int:
@@ -75,8 +76,7 @@ class Inputs:
 
     def to(self, device: torch.device | str) -> Inputs:
         """Give the same with all but ``images_spatial_crop`` on ``device``."""
-        names = ("input_ids", "images_seq_mask", "images_crop", "images_ori")
-        moved = replace(self, **{name: getattr(self, name).to(device) for name in names})
+        moved = replace(self, **{name: getattr(self, name).to(device) for name in (*ROWS, *PIXELS)})
         known = {"image_tokens": self.image_tokens, "has_vision": self.has_vision}
         vars(moved).update(known)  # to ask a GPU for them again would synchronise
         return moved

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
 
+from pytest_dsocr.contract.drawing import Colour, Stroke, draw_label, draw_outline, on_page
 from pytest_dsocr.contract.markup import PixelBox, Span
 from pytest_dsocr.contract.regions import place
 
-Colour = tuple[int, int, int]
-
 TITLE_LABEL = "title"
-_NAME_CHARACTERS = 40
 _FILL_OPACITY = 36  # of 255
 # The labels that the model is known to write get colours that are easy to tell apart; any other label is hashed.
 _COLOURS: dict[str, Colour] = {
@@ -66,21 +64,15 @@ def draw_boxes(image: Image.Image, spans: Sequence[Span]) -> Image.Image:
     """
     page = image.convert("RGB")
     pen = _Pen.for_page(*page.size)
-    boxes = [(r.span.label, _on_page(r.pixels, *page.size)) for r in place(spans, *page.size)]
+    boxes = [(r.span.label, on_page(r.pixels, *page.size)) for r in place(spans, *page.size)]
     page = _filled(page, boxes)
     draw = ImageDraw.Draw(page)
     for label, box in boxes:
-        draw.rectangle(box, outline=label_colour(label), width=pen.outline_px(label))
+        draw_outline(draw, box, Stroke(label_colour(label), pen.outline_px(label)))
     font = ImageFont.load_default(pen.font_px)
     for label, box in boxes:  # after all outlines, so that none crosses a name
-        _draw_name(draw, label, box, font)
+        draw_label(draw, label, box, label_colour(label), font)
     return page
-
-
-def printable(name: str) -> str:
-    """Shorten ``name`` to what fits on a page, on one line."""
-    shown = "".join(c if c.isprintable() else " " for c in name[:_NAME_CHARACTERS])
-    return shown if len(name) <= _NAME_CHARACTERS else shown + "..."
 
 
 def _filled(page: Image.Image, boxes: Sequence[tuple[str, PixelBox]]) -> Image.Image:
@@ -89,24 +81,3 @@ def _filled(page: Image.Image, boxes: Sequence[tuple[str, PixelBox]]) -> Image.I
     for label, box in boxes:
         draw.rectangle(box, fill=(*label_colour(label), _FILL_OPACITY))
     return Image.alpha_composite(page.convert("RGBA"), tint).convert("RGB")
-
-
-def _draw_name(
-    draw: ImageDraw.ImageDraw, label: str, box: PixelBox, font: ImageFont.FreeTypeFont | ImageFont.ImageFont
-) -> None:
-    """Write the label in white on its colour: above the box, or inside where the page ends above it."""
-    name = printable(label)
-    page_width, page_height = draw.im.size
-    left, top, right, bottom = draw.textbbox((0, 0), name, font=font)
-    pad = max(2, (bottom - top) // 6)
-    width, height = right - left + 2 * pad, bottom - top + 2 * pad
-    x = max(0, min(box.x1, page_width - width))
-    y = box.y1 - height if box.y1 >= height else min(box.y1, page_height - height)
-    draw.rectangle((x, y, x + width, y + height), fill=label_colour(label))
-    draw.text((x + pad - left, y + pad - top), name, font=font, fill="white")
-
-
-def _on_page(pixels: PixelBox, width: int, height: int) -> PixelBox:
-    x1, x2 = sorted(max(0, min(x, width - 1)) for x in (pixels.x1, pixels.x2))
-    y1, y2 = sorted(max(0, min(y, height - 1)) for y in (pixels.y1, pixels.y2))
-    return PixelBox(x1, y1, x2, y2)

@@ -11,10 +11,8 @@ from functools import cache
 from pytest_dsocr.foundation.errors import DsocrError
 
 DEFAULT_NGRAM = 20
-EVALUATION_NGRAM = 35
-"""What the vendor's ``infer(eval_mode=True)`` uses."""
-FALLBACK_MAX_NEW_TOKENS = 8192
-"""What the vendor's ``infer`` hard-codes; here for a model whose config gives no limit."""
+VENDOR_MAX_NEW_TOKENS = 8192
+"""The ceiling that the vendor's ``infer`` hard-codes, also used for a model whose config gives no limit."""
 
 
 class DsocrWarning(UserWarning):
@@ -33,7 +31,7 @@ class DecodePolicy:
 
     eos_id: int
     no_repeat_ngram_size: int = DEFAULT_NGRAM
-    max_new_tokens: int = FALLBACK_MAX_NEW_TOKENS
+    max_new_tokens: int = VENDOR_MAX_NEW_TOKENS
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
@@ -45,7 +43,7 @@ class DecodePolicy:
     def for_model(cls, eos_id: int, max_position_embeddings: int | None) -> DecodePolicy:
         """Give the policy whose ceiling is the model's own limit of positions.
 
-        Where the model has none, the ceiling is :data:`FALLBACK_MAX_NEW_TOKENS`, with one ``DsocrWarning`` a process.
+        Where the model has none, the ceiling is :data:`VENDOR_MAX_NEW_TOKENS`, with one ``DsocrWarning`` a process.
         """
         if max_position_embeddings is None:
             _warn_of_fallback()
@@ -57,7 +55,7 @@ class DecodePolicy:
 def _warn_of_fallback() -> None:
     warnings.warn(
         "the model's config has no max_position_embeddings, so output ends at the vendor's "
-        f"{FALLBACK_MAX_NEW_TOKENS} tokens; set max_new_tokens to choose another ceiling",
+        f"{VENDOR_MAX_NEW_TOKENS} tokens; set max_new_tokens to choose another ceiling",
         DsocrWarning,
         stacklevel=3,
     )

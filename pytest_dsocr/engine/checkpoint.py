@@ -12,17 +12,14 @@ from typing import Protocol
 from torch import nn
 
 from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.engine.names import HUB_NAME, MINI, SYNTHETIC_NAME, VALID
 from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC, fill, synthetic_fingerprint
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.weights import Progress, fingerprint, load_weights
 from pytest_dsocr.foundation.errors import DsocrError
 
-MINI = "mini"
-"""The embedded checkpoint's name; a folder that is called so as well is ``./mini``."""
 MINI_FOLDER = Path(__file__).parents[1] / "mini" / "checkpoint"
-SYNTHETIC_NAME = re.compile(r"synthetic:(?P<name>[^@]*)(@(?P<seed>\d+))?")
 HUB_SNAPSHOT = re.compile(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/[^/]+$")
-HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 class _WeightSource(Protocol):
@@ -78,20 +75,18 @@ def resolve(path_or_name: str | Path) -> Checkpoint:
     """
     name = str(path_or_name)
     if synthetic := SYNTHETIC_NAME.fullmatch(name):
-        return _synthetic(name, synthetic["name"], int(synthetic["seed"] or DEFAULT_SEED))
+        return _synthetic(name, synthetic["size"], int(synthetic["seed"] or DEFAULT_SEED))
     if path_or_name == MINI:
         return _from_folder(name, _embedded())
     folder = Path(name)
     if name and folder.is_dir():
         return _from_folder(name, folder)
-    if HUB_NAME.fullmatch(name) and not name.startswith("."):
+    if HUB_NAME.fullmatch(name):
         return _from_folder(name, _cached_snapshot(name))
-    raise DsocrError(f"{name!r} is not a folder; {_valid()}")
+    raise DsocrError(f"{name!r} is no checkpoint; {VALID}")
 
 
 def _synthetic(name: str, size: str, seed: int) -> Checkpoint:
-    if size not in SYNTHETIC:
-        raise DsocrError(f"there is no synthetic model {size!r}; {_valid()}")
     architecture = SYNTHETIC[size]
     tokenizer = Tokenizer.byte_level(architecture.decoder.vocab_size)
     fingerprint = partial(synthetic_fingerprint, architecture, seed)
@@ -124,7 +119,3 @@ def _cached_snapshot(name: str) -> Path:
         raise DsocrError(
             f"{name} is neither a folder nor in the local hub cache; fetch it with: hf download {name}"
         ) from None
-
-
-def _valid() -> str:
-    return f"give {MINI}, a checkpoint's folder, one of synthetic:{', synthetic:'.join(SYNTHETIC)}, or a hub name"

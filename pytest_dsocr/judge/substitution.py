@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.compare.inputs import compare_inputs
-from pytest_dsocr.compare.observations import DECODING, INPUTS, compare_observations
+from pytest_dsocr.compare.observations import DECODING, compare_observations
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.judge.exchange import Exchange
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.fault import SubjectFaultError
@@ -81,7 +82,7 @@ class _Trial:
     def findings(self, wrong: set[str]) -> Iterator[str]:
         own = self.asked.inputs(self.exchange.case)
         inputs, given = own, "the reference's vision features"
-        if self.lent.inputs is not None and wrong & {*INPUTS}:
+        if self.lent.inputs is not None and wrong & {*COMPARED}:
             inputs, given = self._with_lent(own), "the reference's inputs and vision features"
             vision = self.asked.vision(inputs)
             if wrong & {*VISION}:

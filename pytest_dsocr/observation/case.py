@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
 from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
-
-VENDOR_CEILING = 8192
-"""The new tokens at which the vendor's ``infer`` stops, which it hard-codes."""
 
 
 class PageFaultError(DsocrError):
@@ -30,7 +28,7 @@ class Case:
     prompt: str
     """The text, with its ``<image>``."""
     preset: Preset
-    max_new_tokens: int = VENDOR_CEILING
+    max_new_tokens: int = VENDOR_MAX_NEW_TOKENS
 
     @property
     def id(self) -> str:
@@ -77,7 +75,7 @@ def make_case(page: str | Path, prompt: str, preset: str, max_new_tokens: int | 
         raise DsocrError(f"there is no page {page}; give an image file")
     if max_new_tokens is not None and max_new_tokens < 1:
         raise DsocrError(f"max_new_tokens={max_new_tokens} leaves nothing to decode; give at least 1")
-    return Case(Path(page), PROMPTS.get(prompt, prompt), get_preset(preset), max_new_tokens or VENDOR_CEILING)
+    return Case(Path(page), PROMPTS.get(prompt, prompt), get_preset(preset), max_new_tokens or VENDOR_MAX_NEW_TOKENS)
 
 
 def prompt_name(prompt: str) -> str:

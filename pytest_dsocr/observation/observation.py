@@ -18,6 +18,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from pytest_dsocr.contract.input_names import GRID, ROWS
 from pytest_dsocr.contract.markup import Box
 
 SAMPLE_VALUES = 64
@@ -141,7 +142,7 @@ class InputsDigest:
     def of(cls, tensors: Mapping[str, Tensor], *, keep_values: bool = False) -> InputsDigest:
         """Digest the five tensors, named as the fields of :class:`~pytest_dsocr.contract.inputs.Inputs` are."""
         own = {name: tensor.cpu() for name, tensor in tensors.items()}
-        rows = [own[name] for name in ("input_ids", "images_seq_mask", "images_spatial_crop")]
+        rows = [own[name] for name in (*ROWS, GRID)]
         return cls(
             input_ids=runs(own["input_ids"]),
             images_seq_mask=runs(own["images_seq_mask"]),

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.contract.input_names import COMPARED, GRID, ROWS
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.observation import (
     Artefact,
@@ -74,17 +75,15 @@ def unpack(packed: Mapping[str, Any], tensors: Mapping[str, Tensor], provenance:
 
 def pack_inputs(inputs: InputsDigest) -> Packed:
     """Take inputs apart."""
-    names = ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes")
     tensors = {f"inputs/{name}": tensor for name, tensor in (inputs.values or {}).items()}
-    return {name: getattr(inputs, name) for name in names}, tensors
+    return {name: getattr(inputs, name) for name in COMPARED}, tensors
 
 
 def unpack_inputs(packed: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> InputsDigest:
     """Put inputs together again."""
     values = {name.removeprefix("inputs/"): value for name, value in tensors.items() if name.startswith("inputs/")}
-    rows = ("input_ids", "images_seq_mask", "images_spatial_crop")
     return InputsDigest(
-        **{name: tuple((a, b) for a, b in packed[name]) for name in rows},
+        **{name: tuple((a, b) for a, b in packed[name]) for name in (*ROWS, GRID)},
         images_crop=packed["images_crop"],
         images_ori=packed["images_ori"],
         dtypes=tuple(packed["dtypes"]),

@@ -11,6 +11,8 @@ from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
 from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.contract.special import IMAGE
+from pytest_dsocr.engine.names import HUB_NAME, MINI, SYNTHETIC_NAME
+from pytest_dsocr.engine.names import VALID as VALID_CHECKPOINT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import SUBSETS, is_list, read_list
@@ -18,10 +20,7 @@ from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.reference.vendor_code.files import check_vendor_folder
 from pytest_dsocr.subjects.loading import SESSION, VALID, VENDOR, level_before_loading
 
-SYNTHETIC_SIZES = ("tiny", "small", "full")
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-SYNTHETIC = re.compile(rf"synthetic:({'|'.join(SYNTHETIC_SIZES)})(@\d+)?")
-HUB = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 
 
 def one_of(*valid: str) -> Callable[[str], str]:
@@ -52,10 +51,9 @@ def importable_subject(text: str) -> str:
 
 def checkpoint(text: str) -> str:
     """Take ``mini``, a folder, ``synthetic:NAME`` with or without ``@SEED``, or a hub name."""
-    if text == "mini" or SYNTHETIC.fullmatch(text) or Path(text).is_dir() or HUB.fullmatch(text):
+    if text == MINI or SYNTHETIC_NAME.fullmatch(text) or Path(text).is_dir() or HUB_NAME.fullmatch(text):
         return text
-    sizes = ", ".join(f"synthetic:{size}" for size in SYNTHETIC_SIZES)
-    raise DsocrError(f"{text!r} is no checkpoint; give mini, a checkpoint's folder, {sizes}, or a hub name")
+    raise DsocrError(f"{text!r} is no checkpoint; {VALID_CHECKPOINT}")
 
 
 def reference(text: str) -> Path | Literal["session"] | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest_dsocr
 from pytest_dsocr.compare.verdict import NOT_OFFERED, SEVERITY, Verdict
+from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.judge.config import MISSING
 from pytest_dsocr.observation.level import Level
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
 MOST_NOT_ENDED = 100
 """How many tests that did not end are named in the file."""
 NOTHING_COMPARED = "no comparison was made"
-OF_INPUTS = frozenset(
-    ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes", "inputs")
-)
+OF_INPUTS = frozenset((*COMPARED, "inputs"))
 OF_TEXT = frozenset(("read", "text", "spans", "boxes", "result.mmd", "artefacts"))
 
 

@@ -9,23 +9,14 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from pytest_dsocr.compare.boxes import Pairs, Placed
 from pytest_dsocr.compare.matching import match, overlaps
+from pytest_dsocr.contract.drawing import Font, Stroke, draw_label, draw_outline, on_page
 from pytest_dsocr.contract.markup import UNITS, Box, PixelBox, to_pixels
-from pytest_dsocr.contract.overlay import Colour, printable
 from pytest_dsocr.observation.observation import SpanSeen
 
 LARGEST_PX = (900, 1200)
-MARGIN_PX, HEAD_PX, FOOT_PX, FONT_PX, NAME_PX, DASH_PX, SWATCH_PX = 12, 30, 34, 16, 13, 8, 28
+MARGIN_PX, HEAD_PX, FOOT_PX, FONT_PX, LABEL_PX, SWATCH_PX = 12, 30, 34, 16, 13, 28
 PAPER, INK = (236, 236, 236), (32, 32, 32)
 GREY, BLUE, RED = (120, 120, 120), (0, 82, 204), (214, 20, 20)
-
-
-class Stroke(NamedTuple):
-    """How a box is drawn."""
-
-    colour: Colour
-    line_px: int
-    dashed: bool = False
-    """And without its label."""
 
 
 class Mark(NamedTuple):
@@ -107,50 +98,13 @@ def _paired(pairs: Pairs) -> tuple[list[tuple[Placed, Placed]], list[tuple[Place
 
 def _drawn(page: Image.Image, marks: Iterator[Mark]) -> Image.Image:
     pane = page.copy()
-    pen, font = ImageDraw.Draw(pane), ImageFont.load_default(NAME_PX)
+    pen, font = ImageDraw.Draw(pane), ImageFont.load_default(LABEL_PX)
     for mark in marks:
-        corners = _on_page(mark.box.box, *pane.size)
-        _draw_box(pen, corners, mark.stroke)
+        corners = on_page(to_pixels(_clipped(mark.box.box), *pane.size), *pane.size)
+        draw_outline(pen, corners, mark.stroke)
         if not mark.stroke.dashed:
-            _draw_name(pen, printable(mark.box.label), corners, mark.stroke, font)
+            draw_label(pen, mark.box.label, corners, mark.stroke.colour, font)
     return pane
-
-
-def _draw_box(pen: ImageDraw.ImageDraw, corners: PixelBox, stroke: Stroke) -> None:
-    if not stroke.dashed:
-        pen.rectangle(corners, outline=stroke.colour, width=stroke.line_px)
-        return
-    x1, y1, x2, y2 = corners
-    for x in range(x1, x2, 2 * DASH_PX):
-        for y in (y1, y2):
-            pen.line((x, y, min(x + DASH_PX, x2), y), stroke.colour, stroke.line_px)
-    for y in range(y1, y2, 2 * DASH_PX):
-        for x in (x1, x2):
-            pen.line((x, y, x, min(y + DASH_PX, y2)), stroke.colour, stroke.line_px)
-
-
-def _draw_name(
-    pen: ImageDraw.ImageDraw,
-    name: str,
-    corners: PixelBox,
-    stroke: Stroke,
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
-) -> None:
-    """Write the label in white on the stroke's colour, above the box where there is room, else inside."""
-    left, top, right, bottom = map(round, pen.textbbox((0, 0), name, font=font))
-    width, height = right - left + 6, bottom - top + 4
-    x = max(0, min(corners.x1, pen.im.size[0] - width))
-    y = corners.y1 - height if corners.y1 >= height else corners.y1
-    pen.rectangle((x, y, x + width, y + height), fill=stroke.colour)
-    pen.text((x + 3 - left, y + 2 - top), name, "white", font)
-
-
-def _on_page(box: Box, width: int, height: int) -> PixelBox:
-    """Give where a box lies on the page, its corners in order."""
-    corners = to_pixels(_clipped(box), width - 1, height - 1)
-    x1, x2 = sorted((corners.x1, corners.x2))
-    y1, y2 = sorted((corners.y1, corners.y2))
-    return PixelBox(x1, y1, x2, y2)
 
 
 def _clipped(box: Box) -> Box:
@@ -158,9 +112,7 @@ def _clipped(box: Box) -> Box:
     return Box(*(max(0.0, min(float(UNITS), side)) for side in box))
 
 
-def _draw_legend(
-    pen: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, top: int, pairs: Pairs
-) -> None:
+def _draw_legend(pen: ImageDraw.ImageDraw, font: Font, top: int, pairs: Pairs) -> None:
     """Say what the strokes on the sheet mean, and how many boxes each is of."""
     equal, differing = _paired(pairs)
     entries = (
@@ -172,6 +124,6 @@ def _draw_legend(
     )
     x, middle = MARGIN_PX, top + FOOT_PX // 2
     for stroke, text in entries if len(equal) < len(pairs.both) or pairs.missing or pairs.surplus else entries[:1]:
-        _draw_box(pen, PixelBox(x, middle - 8, x + SWATCH_PX, middle + 8), stroke)
+        draw_outline(pen, PixelBox(x, middle - 8, x + SWATCH_PX, middle + 8), stroke)
         pen.text((x + SWATCH_PX + 6, middle), text, INK, font, anchor="lm")
         x += SWATCH_PX + 26 + round(font.getlength(text))

@@ -6,14 +6,13 @@ Shapes: S prompt tokens, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from pytest_dsocr.contract.artifacts import MMD
-from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.contract.input_names import GRID, ROWS, TENSORS
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.foundation.exact import exact
 from pytest_dsocr.foundation.words import shown
@@ -24,8 +23,6 @@ from pytest_dsocr.subjects import handed
 from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.protocol import DecodeView, TextSubject, level_of
 
-INPUTS = tuple(field.name for field in fields(Inputs))
-ROWS = ("input_ids", "images_seq_mask")
 ALWAYS_PROMISED = frozenset(("vision_fusion", "prefill"))
 """What every subject with stages gives."""
 
@@ -83,13 +80,13 @@ class CheckedSubject:
         with at_stage("tokenizer", "inputs"):
             given = self.subject.inputs(page, prompt=case.prompt, preset=case.preset)
         tensors = handed.tensors("tokenizer", "inputs", given)
-        if absent := [name for name in INPUTS if name not in tensors]:
+        if absent := [name for name in TENSORS if name not in tensors]:
             raise SubjectFaultError("tokenizer", f"the subject's inputs lack {', '.join(absent)}; give these as well")
         for name in ROWS:
             if tensors[name].ndim != 2 or len(tensors[name]) != 1:
                 raise _misshapen("tokenizer", "inputs", name, tensors[name], "[1, S]")
-        if tensors["images_spatial_crop"].ndim != 2:
-            raise _misshapen("tokenizer", "inputs", "images_spatial_crop", tensors["images_spatial_crop"], "[N, 2]")
+        if tensors[GRID].ndim != 2:
+            raise _misshapen("tokenizer", "inputs", GRID, tensors[GRID], "[N, 2]")
         return tensors
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:

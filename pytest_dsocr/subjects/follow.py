@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.contract.input_names import TENSORS
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM, DecodePolicy, NgramBan
@@ -35,7 +36,7 @@ from pytest_dsocr.observation.observation import (
     SpanSeen,
     Step,
 )
-from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, INPUTS, CheckedSubject
+from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, CheckedSubject
 from pytest_dsocr.subjects.continuing import Continuing
 from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.protocol import DecodeView, TextSubject
@@ -174,7 +175,7 @@ class _Following:
 
 def digest(inputs: Mapping[str, Tensor], theirs: Observation) -> InputsDigest:
     """Sum up the vendor's five tensors among ``inputs``, whole where the reference's are."""
-    own = {name: inputs[name] for name in INPUTS}
+    own = {name: inputs[name] for name in TENSORS}
     with at_stage("tokenizer", "inputs"):
         return InputsDigest.of(own, keep_values=keeps_values(theirs))
 

@@ -1,7 +1,7 @@
 """Run the vendor's real ``infer`` on one page and watch it from outside: what it hands on, stage by stage.
 
 Tensors are seen through forward hooks, its reading of its own output through the two functions that do it. What is
-changed is the ceiling of ``generate``, which ``infer`` hard-codes at 8192 new tokens, and, for a vocabulary of other
+changed is the ceiling of ``generate``, which ``infer`` hard-codes, and, for a vocabulary of other
 size, the image token's id.
 """
 
@@ -21,6 +21,7 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
+from pytest_dsocr.contract.input_names import GRID, ROWS
 from pytest_dsocr.contract.special import SpecialTokens
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
@@ -125,7 +126,7 @@ def observe_infer(
     Args:
         model: the vendor's model.
         tokenizer: what ``infer`` asks of a tokenizer.
-        case: the page, the prompt, sizes and crop mode, and the ceiling in the place of 8192.
+        case: the page, the prompt, sizes and crop mode, and the ceiling in place of the vendor's.
         out: where ``infer`` writes.
         image_id: the image token's id in this vocabulary.
         keep_tensors: keep the seams, deep ones too, and the best of each step; without, only what the meter read, and
@@ -161,7 +162,7 @@ def observe_infer(
 def inputs_of(generate_kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
     """Give the tensors among ``generate``'s arguments, named as the fields of ``Inputs``."""
     [(crops, page)] = generate_kwargs["images"]
-    rows = {name: generate_kwargs[name] for name in ("input_ids", "images_seq_mask", "images_spatial_crop")}
+    rows = {name: generate_kwargs[name] for name in (*ROWS, GRID)}
     return {**rows, "images_crop": crops, "images_ori": page}
 
 

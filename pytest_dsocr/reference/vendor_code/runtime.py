@@ -16,13 +16,14 @@ from typing import Any
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from pytest_dsocr.contract.markup import LARGEST, Box
+from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.contract.special import BOS, EOS, PAD
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.vocabulary import byte_level_vocabulary
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.block_seams import in_stage_order
-from pytest_dsocr.observation.case import VENDOR_CEILING, Case
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import (
     BEST_OF_PREFILL,
     Artefact,
@@ -171,8 +172,8 @@ class VendorRuntime:
         )
 
     def _provenance_of(self, case: Case) -> dict[str, Any]:
-        ceiling = f"generate: max_new_tokens {case.max_new_tokens} in place of {VENDOR_CEILING}"
-        overrides = [ceiling] if case.max_new_tokens != VENDOR_CEILING else []
+        ceiling = f"generate: max_new_tokens {case.max_new_tokens} in place of {VENDOR_MAX_NEW_TOKENS}"
+        overrides = [ceiling] if case.max_new_tokens != VENDOR_MAX_NEW_TOKENS else []
         return {**self.origin.to_json(), "overrides": [*self.origin.overrides, *overrides]}
 
 

@@ -21,9 +21,9 @@ from pytest_dsocr.contract.schedule import prompt_ids
 from pytest_dsocr.contract.views import crops
 from pytest_dsocr.engine import clip, pipeline, sam
 from pytest_dsocr.engine.cache import KVCache
-from pytest_dsocr.engine.checkpoint import MINI
 from pytest_dsocr.engine.experts import Router
 from pytest_dsocr.engine.fusion import fuse
+from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Best, Observation, Output, Step

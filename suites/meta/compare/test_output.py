@@ -100,7 +100,7 @@ CHANGES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "a coordinate": ({"spans": (TITLE._replace(boxes=(Box(1, 2, 3, 5),)), IMAGE)}, {"boxes"}),
     "no files": ({"artefacts": {}}, {"artefacts"}),
     "a file missing": (files(mmd=None), {"artefacts"}),
-    "a file too many": ({"artefacts": {**OUTPUT.artefacts, "geo.jpg": FIGURE}}, {"artefacts"}),
+    "a file too many": ({"artefacts": {**OUTPUT.artefacts, "images/9.jpg": FIGURE}}, {"artefacts"}),
     "a figure of other bytes": (files(figure=Artefact(813, (30, 20))), {"artefacts"}),
     "a figure of other size": (files(figure=Artefact(812, (20, 30))), {"artefacts"}),
     "overlay, mmd and info of other bytes": (
@@ -108,6 +108,7 @@ CHANGES: dict[str, tuple[dict[str, Any], set[str]]] = {
         set(),
     ),
     "without our own file": (files(info=None), set()),
+    "a picture that only matplotlib draws": ({"artefacts": {**OUTPUT.artefacts, "geo.jpg": FIGURE}}, set()),
 }
 
 

@@ -13,8 +13,7 @@ from transformers import NoRepeatNGramLogitsProcessor
 
 from pytest_dsocr.contract import policy
 from pytest_dsocr.contract.policy import (
-    EVALUATION_NGRAM,
-    FALLBACK_MAX_NEW_TOKENS,
+    VENDOR_MAX_NEW_TOKENS,
     DecodePolicy,
     DsocrWarning,
     NgramBan,
@@ -30,9 +29,8 @@ def test_the_defaults_are_what_the_vendor_hands_to_generate() -> None:
     mine = DecodePolicy(eos_id=1)
     assert mine.eos_id == plain["eos_token_id"]
     assert mine.no_repeat_ngram_size == plain["no_repeat_ngram_size"]
-    assert mine.max_new_tokens == FALLBACK_MAX_NEW_TOKENS == plain["max_new_tokens"]
-    assert evaluation["no_repeat_ngram_size"] == EVALUATION_NGRAM
-    assert evaluation == plain | {"no_repeat_ngram_size": EVALUATION_NGRAM, "streamer": False}
+    assert mine.max_new_tokens == VENDOR_MAX_NEW_TOKENS == plain["max_new_tokens"]
+    assert evaluation == plain | {"no_repeat_ngram_size": 35, "streamer": False}
     known = {"eos_token_id", "no_repeat_ngram_size", "max_new_tokens", "temperature", "use_cache", "streamer"}
     assert plain.keys() == known, "another stop criterion or a sampler would be a part of the policy"
     assert plain["temperature"] == 0

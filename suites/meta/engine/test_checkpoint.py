@@ -153,14 +153,14 @@ def test_hub_names_without_the_hub_library(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("synthetic:huge", "no synthetic model 'huge'.*synthetic:tiny, synthetic:small, synthetic:full"),
-        ("synthetic:", "no synthetic model ''"),
-        ("synthetic:tiny@x", "not a folder.*synthetic:tiny, synthetic:small"),
-        ("", "'' is not a folder"),
-        ("nowhere", "'nowhere' is not a folder; give mini, a checkpoint's folder, one of"),
-        ("./where", "'./where' is not a folder"),
+        ("synthetic:huge", "'synthetic:huge' is no checkpoint; .*synthetic:tiny, synthetic:small, synthetic:full"),
+        ("synthetic:", "'synthetic:' is no checkpoint"),
+        ("synthetic:tiny@x", "no checkpoint.*synthetic:tiny, synthetic:small"),
+        ("", "'' is no checkpoint"),
+        ("nowhere", "'nowhere' is no checkpoint; give mini, a checkpoint's folder, synthetic:"),
+        ("./where", "'./where' is no checkpoint"),
         ("a--b/c", "neither a folder nor in the local hub cache"),
-        ("../x/y", "'../x/y' is not a folder"),
+        ("../x/y", "'../x/y' is no checkpoint"),
     ],
 )
 def test_other_names_are_refused(name: str, complaint: str, hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

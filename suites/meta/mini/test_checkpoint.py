@@ -11,7 +11,8 @@ from torch import Tensor
 
 from ci.training.quality import PageQuality
 from ci.training.reading import read
-from pytest_dsocr.engine.checkpoint import MINI, MINI_FOLDER, resolve
+from pytest_dsocr.engine.checkpoint import MINI_FOLDER, resolve
+from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.weights import read_headers
 from pytest_dsocr.pages.shipped import shipped

@@ -15,7 +15,8 @@ from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.resampling import resampling
-from pytest_dsocr.engine.checkpoint import MINI, resolve
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.block_seams import BLOCKS, in_stage_order, watch_deep

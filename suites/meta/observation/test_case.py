@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.case import VENDOR_CEILING, Case, make_case, prompt_name
+from pytest_dsocr.observation.case import Case, make_case, prompt_name
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, rgb
 
 FREE = PROMPTS["free"]
@@ -79,8 +80,8 @@ def test_an_id_names_page_preset_and_prompt(page: Path) -> None:
 
 def test_what_a_user_types_becomes_a_case(page: Path) -> None:
     assert make_case(str(page), "free", "base", 12) == Case(page, FREE, PRESETS["base"], 12)
-    assert make_case(page, "<image>x", "base") == Case(page, "<image>x", PRESETS["base"], VENDOR_CEILING)
-    assert VENDOR_CEILING == 8192
+    assert make_case(page, "<image>x", "base") == Case(page, "<image>x", PRESETS["base"], VENDOR_MAX_NEW_TOKENS)
+    assert VENDOR_MAX_NEW_TOKENS == 8192
 
 
 def test_a_case_as_json_tells_all_that_decides_its_output(page: Path) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.resampling import resampling
-from pytest_dsocr.engine.checkpoint import MINI, resolve
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.judge.exchange import ask, judge
 from pytest_dsocr.observation.case import make_case

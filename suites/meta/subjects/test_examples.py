@@ -10,7 +10,8 @@ import pytest
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import NOT_OFFERED, Verdict
 from pytest_dsocr.contract.resampling import resampling
-from pytest_dsocr.engine.checkpoint import MINI, resolve
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.judge.exchange import CaseReport, ask, judge
 from pytest_dsocr.judge.substitution import substitute
 from pytest_dsocr.observation.case import Case, make_case

@@ -131,7 +131,7 @@ def test_a_shipped_subset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ("arguments", "complaint"),
     [
         (["--subset", "other"], "there is no subset 'other'"),
-        (["--checkpoint", "nowhere"], "'nowhere' is not a folder; give mini"),
+        (["--checkpoint", "nowhere"], "'nowhere' is no checkpoint; give mini"),
         (["--pages", "0"], "0 held-out pages cannot be drawn"),
         (["--jobs", "0"], "0 jobs read nothing"),
     ],

@@ -19,11 +19,10 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.markup import Span, parse
 from pytest_dsocr.contract.mmd import clean_output
-from pytest_dsocr.contract.policy import DEFAULT_NGRAM
+from pytest_dsocr.contract.policy import DEFAULT_NGRAM, VENDOR_MAX_NEW_TOKENS
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.special import SpecialTokens
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.observation.case import VENDOR_CEILING
 
 from . import planted
 from .configuration_deepseek_v2 import DeepseekOCRConfig
@@ -84,7 +83,7 @@ class DeepseekOCRForCausalLM(Decoding):
             "images": inputs.images,
             "images_seq_mask": inputs.images_seq_mask,
             "images_spatial_crop": inputs.images_spatial_crop,
-            "max_new_tokens": VENDOR_CEILING,
+            "max_new_tokens": VENDOR_MAX_NEW_TOKENS,
             "no_repeat_ngram_size": DEFAULT_NGRAM,
             "eos_token_id": tokenizer.eos_token_id,
         }

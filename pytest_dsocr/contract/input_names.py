@@ -1,0 +1,14 @@
+"""What goes into the model, by the names that the vendor's code has for it; imports nothing heavy."""
+
+from __future__ import annotations
+
+ROWS = ("input_ids", "images_seq_mask")
+"""One value for each token of the prompt."""
+GRID = "images_spatial_crop"
+"""Columns and rows of crops of each image."""
+PIXELS = ("images_crop", "images_ori")
+"""The images' crops, and the whole pages."""
+TENSORS = (*ROWS, GRID, *PIXELS)
+"""The fields of :class:`~pytest_dsocr.contract.inputs.Inputs`."""
+COMPARED = (*TENSORS, "dtypes")
+"""What two sides' inputs are compared by: the tensors' content, and the dtypes of all but the pixels."""
