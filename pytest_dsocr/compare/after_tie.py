@@ -10,7 +10,8 @@ from statistics import median
 from rapidfuzz.distance import Levenshtein, Prefix
 
 from pytest_dsocr.compare.boxes import pair_up
-from pytest_dsocr.compare.degeneration import degenerations
+from pytest_dsocr.compare.degeneration import Astray, degenerations
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.contract.markup import UNITS
 from pytest_dsocr.observation.observation import Output, Step
 
@@ -26,7 +27,9 @@ that, in pages."""
 # an H200: half of them change a number or two; the worst has 0.32 edits, 0.12 in length, and 3 of 11 boxes. Of the 496
 # pairs of shipped pages none is as near but those few that are the same words set in two faces. To measure anew:
 # python -m ci.ties
-AMISS = ("emptiness", "repetition", "byte marks", "broken characters", "markup", "echo")
+AMISS = frozenset(
+    (Sign.EMPTINESS, Sign.REPETITION, Sign.BYTE_MARKS, Sign.BROKEN_CHARACTERS, Sign.MARKUP, Sign.ECHO),
+)
 """The degenerations that no tie makes; where a text ends, or in what alone it differs, says nothing."""
 
 
@@ -39,8 +42,8 @@ class Tie:
     sure: bool
     """Whether the reference reads; of random weights it is noise, and nothing is near to that."""
 
-    def astray(self, theirs: Output) -> tuple[str, ...]:
-        """Say why what the steps give reads the reference's page no more, a sentence each."""
+    def astray(self, theirs: Output) -> tuple[Astray, ...]:
+        """Say why what the steps give reads the reference's page no more."""
         return tuple(_astray(self.continued, theirs)) if self.sure else ()
 
 
@@ -83,12 +86,14 @@ def _share(step: Step) -> float:
     return 1 / sum(math.exp(logit - first) for logit in step.best.logits) if math.isfinite(first) else 0.0
 
 
-def _astray(mine: Output, theirs: Output) -> Iterator[str]:
+def _astray(mine: Output, theirs: Output) -> Iterator[Astray]:
     near = Nearness.of(mine, theirs)
     if near.edits > max(FEW_CHARACTERS, EDITS * near.rest):
-        yield f"unrelated: {near.edits} edits of the {near.rest} characters after it (allowed {EDITS:.0%})"
+        how = f"{near.edits} edits of the {near.rest} characters after it (allowed {EDITS:.0%})"
+        yield Astray(Sign.UNRELATED, how)
     if near.longer > max(FEW_CHARACTERS, LENGTH * near.rest):
-        yield f"length: {len(mine.text)} characters, the reference has {len(theirs.text)} (allowed {LENGTH:.0%} apart)"
+        how = f"{len(mine.text)} characters, the reference has {len(theirs.text)} (allowed {LENGTH:.0%} apart)"
+        yield Astray(Sign.LENGTH, how)
     if near.alone > max(FEW_BOXES, BOXES * near.boxes):
-        yield f"elsewhere: {near.alone} of {near.boxes} boxes have no partner (allowed {BOXES:.0%})"
-    yield from (line for line in degenerations(mine.text, theirs.text) if line.partition(":")[0] in AMISS)
+        yield Astray(Sign.ELSEWHERE, f"{near.alone} of {near.boxes} boxes have no partner (allowed {BOXES:.0%})")
+    yield from (one for one in degenerations(mine.text, theirs.text) if one.sign in AMISS)

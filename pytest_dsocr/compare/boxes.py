@@ -17,8 +17,9 @@ import numpy.typing as npt
 from rapidfuzz.distance import Indel
 
 from pytest_dsocr.compare.matching import assign
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import NEITHER, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import REFERENCE, Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import UNITS, Box
 from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.observation.observation import SpanSeen
@@ -87,40 +88,57 @@ class Pairs:
         return any(len({pair[side] for pair in spans}) < len(spans) for side in (0, 1))
 
 
-def compare_spans(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances) -> Comparison:
-    """Compare the labels in their order; as many may be missing, or too many, as boxes may."""
+def compare_spans(
+    mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances, other: str = REFERENCE
+) -> Comparison:
+    """Compare the labels in their order; as many may be missing, or too many, as boxes may.
+
+    Args:
+        mine: the subject's.
+        theirs: the other side's.
+        limits: how far they may be apart.
+        other: the other side's name.
+    """
     labels = [[span.label for span in spans] for spans in (mine, theirs)]
     if not any(labels):
-        return not_compared("spans", NEITHER)
+        return not_compared("spans", Reason.NEITHER)
     if labels[0] == labels[1]:
         return Comparison("spans", Verdict.MATCH, f"{len(theirs)}, labels in order")
     edits = Indel.editops(labels[0], labels[1])
     fine = all(labels) and len(edits) == abs(len(mine) - len(theirs)) <= limits.boxes
-    measured = f"{_counts(len(mine), len(theirs), limits)}; {len(edits)} labels to put in or take out"
+    measured = f"{_counts(len(mine), len(theirs), limits, other)}; {len(edits)} labels to put in or take out"
     details = (
         f"surplus: span {edit.src_pos}, {shown(labels[0][edit.src_pos])}"
         if edit.tag == "delete"
-        else f"missing: span {edit.dest_pos} of the reference, {shown(labels[1][edit.dest_pos])}"
+        else f"missing: span {edit.dest_pos} of {other}, {shown(labels[1][edit.dest_pos])}"
         for edit in edits
     )
     return Comparison("spans", Verdict.DRIFT if fine else Verdict.WRONG, measured, None, _first(list(details)))
 
 
-def compare_boxes(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances) -> Comparison:
+def compare_boxes(
+    mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances, other: str = REFERENCE
+) -> Comparison:
     """Compare the boxes.
 
     They DRIFT where their numbers are ``limits.boxes`` apart at most, every box has its partner's label, span and
     place in the order, and no side of it is further from its partner's than ``limits.coords`` of the page; boxes left
     without a partner are held against the number alone.
+
+    Args:
+        mine: the subject's.
+        theirs: the other side's.
+        limits: how far they may be apart.
+        other: the other side's name.
     """
     boxes = [[(span.label, span.boxes) for span in spans if span.boxes] for spans in (mine, theirs)]
     if not any(boxes):
-        return not_compared("boxes", NEITHER)
+        return not_compared("boxes", Reason.NEITHER)
     if boxes[0] == boxes[1]:
         return Comparison("boxes", Verdict.MATCH, f"{sum(len(found) for _, found in boxes[1])}, coordinates equal")
     pairs = pair_up(mine, theirs)
     verdict = Verdict.DRIFT if _within(pairs, limits) else Verdict.WRONG
-    return Comparison("boxes", verdict, "; ".join(_measured(pairs, limits)), None, tuple(_details(pairs)))
+    return Comparison("boxes", verdict, "; ".join(_measured(pairs, limits, other)), None, tuple(_details(pairs, other)))
 
 
 def pair_up(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen]) -> Pairs:
@@ -157,9 +175,9 @@ def _within(pairs: Pairs, limits: Tolerances) -> bool:
     return in_place and not (pairs.renamed or pairs.exchanged or pairs.regrouped)
 
 
-def _measured(pairs: Pairs, limits: Tolerances) -> Iterator[str]:
+def _measured(pairs: Pairs, limits: Tolerances, other: str) -> Iterator[str]:
     if len(pairs.mine) != len(pairs.theirs):
-        yield _counts(len(pairs.mine), len(pairs.theirs), limits)
+        yield _counts(len(pairs.mine), len(pairs.theirs), limits, other)
     moved = [apart for apart in pairs.apart if apart]
     if moved:
         yield (
@@ -174,15 +192,15 @@ def _measured(pairs: Pairs, limits: Tolerances) -> Iterator[str]:
         yield "in other spans"
 
 
-def _details(pairs: Pairs) -> Iterator[str]:
+def _details(pairs: Pairs, other: str) -> Iterator[str]:
     """Yield the boxes that are furthest from their partners, then those under other labels, exchanged, or alone."""
     ranked = sorted(zip(pairs.apart, pairs.both, strict=True), key=lambda found: -found[0])
-    moved = [f"{apart:.4g}/999 apart: {a}; the reference has {b}" for apart, (a, b) in ranked if apart]
+    moved = [f"{apart:.4g}/999 apart: {a}; {other} has {b}" for apart, (a, b) in ranked if apart]
     for lines in (
         moved,
-        [f"label: {a}; the reference has {b}" for a, b in pairs.renamed],
-        [f"order: {a} stands before {b}, in the reference behind it" for a, b in pairs.exchanged],
-        [f"missing: {one} of the reference" for one in pairs.missing],
+        [f"label: {a}; {other} has {b}" for a, b in pairs.renamed],
+        [f"order: {a} stands before {b}; {other} has them the other way round" for a, b in pairs.exchanged],
+        [f"missing: {one} of {other}" for one in pairs.missing],
         [f"surplus: {one}" for one in pairs.surplus],
     ):
         yield from _first(lines)
@@ -193,8 +211,8 @@ def _first(lines: Sequence[str]) -> tuple[str, ...]:
     return (*lines[:SHOWN], f"... and {more} more") if more > 0 else tuple(lines)
 
 
-def _counts(mine: int, theirs: int, limits: Tolerances) -> str:
-    return f"{mine}; the reference has {theirs} (allowed {limits.boxes} apart)"
+def _counts(mine: int, theirs: int, limits: Tolerances, other: str) -> str:
+    return f"{mine}; {other} has {theirs} (allowed {limits.boxes} apart)"
 
 
 def _without(boxes: Sequence[Placed], paired: set[int]) -> list[Placed]:

@@ -9,9 +9,10 @@ from pytest_dsocr.compare.after_tie import Tie, is_sure
 from pytest_dsocr.compare.inputs import compare_inputs
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.seams import compare_seam
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, lost, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Verdict, lost, not_compared
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.observation.answer import Answer, Part
@@ -54,7 +55,7 @@ def _absent(names: Iterable[str], mine: Answer, part: Part) -> Iterator[Comparis
     """Say of what is not there whether it was lost or is not offered."""
     for name in names:
         lost_to = mine.fault if part in mine.lost else None
-        yield not_compared(name, NOT_OFFERED) if lost_to is None else lost(name, lost_to)
+        yield not_compared(name, Reason.NOT_OFFERED) if lost_to is None else lost(name, lost_to)
 
 
 def _inputs(mine: Answer, theirs: Observation) -> Iterator[Comparison]:
@@ -71,7 +72,7 @@ def _seam(name: str, mine: Answer, theirs: Mapping[str, Seam], limits: Tolerance
     part: Part = "prefill" if name.startswith("prefill") else "vision"
     promised = mine.level >= Level.MODULES if deep else name in mine.promised or part in mine.lost
     if name not in mine.seams and (part in mine.lost or not promised):
-        yield from _absent((name,), mine, part) if promised else (not_compared(name, NOT_OFFERED),)
+        yield from _absent((name,), mine, part) if promised else (not_compared(name, Reason.NOT_OFFERED),)
     else:
         allowed = limits.logits if name == "prefill" else limits.seam
         yield compare_seam(name, mine.seams.get(name), theirs.get(name), allowed)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pytest_dsocr.compare.after_tie import Tie
 from pytest_dsocr.compare.artefacts import compare_artefacts
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
+from pytest_dsocr.compare.degeneration import Astray
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.text import compare_content, compare_text
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.observation import Output
@@ -44,11 +46,11 @@ def _compared(mine: Answer, theirs: Output, limits: Tolerances) -> Iterator[Comp
     yield compare_spans(mine.spans, theirs.spans, limits)
     yield compare_boxes(mine.spans, theirs.spans, limits)
     if mine.mmd is None:
-        yield not_compared(MMD, NOT_OFFERED)
+        yield not_compared(MMD, Reason.NOT_OFFERED)
     else:
         yield compare_content(MMD, mine.mmd, theirs.mmd, limits.text)
     if mine.artefacts is None:
-        yield not_compared("artefacts", NOT_OFFERED)
+        yield not_compared("artefacts", Reason.NOT_OFFERED)
     else:
         yield compare_artefacts(mine.artefacts, theirs.artefacts, limits)
 
@@ -59,10 +61,13 @@ def _read(own: Comparison, step: int) -> Comparison:
     return Comparison("read", own.verdict, measured)
 
 
-def _after_tie(comparison: Comparison, own: Comparison, step: int, astray: tuple[str, ...]) -> Comparison:
+def _after_tie(comparison: Comparison, own: Comparison, step: int, astray: Sequence[Astray]) -> Comparison:
     if own.passes and not astray:
         measured = f"follows the tie at step {step}: {comparison.measured}"
         return replace(comparison, verdict=Verdict.TIE_FLIP, measured=measured)
     why = "reads the page no more" if own.passes else "is not what its own steps give"
     measured = f"{why} after the tie at step {step}: {comparison.measured}"
-    return replace(comparison, measured=measured, details=(*(astray if own.passes else ()), *comparison.details))
+    if not own.passes:
+        return replace(comparison, measured=measured)
+    signs = comparison.signs | {one.sign for one in astray}
+    return replace(comparison, measured=measured, details=(*map(str, astray), *comparison.details), signs=signs)

@@ -8,7 +8,8 @@ from itertools import zip_longest
 
 from rapidfuzz.distance import Levenshtein
 
-from pytest_dsocr.compare.degeneration import degenerations
+from pytest_dsocr.compare.degeneration import Astray, degenerations
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.foundation.words import shown
 
@@ -48,12 +49,12 @@ def compare_text(mine: str, theirs: str, allowed: float) -> Comparison:
     apart = _Apart.of(mine, theirs)
     astray = [*degenerations(mine, theirs)]
     if mine.strip() and apart.at < UNRELATED_FROM * len(theirs) and apart.share > UNRELATED_SHARE:
-        astray.append(f"unrelated: it reads something else from character {apart.at} on")
+        astray.append(Astray(Sign.UNRELATED, f"it reads something else from character {apart.at} on"))
     empty = bool(theirs.strip()) and not mine.strip()
     verdict = Verdict.DRIFT if apart.share <= allowed and not empty else Verdict.WRONG
-    kinds = [sentence.partition(":")[0] for sentence in astray]
-    measured = "; ".join([*kinds, _measured(mine, theirs, apart, allowed)])
-    return Comparison("text", verdict, measured, None, (*astray, *_context(mine, theirs, apart.at)))
+    measured = "; ".join([*(one.sign for one in astray), _measured(mine, theirs, apart, allowed)])
+    details = (*map(str, astray), *_context(mine, theirs, apart.at))
+    return Comparison("text", verdict, measured, None, details, frozenset(one.sign for one in astray))
 
 
 def compare_content(what: str, mine: str, theirs: str, allowed: float) -> Comparison:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.foundation.exact import exact
 from pytest_dsocr.foundation.words import shown
 
@@ -25,8 +26,10 @@ class Verdict(StrEnum):
     """One side has nothing to compare."""
 
 
-NEITHER = "neither side has any"
-NOT_OFFERED = "not offered by the subject"
+PASSING = frozenset((Reason.NEITHER, Reason.NOT_OFFERED))
+"""Why something may be left uncompared: nobody has it, or nobody promised it."""
+REFERENCE = "the reference"
+"""What the other side is called, where nobody calls it something else."""
 SEVERITY = (Verdict.NOT_COMPARED, Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP, Verdict.WRONG)
 
 
@@ -43,6 +46,10 @@ class Comparison:
     """The relative error, of tensors."""
     details: tuple[str, ...] = ()
     """The first places where the two part, a line each."""
+    signs: frozenset[Sign] = frozenset()
+    """What tells its cause from others."""
+    reason: Reason | None = None
+    """Why it was not compared; None where it was."""
     lost_to: Exception | None = field(default=None, compare=False, repr=False)
     """The error of a side that this was lost to, which is to be raised by whoever asked for the comparison."""
 
@@ -55,26 +62,35 @@ class Comparison:
     def passes(self) -> bool:
         """Whether a run may pass with it: nothing is WRONG, and nothing that was promised was left uncompared."""
         if self.verdict is Verdict.NOT_COMPARED:
-            return self.measured in (NEITHER, NOT_OFFERED)
+            return self.reason in PASSING
         return self.verdict is not Verdict.WRONG
 
 
-def equal(what: str, mine: object, theirs: object, measured: str) -> Comparison:
-    """Compare two exact things, of which ``measured`` tells where they are equal."""
+def equal(what: str, mine: object, theirs: object, measured: str, other: str = REFERENCE) -> Comparison:
+    """Compare two exact things.
+
+    Args:
+        what: is compared.
+        mine: what was found.
+        theirs: what the other side has.
+        measured: what to say where they are equal.
+        other: the other side's name.
+    """
     mine, theirs = exact(mine), exact(theirs)
     if mine == theirs:
         return Comparison(what, Verdict.MATCH, measured)
-    return Comparison(what, Verdict.WRONG, f"{shown(mine)}; the reference has {shown(theirs)}")
+    return Comparison(what, Verdict.WRONG, f"{shown(mine)}; {other} has {shown(theirs)}")
 
 
-def not_compared(what: str, why: str) -> Comparison:
-    """Say that there was nothing to compare."""
-    return Comparison(what, Verdict.NOT_COMPARED, why)
+def not_compared(what: str, reason: Reason, measured: str = "") -> Comparison:
+    """Say why there was nothing to compare, in more words where ``measured`` has some."""
+    return Comparison(what, Verdict.NOT_COMPARED, measured or str(reason), reason=reason)
 
 
 def lost(what: str, error: Exception) -> Comparison:
     """Say that it was lost to the error of a side, which is no verdict."""
-    return Comparison(what, Verdict.NOT_COMPARED, f"lost to an error: {shown(str(error), 120)}", lost_to=error)
+    measured = f"{Reason.LOST}: {shown(str(error), 120)}"
+    return Comparison(what, Verdict.NOT_COMPARED, measured, reason=Reason.LOST, lost_to=error)
 
 
 def worst(comparisons: Iterable[Comparison]) -> Verdict:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.plugin import stash
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class Check:
             pytest.fail(f"compared nothing of {what}", pytrace=False)
         if error := next((one.lost_to for one in comparisons if one.lost_to), None):
             raise error.with_traceback(None)  # each test would add its own to it
-        if all(one.measured == NOT_OFFERED for one in comparisons):
-            stash.leave_out(self.item, stash.NOT_OFFERED, f"{what}: {NOT_OFFERED}")
+        if all(one.reason is Reason.NOT_OFFERED for one in comparisons):
+            stash.leave_out(self.item, Reason.NOT_OFFERED, f"{what}: {Reason.NOT_OFFERED} by the subject")
         if failing := [one for one in comparisons if not one.passes]:
             pytest.fail(self._text(failing, report), pytrace=False)
 

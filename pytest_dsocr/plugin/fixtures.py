@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.threads import share_threads
 from pytest_dsocr.judge.config import Config
@@ -22,7 +23,7 @@ from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.configured import own_config
 from pytest_dsocr.plugin.latest import Latest
 from pytest_dsocr.plugin.markers import arguments_of
-from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, NOT_OFFERED, RUN, leave_out
+from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, leave_out
 from pytest_dsocr.plugin.waiting import waiting_for
 from pytest_dsocr.subjects.protocol import level_of
 from pytest_dsocr.subjects.watch import current
@@ -281,7 +282,7 @@ def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> N
     needed = arguments_of(request.node.get_closest_marker("dsocr_level"))
     if dsocr_level < needed:
         reason = f"needs {needed} ({needed.meaning}), the subject offers {dsocr_level} ({dsocr_level.meaning})"
-        leave_out(request.node, NOT_OFFERED, reason)
+        leave_out(request.node, Reason.NOT_OFFERED, reason)
 
 
 @contextmanager

@@ -45,6 +45,8 @@ COUNTS: Mapping[str, Callable[[Tolerances, float], float]] = {
     "characters": lambda limits, kept: limits.text * kept,
 }
 """By how much a count of that name may be off."""
+ACCEPTED = "the snapshot"
+"""What the other side of a comparison is called here."""
 Spans = list[tuple[str, list[list[float]]]]
 
 
@@ -224,17 +226,17 @@ def differences(mine: Any, kept: Any, limits: Tolerances) -> Iterator[str]:
         elif name in COUNTS and abs(mine[name] - kept[name]) <= COUNTS[name](limits, kept[name]):
             continue
         elif mine[name] != kept[name]:
-            yield f"{name}: {shown(mine[name])}; the snapshot has {shown(kept[name])}"
+            yield f"{name}: {shown(mine[name])}; {ACCEPTED} has {shown(kept[name])}"
 
 
 def _spans_apart(mine: Spans, kept: Spans, limits: Tolerances) -> Iterator[str]:
     ours, theirs = (
         [SpanSeen(label, tuple(Box(*box) for box in boxes)) for label, boxes in own] for own in (mine, kept)
     )
-    for comparison in (compare_spans(ours, theirs, limits), compare_boxes(ours, theirs, limits)):
-        if not comparison.passes:
-            for line in (f"{comparison.what}: {comparison.measured}", *comparison.details):
-                yield line.replace("the reference", "the snapshot")
+    for compare in (compare_spans, compare_boxes):
+        found = compare(ours, theirs, limits, ACCEPTED)
+        if not found.passes:
+            yield from (f"{found.what}: {found.measured}", *found.details)
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.compare.verdict import NOT_OFFERED
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.report.file import INDEX_NAME
 from pytest_dsocr.report.words import BY_SESSION, counts, reference_in_words, subject_in_words
@@ -43,7 +43,7 @@ def html(result: Mapping[str, Any]) -> str:
     run = result["run"]
     sides = (reference_in_words(run), subject_in_words(run)) if run else None
     return environment.get_template(TEMPLATE).render(
-        result=result, sides=sides, not_offered=NOT_OFFERED, by_session=BY_SESSION
+        result=result, sides=sides, not_offered=Reason.NOT_OFFERED, by_session=BY_SESSION
     )
 
 

@@ -33,6 +33,10 @@ class ComparisonPayload(TypedDict):
     measured: str
     error: Number
     details: list[str]
+    reason: str | None
+    """A :class:`~pytest_dsocr.compare.signs.Reason` for what was not compared."""
+    signs: list[str]
+    """Of :class:`~pytest_dsocr.compare.signs.Sign`, in the order of the alphabet."""
 
 
 class Sides(TypedDict):
@@ -128,6 +132,8 @@ def of_comparison(comparison: Comparison) -> ComparisonPayload:
         "measured": comparison.measured,
         "error": of_number(comparison.error),
         "details": list(comparison.details),
+        "reason": None if comparison.reason is None else str(comparison.reason),
+        "signs": sorted(map(str, comparison.signs)),
     }
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest_dsocr
-from pytest_dsocr.compare.verdict import NOT_OFFERED, SEVERITY, Verdict
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.judge.config import MISSING
@@ -142,7 +143,7 @@ class RunResult:
     def not_offered(self) -> dict[str, list[str]]:
         """What the subject does not offer, by the level that would."""
         found: dict[str, list[str]] = {}
-        named = (one["what"] for one in self._compared() if one["measured"] == NOT_OFFERED)
+        named = (one["what"] for one in self._compared() if one["reason"] == Reason.NOT_OFFERED)
         for what in dict.fromkeys(named):
             found.setdefault(str(level_of_comparison(what)), []).append(what)
         return dict(sorted(found.items()))

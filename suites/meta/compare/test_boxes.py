@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans, pair_up
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
-from pytest_dsocr.compare.verdict import NEITHER, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.observation import SpanSeen
 
@@ -100,8 +101,8 @@ def test_where_one_side_has_nothing_the_other_is_wrong_whatever_the_count() -> N
     for mine, theirs in ((one, nothing), (nothing, one)):
         assert compare_spans(mine, theirs, LOOSE).verdict is WRONG
         assert compare_boxes(mine, theirs, LOOSE).verdict is WRONG
-    assert compare_spans([], [], LOOSE) == not_compared("spans", NEITHER)
-    assert compare_boxes([], [], LOOSE) == not_compared("boxes", NEITHER)
+    assert compare_spans([], [], LOOSE) == not_compared("spans", Reason.NEITHER)
+    assert compare_boxes([], [], LOOSE) == not_compared("boxes", Reason.NEITHER)
 
 
 @pytest.mark.parametrize("by", [3, 9, 15, 18, 20])
@@ -173,12 +174,21 @@ def test_labels_and_order_are_told() -> None:
     assert (exchanged.measured, exchanged.details) == (
         "in another order",
         (
-            "order: text [500, 90, 910, 170] of span 1 stands before text [88, 90, 480, 170] of span 2, "
-            "in the reference behind it",
+            "order: text [500, 90, 910, 170] of span 1 stands before text [88, 90, 480, 170] of span 2; "
+            "the reference has them the other way round",
         ),
     )
     regrouped = measured([TITLE, LEFT, RIGHT, *(FIGURES._replace(boxes=(box,)) for box in FIGURES.boxes), END])
     assert (regrouped.measured, regrouped.details) == ("in other spans", ())
+
+
+def test_the_other_side_has_the_name_that_it_is_given() -> None:
+    mine = [TITLE, RIGHT, LEFT]
+    for compare in (compare_spans, compare_boxes):
+        found = compare(mine, PAGE, EXACT, "the snapshot")
+        told = " ".join((found.measured, *found.details))
+        assert "the snapshot" in told
+        assert "the reference" not in told
 
 
 def test_spans_are_told_by_what_is_missing_or_surplus() -> None:

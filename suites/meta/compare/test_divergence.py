@@ -13,8 +13,9 @@ from torch import Tensor
 
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import NEITHER, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract import inputs
 from pytest_dsocr.contract.grid import crop_grid
 from pytest_dsocr.contract.schedule import prompt_ids
@@ -181,9 +182,12 @@ PLANTED = [
 ]
 
 
-def divergence(session: Session[Any], case: Case, intact: Observation) -> Divergence | None:
-    answer = follow(SessionSubject(session), case, intact)
-    return first_divergence(list(compare_observations(answer, intact, LIMITS)))
+def compared(session: Session[Any], case: Case, intact: Observation) -> list[Comparison]:
+    return list(compare_observations(follow(SessionSubject(session), case, intact), intact, LIMITS))
+
+
+def wordless(comparison: Comparison) -> Comparison:
+    return replace(comparison, measured="", details=())
 
 
 @pytest.mark.parametrize(("name", "plant", "first", "cause"), PLANTED, ids=[planted[0] for planted in PLANTED])
@@ -198,19 +202,23 @@ def test_a_planted_mistake_is_told_by_its_stage_and_cause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plant(monkeypatch, session)
-    told = divergence(session, case, intact)
+    found = compared(session, case, intact)
+    told = first_divergence(found)
     assert told is not None
     assert told.first.what == first
     assert told.cause.startswith(cause)
+    silent = first_divergence([wordless(one) for one in found])
+    assert silent is not None
+    assert silent.cause == told.cause, "a cause is found by signs, and not by what sentences say"
 
 
 def test_an_intact_session_diverges_nowhere(session: Session[Any], case: Case, intact: Observation) -> None:
-    assert divergence(session, case, intact) is None
+    assert first_divergence(compared(session, case, intact)) is None
 
 
 def test_what_was_not_compared_is_not_counted_as_right() -> None:
     wrong = Comparison("text", Verdict.WRONG, "4 characters differ")
-    told = first_divergence([not_compared("boxes", NEITHER), Comparison("tokens", Verdict.MATCH, "all"), wrong])
+    told = first_divergence([not_compared("boxes", Reason.NEITHER), Comparison("tokens", Verdict.MATCH, "all"), wrong])
     assert isinstance(told, Divergence)
     assert list(told.lines) == [
         "first wrong  text, after 1 that are right: 4 characters differ",

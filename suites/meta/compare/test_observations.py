@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, worst
+from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
 from pytest_dsocr.observation.forced import ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Best, InputsDigest, Observation, Seam, Step
@@ -62,7 +63,7 @@ def test_first_tokens_have_the_limit_of_logits_and_other_seams_their_own() -> No
 def test_what_is_above_the_level_is_not_offered_and_passes(level: Level, left: list[str]) -> None:
     found = compared(observation(), level)
     assert list(found) == [*INPUTS, *SEAMS, *DECODING, *OUTPUTS]
-    assert [what for what, one in found.items() if one.measured == NOT_OFFERED] == left
+    assert [what for what, one in found.items() if one.reason is Reason.NOT_OFFERED] == left
     assert verdicts(found) == dict.fromkeys(left, Verdict.NOT_COMPARED)
     assert all(one.passes for one in found.values())
 

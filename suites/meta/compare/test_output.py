@@ -9,8 +9,9 @@ import pytest
 
 from pytest_dsocr.compare.after_tie import Tie
 from pytest_dsocr.compare.output import compare_output
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.level import Level
@@ -58,8 +59,8 @@ def test_without_spans_on_both_sides_there_is_nothing_to_compare() -> None:
 
 def test_files_that_the_subject_does_not_write_are_not_offered() -> None:
     found = compared(mmd=None, artefacts=None)
-    assert found["result.mmd"] == not_compared("result.mmd", NOT_OFFERED)
-    assert found["artefacts"] == not_compared("artefacts", NOT_OFFERED)
+    assert found["result.mmd"] == not_compared("result.mmd", Reason.NOT_OFFERED)
+    assert found["artefacts"] == not_compared("artefacts", Reason.NOT_OFFERED)
     assert compared(mmd="", artefacts={})["result.mmd"].verdict is Verdict.WRONG
 
 

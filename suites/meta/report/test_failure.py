@@ -11,6 +11,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.foundation.words import COLUMNS
@@ -25,7 +26,7 @@ NODEID = "suites/parity/test_case.py::test_vision[page-tiny-free-clip]"
 CAUSE = "what real ports got wrong at this stage, and what tells one of these mistakes from another, " * 2
 FINDING = "tokens are right when given the reference's vision features"
 WORSE = Comparison("projector.page", Verdict.WRONG, "relative error 8.9e-01 (allowed 1e-04)", 0.89, ("its anatomy",))
-UNGIVEN = not_compared("clip.page", "the subject says that it gives it, and did not")
+UNGIVEN = not_compared("clip.page", Reason.NOT_GIVEN)
 MANY = [
     Comparison(f"prefill/{k}", Verdict.WRONG, "relative error 1.0e+00 " * 30, 1.0, tuple("abcdefgh")) for k in range(30)
 ]

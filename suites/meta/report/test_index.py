@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.index import html, write_index
@@ -61,7 +62,7 @@ def whole() -> dict[str, Any]:
     )
     return result(
         ("passed", payload(MATCH, DRIFT, run=run_payload(), case=case_payload("a", MATCH, DRIFT))),
-        ("failed", payload(WRONG, not_compared("sam.page/0", NOT_OFFERED), case=broken)),
+        ("failed", payload(WRONG, not_compared("sam.page/0", Reason.NOT_OFFERED), case=broken)),
         ("error", payload(fault=FAULT)),
         ("skipped", payload(left_out="recording", reason="lost page")),
         ("xfailed", payload()),
@@ -84,7 +85,7 @@ def test_every_case_is_there_with_its_picture_and_what_broke() -> None:
 
 
 def test_what_is_not_offered_is_told_once_and_not_in_every_case() -> None:
-    left_out = [not_compared(f"sam.page/{k}", NOT_OFFERED) for k in range(3)]
+    left_out = [not_compared(f"sam.page/{k}", Reason.NOT_OFFERED) for k in range(3)]
     case = case_payload("a", MATCH, *left_out)
     page = Page(html(result(("passed", payload(MATCH, *left_out, case=case))).to_json()))
     assert page.text.count("sam.page/1") == 1
@@ -96,7 +97,7 @@ def test_nothing_of_a_run_is_markup() -> None:
     case = case_payload(
         EVIL, evil, first_wrong=EVIL, cause=EVIL, findings=[EVIL], passes=False, verdict="WRONG", picture=EVIL
     )
-    told = payload(evil, not_compared(EVIL, NOT_OFFERED), case=case, run=run_payload(subject=EVIL, where=EVIL))
+    told = payload(evil, not_compared(EVIL, Reason.NOT_OFFERED), case=case, run=run_payload(subject=EVIL, where=EVIL))
     lost, raised = payload(left_out="gpu", reason=EVIL), payload(fault={"case": EVIL, "stage": EVIL, "why": EVIL})
     made = result(("failed", told), ("skipped", lost), ("error", raised), ("xfailed", payload()), reason=EVIL)
     made.identity = RunIdentity(EVIL, EVIL, EVIL, EVIL)

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Verdict
+from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM
 from pytest_dsocr.contract.special import EOS
 from pytest_dsocr.engine.session import Session
@@ -316,7 +317,8 @@ def test_an_answer_goes_as_far_as_the_level(level: Level, tiny: Session[Any], ca
     assert any("/" in name for name in answer.seams) is (level >= Level.MODULES)
     assert answer.promised == ({"vision_fusion", "prefill"} if level >= Level.STAGES else set())
     assert (answer.mmd, answer.artefacts) == (None, None)
-    left = {one.what for one in compare_observations(answer, own, tolerances("float32")) if one.measured == NOT_OFFERED}
+    found = compare_observations(answer, own, tolerances("float32"))
+    left = {one.what for one in found if one.reason is Reason.NOT_OFFERED}
     assert ("input_ids" in left, "prefill" in left, "tokens" in left) == (level < 1, level < 2, level < 2)
     assert {"result.mmd", "artefacts"} <= left
 
