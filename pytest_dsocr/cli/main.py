@@ -114,8 +114,8 @@ def _add_pages(command: argparse.ArgumentParser, **how_many: Any) -> None:
     command.add_argument("pages", type=Path, help=what, **how_many)
 
 
-def _add_cases(command: argparse.ArgumentParser, note: str = "") -> None:
-    command.add_argument("--presets", nargs="+", default=["gundam"], help=f"tiny, small, base, large, gundam{note}")
-    command.add_argument("--prompts", nargs="+", default=["markdown"], help=f"names, or texts with <image>{note}")
+def _add_cases(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--presets", nargs="+", default=["gundam"], help="tiny, small, base, large, gundam")
+    command.add_argument("--prompts", nargs="+", default=["markdown"], help="names, or texts with <image>")
     ceiling = f"stop after as many tokens; {VENDOR_MAX_NEW_TOKENS} if left out"
     command.add_argument("--max-new-tokens", type=int, default=None, help=ceiling)
