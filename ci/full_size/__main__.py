@@ -14,29 +14,28 @@ import json
 import logging
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
 from tqdm import tqdm
 
-from ci.full_size.case import WARM_UP_RUNS, Study, build_both
+from ci.full_size.case import WARM_UP_RUNS, Study
 from ci.full_size.page import demo_page
-from ci.full_size.parity import compare
 from ci.full_size.times import step_growth, time_in_turn
-from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.decoder import inverse_frequencies
 from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.vendor_model import VendorModel
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.reference.provenance import device_class, versions
-from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
+from pytest_dsocr.report.payload import CasePayload, number, of_case
+from pytest_dsocr.report.words import counts
 from suites.contract.pages import PAGES, write_page
 
 PAGE_PX = 1400
@@ -44,84 +43,78 @@ VARIANTS = ("session", "session_without_autocast", "session_with_exact_rope", "v
 TIMINGS = ("times", "times_without_autocast")
 
 
-def study(case: Study, model: Any, vendor: Any, args: argparse.Namespace) -> dict[str, Any]:
-    """Everything about one page: whether the vendor repeats itself, parity of each variant, times."""
-    gpu = model.device.type == "cuda"
-    run = case.observe(vendor)
-    for _ in range(WARM_UP_RUNS):
-        again = case.observe(vendor)
+def findings(study: Study, args: argparse.Namespace) -> dict[str, Any]:
+    """Everything about one page: whether the vendor repeats itself, each variant compared, times."""
+    seen = [study.observe() for _ in range(1 + WARM_UP_RUNS)]
+    theirs, model, autocast = seen[-1], study.model.model, study.on_gpu
     found: dict[str, Any] = {
-        "prompt_tokens": run.generate_kwargs["input_ids"].shape[1],
-        "vendor_repeats_itself": again.token_ids == run.token_ids and torch.equal(again.clip[-1], run.clip[-1]),
-        "session": compare(case, again, model, autocast=gpu),
-        "session_without_autocast": compare(case, again, model, autocast=False),
-        "vendor_classes_in_session": compare(case, again, VendorModel(vendor), autocast=gpu),
+        "provenance": theirs.provenance,
+        "prompt_tokens": len(theirs.inputs.prompt_ids),
+        "vendor_repeats_itself": _content(seen[0]) == _content(theirs),
+        "session": of_case(study.compare(theirs, autocast=autocast)),
+        "session_without_autocast": of_case(study.compare(theirs, autocast=False)),
+        "vendor_classes_in_session": of_case(study.compare(theirs, VendorModel(study.vendor.model), autocast=autocast)),
     }
-    rounded = model.model.inv_freq
-    model.model.inv_freq = exact_frequencies(model)
-    found["session_with_exact_rope"] = compare(case, again, model, autocast=gpu)
-    model.model.inv_freq = rounded
-    found["times"] = time_in_turn(case, vendor, model, args.repeats, autocast=gpu)
-    found["times_without_autocast"] = time_in_turn(case, vendor, model, args.repeats, autocast=False)
-    found["step_growth"] = step_growth(case, model, args.steps)
+    rounded = model.inv_freq
+    model.inv_freq = inverse_frequencies(study.model.arch.decoder).to(study.model.device)
+    found["session_with_exact_rope"] = of_case(study.compare(theirs, autocast=autocast))
+    model.inv_freq = rounded
+    found["times"] = time_in_turn(study, args.repeats, autocast=autocast)
+    found["times_without_autocast"] = time_in_turn(study, args.repeats, autocast=False)
+    found["step_growth"] = step_growth(study, args.steps)
     return found
 
 
-def sweep(case: Study, model: Any, vendor: Any) -> list[dict[str, Any]]:
+def sweep(study: Study, folder: Path) -> list[CasePayload]:
     """Compare every page of the suites in every preset."""
-    gpu = model.device.type == "cuda"
-    found = []
-    cases = [(page, preset) for page in PAGES for preset in PRESETS.values()]
-    for page, preset in tqdm(cases, desc="sweep", unit="case"):
-        one = replace(case, case=replace(case.case, page=write_page(page, case.folder), preset=preset))
-        run = one.observe(vendor)
-        compared = compare(one, run, model, autocast=gpu)
-        found.append({"page": page, "preset": preset.name, "distinct_tokens": len(set(run.token_ids)), **compared})
+    found: list[CasePayload] = []
+    for page, preset in tqdm([(page, preset) for page in PAGES for preset in PRESETS.values()], desc="sweep"):
+        one = replace(study, case=replace(study.case, page=write_page(page, folder), preset=preset))
+        found.append(of_case(one.compare(one.observe(), autocast=study.on_gpu), place=len(found)))
     return found
 
 
-def exact_frequencies(model: DeepseekOCR) -> Tensor:
-    """Give the rotary frequencies that the cast to bf16 has not rounded."""
-    return inverse_frequencies(model.arch.decoder).to(model.device)
+def load(args: argparse.Namespace, attention: str, case: Case) -> Study:
+    """Load the vendor's model and the engine's with the same weights."""
+    session = Session.from_checkpoint(args.checkpoint, device=args.device, dtype=args.dtype, attn=attention)
+    vendor = VendorRuntime.load(
+        args.vendor,
+        args.checkpoint,
+        device=args.device,
+        dtype=args.dtype,
+        attention=attention,
+        command="python -m ci.full_size " + " ".join(sys.argv[1:]),
+    )
+    assert isinstance(session.model, DeepseekOCR)
+    return Study(vendor, session.model, resolve(args.checkpoint).tokenizer, case)
 
 
-def provenance(code: VendorCode, args: argparse.Namespace) -> dict[str, Any]:
-    """Say what was measured, on what, with which code."""
-    return {
-        "vendor_sha256": code.sha256,
-        "checkpoint": args.checkpoint,
-        "page": f"the demo page, {PAGE_PX} x {PAGE_PX} px, gundam; the sweep: the suites' pages in every preset",
-        "device": device_class(args.device),
-        "dtype": args.dtype,
-        "overrides": [*code.overrides, f"generate: max_new_tokens {args.tokens} in place of {VENDOR_MAX_NEW_TOKENS}"],
-        "repeats": args.repeats,
-        "versions": versions(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "command": "python -m ci.full_size " + " ".join(sys.argv[1:]),
-    }
-
-
-def summary(attn: str, found: dict[str, Any]) -> Iterator[str]:
-    """Tell one attention's findings in a screenful."""
-    yield f"\n{attn}: {found['prompt_tokens']} prompt tokens"
+def summary(attention: str, found: dict[str, Any]) -> Iterator[str]:
+    """Sum up one attention's findings in a screenful."""
+    yield f"\n{attention}: {found['prompt_tokens']} prompt tokens"
     for name in VARIANTS:
-        yield f"  {name:<28} {told([found[name]])}"
+        yield f"  {name:<28} {in_words([found[name]])}"
     for timing in TIMINGS:
         ratios = ", ".join(f"{name} {t['session_over_vendor']:.2f}" for name, t in found[timing].items())
         yield f"  {timing:<28} session over vendor: {ratios}"
     yield "  a decode step                early {early_ms:.1f} ms, late {late_ms:.1f} ms".format(**found["step_growth"])
     if "sweep" in found:
-        yield f"  sweep of {len(found['sweep']):<19} {told(found['sweep'])}"
+        yield f"  sweep of {len(found['sweep']):<19} {in_words(found['sweep'])}"
 
 
-def told(compared: list[dict[str, Any]]) -> str:
-    """Tell the worst of some comparisons in a line."""
-    seam = max(error for one in compared for error in one["seam_relative_error"].values())
-    logits = max(one["forced_logits_relative_error_max"] for one in compared)
-    agreed, steps = (sum(one["top1_agreement"][i] for one in compared) for i in range(2))
-    parted = [one["tokens_part_at"] for one in compared if one["tokens_part_at"] is not None]
-    ends = f"tokens part in {len(parted)}, first at {min(parted)}" if parted else "tokens equal"
-    return f"worst seam {seam:.1e}, worst logits {logits:.1e}, top-1 {agreed}/{steps}, {ends}"
+def in_words(cases: Sequence[CasePayload]) -> str:
+    """Sum up the comparisons of some cases in a line."""
+    by_verdict: Counter[str] = Counter()
+    for case in cases:
+        by_verdict.update(case["counts"])
+    worst = max(number(case["worst_error"]) for case in cases)
+    broken = [f"; {case['id']} breaks at {case['first_wrong']}" for case in cases if case["first_wrong"]]
+    return f"{counts(by_verdict)}; worst error {worst:.1e}{''.join(broken[:1])}"
+
+
+def _content(seen: Observation) -> tuple[object, ...]:
+    """Give what tells an observation from another one of the same case."""
+    return seen.token_ids, {name: seam.sha256 for name, seam in seen.seams.items()}
 
 
 def main() -> None:
@@ -139,19 +132,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("full-size.json"))
     args = parser.parse_args()
     logging.disable(logging.WARNING)
-    checkpoint, code = resolve(args.checkpoint), load_vendor_code(args.vendor)
-    report: dict[str, Any] = {"provenance": provenance(code, args)}
+    report: dict[str, Any] = {"repeats": args.repeats, "page": f"the demo page, {PAGE_PX} x {PAGE_PX} px, gundam"}
     with tempfile.TemporaryDirectory() as scratch:
         image = Path(scratch) / "page.png"
         demo_page(PAGE_PX, PAGE_PX).save(image)
-        case = Study(checkpoint, make_case(image, "markdown", "gundam", args.tokens), Path(scratch))
-        for attn in args.attn:
-            pair = build_both(checkpoint, code, attn, args.device, args.dtype)
-            report[attn] = study(case, *pair, args)
+        for attention in args.attn:
+            study = load(args, attention, make_case(image, "markdown", "gundam", args.tokens))
+            report[attention] = findings(study, args)
             if args.sweep:
-                report[attn]["sweep"] = sweep(case, *pair)
+                report[attention]["sweep"] = sweep(study, Path(scratch))
             args.out.write_text(json.dumps(report, indent=1))
-            print(*summary(attn, report[attn]), sep="\n", flush=True)
+            print(*summary(attention, report[attention]), sep="\n", flush=True)
     print(f"\nevery figure: {args.out}")
 
 

@@ -10,13 +10,13 @@ from pytest_dsocr.engine.result import Result
 from pytest_dsocr.reference.vendor_code.observe import VendorRun
 
 
-def time_in_turn(case: Study, vendor: Any, model: Any, repeats: int, *, autocast: bool) -> dict[str, Any]:
+def time_in_turn(study: Study, repeats: int, *, autocast: bool) -> dict[str, Any]:
     """Alternate ``infer`` and the session on one page; medians in milliseconds, and their ratio."""
-    session = case.session(model, autocast=autocast, instrument="timed")
+    session, case = study.session(autocast=autocast, instrument="timed"), study.case
     theirs, ours = [], []
     for turn in range(WARM_UP_RUNS + repeats):
-        run = case.observe(vendor, keep_tensors=False)
-        result = session.run(case.case.page, prompt=case.case.prompt, preset=case.case.preset)
+        run = study.time_vendor()
+        result = session.run(case.page, prompt=case.prompt, preset=case.preset)
         if turn >= WARM_UP_RUNS:
             theirs.append(vendor_stages(run))
             ours.append(session_stages(result))
@@ -45,10 +45,10 @@ def vendor_stages(run: VendorRun) -> dict[str, float]:
     return {**stages, "decode_per_token": decode_ms}
 
 
-def step_growth(case: Study, model: Any, steps: int) -> dict[str, float]:
+def step_growth(study: Study, steps: int) -> dict[str, float]:
     """Time single decode steps early and late in one output: a step's cost must not grow with its index."""
-    session = case.session(model, autocast=model.device.type == "cuda", instrument="timed")
-    state = session.prefill(case.prepare(session))
+    session, case = study.session(autocast=study.on_gpu, instrument="timed"), study.case
+    state = session.prefill(session.prepare(case.page, prompt=case.prompt, preset=case.preset))
     session.stages.clear()
     for _ in range(steps):
         session.decode_step(state, 100)

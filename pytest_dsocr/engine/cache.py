@@ -45,11 +45,6 @@ class KVCache:
         buffers = [b for b in (*self._keys, *self._values) if b is not None]
         return sum(b.shape[1] * b.shape[3] * b.element_size() for b in buffers)
 
-    @property
-    def allocated_bytes(self) -> int:
-        """Bytes held, the spare capacity included."""
-        return sum(b.nbytes for b in (*self._keys, *self._values) if b is not None)
-
     def keys(self, layer: int) -> Tensor:
         """Give a view of layer ``layer``'s keys, ``[B, G, S, D]``."""
         return self._filled(self._keys[layer])
@@ -88,9 +83,9 @@ class KVCache:
         """Count ``new`` more positions as filled in every row."""
         self.lengths = [length + new for length in self.lengths]
 
-    def drop_last(self, count: int = 1) -> None:
-        """Forget the last ``count`` positions of every row."""
-        self.lengths = [length - count for length in self.lengths]
+    def drop_last(self) -> None:
+        """Forget the last position of every row."""
+        self.lengths = [length - 1 for length in self.lengths]
 
     @classmethod
     def join(cls, caches: Sequence[KVCache]) -> KVCache:

@@ -15,7 +15,7 @@ from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.names import HUB_NAME, MINI, SYNTHETIC_NAME, VALID
 from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC, fill, synthetic_fingerprint
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.engine.weights import Progress, fingerprint, load_weights
+from pytest_dsocr.engine.weights import OnBytes, fingerprint, load_weights
 from pytest_dsocr.foundation.errors import DsocrError
 
 MINI_FOLDER = Path(__file__).parents[1] / "mini" / "checkpoint"
@@ -23,7 +23,7 @@ HUB_SNAPSHOT = re.compile(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/[^/]+$")
 
 
 class _WeightSource(Protocol):
-    def __call__(self, model: nn.Module, *, on_progress: Progress | None) -> None: ...
+    def __call__(self, model: nn.Module, *, on_progress: OnBytes | None) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Checkpoint:
         """A hash that tells its weights from any other's; reads them all, once in a process."""
         return self.fingerprint()
 
-    def load_into(self, model: nn.Module, on_progress: Progress | None = None) -> None:
+    def load_into(self, model: nn.Module, on_progress: OnBytes | None = None) -> None:
         """Fill ``model``'s parameters in place; raise ``DsocrError`` where the weights do not fit it."""
         self.weights(model, on_progress=on_progress)
 

@@ -33,8 +33,8 @@ class CacheView(Protocol):
 class Cache(CacheView, Protocol):
     """What the session asks of a cache beside what it shows."""
 
-    def drop_last(self, count: int = 1) -> None:
-        """Forget the last positions."""
+    def drop_last(self) -> None:
+        """Forget the last position of every row."""
 
 
 CacheT = TypeVar("CacheT", bound=Cache)

@@ -22,9 +22,9 @@ from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.folder import write_checkpoint
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE, byte_level_vocabulary
-from pytest_dsocr.engine.weights import Progress
+from pytest_dsocr.engine.weights import OnBytes
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.threads import side_by_side
+from pytest_dsocr.foundation.threads import in_threads
 
 _SMALL = Architecture(
     SamConfig(
@@ -76,7 +76,7 @@ SHARPENED = ("q_proj.weight", "k_proj.weight", "mlp.gate.weight")
 """Attention and routing are made to choose: with values of one unit they would average over everything."""
 
 
-def fill(model: nn.Module, seed: int = DEFAULT_SEED, on_progress: Progress | None = None) -> None:
+def fill(model: nn.Module, seed: int = DEFAULT_SEED, on_progress: OnBytes | None = None) -> None:
     """Give every parameter of ``model`` the values that ``seed`` and the parameter's name stand for."""
     parameters = dict(model.named_parameters())
     total_bytes = sum(parameter.nbytes for parameter in parameters.values())
@@ -87,7 +87,7 @@ def fill(model: nn.Module, seed: int = DEFAULT_SEED, on_progress: Progress | Non
         _fill_one(parameter.view(-1), name, parameter.shape, seed)
         return parameter.nbytes
 
-    for n_bytes in side_by_side(fill_one, parameters):
+    for n_bytes in in_threads(fill_one, parameters):
         done_bytes += n_bytes
         if on_progress:
             on_progress(done_bytes, total_bytes)

@@ -40,9 +40,9 @@ class VendorCache:
         values: Tensor = self.past.value_cache[layer]
         return values
 
-    def drop_last(self, count: int = 1) -> None:
-        """Forget the last positions."""
-        self.past.crop(self.length - count)
+    def drop_last(self) -> None:
+        """Forget the last position."""
+        self.past.crop(self.length - 1)
 
 
 class VendorModel:

@@ -23,12 +23,14 @@ from pytest_dsocr.foundation.errors import DsocrError
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+NAMED = 3
+"""How many tensors or files a message names."""
 COMPUTED = ".position_ids"
 """A buffer that is in some checkpoints, for the vendor's class saves it, and holds nothing learnt."""
 
 Stamps = tuple[tuple[Path, int, int], ...]
 """Of each file where it is, its bytes, and when it was written, in ns."""
-Progress = Callable[[int, int], None]
+OnBytes = Callable[[int, int], None]
 """Called with the bytes done and their total."""
 
 
@@ -49,7 +51,7 @@ class StoredTensor:
         return prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
-def load_weights(model: nn.Module, folder: Path, *, on_progress: Progress | None = None) -> None:
+def load_weights(model: nn.Module, folder: Path, *, on_progress: OnBytes | None = None) -> None:
     """Fill ``model``'s parameters in place from the safetensors in ``folder``, cast to the parameters' dtype.
 
     Names and shapes are compared before any tensor is read; then tensor by tensor from the mapped file, so that the
@@ -195,8 +197,8 @@ def _fits(stored: StoredTensor, parameter: Tensor) -> bool:
     return stored.dtype in ITEM_BYTES and stored.shape == tuple(parameter.shape)
 
 
-def _first_few(names: list[str], few: int = 3) -> str:
-    return ", ".join(names[:few]) + (", ..." if len(names) > few else "")
+def _first_few(names: list[str]) -> str:
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def _split(state: Mapping[str, Tensor], max_bytes: int) -> dict[str, list[str]]:

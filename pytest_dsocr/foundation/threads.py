@@ -24,7 +24,7 @@ def share_threads(workers: int) -> None:
         torch.set_num_threads(share)
 
 
-def side_by_side(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
+def in_threads(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
     """Yield what ``work`` gives of each item, in their order, done in as many threads as torch may use.
 
     Within one of them torch uses no others. ``work`` must let go of the interpreter's lock to gain by it.

@@ -11,7 +11,7 @@ OF_MESSAGE = 2000
 """Columns of a message of ours, which is one line, and says at its end what to do."""
 
 
-def said(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Give what an error says of itself; its type where it cannot say it."""
     try:
         return str(error)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.traces import OF_MESSAGE, bounded, said, traced
+from pytest_dsocr.foundation.traces import OF_MESSAGE, bounded, message_of, traced
 from pytest_dsocr.foundation.words import COLUMNS, fit
 from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, LEFT_OUT, LOADED, NOTES, RUN, TOLD
 from pytest_dsocr.subjects.loading import SESSION
@@ -39,7 +39,7 @@ def reason_of(report: pytest.TestReport) -> str:
 def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
     from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
 
-    told = bounded(said(error), OF_MESSAGE)
+    told = bounded(message_of(error), OF_MESSAGE)
     if isinstance(error, NotRecordedError | NoRecordingError):
         told += _without_vendor(item.config)
     if isinstance(error, NotRecordedError | ReferenceFaultError) and hasattr(report, "wasxfail"):
@@ -84,7 +84,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "left_out": item.stash.get(LEFT_OUT, None),
         "notes": [*item.config.stash.get(NOTES, ())],
         "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
-        "reason": said(error) if isinstance(error, DsocrError) else reason_of(report) if report.skipped else None,
+        "reason": message_of(error) if isinstance(error, DsocrError) else reason_of(report) if report.skipped else None,
     }
     if isinstance(error, DsocrError) and LEFT_OUT not in item.stash:
         payload["fault"] = of_fault(error, case_id or None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE_FOLDER = Path(__file__).parents[1]
 OWN = Path("golden")
 """Relative to the working directory: looked into first, and written to."""
 RECORDINGS, SNAPSHOTS, ANCHORS = "vendor", "snapshots", "anchors.json"
@@ -20,8 +20,8 @@ def golden_folder() -> Path:
 
 def shipped_folder() -> Path:
     """Give the one in the wheel, or that of the checkout."""
-    packaged = PACKAGE / "golden"
-    return packaged if packaged.is_dir() else PACKAGE.parent / "golden"
+    packaged = PACKAGE_FOLDER / "golden"
+    return packaged if packaged.is_dir() else PACKAGE_FOLDER.parent / "golden"
 
 
 def recordings_in(golden: Path) -> Path:
@@ -52,7 +52,7 @@ def check_writable(path: Path, instead: str) -> None:
         path: of goldens.
         instead: the option that names another place.
     """
-    if path.resolve().is_relative_to(PACKAGE.resolve()):
+    if path.resolve().is_relative_to(PACKAGE_FOLDER.resolve()):
         raise DsocrError(f"{path} would be written, in the installed package; name a folder of your own: {instead}")
 
 

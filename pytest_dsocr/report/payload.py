@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.foundation.printable import plain
-from pytest_dsocr.foundation.traces import said
+from pytest_dsocr.foundation.traces import message_of
 from pytest_dsocr.reference.provenance import is_by_session
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def _kind(config: Config, reference: Reference) -> tuple[Literal["recorded", "li
 
 def of_fault(error: BaseException, case_id: str | None = None) -> FaultPayload:
     """Say that a side raised, in the stage that a ``SubjectFaultError`` names."""
-    return {"case": case_id, "stage": getattr(error, "stage", None), "why": said(error)}
+    return {"case": case_id, "stage": getattr(error, "stage", None), "why": message_of(error)}
 
 
 def of_number(value: float | None) -> Number:

@@ -26,7 +26,7 @@ from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
 RUNTIME = f"{SessionRuntime.__module__}:{SessionRuntime.__qualname__}"
 """What answers in the worker."""
-NAMES = (SESSION, f"{session_subject.__module__}:{session_subject.__qualname__}")
+SESSION_NAMES = (SESSION, f"{session_subject.__module__}:{session_subject.__qualname__}")
 """Under which a run may name the session as its subject."""
 
 
@@ -110,7 +110,7 @@ class SessionReference:
         try:
             self.recording_of(case)
         except NotRecordedError as error:
-            if name not in NAMES and not _is_session(subject):
+            if name not in SESSION_NAMES and not _is_session(subject):
                 return
             raise NotRecordedError(
                 f"{error}; the session is the subject itself, and does not stand in for what it is held against"

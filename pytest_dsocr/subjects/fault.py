@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.interrupts import hearing_interrupts
-from pytest_dsocr.subjects.telling import said
+from pytest_dsocr.subjects.telling import brief
 from pytest_dsocr.subjects.time_limit import Overdue
 from pytest_dsocr.subjects.watch import current
 
@@ -26,7 +26,7 @@ def at_stage(stage: str, method: str) -> Iterator[None]:
 
     def raised(error: BaseException) -> DsocrError:
         return SubjectFaultError(
-            stage, f"the subject's {method} raised in {stage} ({said(error)}); see the error that this one came from"
+            stage, f"the subject's {method} raised in {stage} ({brief(error)}); see the error that this one came from"
         )
 
     with guarded(stage, method, raised):

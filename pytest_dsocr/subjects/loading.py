@@ -20,7 +20,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.fault import at_stage, guarded
 from pytest_dsocr.subjects.protocol import Setup, TextSubject, level_of
-from pytest_dsocr.subjects.telling import said
+from pytest_dsocr.subjects.telling import brief
 
 SESSION = "session"
 VENDOR = "vendor:"
@@ -115,7 +115,7 @@ def _module(spec: str, name: str) -> Any:
     def raised(error: BaseException) -> DsocrError:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             return DsocrError(f"{spec!r}: there is no module {error.name}, neither in {here} nor installed; {VALID}")
-        return DsocrError(f"{name} cannot be imported ({said(error)}); mend it, or name another subject")
+        return DsocrError(f"{name} cannot be imported ({brief(error)}); mend it, or name another subject")
 
     with guarded("load", f"module {name}", raised):
         return importlib.import_module(name)
@@ -127,7 +127,7 @@ def _made(spec: str, factory: Callable[..., Any], setup: Setup) -> TextSubject:
     def raised(error: BaseException) -> DsocrError:
         if isinstance(error, DsocrError):
             return error
-        return DsocrError(f"{spec} could not make its subject ({said(error)}); see the error it came from")
+        return DsocrError(f"{spec} could not make its subject ({brief(error)}); see the error it came from")
 
     with guarded("load", f"factory {spec}", raised):
         subject: TextSubject = factory(*arguments)

@@ -8,7 +8,7 @@ from pytest_dsocr.subjects.time_limit import Overdue
 COLUMNS = 200
 
 
-def said(error: BaseException) -> str:
+def brief(error: BaseException) -> str:
     """Give an error's kind and message on one line of at most :data:`COLUMNS` that any terminal takes."""
     kind = type(error).__name__
     try:

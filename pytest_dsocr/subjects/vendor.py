@@ -14,8 +14,8 @@ from pytest_dsocr.reference.environment.environment import PINS
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 
-PACKAGE = "transformers"
-[PIN] = [pin for pin in PINS if pin.startswith(f"{PACKAGE}==")]
+TRANSFORMERS = "transformers"
+[PIN] = [pin for pin in PINS if pin.startswith(f"{TRANSFORMERS}==")]
 SERIES = PIN.partition("==")[2].rpartition(".")[0]
 """The releases that the vendor's code can be imported with, such as 4.46."""
 
@@ -38,11 +38,11 @@ def vendor_subject(folder: Path, setup: Setup) -> SessionSubject:
 
 def _check_environment(folder: Path) -> None:
     try:
-        installed = version(PACKAGE)
+        installed = version(TRANSFORMERS)
     except PackageNotFoundError:
         installed = "none"
     if not installed.startswith(f"{SERIES}."):
         raise DsocrError(
-            f"the vendor's code in {folder} runs with {PACKAGE} {SERIES} and here is {installed}; run pytest in an "
-            f"environment with {', '.join(PINS)}, or give this folder as the reference, which has one of its own"
+            f"the vendor's code in {folder} runs with {TRANSFORMERS} {SERIES} and here is {installed}; run pytest in "
+            f"an environment with {', '.join(PINS)}, or give this folder as the reference, which has one of its own"
         )

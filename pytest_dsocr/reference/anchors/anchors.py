@@ -75,7 +75,7 @@ def read_anchors(folder: Path) -> Anchors:
         DsocrError: where a file is missing or is not Python.
     """
     check_vendor_folder(folder)
-    trees = {name: parse(folder / name) for name in FILES}
+    trees = {name: parse_python(folder / name) for name in FILES}
     places = {symbol: (file, node) for file, tree in trees.items() for symbol, node in _definitions(tree.body)}
     places = {symbol: places[symbol] for symbol in SYMBOLS if symbol in places}
     inner = frozenset(node for _, node in places.values())
@@ -88,7 +88,7 @@ def read_anchors(folder: Path) -> Anchors:
     )
 
 
-def parse(path: Path) -> ast.Module:
+def parse_python(path: Path) -> ast.Module:
     """Parse a file; raise ``DsocrError`` where it is not Python."""
     try:
         with warnings.catch_warnings():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.anchors.anchors import parse
+from pytest_dsocr.reference.anchors.anchors import parse_python
 from pytest_dsocr.reference.environment.environment import command_in
 from pytest_dsocr.reference.vendor_code.files import FILES
 
@@ -75,7 +75,7 @@ def modules_of(folder: Path) -> dict[str, bool]:
     """Give the third-party modules that the vendor's files import, and whether they do so unconditionally."""
     found: dict[str, bool] = {}
     for name in FILES:
-        tree = parse(folder / name)
+        tree = parse_python(folder / name)
         for node in ast.walk(tree):
             for module in _imported(node):
                 found[module] = found.get(module, False) or node in tree.body

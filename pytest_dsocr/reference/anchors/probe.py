@@ -16,7 +16,7 @@ from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.anchors.anchors import SYMBOLS
-from pytest_dsocr.reference.vendor_code.code import PACKAGE, load_vendor_code
+from pytest_dsocr.reference.vendor_code.code import IMPORTED_AS, load_vendor_code
 from pytest_dsocr.reference.vendor_code.files import FILES
 
 
@@ -35,7 +35,7 @@ def main(folder: str, out: str, *modules: str) -> None:
 
 def _load(folder: Path) -> dict[str, Any]:
     code = load_vendor_code(folder)
-    loaded = [code.modeling, *(sys.modules[f"{PACKAGE}.{Path(name).stem}"] for name in FILES)]
+    loaded = [code.modeling, *(sys.modules[f"{IMPORTED_AS}.{Path(name).stem}"] for name in FILES)]
     classes: dict[str, type] = getattr(loaded[2], "ATTENTION_CLASSES", {})
     return {
         "symbols": {symbol: place for symbol in SYMBOLS if (place := _place(symbol, loaded))},

@@ -38,7 +38,7 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 @dataclass(frozen=True)
-class Plan:
+class EnvironmentPlan:
     """What an environment is made of; equal plans make equal environments."""
 
     python: str
@@ -56,7 +56,7 @@ class Plan:
         digest = hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()
         return cache_folder() / f"vendor-{digest[:12]}"
 
-    def serves(self, other: Plan) -> bool:
+    def serves(self, other: EnvironmentPlan) -> bool:
         """Tell whether an environment made by this plan is as good as one made by ``other``, extras aside."""
         return (self.python, self.pins) == (other.python, other.pins) and self.torch_from in ((), other.torch_from)
 
@@ -65,20 +65,22 @@ class Plan:
 class Stamp:
     """What setup says of an environment that it has made."""
 
-    plan: Plan
+    plan: EnvironmentPlan
     versions: Mapping[str, str]
     """Of the packages that the plan names, as found in the end."""
     date: str
 
 
-def plan_here(*, reuse_torch: bool = False, extra: tuple[str, ...] = ()) -> Plan:
+def plan_here(*, reuse_torch: bool = False, extra: tuple[str, ...] = ()) -> EnvironmentPlan:
     """Plan an environment that agrees with the caller's.
 
     Raises:
         DsocrError: where the caller lacks a package that both sides must share.
     """
     shared = tuple(f"{name}=={_version_here(name)}" for name in SHARED)
-    return Plan(platform.python_version(), (*shared, *PINS), extra, _package_folders() if reuse_torch else ())
+    return EnvironmentPlan(
+        platform.python_version(), (*shared, *PINS), extra, _package_folders() if reuse_torch else ()
+    )
 
 
 def find_environment(given: Path | None) -> Path:
@@ -120,7 +122,7 @@ def read_stamp(folder: Path) -> Stamp | None:
     try:
         stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
         rows = {name: tuple(stamp["plan"][name]) for name in ("pins", "extra", "torch_from")}
-        plan = Plan(python=stamp["plan"]["python"], **rows)
+        plan = EnvironmentPlan(python=stamp["plan"]["python"], **rows)
         return Stamp(plan, dict(stamp["versions"]), stamp["date"]) if interpreter(folder).exists() else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.environment.environment import MARK, STAMP, Plan, Stamp, interpreter, read_stamp
+from pytest_dsocr.reference.environment.environment import MARK, STAMP, EnvironmentPlan, Stamp, interpreter, read_stamp
 
 TAKEN_UP = re.compile(
     r"(?:Collecting|Processing) (?:\S*/)?(\w\S*?)(?:[<>=!~;@\[]|-\d|\s|$)|Installing collected packages|Building wheel"
@@ -42,7 +42,7 @@ print(json.dumps({
 """
 
 
-def set_up(plan: Plan, folder: Path) -> Iterator[str]:
+def set_up(plan: EnvironmentPlan, folder: Path) -> Iterator[str]:
     """Make the environment in ``folder``, unless it is made already; yield what is under way, package by package.
 
     What an interrupted setup left there is cleared, and so is what setup made there by another plan.
@@ -62,13 +62,13 @@ def set_up(plan: Plan, folder: Path) -> Iterator[str]:
         (folder / STAMP).touch()  # the one last set up is the one that is found
 
 
-def is_made(plan: Plan, folder: Path) -> bool:
+def is_made(plan: EnvironmentPlan, folder: Path) -> bool:
     """Tell whether the environment in ``folder`` is complete and made by this plan."""
     stamp = read_stamp(folder)
     return stamp is not None and stamp.plan == plan
 
 
-def prove(plan: Plan, folder: Path) -> dict[str, str]:
+def prove(plan: EnvironmentPlan, folder: Path) -> dict[str, str]:
     """Import what was installed in ``folder`` by its own interpreter, and give the versions.
 
     Raises:
@@ -123,7 +123,7 @@ def _clear(folder: Path) -> None:
             path.unlink()
 
 
-def _fill(plan: Plan, folder: Path, lock: TextIO) -> Iterator[str]:
+def _fill(plan: EnvironmentPlan, folder: Path, lock: TextIO) -> Iterator[str]:
     yield "a virtual environment"
     yield from _lines("Python's venv", [sys.executable, "-I", "-m", "venv", str(folder)], lock)
     if not plan.torch_from:

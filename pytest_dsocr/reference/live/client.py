@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from pytest_dsocr.reference.live.process import WorkerFault, WorkerProcess
-from pytest_dsocr.reference.live.wire import Answer, Failure, Hello, Request, read_tensors
+from pytest_dsocr.reference.live.wire import Failure, Hello, Request, Response, read_tensors
 from pytest_dsocr.reference.protocol import OnProgress, ReferenceFaultError
 from pytest_dsocr.reference.provenance import Provenance
 
 Told = TypeVar("Told")
-Reader = Callable[[Answer, Mapping[str, Tensor]], Told]
+Reader = Callable[[Response, Mapping[str, Tensor]], Told]
 """Makes of an answer what was asked for; where it does not hold together, it raises one of :data:`BROKEN`."""
 
 LOG = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class Client:
             advice = f"see that {worker.folder.parent} has room"
             raise worker.loss(f"gave an answer that does not hold together ({error!r})", advice) from error
 
-    def _answer(self, worker: WorkerProcess, request: Request) -> Answer:
+    def _answer(self, worker: WorkerProcess, request: Request) -> Response:
         while True:
             message = worker.receive()
             if isinstance(message, Hello):
@@ -130,7 +130,7 @@ class Client:
             elif message.id != request.id:
                 what = f"answered request {message.id} in place of {request.id}"
                 raise worker.loss(what, "find out what writes to its pipe")
-            elif isinstance(message, Answer):
+            elif isinstance(message, Response):
                 return message
             elif isinstance(message, Failure):
                 raise self._failed(worker, message)
@@ -158,7 +158,7 @@ class Client:
         return _told("vendor" if self._is_vendors else "session", request, faults)
 
 
-def _provenance(answer: Answer, _: Mapping[str, Tensor]) -> Provenance:
+def _provenance(answer: Response, _: Mapping[str, Tensor]) -> Provenance:
     return Provenance.from_json(answer.provenance)
 
 

@@ -1,6 +1,6 @@
 """What the client and its worker say to one another: JSON lines, with tensors in safetensors files beside them.
 
-The worker says :class:`Hello` once. It answers each :class:`Request` with an :class:`Answer` or a :class:`Failure`,
+The worker says :class:`Hello` once. It answers each :class:`Request` with a :class:`Response` or a :class:`Failure`,
 after any number of :class:`Progress`. An answer's tensors lie in ``<id>.safetensors`` in a folder that both know.
 """
 
@@ -47,7 +47,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """The result of a request."""
 
     id: int
@@ -69,10 +69,10 @@ class Failure:
     """Empty where the message says all."""
 
 
-FromWorker = Hello | Progress | Answer | Failure
+FromWorker = Hello | Progress | Response | Failure
 Message = FromWorker | Request
 
-_KINDS: Mapping[str, type[Message]] = {kind.__name__: kind for kind in (Hello, Request, Progress, Answer, Failure)}
+_KINDS: Mapping[str, type[Message]] = {kind.__name__: kind for kind in (Hello, Request, Progress, Response, Failure)}
 
 
 def encode(message: Message) -> bytes:
@@ -90,7 +90,7 @@ def decode(line: bytes) -> Message:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """Write the tensors, if there are any, and say what they are, as :attr:`Answer.tensors` does."""
+    """Write the tensors, if there are any, and say what they are, as :attr:`Response.tensors` does."""
     if tensors:
         from safetensors.torch import save_file
 

@@ -23,11 +23,11 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.anchors.inspection import modules_of
 from pytest_dsocr.reference.environment.environment import PINS
 from pytest_dsocr.reference.live.wire import (
-    Answer,
     Failure,
     Hello,
     Progress,
     Request,
+    Response,
     decode,
     encode,
     unpack_case,
@@ -53,15 +53,15 @@ def main(folder: str) -> None:
         answers.write(line)
         answers.flush()
 
-    desk = Desk(Path(folder), send)
+    server = RuntimeServer(Path(folder), send)
     inbox: SimpleQueue[Request] = SimpleQueue()
     send(encode(Hello(os.getpid(), versions())))
     Thread(target=_listen, args=(requests, inbox, folder), daemon=True).start()
     while True:
-        send(desk.answer(inbox.get()))
+        send(server.answer(inbox.get()))
 
 
-class Desk:
+class RuntimeServer:
     """Where requests are answered."""
 
     def __init__(self, folder: Path, send: Callable[[bytes], None]) -> None:
@@ -82,7 +82,7 @@ class Desk:
         try:
             result, tensors, provenance = self._methods[request.method](request.params)
             described = write_tensors(self._folder / f"{request.id}.safetensors", tensors)
-            return encode(Answer(request.id, result, described, dict(provenance)))
+            return encode(Response(request.id, result, described, dict(provenance)))
         except DsocrError as error:
             return encode(Failure(request.id, type(error).__name__, str(error), ""))
         except (Exception, SystemExit) as error:

@@ -72,7 +72,7 @@ class RecordedCase:
     @classmethod
     def read(cls, path: Path) -> RecordedCase:
         """Read ``<id>.json`` and the tensors beside it; raise as :meth:`decode` does."""
-        return cls.decode(path, read_file(path), read_file(tensors_beside(path)))
+        return cls.decode(path, read_recorded(path), read_recorded(tensors_beside(path)))
 
     def case(self, pages: Path) -> Case:
         """Give the case, its page in the folder ``pages``."""
@@ -109,7 +109,7 @@ def read_sealed(path: Path, data: bytes) -> dict[str, Any]:
     return content
 
 
-def read_file(path: Path) -> bytes:
+def read_recorded(path: Path) -> bytes:
     """Read a file of a recording; raise ``ReferenceFaultError`` where that cannot be done."""
     try:
         return path.read_bytes()

@@ -24,7 +24,7 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.provenance import Provenance
-from pytest_dsocr.reference.recorded.case import RecordedCase, case_files, read_file
+from pytest_dsocr.reference.recorded.case import RecordedCase, case_files, read_recorded
 from pytest_dsocr.reference.recorded.recording import MANIFEST, Recording, encode_manifest, folder_names, recordings_of
 
 
@@ -116,7 +116,7 @@ class Recorder:
         for case_id, case in self._old.cases.items() if self._old else ():
             if case_id not in self._made:
                 for name in reversed(case_files(case_id)):
-                    self._write(name, read_file(self.folder / name))
+                    self._write(name, read_recorded(self.folder / name))
                 self._made[case_id] = case
         self._keep_only({name for case_id in self._made for name in case_files(case_id)})
         self._write(MANIFEST, encode_manifest(self._work, self.provenance, self._made))

@@ -20,7 +20,7 @@ from pytest_dsocr.reference.recorded.case import (
     RecordedCase,
     case_files,
     fault,
-    read_file,
+    read_recorded,
     read_sealed,
     traits,
 )
@@ -64,7 +64,7 @@ def encode_manifest(folder: Path, provenance: Provenance, cases: Mapping[str, Re
     """Give the content of the manifest over ``cases``, whose files lie in ``folder``."""
     entries = {}
     for case_id, case in sorted(cases.items()):
-        contents = {name: read_file(folder / name) for name in case_files(case_id)}
+        contents = {name: read_recorded(folder / name) for name in case_files(case_id)}
         files = {name: {"bytes": len(content), "sha256": sha256(content)} for name, content in contents.items()}
         entries[case_id] = {"case": case.described, "files": files}
     return seal({"format": FORMAT, "provenance": provenance.to_json(), "cases": entries})
@@ -234,7 +234,7 @@ def _known_in(golden: Path, faults: list[ReferenceFaultError]) -> Iterator[tuple
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
-    manifest = read_sealed(path, read_file(path))
+    manifest = read_sealed(path, read_recorded(path))
     try:
         Provenance.from_json(manifest["provenance"])
         for case_id, entry in manifest["cases"].items():
@@ -256,7 +256,7 @@ def _check_names(folder: Path, listed: Iterable[str]) -> None:
 def _read_listed(path: Path, entry: Mapping[str, Any]) -> RecordedCase:
     contents = []
     for name, stated in entry["files"].items():
-        content = read_file(path.with_name(name))
+        content = read_recorded(path.with_name(name))
         if len(content) != stated["bytes"]:
             raise fault(path.with_name(name), f"is damaged: it has {len(content)} bytes of {stated['bytes']}")
         if sha256(content) != stated["sha256"]:

@@ -12,7 +12,7 @@ from torch import nn
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.checkpoint import Checkpoint
 from pytest_dsocr.engine.placement import device_named, dtype_named
-from pytest_dsocr.engine.weights import Progress
+from pytest_dsocr.engine.weights import OnBytes
 from pytest_dsocr.reference.vendor_code.code import VendorCode, replaced
 
 
@@ -23,7 +23,7 @@ def load_vendor_model(
     device: str,
     dtype: str,
     attention: str,
-    on_progress: Progress | None = None,
+    on_progress: OnBytes | None = None,
 ) -> Any:
     """Build the vendor's model and load ``checkpoint`` into it.
 

@@ -20,7 +20,7 @@ from pytest_dsocr.reference.environment.environment import PINS
 from pytest_dsocr.reference.vendor_code.files import FILES, check_vendor_folder
 from pytest_dsocr.reference.vendor_code.torchvision_stand_in import stand_in_for_torchvision
 
-PACKAGE = "dsocr_vendor_code"
+IMPORTED_AS = "dsocr_vendor_code"
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,22 @@ def load_vendor_code(folder: Path) -> VendorCode:
     """
     check_vendor_folder(folder)
     overrides = stand_in_for_torchvision()
-    for name in [name for name in sys.modules if name.split(".")[0] == PACKAGE]:
+    for name in [name for name in sys.modules if name.split(".")[0] == IMPORTED_AS]:
         del sys.modules[name]  # of a folder loaded before
-    package = ModuleType(PACKAGE)
+    package = ModuleType(IMPORTED_AS)
     package.__path__ = [str(folder)]
-    sys.modules[PACKAGE] = package
+    sys.modules[IMPORTED_AS] = package
     try:
         with tempfile.TemporaryDirectory() as nowhere, replaced(sys, {"pycache_prefix": nowhere}):
             # Compiled anew: a stale __pycache__ would run older code than the hashes below are of.
-            modeling = importlib.import_module(f"{PACKAGE}.modeling_deepseekocr")
+            modeling = importlib.import_module(f"{IMPORTED_AS}.modeling_deepseekocr")
     except ImportError as error:
         raise DsocrError(
             f"the vendor's code cannot be imported here ({error}); run in an environment with {', '.join(PINS)}"
         ) from error
-    imported = {name: sys.modules[f"{PACKAGE}.{Path(name).stem}"].__file__ for name in FILES}
+    imported = {name: sys.modules[f"{IMPORTED_AS}.{Path(name).stem}"].__file__ for name in FILES}
     sha256 = {name: hashlib.sha256(Path(str(path)).read_bytes()).hexdigest() for name, path in imported.items()}
-    return VendorCode(modeling, sys.modules[f"{PACKAGE}.deepencoder"], sha256, tuple(overrides))
+    return VendorCode(modeling, sys.modules[f"{IMPORTED_AS}.deepencoder"], sha256, tuple(overrides))
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.isolation.wire import REFUSAL, Channel
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import METHODS, Setup
-from pytest_dsocr.subjects.telling import said
+from pytest_dsocr.subjects.telling import brief
 from pytest_dsocr.subjects.watch import begin
 
 STDERR = 2
@@ -31,7 +31,7 @@ PR_SET_PDEATHSIG = 1
 OPTIONAL = ("text_of", "write")
 POLICY = ("eos_id", "no_repeat_ngram_size", "max_new_tokens")
 
-Request = Mapping[str, Any]
+SubjectRequest = Mapping[str, Any]
 
 
 def main(pipe: int) -> None:
@@ -39,14 +39,14 @@ def main(pipe: int) -> None:
     faulthandler.enable(STDERR)
     _end_with_the_run()
     channel = Channel(Connection(pipe))
-    requests: SimpleQueue[Request] = SimpleQueue()
+    requests: SimpleQueue[SubjectRequest] = SimpleQueue()
     threading.Thread(target=_listen, args=(channel, requests), daemon=True).start()
     try:
-        desk = Desk(channel)
+        server = SubjectServer(channel)
         while True:
             request = requests.get()
             faulthandler.dump_traceback_later(request["limit_s"], exit=True, file=STDERR)
-            desk.answer(request)
+            server.answer(request)
             faulthandler.cancel_dump_traceback_later()
     except BaseException:
         traceback.print_exc()
@@ -59,7 +59,7 @@ def _end_with_the_run() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _listen(channel: Channel, requests: SimpleQueue[Request]) -> None:
+def _listen(channel: Channel, requests: SimpleQueue[SubjectRequest]) -> None:
     """Hand requests on; where the run has gone, end at once, whatever is under way and whichever threads there are."""
     try:
         while True:
@@ -68,7 +68,7 @@ def _listen(channel: Channel, requests: SimpleQueue[Request]) -> None:
         os._exit(0)
 
 
-class Desk:
+class SubjectServer:
     """Where requests are answered, by the method that each names."""
 
     def __init__(self, channel: Channel) -> None:
@@ -83,7 +83,7 @@ class Desk:
         self._devices: Mapping[str, str] = {}
         begin(self._notes)
 
-    def answer(self, request: Request) -> None:
+    def answer(self, request: SubjectRequest) -> None:
         """Do what is asked and say what came of it."""
         self._is_asked = True
         for state in request["dropped"]:
@@ -203,6 +203,6 @@ def _refusal(error: DsocrError) -> dict[str, Any]:
 
 
 def _unsent(stage: str, error: Exception) -> SubjectFaultError:
-    fault = SubjectFaultError(stage, f"what the subject gave cannot be taken from its device ({said(error)})")
+    fault = SubjectFaultError(stage, f"what the subject gave cannot be taken from its device ({brief(error)})")
     fault.__cause__ = error
     return fault

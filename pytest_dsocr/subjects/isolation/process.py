@@ -72,7 +72,7 @@ class SubjectProcess:
         """Send a request and give what it ends in, a kind and a value.
 
         Args:
-            request: what :class:`~pytest_dsocr.subjects.isolation.child.Desk` takes.
+            request: what :class:`~pytest_dsocr.subjects.isolation.child.SubjectServer` takes.
             limit_s: seconds until it writes where it stands and ends, or, where it does not, is killed.
             on_event: takes what comes in between.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 REFUSAL = "refusal"
 """The kind of a message that says what the subject raised; a request ends in one, or in an ``answer``."""
-Packed: TypeAlias = Any
+JsonValue: TypeAlias = Any
 """A value as JSON can hold it."""
 
 
@@ -57,7 +57,7 @@ def has_values(tensor: Tensor) -> bool:
     return not tensor.is_meta and tensor.layout is torch.strided and not tensor.is_quantized
 
 
-def _pack(value: object, tensors: list[Tensor]) -> Packed:
+def _pack(value: object, tensors: list[Tensor]) -> JsonValue:
     import torch
 
     if value is None or isinstance(value, bool | int | float | str):  # of a subclass JSON takes the value alone
@@ -75,7 +75,7 @@ def _pack(value: object, tensors: list[Tensor]) -> Packed:
     return {"other": type(value).__name__}
 
 
-def _pack_tensor(tensor: Tensor, tensors: list[Tensor]) -> Packed:
+def _pack_tensor(tensor: Tensor, tensors: list[Tensor]) -> JsonValue:
     about = {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": [*tensor.shape]}
     if not has_values(tensor):
         return {"empty": about, "layout": "meta" if tensor.is_meta else str(tensor.layout)}
@@ -89,7 +89,7 @@ def _bytes_of(tensor: Tensor) -> memoryview:
     return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 
-def _unpack(packed: Packed, buffers: Sequence[bytearray]) -> Any:
+def _unpack(packed: JsonValue, buffers: Sequence[bytearray]) -> Any:
     if not isinstance(packed, dict):
         return packed
     if "tensor" in packed:

@@ -208,7 +208,7 @@ def test_damage_and_other_weights_are_told(accepted: Run) -> None:
 
 def test_a_run_does_not_write_into_an_installation(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "golden").mkdir()
-    monkeypatch.setattr("pytest_dsocr.reference.goldens.PACKAGE", tmp_path)
+    monkeypatch.setattr("pytest_dsocr.reference.goldens.PACKAGE_FOLDER", tmp_path)
     for flag in ("--snapshot-update", "--snapshot-update-new-only"):
         result = run(flag, "--dsocr-golden", str(tmp_path / "golden"))
         assert "name a folder of your own: --dsocr-golden=DIR" in result.stdout.str() + result.stderr.str()

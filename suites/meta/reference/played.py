@@ -47,7 +47,7 @@ def hear():
     return json.loads(sys.stdin.readline())
 
 def answer(id, result, tensors={{}}, provenance={MADE.to_json()!r}):
-    say("Answer", id=id, result=result, tensors=tensors, provenance=provenance)
+    say("Response", id=id, result=result, tensors=tensors, provenance=provenance)
 
 def store(id, *values):
     data = struct.pack("<%df" % len(values), *values)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.vendor_code.code import PACKAGE, load_vendor_code
+from pytest_dsocr.reference.vendor_code.code import IMPORTED_AS, load_vendor_code
 from suites.meta.reference.conftest import STAND_IN
 
 
@@ -31,7 +31,7 @@ def test_an_older_source_compiled_beside_it_does_not_run(folder: Path) -> None:
     path.write_text(f"{source}\nMARK = 2\n", encoding="utf-8")
     os.utime(path, ns=(made.st_atime_ns, made.st_mtime_ns))
     code = load_vendor_code(folder)
-    assert vars(sys.modules[f"{PACKAGE}.conversation"])["MARK"] == 2
+    assert vars(sys.modules[f"{IMPORTED_AS}.conversation"])["MARK"] == 2
     assert code.sha256["conversation.py"] == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -57,4 +57,4 @@ def test_another_folder_is_imported_anew(folder: Path) -> None:
     assert second.encoder.MARK == 1
     assert not hasattr(first.encoder, "MARK")
     assert [name for name in first.sha256 if first.sha256[name] != second.sha256[name]] == ["deepencoder.py"]
-    assert second.modeling.__name__.startswith(PACKAGE)
+    assert second.modeling.__name__.startswith(IMPORTED_AS)

@@ -13,7 +13,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.environment.environment import (
     MARK,
     STAMP,
-    Plan,
+    EnvironmentPlan,
     Stamp,
     cache_folder,
     find_environment,
@@ -49,7 +49,7 @@ def test_both_sides_share_what_decides_on_bits() -> None:
         replace(HERE, pins=("torch==2.6.0", *HERE.pins[1:])),
     ],
 )
-def test_another_plan_has_another_folder(other: Plan) -> None:
+def test_another_plan_has_another_folder(other: EnvironmentPlan) -> None:
     assert plan_here().folder == HERE.folder
     assert other.folder != HERE.folder
 
@@ -83,7 +83,7 @@ def test_the_one_last_set_up_is_found() -> None:
         replace(HERE, torch_from=("/another/environment",)),
     ],
 )
-def test_one_of_other_versions_is_not_found(plan: Plan) -> None:
+def test_one_of_other_versions_is_not_found(plan: EnvironmentPlan) -> None:
     _pretend(plan, plan.folder)
     with pytest.raises(DsocrError, match=r"no environment .* with Python .*; make it with `dsocr vendor setup DIR`"):
         find_environment(None)
@@ -171,7 +171,7 @@ def test_setup_wants_the_vendor_s_files(tmp_path: Path, capsys: pytest.CaptureFi
     assert not cache.exists()
 
 
-def _pretend(plan: Plan, folder: Path) -> None:
+def _pretend(plan: EnvironmentPlan, folder: Path) -> None:
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").touch()
     (folder / MARK).touch()

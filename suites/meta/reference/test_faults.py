@@ -68,7 +68,7 @@ AFTER_LOADING = {
     "is killed": ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by SIGKILL" + MEMORY),
     "crashes": ("os.kill(os.getpid(), signal.SIGSEGV)", "was killed by SIGSEGV" + DIED),
     "is killed in mid-answer": (
-        """os.write(1, b'{"type": "Answer", "id": 2, "res'); os.kill(os.getpid(), signal.SIGKILL)""",
+        """os.write(1, b'{"type": "Response", "id": 2, "res'); os.kill(os.getpid(), signal.SIGKILL)""",
         "was killed by SIGKILL in the middle of an answer" + MEMORY,
     ),
     "ends but for a child that holds its pipe": (

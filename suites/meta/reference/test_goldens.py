@@ -85,7 +85,7 @@ def test_the_installed_package_is_not_written_to(
     command: list[str], option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     package = Path("package")
-    monkeypatch.setattr(goldens, "PACKAGE", package.absolute())
+    monkeypatch.setattr(goldens, "PACKAGE_FOLDER", package.absolute())
     target = package / "golden" / "vendor"
     full = [*command, str(target)] if "record" in command else [*command, str(STAND_IN), "--write"]
     more = [] if "record" in command else ["--env", sys.prefix, "--anchors", str(target / "anchors.json")]

@@ -21,17 +21,17 @@ from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.packing import Packed, pack, pack_inputs
 from pytest_dsocr.reference.live.reference import LiveReference
 from pytest_dsocr.reference.live.wire import (
-    Answer,
     Failure,
     Hello,
     Progress,
     Request,
+    Response,
     decode,
     encode,
     pack_case,
     unpack_case,
 )
-from pytest_dsocr.reference.live.worker import Desk
+from pytest_dsocr.reference.live.worker import RuntimeServer
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.vendor_code import observe
 from pytest_dsocr.reference.vendor_code.files import FILES
@@ -224,7 +224,7 @@ def test_what_it_cannot_do_is_said_in_its_words(live: Live, case: Case, tmp_path
     [(Request(7, "flops", {"case": {}}), "AssertionError"), (Request(7, "learn", {}), "KeyError")],
 )
 def test_a_request_out_of_place_is_answered(request_: Request, kind: str, tmp_path: Path) -> None:
-    answer = decode(Desk(tmp_path, lambda line: None).answer(request_))
+    answer = decode(RuntimeServer(tmp_path, lambda line: None).answer(request_))
     assert isinstance(answer, Failure)
     assert (answer.id, answer.kind) == (7, kind)
     assert "Traceback" in answer.traceback
@@ -236,12 +236,12 @@ def test_a_request_out_of_place_is_answered(request_: Request, kind: str, tmp_pa
         Hello(1, {"python": "3.11"}),
         Request(2, "observe", {"case": {"prompt": "<image>\n\u6587"}}),
         Progress(3, "token", 1, None),
-        Answer(4, {"nan": [float("inf")]}, {"a": "float32 [1]"}, {}),
+        Response(4, {"nan": [float("inf")]}, {"a": "float32 [1]"}, {}),
         Failure(5, "ValueError", "line one\nline two \ud800", ""),
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_a_message_is_one_line(message: Hello | Request | Progress | Answer | Failure) -> None:
+def test_a_message_is_one_line(message: Hello | Request | Progress | Response | Failure) -> None:
     line = encode(message)
     assert line.count(b"\n") == 1
     assert decode(line) == message

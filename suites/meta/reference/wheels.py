@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_dsocr.reference.environment.environment import Plan
+from pytest_dsocr.reference.environment.environment import EnvironmentPlan
 
 CODE = {
     "transformers": {"transformers/models/llama/modeling_llama.py": "LlamaFlashAttention2 = type"},
@@ -14,7 +14,7 @@ CODE = {
 }
 
 
-def write_wheels_of(plan: Plan, folder: Path) -> None:
+def write_wheels_of(plan: EnvironmentPlan, folder: Path) -> None:
     """Write a wheel for every package that the plan's pins name."""
     for pin in plan.pins:
         name, _, version = pin.partition("==")

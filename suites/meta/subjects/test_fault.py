@@ -22,7 +22,7 @@ from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.telling import COLUMNS, said
+from pytest_dsocr.subjects.telling import COLUMNS, brief
 from suites.meta.plugin.misdeeds import DEEDS, Staged
 
 CASE = Case(Path("page.png"), "<image>", PRESETS["tiny"], 4)
@@ -152,9 +152,9 @@ def test_what_is_ours_already_is_not_told_again() -> None:
 
 
 def test_white_space_and_length_of_a_message_do_not_matter() -> None:
-    assert said(ValueError("  two\n words ")) == "ValueError: two words"
-    assert said(ValueError()) == "ValueError"
-    assert len(said(ValueError("x" * 1000))) == COLUMNS
+    assert brief(ValueError("  two\n words ")) == "ValueError: two words"
+    assert brief(ValueError()) == "ValueError"
+    assert len(brief(ValueError("x" * 1000))) == COLUMNS
 
 
 def test_a_long_way_down_is_told_from_both_ends() -> None:

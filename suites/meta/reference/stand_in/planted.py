@@ -70,7 +70,7 @@ def _garbage() -> None:
 
 
 def _half_a_line() -> None:
-    _write_everywhere(b'{"type": "Answer", "id": 2, "result": {"case_')
+    _write_everywhere(b'{"type": "Response", "id": 2, "result": {"case_')
     _kill()
 
 
@@ -90,7 +90,7 @@ def _ask_for_consent() -> None:
 
 def _chatter() -> None:
     for _ in range(2000):
-        os.write(1, b'{"type": "Answer", "id": 1}\n')
+        os.write(1, b'{"type": "Response", "id": 1}\n')
         sys.stdout.write("\N{CYRILLIC CAPITAL LETTER EN} 文 100%\r")
     subprocess.run(["echo", "a child prints as well"], check=True)
 
