@@ -67,7 +67,7 @@ def _symbols(anchors: Anchors, folder: Path, loaded: Loaded | None) -> Iterator[
             anchor = anchors.symbols[symbol]
             where = f"{anchor.file}:{anchor.line}"
             source = _source(symbol, folder / anchor.file, loaded) if loaded else ""
-            yield f"{stage:<14}{symbol:<54}{where:<32}{anchor.tree[:8]:<9}{source}".rstrip()
+            yield f"{stage:<14}{symbol:<54}{where:<32}{anchor.tree[:12]:<13}{source}".rstrip()
             for name, detail in anchor.details.items():
                 yield from _wrapped(" " * 14, _detail(name, detail))
         else:

@@ -106,7 +106,7 @@ def compare_spans(
         return Comparison("spans", Verdict.MATCH, f"{len(theirs)}, labels in order")
     edits = Indel.editops(labels[0], labels[1])
     fine = all(labels) and len(edits) == abs(len(mine) - len(theirs)) <= limits.boxes
-    measured = f"{_counts(len(mine), len(theirs), limits, other)}; {len(edits)} labels to put in or take out"
+    measured = f"{_counts(len(mine), len(theirs), limits, other)}; {len(edits)} labels missing or surplus"
     details = (
         f"surplus: span {edit.src_pos}, {shown(labels[0][edit.src_pos])}"
         if edit.tag == "delete"
@@ -181,8 +181,8 @@ def _measured(pairs: Pairs, limits: Tolerances, other: str) -> Iterator[str]:
     moved = [apart for apart in pairs.apart if apart]
     if moved:
         yield (
-            f"{len(moved)} of {len(pairs.places)} moved, by {sum(moved) / len(moved):.1f}/999 on average and "
-            f"{max(moved):.1f}/999 = {max(moved) / UNITS:.1%} of the page at most (allowed {limits.coords:.1%})"
+            f"{len(moved)} of {len(pairs.places)} moved by up to {max(moved) / UNITS:.1%} of the page "
+            f"(allowed {limits.coords:.1%}): {max(moved):.1f}/999, on average {sum(moved) / len(moved):.1f}/999"
         )
     if pairs.renamed:
         yield f"{len(pairs.renamed)} under another label"
@@ -212,7 +212,7 @@ def _first(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _counts(mine: int, theirs: int, limits: Tolerances, other: str) -> str:
-    return f"{mine}; {other} has {theirs} (allowed {limits.boxes} apart)"
+    return f"{mine}; {other} has {theirs} (allowed difference {limits.boxes})"
 
 
 def _without(boxes: Sequence[Placed], paired: set[int]) -> list[Placed]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 
 from pytest_dsocr.compare.symptoms import likely_cause
 from pytest_dsocr.compare.symptoms.scene import Scene
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-
-WIDTH = 115
 
 
 @dataclass(frozen=True)
@@ -21,12 +18,6 @@ class Divergence:
     right: int
     """Comparisons in front of it that are right."""
     cause: str
-
-    @property
-    def lines(self) -> Iterator[str]:
-        """Tell it, in lines that a terminal holds."""
-        yield f"first wrong  {self.first.what}, after {self.right} that are right: {self.first.measured}"
-        yield from wrap(self.cause, WIDTH, initial_indent="check        ", subsequent_indent=" " * 13)
 
 
 def first_divergence(comparisons: Sequence[Comparison]) -> Divergence | None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.foundation.exact import exact
 from pytest_dsocr.foundation.words import shown
+
+if TYPE_CHECKING:
+    from pytest_dsocr.compare.diff import Line
 
 
 class Verdict(StrEnum):
@@ -50,6 +54,8 @@ class Comparison:
     """What tells its cause from others."""
     reason: Reason | None = None
     """Why it was not compared; None where it was."""
+    diff: tuple[Line, ...] = ()
+    """The first places where two texts differ."""
     lost_to: Exception | None = field(default=None, compare=False, repr=False)
     """The error of a side that this was lost to, which is to be raised by whoever asked for the comparison."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 
-from pytest_dsocr.foundation.words import fit
+from pytest_dsocr.foundation.words import PACKAGE, fit
 
 FIRST_LINES, LAST_LINES, COLUMNS = 15, 45, 300
 OF_MESSAGE = 2000
@@ -20,12 +21,15 @@ def message_of(error: BaseException) -> str:
 
 
 def traced(error: BaseException) -> str:
-    """Give an error's traceback, with those that it came from; its type where that cannot be told."""
+    """Give an error's traceback, with those that it came from, and short paths inside this package.
+
+    Its type alone where that cannot be told.
+    """
     try:
         told = "".join(traceback.format_exception(error))
     except Exception:  # its notes or its causes may be anything
         told = f"{type(error).__name__}, whose traceback cannot be told"
-    return bounded(told)
+    return bounded(told.replace(f'"{PACKAGE}{os.sep}', '"'))
 
 
 def bounded(text: str, columns: int = COLUMNS) -> str:

@@ -58,7 +58,7 @@ def _once(item: pytest.Item, error: DsocrError, told: str) -> str:
     """Give an error whole, with what it came from, to the first test that it meets, and to the others a line."""
     where = item.config.stash.setdefault(TOLD, {}).setdefault((getattr(error, "stage", None), told), item.nodeid)
     if where != item.nodeid:
-        return f"{fit(told.partition(chr(10))[0], COLUMNS)}; told whole by {fit(where)}"
+        return f"{fit(told.partition(chr(10))[0], COLUMNS)}; shown in full by {fit(where)}"
     return told if error.__cause__ is None else f"{told}\n\n{traced(error.__cause__)}"
 
 

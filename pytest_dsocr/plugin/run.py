@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.plugin.coloured import colour
 from pytest_dsocr.plugin.configured import command_of, own_config
 from pytest_dsocr.plugin.stash import UNMATCHED
 from pytest_dsocr.plugin.xdist.lost import given_up, lost
@@ -57,12 +58,14 @@ class Run:
         for left in given_up(sched, crashitem):
             self.config.hook.pytest_runtest_logreport(report=left)
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take what a test told, here or in a worker."""
+        """Take what a test told, here or in a worker, before pytest shows it."""
         if report.when in ("teardown", DIED):
             self.plan.ended.add(report.nodeid)
         if hasattr(report, "dsocr"):
             self.result.add_report(report)
+            colour(report)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

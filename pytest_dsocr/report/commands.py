@@ -72,8 +72,8 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
                 f"{typed} --dsocr-reference=session",
             )
     elif result.failing:
-        yield "to run the first that failed again", rerun(result.failing[0].nodeid, options)
+        yield "to run the first failing test again", rerun(result.failing[0].nodeid, options)
     elif result.run and result.run["subject"] == SHIPPED_SUBJECT:
-        yield "to try an implementation of your own", f"{typed} --dsocr-subject={OWN}"
+        yield "to test an implementation of your own", f"{typed} --dsocr-subject={OWN}"
     elif result.run and result.run["reference"] in ("recorded", "session"):
-        yield "to hold it against the vendor's code, live", f"{typed} --dsocr-reference={VENDOR}"
+        yield "to compare with the vendor's code, live", f"{typed} --dsocr-reference={VENDOR}"

@@ -37,6 +37,8 @@ class ComparisonPayload(TypedDict):
     """A :class:`~pytest_dsocr.compare.signs.Reason` for what was not compared."""
     signs: list[str]
     """Of :class:`~pytest_dsocr.compare.signs.Sign`, in the order of the alphabet."""
+    diff: list[list[list[str]]]
+    """Of texts: lines of pieces, each the side that has it and what it says; see :mod:`pytest_dsocr.compare.diff`."""
 
 
 class Sides(TypedDict):
@@ -134,6 +136,7 @@ def of_comparison(comparison: Comparison) -> ComparisonPayload:
         "details": list(comparison.details),
         "reason": None if comparison.reason is None else str(comparison.reason),
         "signs": sorted(map(str, comparison.signs)),
+        "diff": [[[str(piece.side), piece.text] for piece in line] for line in comparison.diff],
     }
 
 

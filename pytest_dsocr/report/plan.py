@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pytest_dsocr.foundation.words import count
 
 STATUS_IN_WORDS: Mapping[int, str] = {
-    1: "tests failed that are none of ours",
+    1: "tests failed that do not use pytest-dsocr",
     2: "the run was interrupted",
     3: "pytest had an internal error",
-    4: "pytest was called with arguments that it does not take",
+    4: "pytest refused its arguments",
     5: "no test was run",
 }
 """Of pytest's exit status, where nothing else says why it is not 0."""

@@ -192,16 +192,21 @@ class RunResult:
         It passes where pytest's own exit status is 0, every test that was planned has ended, and something was
         compared.
         """
-        reasons = [] if self.made else [NOTHING_COMPARED]
+        return [*([] if self.made else [NOTHING_COMPARED]), *self._in_the_way]
+
+    @property
+    def _in_the_way(self) -> Iterator[str]:
+        """Why it does not pass, whether or not anything was compared."""
         if self.failing:
-            reasons.append(f"{len(self.failing)} of {count(len(self.tests), 'test')} failed")
-        reasons += [f"{count(tests, 'test')} ended as {word!r}" for word, tests in self.odd.items()]
-        return reasons + self.plan.why_not(failing=bool(self.failing))
+            yield f"{len(self.failing)} of {count(len(self.tests), 'test')} failed"
+        for word, tests in self.odd.items():
+            yield f"{count(tests, 'test')} ended as {word!r}"
+        yield from self.plan.why_not(failing=bool(self.failing))
 
     @property
     def fails(self) -> bool:
         """Whether pytest is to fail: tests that only assert something of their own may well have compared nothing."""
-        return self.concerned and bool([why for why in self.why_not if self.promised or why != NOTHING_COMPARED])
+        return self.concerned and (any(self._in_the_way) or (self.promised and not self.made))
 
     @property
     def verdict(self) -> str:

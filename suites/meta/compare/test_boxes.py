@@ -140,7 +140,7 @@ def test_what_moved_is_counted_and_the_worst_are_shown() -> None:
     assert measured(mine) == Comparison(
         "boxes",
         DRIFT,
-        "5 of 6 moved, by 3.6/999 on average and 6.0/999 = 0.6% of the page at most (allowed 2.0%)",
+        "5 of 6 moved by up to 0.6% of the page (allowed 2.0%): 6.0/999, on average 3.6/999",
         None,
         (
             "6/999 apart: text [94, 96, 486, 176] of span 1; the reference has text [88, 90, 480, 170] of span 1",
@@ -154,12 +154,12 @@ def test_what_moved_is_counted_and_the_worst_are_shown() -> None:
 def test_what_is_missing_or_surplus_is_named() -> None:
     fewer = measured(without(2), EXACT)
     assert (fewer.measured, fewer.details) == (
-        "5; the reference has 6 (allowed 0 apart)",
+        "5; the reference has 6 (allowed difference 0)",
         ("missing: text [500, 90, 910, 170] of span 2 of the reference",),
     )
     more = measured([*PAGE, EXTRA])
     assert (more.measured, more.details) == (
-        "7; the reference has 6 (allowed 1 apart)",
+        "7; the reference has 6 (allowed difference 1)",
         ("surplus: text [88, 700, 910, 760] of span 5",),
     )
 
@@ -196,7 +196,7 @@ def test_spans_are_told_by_what_is_missing_or_surplus() -> None:
     assert found == Comparison(
         "spans",
         WRONG,
-        "5; the reference has 5 (allowed 1 apart); 2 labels to put in or take out",
+        "5; the reference has 5 (allowed difference 1); 2 labels missing or surplus",
         None,
         ("missing: span 0 of the reference, title", "surplus: span 4, table"),
     )
@@ -214,4 +214,4 @@ def test_what_the_model_may_write_is_compared_without_a_word() -> None:
 
 def test_a_distance_is_a_share_of_999() -> None:
     mine, theirs = ([SpanSeen("text", (Box(x, 0, 999, 9),))] for x in (600, 100))
-    assert "500.0/999 = 50.1% of the page" in compare_boxes(mine, theirs, EXACT).measured
+    assert "moved by up to 50.1% of the page" in compare_boxes(mine, theirs, EXACT).measured

@@ -93,9 +93,9 @@ def test_a_wrong_subject_fails_on_a_page_of_ones_own(unseen: pytest.Pytester) ->
     assert result.ret == FAILED
     result.stdout.fnmatch_lines(
         [
-            "WRONG           vision_fusion: *",
+            "vision_fusion: *",
             f"reference       {BY_SESSION}, mini/cpu-float32-eager*",
-            "WRONG           unseen-gundam-markdown: first wrong vision_fusion, after 12 that are right*",
+            "WRONG           unseen-gundam-markdown: vision_fusion, after 12 comparisons that passed*",
             f"verdict         * tests failed, {BY_SESSION}",
         ]
     )

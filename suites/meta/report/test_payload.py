@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.compare.signs import Reason, Sign
+from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.engine.checkpoint import resolve
@@ -45,6 +46,7 @@ def test_words_are_numbers_again_and_what_is_none_is_allowed_by_no_limit() -> No
         (MATCH, True),
         (DRIFT, True),
         (WRONG, False),
+        (compare_text("a word", "a ward", 0.0), False),
         (replace(WRONG, signs=frozenset((Sign.SHUFFLED, Sign.NOT_FINITE))), False),
         (not_compared("clip.page", Reason.NEITHER), True),
         (not_compared("clip.page", Reason.NOT_OFFERED), True),
@@ -62,6 +64,7 @@ def test_a_comparison_is_told_whole(comparison: Comparison, passes: bool) -> Non
         "details": list(comparison.details),
         "reason": comparison.reason,
         "signs": sorted(comparison.signs),
+        "diff": [[[piece.side, piece.text] for piece in line] for line in comparison.diff],
     }
 
 
