@@ -29,6 +29,7 @@ from pytest_dsocr.subjects.protocol import METHODS
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.compare.made import every_bit, observation
 from suites.meta.conftest import model_of
+from suites.meta.crops import cropped_case
 from suites.meta.subjects.seen import output_of, seen
 
 TOKENS = 24
@@ -266,7 +267,7 @@ def test_a_reference_that_ended_before_it_began_gives_no_forced_steps(tiny: Sess
 def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
     keep_values: bool, tiny: Session[Any], pages: Path
 ) -> None:
-    case = make_case(pages / "portrait.png", "markdown", "gundam", 1)
+    case = cropped_case(pages, "markdown", 1)
     theirs = seen(tiny, case, keep_values=keep_values)
     answer = follow(SessionSubject(tiny), case, theirs)
     assert answer.inputs is not None
@@ -280,7 +281,7 @@ def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
 
 
 def test_the_blocks_of_named_modules_are_seen_in_front_of_their_stage(tiny: Session[Any], pages: Path) -> None:
-    case = make_case(pages / "portrait.png", "markdown", "gundam", 1)
+    case = cropped_case(pages, "markdown", 1)
     names = list(follow(SessionSubject(tiny), case, EMPTY).seams)
     depth = model_of(tiny).arch.sam.layers
     assert names[: 2 * depth + 2] == [
