@@ -1,4 +1,4 @@
-"""What may follow a tie: what the subject's own steps give from there on, as long as that still reads the same page."""
+"""What is accepted after a tie: the output of the subject's own steps, as long as it still reads the same page."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ that, in pages."""
 AMISS = frozenset(
     (Sign.EMPTINESS, Sign.REPETITION, Sign.BYTE_MARKS, Sign.BROKEN_CHARACTERS, Sign.MARKUP, Sign.ECHO),
 )
-"""The degenerations that no tie makes; where a text ends, or in what alone it differs, says nothing."""
+"""Degenerations that a tie does not cause. Where a text ends, or the only kind of difference in it, proves nothing."""
 
 
 @dataclass(frozen=True)
 class Tie:
-    """Where a subject's steps first gave another token than the reference's, over a tie, and what they give then."""
+    """The first step at which a tie made the subject choose another token, and what its own steps give from there."""
 
     step: int
     continued: Output
     sure: bool
-    """Whether the reference reads; of random weights it is noise, and nothing is near to that."""
+    """Whether the reference model is sure of its tokens. With random weights its text is noise."""
 
     def astray(self, theirs: Output) -> tuple[Astray, ...]:
-        """Say why what the steps give reads the reference's page no more."""
+        """Say why the output of the steps is no longer a reading of the reference's page."""
         return tuple(_astray(self.continued, theirs)) if self.sure else ()
 
 
 @dataclass(frozen=True)
 class Nearness:
-    """How near two readings are that a tie has parted."""
+    """How near two readings are that differ because of a tie."""
 
     edits: int
-    """Between the rests, from the first character that differs."""
+    """Edit distance of the two rests, which begin at the first character that differs."""
     longer: int
-    """Characters that the one rest has more than the other."""
+    """How many characters one rest is longer than the other."""
     rest: int
     """Characters of the longer rest."""
     boxes: int
-    """Of the side that has more."""
+    """Number of boxes of the side that has more."""
     alone: int
     """Those of them without a partner of their label in their place, or as near to it as :data:`IN_PLACE`."""
 
@@ -76,12 +76,12 @@ class Nearness:
 
 
 def is_sure(steps: Sequence[Step]) -> bool:
-    """Say whether a model is sure of most tokens that it chose, as one is that reads."""
+    """Say whether a model is sure of most tokens that it chose, as a model that can read is."""
     return bool(steps) and median(map(_share, steps)) > SURE
 
 
 def _share(step: Step) -> float:
-    """Give the probability of a step's best among its best."""
+    """Give the share of the best token in the probability of a step's recorded best."""
     first = max(step.best.logits, default=math.nan)
     return 1 / sum(math.exp(logit - first) for logit in step.best.logits) if math.isfinite(first) else 0.0
 

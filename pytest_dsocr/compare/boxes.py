@@ -1,7 +1,7 @@
-"""Spans and boxes compared: labels in order, and each box with its partner by optimal assignment.
+"""Compare spans by their labels in order, and each box with its partner, found by optimal assignment.
 
-Limits speak of how many boxes there are and where. Of a label or an order they say nothing: another label or another
-order is another reading of the page, and WRONG under any limits.
+Limits apply to the number of boxes and to their places. Another label or another order is another reading of the page,
+and WRONG under any limits.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from pytest_dsocr.observation.observation import SpanSeen
 
 SHOWN = 3
 LABEL_UNITS = 50.0
-"""How far away a box under the right label is as good a partner as one here under another."""
+"""A box with the right label this far away is as good a partner as a box with another label in the same place."""
 FARTHEST = 1e6
-"""Beyond it every place is as far away: a model may write 1e300, whose square is no number."""
+"""Coordinates are clipped to it: a model may write 1e300, whose square overflows."""
 
 
 class Placed(NamedTuple):
@@ -44,7 +44,7 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The boxes of both sides, those that stand for each other paired."""
+    """The boxes of both sides, and which of them are partners."""
 
     mine: Sequence[Placed]
     theirs: Sequence[Placed]
@@ -58,7 +58,7 @@ class Pairs:
 
     @property
     def apart(self) -> list[float]:
-        """How far the side that moved most did, of each pair, in 1/999 of the page."""
+        """The largest distance between the sides of each pair, in 1/999 of the page."""
         return [_apart(a.box, b.box) for a, b in self.both]
 
     @property
@@ -73,17 +73,17 @@ class Pairs:
 
     @property
     def renamed(self) -> list[tuple[Placed, Placed]]:
-        """Pairs under two labels."""
+        """Pairs with different labels."""
         return [(a, b) for a, b in self.both if a.label != b.label]
 
     @property
     def exchanged(self) -> list[tuple[Placed, Placed]]:
-        """Neighbours of the subject that stand the other way round in the reference."""
+        """Neighbouring boxes of the subject whose partners are in the opposite order."""
         return [(self.mine[a], self.mine[c]) for (a, b), (c, d) in pairwise(self.places) if b > d]
 
     @property
     def regrouped(self) -> bool:
-        """Whether boxes of one span of a side are of several of the other."""
+        """Whether boxes of one span on one side belong to several spans on the other."""
         spans = {(a.span, b.span) for a, b in self.both}
         return any(len({pair[side] for pair in spans}) < len(spans) for side in (0, 1))
 
@@ -91,7 +91,7 @@ class Pairs:
 def compare_spans(
     mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances, other: str = REFERENCE
 ) -> Comparison:
-    """Compare the labels in their order; as many may be missing, or too many, as boxes may.
+    """Compare the labels in order; ``limits.boxes`` of them may be missing or surplus.
 
     Args:
         mine: the subject's.
@@ -142,9 +142,9 @@ def compare_boxes(
 
 
 def pair_up(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen]) -> Pairs:
-    """Pair the boxes of both sides so that the squares of their distances add up to the least.
+    """Pair the boxes of both sides so that the sum of squared distances is smallest.
 
-    Squares, for then a shift of all boxes exchanges none of them. Between equals the label decides, then the order.
+    Distances are squared so that a shift of all boxes keeps the pairs. Ties are decided by the label, then the order.
     """
     a, b = (
         [Placed(k, span.label, box) for k, span in enumerate(spans) for box in span.boxes] for spans in (mine, theirs)
@@ -193,7 +193,7 @@ def _measured(pairs: Pairs, limits: Tolerances, other: str) -> Iterator[str]:
 
 
 def _details(pairs: Pairs, other: str) -> Iterator[str]:
-    """Yield the boxes that are furthest from their partners, then those under other labels, exchanged, or alone."""
+    """Yield the boxes furthest from their partners, then other labels, another order, and boxes without partner."""
     ranked = sorted(zip(pairs.apart, pairs.both, strict=True), key=lambda found: -found[0])
     moved = [f"{apart:.4g}/999 apart: {a}; {other} has {b}" for apart, (a, b) in ranked if apart]
     for lines in (

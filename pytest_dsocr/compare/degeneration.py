@@ -1,6 +1,6 @@
-"""How a text has gone astray, in words: nothing in it, cut off, turning in a circle, badly decoded, echoing the prompt.
+"""Signs of a degenerate text: empty, cut off, repeating itself, badly decoded, or echoing the prompt.
 
-All of it is held against the reference's text, so that a page that repeats itself is no alarm.
+Each is checked against the reference's text as well, so that a page that repeats itself raises no alarm.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ LONGEST_PERIOD = 256
 """Characters, or lines."""
 TIMES = 4
 CHARACTERS = 24
-"""A circle comes at least so often in a row, and covers so much; rows of dots and the like do not."""
+"""How often a text repeats in a row at least, and how many characters that covers; rows of dots do not count."""
 
 _BYTE_MARKS = {Sign.BYTE_MARKS: ("\u0120", "\u010a"), Sign.BROKEN_CHARACTERS: ("\ufffd",)}
 _ECHOES = tuple(text.rpartition("\n")[2].rpartition(">")[2] for text in PROMPTS.values())
 
 
 class Astray(NamedTuple):
-    """A way in which a text has gone astray."""
+    """One way in which a text is degenerate."""
 
     sign: Sign
     how: str
@@ -40,7 +40,7 @@ class Astray(NamedTuple):
 
 @dataclass(frozen=True)
 class Circle:
-    """A stretch of a text that comes again and again, with nothing between."""
+    """A part of a text that is repeated several times in a row."""
 
     start: int
     """Offset of its first character."""
@@ -48,11 +48,11 @@ class Circle:
     """From there to the end of the last whole or broken-off repetition."""
     times: int
     once: str
-    """What comes again, as it first stands; its numbers may count on."""
+    """The first repetition; in later ones the numbers may differ."""
 
 
 def degenerations(mine: str, theirs: str) -> Iterator[Astray]:
-    """Yield each way in which ``mine`` has gone astray and ``theirs`` has not."""
+    """Yield each way in which ``mine`` is degenerate and ``theirs`` is not."""
     if not mine.strip():
         if theirs.strip():
             how = "there is nothing but white space" if mine else "there is no text at all"
@@ -67,7 +67,7 @@ def degenerations(mine: str, theirs: str) -> Iterator[Astray]:
 
 
 def _leaking(mine: str, theirs: str) -> Iterator[Astray]:
-    """Yield what tokens turned into text badly leave behind, or take away."""
+    """Yield the signs of tokens that were badly decoded into text."""
     if REF in theirs and REF not in mine:
         yield Astray(Sign.MARKUP, f"there is no {REF} in it, the reference has {theirs.count(REF)}")
     for sign, marks in _BYTE_MARKS.items():
@@ -144,7 +144,7 @@ def _longest(text: str, items: npt.NDArray[Any], starts: npt.NDArray[np.int64], 
 
 
 def _may_circle(items: npt.NDArray[Any], period: int, times: int) -> bool:
-    """Look at every ``period``-th item alone, which is quick and misses no circle of that many times."""
+    """Check only every ``period``-th item: this is fast, and finds every repetition of that many times."""
     same = items[period::period] == items[:-period:period]
     runs = same[times - 2 :]
     for k in range(times - 2):

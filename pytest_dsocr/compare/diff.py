@@ -28,7 +28,7 @@ class Side(StrEnum):
 
 
 MARKS = {Side.BOTH: ("", ""), Side.REFERENCE: ("[-", "-]"), Side.SUBJECT: ("{+", "+}")}
-"""What stands around a piece where there are no colours, as ``git diff --word-diff`` has it."""
+"""The marks around a piece, as in ``git diff --word-diff``."""
 
 
 class Piece(NamedTuple):
@@ -58,7 +58,7 @@ def diff(mine: str, theirs: str) -> tuple[Line, ...]:
 
 
 def plain_line(line: Line) -> str:
-    """Give a line with marks for what only one side has."""
+    """Give a line as plain text, with marks around what only one side has."""
     return "".join(map(str, line))
 
 
@@ -85,7 +85,7 @@ def _differs(pieces: Iterable[Piece]) -> bool:
 
 
 def _lines(pieces: Iterable[Piece]) -> Iterator[Line]:
-    """Break pieces into lines, which lack what is equal but for a little around each difference."""
+    """Break pieces into lines, and keep of equal text only a little around each difference."""
     line: list[Piece] = []
     for piece in pieces:
         same = piece.side is Side.BOTH

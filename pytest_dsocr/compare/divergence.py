@@ -1,4 +1,4 @@
-"""Where a case first breaks: the comparisons stand in the stages' order, and what follows the first comes of it."""
+"""Where a case first breaks, in the order of the stages: what is wrong later may follow from the first."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Divergence:
 
     first: Comparison
     right: int
-    """Comparisons in front of it that are right."""
+    """How many comparisons before it were made, all of them right."""
     cause: str
 
 
 def first_divergence(comparisons: Sequence[Comparison]) -> Divergence | None:
-    """Give where ``comparisons``, in the stages' order, first break, or None where nothing is WRONG."""
+    """Find the first WRONG comparison, in the order of the stages; None where nothing is WRONG."""
     for place, comparison in enumerate(comparisons):
         if comparison.verdict is Verdict.WRONG:
             scene = Scene(comparison, {one.what: one for one in comparisons})

@@ -1,4 +1,4 @@
-"""Inputs compared: ids, mask, grid and pixels are exact or wrong, and some ways to be wrong give their cause away."""
+"""Compare inputs: ids, mask, grid and pixels must be equal. Some differences show their cause, which becomes a sign."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _ids(mine: InputsDigest, theirs: InputsDigest) -> Comparison:
     if own == others:
         return Comparison("input_ids", Verdict.MATCH, f"all {len(others)}")
     at = next((k for k, (a, b) in enumerate(zip(own, others, strict=False)) if a != b), min(len(own), len(others)))
-    measured = f"{len(own)} ids, the reference has {len(others)}; they part at {at}"
+    measured = f"{len(own)} ids, the reference has {len(others)}; they differ from position {at} on"
     signs = tuple(_id_signs(own, others, at >= len(others) - _after_last_true(theirs.images_seq_mask)))
     shown = (f"subject   {own[at : at + SHOWN_IDS]}", f"reference {others[at : at + SHOWN_IDS]}")
     return _wrong("input_ids", measured, signs, shown)
@@ -50,7 +50,7 @@ def _id_signs(own: list[int], others: list[int], behind_image: bool) -> Iterator
 
 
 def _after_last_true(mask: Runs) -> int:
-    """Count the positions behind the last image token; all of them where there is none."""
+    """Count the positions after the last image token; all of them where there is none."""
     last = mask[-1:]
     return sum(length for value, length in last if not value)
 
@@ -71,7 +71,7 @@ def _mask_signs(mine: Runs, theirs: Runs, one_fewer: bool) -> Iterator[Sign]:
 
 
 def _first_true(mask: Runs) -> int:
-    """Count the positions in front of the first image token."""
+    """Count the positions before the first image token."""
     return sum(length for value, length in mask[:1] if not value)
 
 

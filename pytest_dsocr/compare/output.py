@@ -1,4 +1,4 @@
-"""What came of the tokens, compared: text, spans, boxes, ``result.mmd`` and the files written."""
+"""Compare what the tokens became: text, spans, boxes, ``result.mmd`` and the files written."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _compared(mine: Answer, theirs: Output, limits: Tolerances) -> Iterator[Comp
 
 
 def _read(own: Comparison, step: int) -> Comparison:
-    does = "does not give" if own.verdict is Verdict.WRONG else "gives"
-    measured = f"{does} what its own steps do, which part from the reference's over a tie at step {step}"
+    agrees = "disagrees" if own.verdict is Verdict.WRONG else "agrees"
+    measured = f"{agrees} with the subject's own steps, which leave the reference's at a tie at step {step}"
     return Comparison("read", own.verdict, measured)
 
 
@@ -65,7 +65,7 @@ def _after_tie(comparison: Comparison, own: Comparison, step: int, astray: Seque
     if own.passes and not astray:
         measured = f"follows the tie at step {step}: {comparison.measured}"
         return replace(comparison, verdict=Verdict.TIE_FLIP, measured=measured)
-    why = "reads the page no more" if own.passes else "is not what its own steps give"
+    why = "no longer reads this page" if own.passes else "is not what the subject's own steps give"
     measured = f"{why} after the tie at step {step}: {comparison.measured}"
     if not own.passes:
         return replace(comparison, measured=measured)

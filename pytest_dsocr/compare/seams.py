@@ -1,4 +1,4 @@
-"""Tensors compared: exactly where both are at hand, by their summaries where one is a recording."""
+"""Compare tensors: by all their values where both sides have them, else by the summaries that a recording keeps."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pytest_dsocr.observation.observation import NotFinite, Seam, sample_positio
 SHOWN_VALUES = 3
 
 SHUFFLED_ERROR = 0.1
-"""What is in other places is at least so far off."""
+"""Values in other places give at least this relative error."""
 SAME_SIZE = 1e-3
-"""Of the same values, mean and norm are equal up to the drift of values; of others so far off, hardly ever."""
+"""The same values in other places have equal mean and norm up to drift; other values hardly ever do."""
 
 
 def compare_seam(name: str, mine: Seam | None, theirs: Seam | None, allowed: float) -> Comparison:

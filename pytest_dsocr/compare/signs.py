@@ -1,4 +1,4 @@
-"""What comparisons found, as types: whoever draws conclusions looks at these and never into sentences."""
+"""What comparisons found, as types: conclusions are drawn from these, never from the words of a sentence."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class Reason(StrEnum):
 
     NEITHER = "neither side has any"
     NOT_OFFERED = "not offered"
-    """The subject does not say that it has it."""
+    """The subject does not say that it offers this."""
     NOT_GIVEN = "promised by the subject and not given"
-    """The subject says that it has it, and did not give it."""
+    """The subject says that it offers this, and did not give it."""
     NOT_IN_REFERENCE = "not in the reference"
     TELLS_NOTHING = "tells nothing"
-    """What was found would be the same with a mistake and without."""
+    """The result would be the same with and without a mistake."""
     INCOMPLETE = "incomplete on one side"
     LOST = "lost to an error"
 
@@ -40,7 +40,7 @@ class Sign(StrEnum):
     WHOLE_LEVELS = "whole levels"
     # tensors
     OTHER_SHAPE = "other shape"
-    """Or another dtype, of pixels."""
+    """Of pixels, another dtype as well."""
     NOT_FINITE = "not finite"
     SHUFFLED = "shuffled"
     # steps

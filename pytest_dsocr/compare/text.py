@@ -1,4 +1,4 @@
-"""Texts compared: by their edit distance, from where they part on."""
+"""Compare texts by their edit distance, and show where they first differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 
 UNRELATED_FROM, UNRELATED_SHARE = 0.1, 0.5
-"""A reading that parts within the first tenth, and is other by half, is not of this page."""
+"""A text that differs within the first tenth, and in more than half of its characters, is not of this page."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class _Apart:
 
 
 def compare_text(mine: str, theirs: str, allowed: float) -> Comparison:
-    """Compare two outputs of a model as text, and name what shows that one has gone astray.
+    """Compare two outputs of a model as text, with the signs of a degenerate one.
 
     Args:
         mine: the subject's, decoded, with its markup.

@@ -1,4 +1,4 @@
-"""Greedy tokens compared, step by step along the reference's own output."""
+"""Compare greedy tokens, step by step along the reference's own output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BY_FIRST_STEP = (Sign.FROM_PREFILL, Sign.FROM_FIRST_STEP)
 
 
 def compare_best(mine: Best, theirs: Best, limits: Tolerances) -> Comparison:
-    """Compare the best first tokens; of one that the subject has not among its best, its logit is at most the last."""
+    """Compare the best first tokens. A token that is not among the subject's best has at most the last one's logit."""
     if not mine.ids or not theirs.ids:
         measured = f"{len(mine.ids)} best tokens of the subject, {len(theirs.ids)} of the reference"
         return not_compared("prefill_best", Reason.INCOMPLETE, measured)
@@ -61,7 +61,7 @@ def _steps(forced: Sequence[ForcedStep], theirs: Sequence[Step]) -> str:
 
 
 def _logit_signs(forced: Sequence[ForcedStep], first: int) -> Iterator[Sign]:
-    """Yield what logits tell that are out of tolerance from step ``first`` on; step 0 has prefill's."""
+    """Yield the signs of logits that are out of tolerance from step ``first`` on; those of step 0 are prefill's."""
     if first < len(BY_FIRST_STEP):
         yield BY_FIRST_STEP[first]
     if forced[first].not_finite:
@@ -130,7 +130,7 @@ def _told(k: int, mine: ForcedStep, theirs: Step, limits: Tolerances) -> str:
 
 
 def _rule(mine: ForcedStep, theirs: Step) -> frozenset[Sign]:
-    """Say whose choice was not its best, which only a rule or a draw makes of it."""
+    """Say which side did not choose its best token: only a rule or sampling makes it do so."""
     own, other = (token in best.ids[:1] for token, best in ((mine.token, mine.best), (theirs.token, theirs.best)))
     if own and not other:
         return frozenset((Sign.SAID_FORBIDDEN,))

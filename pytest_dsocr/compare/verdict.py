@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(StrEnum):
-    """From equal to wrong; NOT-COMPARED says nothing, and is never a pass."""
+    """How a comparison ended; NOT-COMPARED is not a pass by itself, see :attr:`Comparison.passes`."""
 
     MATCH = "MATCH"
     """Equal."""
@@ -39,7 +39,7 @@ SEVERITY = (Verdict.NOT_COMPARED, Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP
 
 @dataclass(frozen=True)
 class Comparison:
-    """One thing of a case, compared."""
+    """The comparison of one thing of a case."""
 
     what: str
     """``input_ids``, ``sam.page``, ``tokens``, ``result.mmd`` and so on."""
@@ -51,17 +51,17 @@ class Comparison:
     details: tuple[str, ...] = ()
     """The first places where the two part, a line each."""
     signs: frozenset[Sign] = frozenset()
-    """What tells its cause from others."""
+    """What was found, for whoever looks for the cause."""
     reason: Reason | None = None
     """Why it was not compared; None where it was."""
     diff: tuple[Line, ...] = ()
     """The first places where two texts differ."""
     lost_to: Exception | None = field(default=None, compare=False, repr=False)
-    """The error of a side that this was lost to, which is to be raised by whoever asked for the comparison."""
+    """The error that this was lost to; whoever asked for the comparison raises it."""
 
     @property
     def stage(self) -> str:
-        """What it is of: ``sam`` of ``sam.page/3``, and ``result.mmd`` of itself."""
+        """Its stage: ``sam`` for ``sam.page/3``, and ``result.mmd`` for itself."""
         return self.what if self.what == "result.mmd" else self.what.partition("/")[0].partition(".")[0]
 
     @property
@@ -89,12 +89,12 @@ def equal(what: str, mine: object, theirs: object, measured: str, other: str = R
 
 
 def not_compared(what: str, reason: Reason, measured: str = "") -> Comparison:
-    """Say why there was nothing to compare, in more words where ``measured`` has some."""
+    """Say why something was not compared; ``measured`` may say it in more words."""
     return Comparison(what, Verdict.NOT_COMPARED, measured or str(reason), reason=reason)
 
 
 def lost(what: str, error: Exception) -> Comparison:
-    """Say that it was lost to the error of a side, which is no verdict."""
+    """Say that something was not compared because a side raised an error."""
     measured = f"{Reason.LOST}: {shown(str(error), 120)}"
     return Comparison(what, Verdict.NOT_COMPARED, measured, reason=Reason.LOST, lost_to=error)
 

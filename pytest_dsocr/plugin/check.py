@@ -1,4 +1,4 @@
-"""``dsocr_check``: comparisons recorded, counted, and told on one screen where one does not pass."""
+"""``dsocr_check``: records and counts comparisons, and fails the test where one does not pass."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Check:
         self.made += comparisons
         self.case_id = report.case.id if report else None
         if not comparisons:
-            pytest.fail(f"compared nothing of {what}", pytrace=False)
+            pytest.fail(f"no comparison was made of {what}", pytrace=False)
         if error := next((one.lost_to for one in comparisons if one.lost_to), None):
             raise error.with_traceback(None)  # each test would add its own to it
         if all(one.reason is Reason.NOT_OFFERED for one in comparisons):

@@ -1,4 +1,4 @@
-"""A run as its controller sees it: what was planned and every test's result gathered, then told and written."""
+"""A run as its controller sees it: gathers the plan and every test's result, then reports and writes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """Gathers what tests compared, fails a run that does not pass, and writes and tells its result.
+    """Gathers what tests compared, fails a run that does not pass, and writes and reports its result.
 
     Args:
         config: pytest's.
@@ -53,7 +53,7 @@ class Run:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
-        """Tell of a test whose worker died, and of those that are given up with it."""
+        """Report a test whose worker died, and those that are given up with it."""
         lost(crashitem, report)
         for left in given_up(sched, crashitem):
             self.config.hook.pytest_runtest_logreport(report=left)

@@ -25,7 +25,7 @@ UNSAID = {
     "--dtype": ["float32"],
     "--attn": ["eager"],
 }
-"""What ``dsocr vendor record`` does where it is told nothing."""
+"""The defaults of ``dsocr vendor record``."""
 
 
 def rerun(nodeid: str, options: Sequence[str] = ()) -> str:
@@ -55,7 +55,7 @@ def record(run: RunPayload | None) -> str:
 
 
 def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield what a user wants to type next, a reason and a command; nothing where all has been done.
+    """Yield what a user may want to type next, a reason and a command; nothing where nothing is left to do.
 
     Args:
         result: the run's.

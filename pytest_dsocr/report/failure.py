@@ -40,7 +40,7 @@ def failure_text(
         report: the whole case, where they are of one.
         config: the run's.
         nodeid: the test's.
-        reference: whose word was taken; None in a test that asked for none.
+        reference: the one that was compared with; None in a test that asked for none.
         options: what was typed behind ``pytest`` beside the tests to run.
         told_by: gives the test of this run that failed over a comparison of the case, where there is one.
     """
@@ -52,7 +52,7 @@ def failure_text(
 
 
 def _answering(reference: Reference, report: CaseReport | None) -> Reference:
-    """Give whose word a case was held against, where a reference has answers of two."""
+    """Give the reference that answered for a case, where there may be two."""
     from pytest_dsocr.session_reference.reference import SessionReference
 
     if report is None or not isinstance(reference, SessionReference):
@@ -89,18 +89,18 @@ class _Failure:
 
     @property
     def _headline(self) -> str:
-        """The finding itself: it is all of a failure that pytest's short summary shows."""
+        """The finding itself, as pytest's short summary shows only the first line of a failure."""
         more = f" (and {len(self.failing) - 1} more)" if len(self.failing) > 1 else ""
         return fit(_finding(self._ranked[0]), COLUMNS - len(more)) + more
 
     @property
     def _elsewhere(self) -> bool:
-        """Whether the case breaks in front of what this test holds."""
+        """Whether the case breaks before what this test compares."""
         found = self.report.divergence if self.report else None
         return found is not None and found.first.what not in {one.what for one in self.failing}
 
     def _differing(self) -> Iterator[str]:
-        """Yield what does not pass, with its details where it is not the consequence of something else."""
+        """Yield what does not pass, with details unless it may follow from something earlier."""
         left = 0 if self._elsewhere else MOST_DETAILS
         of = f" of {self.report.case.id}" if self.report else ""
         for k, one in enumerate(self._ranked[:MOST_COMPARISONS]):
@@ -129,7 +129,7 @@ class _Failure:
             yield from told("found", finding, LINES_OF_FINDING)
 
     def _accepting(self) -> Iterator[str]:
-        """Say which tolerance would do, if one can be answered for; what the vendor's code gave is never accepted."""
+        """Say which tolerance would let it pass, if a reasonable one would."""
         wrong = [one.what for one in self.failing if one.verdict is Verdict.WRONG]
         if self.report is None or self._elsewhere or len(wrong) < len(self.failing):
             return

@@ -33,7 +33,7 @@ def write_index(result: Mapping[str, Any], folder: Path) -> Path:
 
 
 def html(result: Mapping[str, Any]) -> str:
-    """Give the page; all of the result is text in it, whatever a model wrote or a page is called."""
+    """Give the page. Everything in the result is escaped, whatever a model wrote or a page is called."""
     import jinja2
 
     environment = jinja2.Environment(

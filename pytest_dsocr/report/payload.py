@@ -1,4 +1,4 @@
-"""What a worker tells the controller on pytest's reports: dicts, lists, strings and numbers, nothing else.
+"""What a worker sends to the controller with pytest's reports: dicts, lists, strings and numbers only.
 
 pytest-xdist carries only such values from process to process, and JSON has no word for an infinity or a NaN, so that
 numbers which are none go as words.
@@ -71,7 +71,7 @@ class CasePayload(TypedDict):
     worst_error: Number
     first_wrong: str | None
     right_before: int
-    """Comparisons in front of the first wrong one that are right."""
+    """How many comparisons before the first wrong one are right."""
     cause: str | None
     fault: FaultPayload | None
     """What raised, so that the rest of the case was not compared."""
@@ -87,7 +87,7 @@ class CasePayload(TypedDict):
 
 
 class RunPayload(TypedDict):
-    """What was held against what."""
+    """What was compared with what."""
 
     subject: str
     level: str | None
@@ -109,7 +109,7 @@ class RunPayload(TypedDict):
 
 
 class TestPayload(TypedDict, total=False):
-    """What one test tells; an empty one says that it was there to compare, and did not."""
+    """What one test reports; an empty one means that the test was to compare, and did not."""
 
     run: RunPayload
     case: CasePayload | None
@@ -178,7 +178,7 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
 
 
 def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayload:
-    """Give what is held against what.
+    """Give what is compared with what.
 
     Args:
         config: the run's choices.

@@ -1,4 +1,4 @@
-"""One run's result, gathered on the controller from what the tests told, in whatever order they did."""
+"""The result of one run, gathered on the controller from the reports of its tests, in any order."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pytest_dsocr.foundation.words import count
 from pytest_dsocr.judge.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.reference.provenance import versions
-from pytest_dsocr.report.coloured import ColouredCase, coloured
 from pytest_dsocr.report.file import FINISHED, RunIdentity, head
+from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, FaultPayload, RunPayload, TestPayload, number
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.tested import FAILING, TestResult, outcome_of, why_skipped
@@ -34,7 +34,7 @@ OF_TEXT = frozenset(("read", "text", "spans", "boxes", "result.mmd", "artefacts"
 
 
 class Missing(TypedDict):
-    """Something that was not there, and what came of it."""
+    """Something that was missing, and whether that was allowed."""
 
     what: str
     """A word of ``--dsocr-may-miss``."""
@@ -42,7 +42,7 @@ class Missing(TypedDict):
     tests: int
     """How many tests could not compare."""
     allowed: bool
-    """Whether the run said that it may be missing: the tests were skipped, and did not fail."""
+    """Whether the run allowed it to be missing, so that the tests were skipped and did not fail."""
 
 
 @dataclass
@@ -84,12 +84,12 @@ class RunResult:
             self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
 
     @property
-    def cases(self) -> list[ColouredCase]:
-        """In the run's order, each once, judged by its tests; of two workers' reports of one the graver."""
+    def cases(self) -> list[JudgedCase]:
+        """Each case once, in the run's order, judged by its tests; where two workers report one, the graver report."""
         by_case: dict[str | None, list[TestResult]] = {}
         for test in self.tests.values():
             by_case.setdefault(test.case_id, []).append(test)
-        found = [coloured(case, by_case.get(case["id"], [])) for case in self._cases.values()]
+        found = [judged_by_tests(case, by_case.get(case["id"], [])) for case in self._cases.values()]
         return sorted(found, key=lambda case: case["place"])
 
     @property
@@ -125,16 +125,16 @@ class RunResult:
 
     @property
     def odd(self) -> Mapping[str, int]:
-        """How many tests ended as what pytest itself has no word for, by that word."""
+        """How many tests ended with an outcome that pytest itself does not have, by outcome."""
         return Counter(test.outcome for test in self.tests.values() if test.is_odd)
 
     @property
-    def failing_cases(self) -> list[ColouredCase]:
+    def failing_cases(self) -> list[JudgedCase]:
         """Those of which a test failed."""
         return [case for case in self.cases if not case["passes"]]
 
     @property
-    def drifting_cases(self) -> list[ColouredCase]:
+    def drifting_cases(self) -> list[JudgedCase]:
         """Those that pass with an error, the largest first."""
         drifting = [case for case in self.cases if case["passes"] and number(case["worst_error"]) > 0]
         return sorted(drifting, key=lambda case: -number(case["worst_error"]))
@@ -150,7 +150,7 @@ class RunResult:
 
     @property
     def missing(self) -> list[Missing]:
-        """What was not there, each reason once."""
+        """What was missing, each reason once."""
         found: dict[tuple[str, str, bool], int] = {}
         for test in self.tests.values():
             what = test.payload.get("left_out")
@@ -171,13 +171,13 @@ class RunResult:
 
     @property
     def skips(self) -> Mapping[str, int]:
-        """How many tests were skipped, by reason; but for those that tell what was missing, or not offered."""
+        """How many tests were skipped, by reason, without those for which something was missing or not offered."""
         skipped = (test for test in self.tests.values() if test.outcome == "skipped" and not test.comparisons)
         return Counter(test.reason for test in skipped if test.payload.get("left_out") not in MISSING)
 
     @property
     def known_failures(self) -> Mapping[str, int]:
-        """How many tests failed as they are known to, by reason."""
+        """How many tests failed as expected, by reason."""
         return Counter(test.reason for test in self.tests.values() if test.outcome == "xfailed")
 
     @property
@@ -210,7 +210,7 @@ class RunResult:
 
     @property
     def verdict(self) -> str:
-        """``passes``, or why not; and by whose word, where that is the session's."""
+        """``passes``, or why not; and whether the session answered for the reference."""
         flaky = f"; {count(len(self.flaky), 'test')} FLAKY" if self.flaky else ""
         return ("; ".join(self.why_not) or f"passes{flaky}") + by_session(self.cases)
 
@@ -246,7 +246,7 @@ class RunResult:
 
 
 def level_of_comparison(what: str) -> Level:
-    """Give the level at which a subject shows what is compared as ``what``."""
+    """Give the level at which a subject offers ``what``."""
     if what.rpartition("/")[2].isdigit():  # a block or a layer, such as sam.page/3
         return Level.MODULES
     if what in OF_TEXT:

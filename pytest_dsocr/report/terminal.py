@@ -1,4 +1,4 @@
-"""The end of pytest's output: what was compared, what came of it, where it is kept, and what to type next."""
+"""The end of pytest's output: what was compared, the verdicts, where the result was written, and what to type next."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.words import count, listed, near, told
-from pytest_dsocr.report.coloured import ColouredCase
 from pytest_dsocr.report.commands import following
+from pytest_dsocr.report.judged import JudgedCase
 from pytest_dsocr.report.payload import number
 from pytest_dsocr.report.result import Missing, RunResult
 from pytest_dsocr.report.words import counts, first_wrong, reference_in_words, subject_in_words
@@ -48,7 +48,7 @@ class Summary:
 
     @property
     def lines(self) -> Iterator[Line]:
-        """Yield every line; a fault in the telling of it is told in one line, and hides no result of pytest's."""
+        """Yield every line; an error while making them is one line, and hides none of pytest's own results."""
         try:
             yield from self._lines()
         except Exception as error:
@@ -108,7 +108,7 @@ class Summary:
             yield from _told("largest drift", f"{case['id']}: {error}; {counts(case['counts'])}")
 
     def _beside(self) -> Iterator[Line]:
-        """Yield what does not decide, and is to be known: beyond the run's limits, flaky, noticed."""
+        """Yield what does not change the verdict: comparisons outside the run's limits, flaky tests, notes."""
         outside = [(case, one) for case in self.result.cases for one in case["outside"]]
         for case, one in _first(outside):
             by = f"allowed by {listed(one['allowed_by'], 2)}" if one["allowed_by"] else "no test of this run checks it"
@@ -141,7 +141,7 @@ class Summary:
 
 
 def _alike(missing: Sequence[Missing]) -> Iterator[Sequence[Missing]]:
-    """Yield what was missing by what it is, and whether it may be: a page that was never recorded is as another."""
+    """Group what was missing by what it is and by whether it is allowed: all unrecorded pages are one group."""
     for what, allowed in dict.fromkeys((one["what"], one["allowed"]) for one in missing):
         yield [one for one in missing if (one["what"], one["allowed"]) == (what, allowed)]
 
@@ -155,13 +155,13 @@ def _more(found: Sized) -> Iterator[Line]:
         yield from _told("", f"and {len(found) - MOST} more")
 
 
-def _headline(case: ColouredCase) -> str:
+def _headline(case: JudgedCase) -> str:
     if case["within"]:
         return "FAILED"  # a test that allows less than the run, or asserts something of its own
     return case["verdict"] if case["first_wrong"] else Verdict.NOT_COMPARED
 
 
-def _what_broke(case: ColouredCase) -> str:
+def _what_broke(case: JudgedCase) -> str:
     read = case["boxes"]["subject"]
     boxes = f"boxes: {'unknown' if read is None else read} (reference: {case['boxes']['reference']})"
     if case["within"]:

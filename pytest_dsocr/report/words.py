@@ -1,4 +1,4 @@
-"""What a report says in words: counts, and the two sides."""
+"""Phrases that several reports share: counts, and the two sides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 BY_SESSION = "by the session, equal to the vendor's code where recorded"
-"""Said of every verdict that rests on the session's word."""
+"""Added to every verdict for which the session answered for the reference."""
 
 
 def counts(by_verdict: Mapping[str, int], worst_drift: float = 0.0) -> str:
@@ -27,7 +27,7 @@ def counts(by_verdict: Mapping[str, int], worst_drift: float = 0.0) -> str:
 
 
 def first_wrong(what: str, right_before: int) -> str:
-    """Say what is wrong first, and how many comparisons stand before it that are right."""
+    """Say what is wrong first, and how many comparisons before it passed."""
     return (
         f"{what}, after {count(right_before, 'comparison')} that passed"
         if right_before
@@ -47,7 +47,7 @@ def reference_in_words(run: RunPayload) -> str:
 
 
 def by_session(cases: Sequence[CasePayload]) -> str:
-    """Say behind a verdict on how many of the cases it rests on the session's word; nothing where on none."""
+    """Say for how many cases the session answered for the reference; nothing where for none."""
     number = sum(case["by_session"] for case in cases)
     some = f"{number} of {count(len(cases), 'case')} " if number < len(cases) else ""
     return f", {some}{BY_SESSION}" if number else ""

@@ -135,7 +135,7 @@ def test_what_its_own_steps_do_not_give_is_wrong(kind: str, of: str) -> None:
         found = tie.compared(read)
         assert found["tokens"].verdict is Verdict.TIE_FLIP, name
         assert found["read"].verdict is found["text"].verdict is Verdict.WRONG, name
-        assert found["text"].measured.startswith(f"is not what its own steps give after the tie at step {tie.step}: ")
+        assert found["text"].measured.startswith("is not what the subject's own steps give after the tie at step ")
 
 
 @pytest.mark.parametrize("kind", WRONG)
@@ -189,7 +189,7 @@ def test_steps_that_read_the_page_no_more_are_wrong(kind: str) -> None:
         found = tie.compared(own, own)
         assert found["read"].verdict is Verdict.MATCH, name
         assert found["text"].verdict is Verdict.WRONG, name
-        assert found["text"].measured.startswith(f"reads the page no more after the tie at step {tie.step}: "), name
+        assert found["text"].measured.startswith(f"no longer reads this page after the tie at step {tie.step}: "), name
         assert found["text"].signs & {Sign.UNRELATED, Sign.LENGTH, Sign.ELSEWHERE, Sign.MARKUP}, name
 
 

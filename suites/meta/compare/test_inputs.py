@@ -94,7 +94,7 @@ def test_ids_that_part_are_shown_from_there(
     assert found == Comparison(
         "input_ids",
         Verdict.WRONG,
-        f"{len(mine)} ids, the reference has 8; they part at {at}",
+        f"{len(mine)} ids, the reference has 8; they differ from position {at} on",
         None,
         (*told(signs), f"subject   {subject}", f"reference {reference}"),
         frozenset(signs),

@@ -150,8 +150,8 @@ def test_what_is_read_against_ones_own_steps_is_told_before_the_text(text: str, 
     found = {one.what: one for one in compare_observations(mine, observation(), LIMITS.but({"text": limit}))}
     assert list(found)[-6:] == ["read", *OUTPUTS]
     assert found["read"].verdict is found["text"].verdict is verdict
-    says = "does not give" if verdict is Verdict.WRONG else "gives"
-    assert found["read"].measured == f"{says} what its own 3 steps do, which are the reference's"
+    says = "disagrees" if verdict is Verdict.WRONG else "agrees"
+    assert found["read"].measured == f"{says} with the subject's own 3 steps, which equal the reference's"
 
 
 def flipped(at: int, apart: float) -> tuple[tuple[Step, ...], list[ForcedStep]]:

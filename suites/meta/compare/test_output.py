@@ -43,7 +43,7 @@ def test_equal_outputs_match_and_say_how_much_was_compared() -> None:
         "spans": ("MATCH", "2, labels in order"),
         "boxes": ("MATCH", "3, coordinates equal"),
         "result.mmd": ("MATCH", "10 characters"),
-        "artefacts": ("MATCH", "3 files; 1 figures of equal size"),
+        "artefacts": ("MATCH", "3 files; 1 figure of equal size"),
     }
 
 
@@ -151,11 +151,11 @@ def test_a_tie_changes_wrong_verdicts_and_keeps_what_was_measured() -> None:
     assert tied["text"].diff == plain["text"].diff != ()
     assert tied["text"].error is None
     assert tied["result.mmd"] == plain["result.mmd"]
-    there = "what its own steps do, which part from the reference's over a tie at step 3"
-    assert tied["read"] == Comparison("read", Verdict.MATCH, f"gives {there}")
+    there = "with the subject's own steps, which leave the reference's at a tie at step 3"
+    assert tied["read"] == Comparison("read", Verdict.MATCH, f"agrees {there}")
     other = compared(Tie(3, OUTPUT, sure=False), **changes)
-    assert other["read"] == Comparison("read", Verdict.WRONG, f"does not give {there}")
-    measured = f"is not what its own steps give after the tie at step 3: {plain['text'].measured}"
+    assert other["read"] == Comparison("read", Verdict.WRONG, f"disagrees {there}")
+    measured = f"is not what the subject's own steps give after the tie at step 3: {plain['text'].measured}"
     assert other["text"] == replace(plain["text"], measured=measured)
 
 
@@ -163,7 +163,7 @@ def test_steps_that_read_the_page_no_more_are_told_first() -> None:
     plain, tied = compared(text="x" * 99), compared(Tie(3, replace(OUTPUT, text="x" * 99), sure=True), text="x" * 99)
     assert tied["read"].verdict is Verdict.MATCH
     assert tied["text"].verdict is Verdict.WRONG
-    assert tied["text"].measured == f"reads the page no more after the tie at step 3: {plain['text'].measured}"
+    assert tied["text"].measured == f"no longer reads this page after the tie at step 3: {plain['text'].measured}"
     assert tied["text"].details[0] == "unrelated: 99 edits of the 99 characters after it (allowed 50%)"
     assert tied["text"].details[-len(plain["text"].details) :] == plain["text"].details
     assert tied["text"].signs == plain["text"].signs | {Sign.UNRELATED, Sign.LENGTH}
