@@ -44,12 +44,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ours, theirs = compare.split(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(ours)
     options.of_pytest = theirs
-    module = importlib.import_module(f"pytest_dsocr.cli.{options.module}")  # torch only where it is needed
+    module = importlib.import_module(
+        f"pytest_dsocr.cli.{options.module}"
+    )  # torch is imported only by commands that need it
     options.status = 0
     try:
         for line in module.run(options):
             print(plain(line), flush=True)
-    except BrokenPipeError:  # whoever read the lines has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except DsocrError as error:

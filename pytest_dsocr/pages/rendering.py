@@ -1,4 +1,4 @@
-"""PDFs' pages as files, in a folder that nobody else can write to, each rendered once."""
+"""The pages of PDFs as image files, each rendered once, in a folder that only the user can write to."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def length_of_pdf(path: Path) -> int:
     """Give how many pages a PDF has.
 
     Raises:
-        DsocrError: where it cannot be opened, or pypdfium2 is not installed.
+        DsocrError: if it cannot be opened, or pypdfium2 is not installed.
     """
     with closing(Pdf(read_file(path), str(path))) as pdf:
         return len(pdf)
@@ -57,10 +57,10 @@ def pages_of_pdf(path: Path, numbers: Sequence[int] | None = None) -> Iterator[P
 
 @cache
 def private_folder() -> Path:
-    """Give the user's folder for rendered pages, the same in each process, if it is theirs alone.
+    """Give the user's folder for rendered pages, which all of the user's processes share.
 
-    Where somebody else made what is at its place, or could have put something into it, a fresh one is given instead,
-    which goes when this process ends.
+    If somebody else made what is at its place, or could have written into it, a new folder is given instead. That one
+    is deleted when this process ends.
     """
     folder = Path(tempfile.gettempdir(), f"dsocr-pdf-{os.getuid()}")
     try:
@@ -81,7 +81,7 @@ def _fresh_folder() -> Path:
 
 
 def _how(data: bytes) -> str:
-    """Name what decides the pixels."""
+    """Name everything that the pixels depend on."""
     return f"{hashlib.sha256(data).hexdigest()[:16]}-{DEFAULT_DPI}-dpi-pypdfium2-{metadata.version('pypdfium2')}"
 
 

@@ -15,7 +15,7 @@ def shipped(subset: str) -> list[Path]:
     """Give the files of a subset's pages.
 
     Raises:
-        DsocrError: where there is no such subset, or this installation lacks its pages.
+        DsocrError: if there is no such subset, or this installation lacks its pages.
     """
     if subset not in SUBSETS:
         raise DsocrError(f"there is no subset {subset!r} of the shipped pages; give one of {', '.join(SUBSETS)}")

@@ -61,7 +61,7 @@ MARKERS: Mapping[str, Callable[..., Any]] = {
 
 
 def registration_lines() -> list[str]:
-    """Give a line for each marker, as pytest shows them."""
+    """Give the line for each marker that ``pytest --markers`` shows."""
     return [f"{name}{_signature(marker)}: {marker.__doc__}" for name, marker in MARKERS.items()]
 
 

@@ -227,13 +227,13 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def resolve(config: pytest.Config) -> Config:
-    """Give the one config of a run.
+    """Give the config of a run.
 
     Raises:
-        pytest.UsageError: on a bad value; it says where that was given, and lists the valid ones.
+        pytest.UsageError: on a bad value. The message says where it was given, and lists the valid ones.
     """
     found = {option.name: _value(option, config, config.option) for option in OPTIONS}
-    if not found["isolate"]:  # what is to have a process of its own is not imported into this one
+    if not found["isolate"]:  # an isolated subject is not imported into this process
         _value(replace(OPTIONS[0], read=read.importable_subject), config, config.option)
     for name in ("device", "dtype", "attention"):
         found[f"reference_{name}"] = found[f"reference_{name}"] or found[name]
@@ -244,14 +244,14 @@ def resolve(config: pytest.Config) -> Config:
 
 
 def resolve_out(config: pytest.Config, typed: Any) -> Path | None:
-    """Give the folder of the run's result alone, which is wanted before anything else.
+    """Give only the folder for the run's result, which is needed before the other options.
 
     Args:
-        config: as far as it is made.
-        typed: what the command line holds, by pytest's names.
+        config: pytest's, as far as it is configured.
+        typed: the parsed command line.
 
     Raises:
-        pytest.UsageError: where it is no folder.
+        pytest.UsageError: if it is not a folder.
     """
     folder: Path | None = _value(OUT, config, typed)
     return folder
@@ -260,7 +260,7 @@ def resolve_out(config: pytest.Config, typed: Any) -> Path | None:
 def are_used(config: pytest.Config) -> bool:
     """Say whether a run uses any option: on the command line, in the ini file, or ``DSOCR_OUT``.
 
-    The rest of the environment may be meant for other runs of the same shell.
+    Other variables of the environment may be meant for other runs in the same shell.
     """
     return bool(os.environ.get(OUT.env, "").strip()) or any(
         config.getoption(option.ini) is not None or config.getini(option.ini) is not None for option in OPTIONS
@@ -282,10 +282,12 @@ def _value(option: Option, config: pytest.Config, typed: Any) -> Any:
 
 
 def _given(option: Option, config: pytest.Config, typed: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what was given of an option and where, what counts most first."""
+    """Yield where an option was given and its value; the place that counts first comes first."""
     if (on_command_line := getattr(typed, option.ini, None)) is not None:
         yield option.flag, on_command_line
-    if (in_environment := os.environ.get(option.env, "")).strip():  # CI sets what is not filled in to nothing
+    if (
+        in_environment := os.environ.get(option.env, "")
+    ).strip():  # CI systems set variables that are not filled in to nothing
         yield option.env, in_environment.splitlines() if option.many else in_environment
     if (in_ini_file := config.getini(option.ini)) is not None:
         beside = [_beside(config, option, text) for text in _texts(in_ini_file)]
@@ -293,9 +295,9 @@ def _given(option: Option, config: pytest.Config, typed: Any) -> Iterator[tuple[
 
 
 def _beside(config: pytest.Config, option: Option, text: str) -> str:
-    """Give a path in the ini file as relative to that file, as all of pytest's are; a name that is none as it is."""
+    """Give a path from the ini file relative to that file, as pytest does; give any other value unchanged."""
     home = (config.inipath or Path()).parent
-    if home == Path.cwd():  # as it is: ./session is a folder, and session is none
+    if home == Path.cwd():  # unchanged: ./session is a folder, session is not
         return text
     beside = home / text
     is_path = option.read in (read.folder, read.present_folder, read.ledger)

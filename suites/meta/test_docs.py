@@ -144,3 +144,17 @@ def test_the_session_runs_as_its_page_says(tmp_path: Path, monkeypatch: pytest.M
     assert names["cache"].is_ragged
     assert [result.counts.output_tokens for result in names["results"]] == [20, 20]
     assert (tmp_path / "out" / "result.mmd").is_file()
+
+
+@pytest.mark.dsocr_slow
+def test_a_fixture_is_overridden_and_a_snapshot_kept_as_their_pages_say(pytester: pytest.Pytester) -> None:
+    [subject] = blocks("docs/levels-and-protocol.md", "python")
+    [_, override] = blocks("docs/fixtures-and-markers.md", "python")
+    [snapshot] = blocks("docs/snapshots.md", "python")
+    pytester.makepyfile(my_ocr=subject, conftest=override, test_it=snapshot)
+    run = ("--dsocr-golden=mine", f"--dsocr-pages={shipped('dev-3')[1]}", "-p", "no:cacheprovider")
+    pytester.runpytest_subprocess(*run, "--snapshot-update").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess(*run).assert_outcomes(passed=1)
+    [kept] = Path("mine").rglob("test_it/*.json")
+    kept.write_text(kept.read_text(encoding="utf-8").replace('"characters":', '"letters":'), encoding="utf-8")
+    pytester.runpytest_subprocess(*run).assert_outcomes(failed=1)

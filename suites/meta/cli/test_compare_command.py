@@ -129,8 +129,8 @@ def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
-        (("--level=L9",), 4, "--dsocr-level: 'L9' is no level"),
-        (("--dsocr-level=L9",), 4, "--dsocr-level: 'L9' is no level"),
+        (("--level=L9",), 4, "--dsocr-level: 'L9' is not a level"),
+        (("--dsocr-level=L9",), 4, "--dsocr-level: 'L9' is not a level"),
         (("--", "--no-such-option"), 4, "unrecognized arguments: --no-such-option"),
         (("--", "-k", "no_test_is_called_so"), 5, "verdict         no comparison was made"),
         (("--out=mine.py/out",), 2, "mine.py/out cannot be made (Not a directory)"),
