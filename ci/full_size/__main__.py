@@ -48,7 +48,7 @@ def findings(study: Study, args: argparse.Namespace) -> dict[str, Any]:
     seen = [study.observe() for _ in range(1 + WARM_UP_RUNS)]
     theirs, model, autocast = seen[-1], study.model.model, study.on_gpu
     found: dict[str, Any] = {
-        "provenance": theirs.provenance,
+        "provenance": theirs.provenance and theirs.provenance.to_json(),
         "prompt_tokens": len(theirs.inputs.prompt_ids),
         "vendor_repeats_itself": _content(seen[0]) == _content(theirs),
         "session": of_case(study.compare(theirs, autocast=autocast)),

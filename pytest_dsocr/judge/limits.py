@@ -9,9 +9,9 @@ from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.foundation.exact import exact
 from pytest_dsocr.judge.config import Config
+from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.reference.opening import Wanted
 from pytest_dsocr.reference.protocol import Reference
-from pytest_dsocr.reference.provenance import Key
 from pytest_dsocr.subjects.protocol import Setup
 
 

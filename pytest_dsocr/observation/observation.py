@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract.input_names import GRID, ROWS
 from pytest_dsocr.contract.markup import Box
+from pytest_dsocr.observation.provenance import Provenance
 
 SAMPLE_VALUES = 64
 SKETCH_VALUES = 128
@@ -212,8 +213,8 @@ class Observation:
     output: Output
     logits: Tensor | None = None
     """Float32 logits that each token was chosen from, ``[steps, V]``; None in a recording."""
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-    """Who answered; see :class:`~pytest_dsocr.reference.provenance.Provenance`."""
+    provenance: Provenance | None = None
+    """How it was made; None where it never leaves the process that made it."""
 
     @property
     def token_ids(self) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from pytest_dsocr.observation.observation import (
     SpanSeen,
     Step,
 )
+from pytest_dsocr.observation.provenance import Provenance
 
 Packed = tuple[dict[str, Any], dict[str, Tensor]]
 """A JSON value, and the tensors that it goes with."""
@@ -57,7 +58,7 @@ def pack(observation: Observation) -> Packed:
     return packed, tensors
 
 
-def unpack(packed: Mapping[str, Any], tensors: Mapping[str, Tensor], provenance: Mapping[str, Any]) -> Observation:
+def unpack(packed: Mapping[str, Any], tensors: Mapping[str, Tensor], provenance: Provenance | None) -> Observation:
     """Put an observation together again; raise ``KeyError``, ``TypeError`` or ``ValueError`` where parts are wrong."""
     seams = {name: _unpack_seam(name, summary, tensors) for name, summary in packed["seams"].items()}
     [prefill_best], best = _unpack_best("prefill", tensors), _unpack_best("steps", tensors)

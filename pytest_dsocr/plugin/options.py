@@ -13,10 +13,10 @@ import pytest
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.judge.config import MISSING, Config
+from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
 from pytest_dsocr.pages.page_list import SUBSETS
 from pytest_dsocr.plugin import option_values as read
 from pytest_dsocr.reference.goldens import golden_folder
-from pytest_dsocr.reference.provenance import DTYPES_OF_VENDOR, OF_VENDOR
 
 PREFIX = "dsocr"
 DTYPES = ("float32", "bfloat16", "float16")

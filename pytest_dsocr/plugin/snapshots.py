@@ -28,10 +28,10 @@ from pytest_dsocr.foundation.sealed import seal, unseal
 from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.observation.observation import SpanSeen
+from pytest_dsocr.observation.provenance import Key, slug, versions
 from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.reference.goldens import SNAPSHOTS as FOLDER
 from pytest_dsocr.reference.goldens import check_writable, snapshots_in
-from pytest_dsocr.reference.provenance import Key, slug, versions
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion

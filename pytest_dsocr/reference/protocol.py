@@ -9,7 +9,7 @@ from typing import Protocol
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
-from pytest_dsocr.reference.provenance import Provenance
+from pytest_dsocr.observation.provenance import Provenance
 
 OnProgress = Callable[[str, int, int | None], None]
 """Called with what is under way, how much of it is done, and its total, where that is known."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.traces import message_of
-from pytest_dsocr.reference.provenance import is_by_session
+from pytest_dsocr.observation.provenance import is_by_session
 
 if TYPE_CHECKING:
     from pytest_dsocr.judge.config import Config
@@ -101,7 +101,7 @@ class RunPayload(TypedDict):
     where: str
     """The folder of the recording, or of the vendor's files; empty where there is neither."""
     key: str
-    """The reference's; see :class:`~pytest_dsocr.reference.provenance.Key`."""
+    """The reference's; see :class:`~pytest_dsocr.observation.provenance.Key`."""
     provenance: dict[str, Any]
     pages: list[str]
     presets: list[str]

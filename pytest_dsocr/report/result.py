@@ -15,7 +15,7 @@ from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.judge.config import MISSING
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.reference.provenance import versions
+from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.report.file import FINISHED, RunIdentity, head
 from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, FaultPayload, RunPayload, TestPayload, number

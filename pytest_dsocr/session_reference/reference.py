@@ -15,10 +15,10 @@ from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
+from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR, Provenance, is_by_session
 from pytest_dsocr.reference.live.reference import LiveReference
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, Reference
-from pytest_dsocr.reference.provenance import DTYPES_OF_VENDOR, OF_VENDOR, Provenance, is_by_session
 from pytest_dsocr.reference.recorded.recording import RecordedReference
 from pytest_dsocr.session_reference.runtime import SessionRuntime, provenance_of
 from pytest_dsocr.subjects.loading import SESSION

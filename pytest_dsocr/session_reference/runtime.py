@@ -20,8 +20,8 @@ from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Best, InputsDigest, Observation, Output, Step
 from pytest_dsocr.observation.packing import without_values
+from pytest_dsocr.observation.provenance import SESSION_STANDS_IN, Provenance, device_class, versions
 from pytest_dsocr.reference.protocol import OnProgress
-from pytest_dsocr.reference.provenance import SESSION_STANDS_IN, Provenance, device_class, versions
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.session import SessionSubject
 
@@ -145,6 +145,6 @@ def _observation(case: Case, answer: Answer, read: Result, origin: Provenance) -
         seams=answer.seams,
         steps=tuple(Step(step.token, step.best) for step in answer.forced or ()),
         output=Output(answer.text, answer.spans, **written),
-        provenance=origin.to_json(),
+        provenance=origin,
         **given,
     )

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
+from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.live.process import WorkerFault, WorkerProcess
 from pytest_dsocr.reference.live.wire import Failure, Hello, Request, Response, read_tensors
 from pytest_dsocr.reference.protocol import OnProgress, ReferenceFaultError
-from pytest_dsocr.reference.provenance import Provenance
 
 Told = TypeVar("Told")
 Reader = Callable[[Response, Mapping[str, Tensor]], Told]

@@ -12,10 +12,10 @@ from typing import Any, Self
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
 from pytest_dsocr.observation.packing import unpack, unpack_inputs
+from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.live.client import Client, Reader, Told
 from pytest_dsocr.reference.live.wire import pack_case
 from pytest_dsocr.reference.protocol import OnProgress
-from pytest_dsocr.reference.provenance import Provenance
 
 VENDOR_RUNTIME = "pytest_dsocr.reference.vendor_code.runtime:VendorRuntime"
 
@@ -115,7 +115,7 @@ class LiveReference:
         return self._ask(
             "observe",
             case,
-            lambda answer, tensors: unpack(answer.result, tensors, answer.provenance),
+            lambda answer, tensors: unpack(answer.result, tensors, Provenance.from_json(answer.provenance)),
             keep_values=self.keep_values,
             keep_logits=keep_logits,
             out=out and str(out.absolute()),

@@ -20,6 +20,7 @@ from threading import Thread
 from typing import IO, TYPE_CHECKING, Any
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.reference.anchors.inspection import modules_of
 from pytest_dsocr.reference.environment.environment import PINS
 from pytest_dsocr.reference.live.wire import (
@@ -33,7 +34,6 @@ from pytest_dsocr.reference.live.wire import (
     unpack_case,
     write_tensors,
 )
-from pytest_dsocr.reference.provenance import versions
 from pytest_dsocr.reference.vendor_code.files import check_vendor_folder
 
 if TYPE_CHECKING:
@@ -122,7 +122,8 @@ class RuntimeServer:
 
         case, out = unpack_case(params.pop("case")), params.pop("out")
         observation = self._loaded.observe(case, out=out and Path(out), **params)
-        return *pack(observation), observation.provenance
+        assert observation.provenance, "a runtime says how it was made"
+        return *pack(observation), observation.provenance.to_json()
 
     def _stage_times(self, params: dict[str, Any]) -> Reply:
         times = self._loaded.stage_times(unpack_case(params["case"]), params["turns"])

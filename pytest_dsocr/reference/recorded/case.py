@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from pytest_dsocr.foundation.sealed import seal, sha256, unseal
 from pytest_dsocr.observation.case import Case, prompt_name
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import pack, unpack, without_values
+from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.protocol import ReferenceFaultError
-from pytest_dsocr.reference.provenance import Provenance
 
 FORMAT = 1
 RESTORE = "restore the recording from version control, or delete it and make it anew with: dsocr vendor record"
@@ -61,7 +61,7 @@ class RecordedCase:
             raise fault(tensors_beside(path), f"does not hold the tensors that {path.name} was written with")
         try:
             origin = Provenance.from_json(content["origin"])
-            provenance = {**content["origin"], "overrides": [*origin.overrides, *content["overrides"]]}
+            provenance = replace(origin, overrides=(*origin.overrides, *content["overrides"]))
             observation = unpack(content["observation"], safetensors.torch.load(tensor_bytes), provenance)
             recorded = cls(content["case"], origin, observation)
             recorded.case(path.parent)
@@ -80,8 +80,8 @@ class RecordedCase:
         return Case(pages / case["page"], case["prompt"], Preset(**case["preset"]), case["max_new_tokens"])
 
     @property
-    def _overrides(self) -> list[str]:
-        return list(self.observation.provenance["overrides"])
+    def _overrides(self) -> tuple[str, ...]:
+        return self.observation.provenance.overrides if self.observation.provenance else ()
 
 
 def traits(described: Mapping[str, Any]) -> dict[str, str]:

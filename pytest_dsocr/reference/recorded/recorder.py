@@ -22,8 +22,8 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import sync_folder, write_whole
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.protocol import ReferenceFaultError
-from pytest_dsocr.reference.provenance import Provenance
 from pytest_dsocr.reference.recorded.case import RecordedCase, case_files, read_recorded
 from pytest_dsocr.reference.recorded.recording import MANIFEST, Recording, encode_manifest, folder_names, recordings_of
 
@@ -85,7 +85,8 @@ class Recorder:
             ReferenceFaultError: where another reference saw it than the one that the recording is of.
             DsocrError: where it cannot be written.
         """
-        seen_by = Provenance.from_json({**observation.provenance, "overrides": self.provenance.overrides})
+        assert observation.provenance, "a reference says how it was made"
+        seen_by = replace(observation.provenance, overrides=self.provenance.overrides)
         if differences := seen_by.differences(self.provenance):
             raise ReferenceFaultError(
                 f"the reference changed while it was recorded ({'; '.join(differences)}); record again"

@@ -12,8 +12,8 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import seal, sha256
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
+from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT, Key, Provenance, is_by_session, versions
 from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.provenance import SHOWN_OF_CHECKPOINT, Key, Provenance, is_by_session, versions
 from pytest_dsocr.reference.recorded.case import (
     FORMAT,
     MALFORMED,
@@ -158,7 +158,7 @@ class RecordedReference:
         for name, stated in made.vendor_sha256.items():
             if vendor_sha256 is not None and vendor_sha256.get(name) != stated:
                 raise _unfit(recording, f"was made with a {name} of SHA-256 {stated[:12]}, which is not the pinned one")
-        if is_by_session(made.to_json()):
+        if is_by_session(made):
             raise _unfit(recording, "was made by the session, which is nobody's word but its own")
         if made.resampling != resampling():
             why = f"has pixels as another Pillow makes them; {_other_pillow({recording.folder: made})}"

@@ -34,8 +34,8 @@ from pytest_dsocr.observation.observation import (
     Seam,
     SpanSeen,
 )
+from pytest_dsocr.observation.provenance import Provenance, device_class, versions
 from pytest_dsocr.reference.protocol import OnProgress
-from pytest_dsocr.reference.provenance import Provenance, device_class, versions
 from pytest_dsocr.reference.vendor_code.build import build_overrides, load_vendor_model
 from pytest_dsocr.reference.vendor_code.code import VendorCode, load_vendor_code
 from pytest_dsocr.reference.vendor_code.meters import Flops, Meter
@@ -171,10 +171,11 @@ class VendorRuntime:
             self.model, self.tokenizer, case, out, image_id=self.image_id, meter=meter, on_stage=on_stage, **options
         )
 
-    def _provenance_of(self, case: Case) -> dict[str, Any]:
+    def _provenance_of(self, case: Case) -> Provenance:
+        if case.max_new_tokens == VENDOR_MAX_NEW_TOKENS:
+            return self.origin
         ceiling = f"generate: max_new_tokens {case.max_new_tokens} in place of {VENDOR_MAX_NEW_TOKENS}"
-        overrides = [ceiling] if case.max_new_tokens != VENDOR_MAX_NEW_TOKENS else []
-        return {**self.origin.to_json(), "overrides": [*self.origin.overrides, *overrides]}
+        return self.origin.with_override(ceiling)
 
 
 def _output(run: VendorRun, folder: Path) -> Output:

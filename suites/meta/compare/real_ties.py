@@ -20,7 +20,7 @@ from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.forced import ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation, Output, SpanSeen
-from pytest_dsocr.reference.provenance import Key
+from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.reference.recorded.recording import Recording, find_recording
 from suites.meta.compare.made import along
 from suites.meta.recordings import FOLDER

@@ -28,8 +28,9 @@ from pytest_dsocr.observation.observation import (
 )
 from pytest_dsocr.observation.packing import pack, pack_inputs, unpack, unpack_inputs, without_values
 from suites.meta.compare.made import every_bit, input_tensors, observation, random
+from suites.meta.reference.replay import MADE
 
-PROVENANCE = {"device": "cpu"}
+PROVENANCE = MADE
 
 sizes = st.integers(0, 10**7)
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -142,7 +143,7 @@ def test_logits_are_packed_in_float32_whatever_torchs_default_is() -> None:
     made = observation(prefill_best=Best((1,), (1.0009765625,)))
     torch.set_default_dtype(torch.bfloat16)
     try:
-        again = unpack(*pack(made), {})
+        again = unpack(*pack(made), None)
     finally:
         torch.set_default_dtype(torch.float32)
     assert every_bit(again) == every_bit(made)
@@ -160,7 +161,7 @@ def test_a_lost_tensor_is_an_error(lost: str) -> None:
     packed, kept = pack(observation())
     del kept[lost]
     with pytest.raises(KeyError, match=lost):
-        unpack(packed, kept, {})
+        unpack(packed, kept, None)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_a_lost_tensor_is_an_error(lost: str) -> None:
 def test_wrong_parts_are_an_error(change: dict[str, Any]) -> None:
     packed, kept = pack(observation())
     with pytest.raises((KeyError, TypeError, ValueError)):
-        unpack({**packed, **change}, kept, {})
+        unpack({**packed, **change}, kept, None)
 
 
 def test_packing_leaves_the_observation_as_it_was() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.protocol import ReferenceFaultError
-from pytest_dsocr.reference.provenance import Key
 from pytest_dsocr.reference.recorded.recording import find_recording
 from suites.meta.recordings import FOLDER
 

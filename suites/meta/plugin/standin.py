@@ -12,8 +12,8 @@ from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Best, InputsDigest, Observation, Output, SpanSeen, Step
+from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.provenance import Provenance
 
 TEXT = "<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes"
 BOXES = (Box(1, 2, 3, 4),)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.live.reference import LiveReference
-from pytest_dsocr.reference.provenance import Provenance
 
 CHECKPOINT = "synthetic:tiny"
 

@@ -24,7 +24,7 @@ from pytest_dsocr.observation.observation import (
     SpanSeen,
     Step,
 )
-from pytest_dsocr.reference.provenance import Provenance
+from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.recorded.recorder import recorder
 from pytest_dsocr.reference.recorded.recording import Recording
 from suites.contract.pages import write_page
@@ -90,9 +90,8 @@ class Replay:
 
     def observe(self, case: Case) -> Observation:
         self.asked.append(case.id)
-        made = self.provenance.to_json()
         ceiling = f"generate: max_new_tokens {case.max_new_tokens} in place of 8192"
-        return replace(self.observations[case.id], provenance={**made, "overrides": [*made["overrides"], ceiling]})
+        return replace(self.observations[case.id], provenance=self.provenance.with_override(ceiling))
 
 
 def record(golden: Path, reference: Replay, cases: Sequence[Case], *, again: bool = False) -> Recording:

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.reference.provenance import Key, Provenance
+from pytest_dsocr.observation.provenance import Key, Provenance
 from pytest_dsocr.reference.recorded.recording import MANIFEST, Recording, find_recording
 from suites.meta.recordings import FOLDER
 

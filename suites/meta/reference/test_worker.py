@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -169,8 +169,9 @@ def test_every_answer_says_how_it_was_made(live: Live, home: Home, case: Case) -
     assert (made.checkpoint, made.device, made.dtype, made.attention) == (CHECKPOINT, "cpu", "float32", "eager")
     assert made.command == "the command"
     observed = live.reference.observe(case).provenance
-    *others, ceiling = observed["overrides"]
-    assert {**observed, "overrides": tuple(others)} == made.to_json()
+    assert observed is not None
+    *others, ceiling = observed.overrides
+    assert replace(observed, overrides=tuple(others)) == made
     assert ceiling == f"generate: max_new_tokens {TOKENS} in place of 8192"
 
 

@@ -23,11 +23,11 @@ from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.forced import ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.observation.provenance import SESSION_STANDS_IN, is_by_session
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.goldens import golden_folder
 from pytest_dsocr.reference.opening import Wanted, open_reference
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.provenance import SESSION_STANDS_IN, is_by_session
 from pytest_dsocr.reference.recorded.recorder import recorder
 from pytest_dsocr.session_reference.reference import SessionReference, open_session_reference
 from pytest_dsocr.session_reference.runtime import SessionRuntime
@@ -111,11 +111,12 @@ def test_it_answers_as_the_session_in_this_process_does(alone: SessionReference,
 
 def test_its_word_says_whose_it_is(alone: SessionReference, case: Case) -> None:
     seen = alone.observe(case)
-    for told in (alone.provenance.to_json(), seen.provenance):
+    for told in (alone.provenance, seen.provenance):
         assert is_by_session(told)
-        assert (told["vendor_sha256"], list(told["overrides"])) == ({}, [SESSION_STANDS_IN])
-        assert (told["checkpoint_sha256"], told["resampling"]) == (TINY.checkpoint.sha256, resampling())
-        assert {"torch", "pillow"} <= told["versions"].keys()
+        assert told is not None
+        assert (told.vendor_sha256, told.overrides) == ({}, (SESSION_STANDS_IN,))
+        assert (told.checkpoint_sha256, told.resampling) == (TINY.checkpoint.sha256, resampling())
+        assert {"torch", "pillow"} <= told.versions.keys()
     assert alone.provenance.key == TINY.key
     assert alone.answering(seen) is alone
 

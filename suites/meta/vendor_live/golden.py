@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.reference.provenance import versions
+from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.reference.vendor_code.code import VendorCode
 from suites.meta.recordings import FOLDER
 

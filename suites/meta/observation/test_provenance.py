@@ -12,7 +12,15 @@ import PIL
 import pytest
 import torch
 
-from pytest_dsocr.reference.provenance import OF_NO_CONSEQUENCE, PACKAGES, Key, Provenance, device_class, slug, versions
+from pytest_dsocr.observation.provenance import (
+    OF_NO_CONSEQUENCE,
+    PACKAGES,
+    Key,
+    Provenance,
+    device_class,
+    slug,
+    versions,
+)
 
 MADE = Provenance(
     checkpoint="synthetic:tiny@3",
@@ -109,7 +117,7 @@ def test_versions_are_those_installed() -> None:
 
 
 def test_versions_leave_out_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_dsocr.reference.provenance.PACKAGES", ("no-such-package", "torch"))
+    monkeypatch.setattr("pytest_dsocr.observation.provenance.PACKAGES", ("no-such-package", "torch"))
     assert list(versions()) == ["python", "torch"]
 
 

@@ -1,10 +1,10 @@
-"""How an answer of the reference was made: which files, versions, device, weights, and what was overridden."""
+"""How an observation was made: which files, versions, device, weights, and what was overridden."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import metadata
 from typing import Any
 
@@ -47,7 +47,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Everything that an answer of the reference depends on; its fields are JSON values."""
+    """Everything that a reference's observation depends on; its fields are JSON values."""
 
     checkpoint: str
     checkpoint_sha256: str
@@ -78,6 +78,10 @@ class Provenance:
         """Read what :meth:`to_json` gave; raise ``KeyError`` where something is missing."""
         return cls(**{**{f.name: value[f.name] for f in fields(cls)}, "overrides": tuple(value["overrides"])})
 
+    def with_override(self, override: str) -> Provenance:
+        """Give the same with one more override, such as that of a single case."""
+        return replace(self, overrides=(*self.overrides, override))
+
     def differences(self, other: Provenance) -> list[str]:
         """Say in which respects of consequence the two were made differently, one line each."""
         mine, theirs = _flat(self.to_json()), _flat(other.to_json())
@@ -88,9 +92,9 @@ class Provenance:
         ]
 
 
-def is_by_session(provenance: Mapping[str, Any]) -> bool:
-    """Say whether an answer of this provenance, as JSON values, is the session's."""
-    return SESSION_STANDS_IN in provenance.get("overrides", ())
+def is_by_session(provenance: Provenance | None) -> bool:
+    """Say whether the session made an observation of this provenance, in place of the vendor's code."""
+    return provenance is not None and SESSION_STANDS_IN in provenance.overrides
 
 
 def _short(value: Any) -> str:
