@@ -43,14 +43,15 @@ class Check:
         __tracebackhide__ = True
         report, given = (None, found) if isinstance(found, Iterable) else (found, found.comparisons)
         comparisons = [one for one in given if not stages or one.stage in stages]
-        what = ", ".join(stages) or "what it was given"
         self.made += comparisons
-        self.case_id = report.case.id if report else None
+        self.case_id = report.case.id if report else self.case_id
         if not comparisons:
-            pytest.fail(f"no comparison was made of {what}", pytrace=False)
+            of = f"found no comparison of {', '.join(stages)}" if stages else "was given no comparison"
+            pytest.fail(f"dsocr_check {of}", pytrace=False)
         if error := next((one.lost_to for one in comparisons if one.lost_to), None):
             raise error.with_traceback(None)  # each test would add its own to it
         if all(one.reason is Reason.NOT_OFFERED for one in comparisons):
+            what = ", ".join(stages or dict.fromkeys(one.what for one in comparisons))
             stash.leave_out(self.item, Reason.NOT_OFFERED, f"{what}: {Reason.NOT_OFFERED} by the subject")
         if failing := [one for one in comparisons if not one.passes]:
             pytest.fail(self._text(failing, report), pytrace=False)

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_dsocr.compare.diff import Side
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.sealed import write_whole
-from pytest_dsocr.foundation.words import HASH_CHARACTERS
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, count
 from pytest_dsocr.report.file import INDEX_NAME
 from pytest_dsocr.report.words import BY_SESSION, counts, first_wrong, reference_in_words, subject_in_words
 
@@ -43,7 +43,7 @@ def html(result: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"in_words": counts, "error": _error, "short": _short}
+    environment.filters |= {"in_words": counts, "error": _error, "of": count, "short": _short}
     run = result["run"]
     sides = (reference_in_words(run), subject_in_words(run)) if run else None
     return environment.get_template(TEMPLATE).render(

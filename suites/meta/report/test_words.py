@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dsocr.compare.tolerances import check_tolerance
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
-from pytest_dsocr.foundation.words import COLUMNS, MARGIN, count, fit, listed, near, told
-from pytest_dsocr.report.words import BY_SESSION, by_session, counts, reference_in_words
+from pytest_dsocr.foundation.traces import traced
+from pytest_dsocr.foundation.words import COLUMNS, MARGIN, PACKAGE, count, fit, listed, near, told
+from pytest_dsocr.report.words import BY_SESSION, by_session, counts, first_wrong, reference_in_words
 from suites.meta.report.made import case_payload, run_payload
 
 
@@ -30,6 +33,28 @@ def test_nothing_steers_a_terminal(text: str, shown: str) -> None:
 def test_a_line_is_cut_at_its_end() -> None:
     assert fit("a" * COLUMNS) == "a" * COLUMNS
     assert fit("a" * (COLUMNS + 1)) == "a" * (COLUMNS - 3) + "..."
+
+
+def test_paths_inside_this_package_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert near(str(PACKAGE / "golden" / "vendor")) == "golden/vendor"
+    assert near(str(tmp_path.parent)) == str(tmp_path.parent)
+    with pytest.raises(DsocrError) as raised:
+        check_tolerance("unknown", 1)
+    assert 'File "compare/tolerances.py", line' in traced(raised.value)
+    assert str(PACKAGE) not in traced(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("right_before", "words"),
+    [(0, "the first that was compared"), (1, "after 1 comparison that passed"), (9, "after 9 comparisons that passed")],
+)
+def test_what_is_wrong_first_is_told_with_what_passed_before_it(right_before: int, words: str) -> None:
+    assert first_wrong("clip.page", right_before) == f"clip.page, {words}"
+
+
+def test_a_drift_is_counted_with_the_largest_error() -> None:
+    assert counts({"DRIFT": 2, "MATCH": 1}, 3.2e-7) == "2 DRIFT within 3.2e-07, 1 MATCH"
 
 
 def test_long_text_goes_on_below_itself_up_to_a_limit() -> None:
