@@ -35,6 +35,6 @@ def test_the_example_is_a_subject_and_its_own_test_passes(pytester: pytest.Pytes
     pytester.makepyfile(my_ocr=example, test_boxes=own_test)
     ini = block("toml", "docs/fixtures-and-markers.md", "dsocr_subject")
     pytester.makepyprojecttoml(ini.replace('["scans/first.png", "scans/second.png"]', '["dev-3"]'))
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = pytester.runpytest_inprocess()
     result.stdout.fnmatch_lines(["dsocr: subject my_ocr:MyOcr *; offers L0 text", "3 comparisons in 3 cases: 3 MATCH"])
     result.assert_outcomes(passed=3)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pypdfium2
 import pytest
 
 import pytest_dsocr
@@ -34,43 +35,60 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_pdf_is_read_page_by_page(tmp_path: Path) -> None:
-    pdf = pdf_in(tmp_path)
-    done = _run("run", pdf, *QUICK, "--out", str(tmp_path / "out"))
-    assert done.returncode == 0, done.stderr
-    pages = [line for line in done.stdout.splitlines() if line.startswith("page  ")]
-    assert [line.split()[1] for line in pages] == ["it-p001.png,", "it-p002.png,"]
+def test_a_pdf_is_read_page_by_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", pdf_in(tmp_path), *QUICK, "--out", str(tmp_path / "out")]) == 0
+    pages = [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("page  ")]
+    assert pages == ["it-p001.png,", "it-p002.png,"]
     assert sorted(path.parent.name for path in tmp_path.glob("out/*/result.mmd")) == ["it-p001", "it-p002"]
 
 
 def test_one_page_of_a_pdf_is_read(tmp_path: Path) -> None:
-    done = _run("run", pdf_in(tmp_path), "--page=2", *QUICK, "--out", str(tmp_path / "out"))
-    assert done.returncode == 0, done.stderr
+    assert main(["run", pdf_in(tmp_path), "--page=2", *QUICK, "--out", str(tmp_path / "out")]) == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["it-p002"]
 
 
-def test_a_page_that_a_pdf_has_not_is_refused(tmp_path: Path) -> None:
-    done = _run("run", pdf_in(tmp_path), "--page=3")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith("it.pdf has 2 pages, and no page 3; give --page=1 to --page=2\n")
+def test_a_page_that_cannot_be_rendered_costs_itself_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = pypdfium2.PdfDocument.new()
+    for side_inches in (1, 200):  # the second is larger than Pillow's limit
+        document.new_page(side_inches * 72, side_inches * 72)
+    document.save(tmp_path / "it.pdf")
+    assert main(["run", str(tmp_path / "it.pdf"), *QUICK, "--out", str(tmp_path / "out")]) == 2
+    told = capsys.readouterr()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["it-p001"]
+    assert re.search(r"^left out    page 2 of .*it\.pdf would be", told.out, re.MULTILINE)
+    assert told.err.startswith("dsocr: left out 1 page of ")
 
 
-def test_an_image_has_no_page_number() -> None:
-    done = _run("run", str(shipped("dev-3")[0]), "--page=1")
-    assert done.returncode == 2
-    assert "--page is for PDFs" in done.stderr
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [("3", "it.pdf has 2 pages, and no page 3; give --page=1 to --page=2"), ("0", "and no page 0")],
+)
+def test_a_page_that_a_pdf_has_not_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], number: str, why: str
+) -> None:
+    assert main(["run", pdf_in(tmp_path), f"--page={number}"]) == 2
+    told = capsys.readouterr()
+    assert (told.out, why in told.err) == ("", True)
 
 
-def test_a_pdf_without_pypdfium2_says_what_to_install(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['pypdfium2'] = None; from pytest_dsocr.cli.main import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, "run", pdf_in(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr == "dsocr: reading a PDF needs pypdfium2; pip install 'pytest-dsocr[pdf]'\n"
+def test_an_image_has_no_page_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(shipped("dev-3")[0]), "--page=1"]) == 2
+    assert "--page is for PDFs" in capsys.readouterr().err
 
 
-def test_the_version_is_told() -> None:
-    assert _run("--version").stdout == f"dsocr {pytest_dsocr.__version__}\n"
+def test_a_pdf_without_pypdfium2_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pdf = pdf_in(tmp_path)
+    monkeypatch.setitem(sys.modules, "pypdfium2", None)
+    assert main(["run", pdf]) == 2
+    assert capsys.readouterr().err == "dsocr: reading a PDF needs pypdfium2; pip install 'pytest-dsocr[pdf]'\n"
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"dsocr {pytest_dsocr.__version__}\n"
 
 
 @pytest.mark.parametrize("command", [["run"], ["compare"], ["vendor", "setup"], ["vendor", "record"]])
