@@ -61,7 +61,7 @@ def test_a_copy_has_the_originals_key_and_a_name_of_its_own(copy: Path) -> None:
 
 def test_a_copy_passes_as_the_original_does(copy: Path) -> None:
     """Its boxes exact, as they are where both sides have one key, and its snapshots those that are shipped."""
-    page = ROOT / "pytest_dsocr" / "mini" / "pages" / "generated" / "receipt_011.png"
+    page = ROOT / "pytest_dsocr" / "pages" / "files" / "generated" / "receipt_011.png"
     run = [sys.executable, "-m", "pytest", "suites/parity", "-q", f"--dsocr-pages={page}", "--dsocr-no-skip"]
     run += [f"--dsocr-checkpoint={copy}", "-k", "boxes or text or reading or prompt", "-p", "no:cacheprovider"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("DSOCR_", "PYTEST_"))}
