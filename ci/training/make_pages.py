@@ -18,8 +18,9 @@ from PIL import Image, features
 from ci.training.generator import generate
 from ci.training.page import Page
 from ci.training.telling import tell
+from ci.training.truth import TRUTH_SUFFIX, truth_of
 from ci.training.typeset import SETTINGS, typeset
-from pytest_dsocr.pages.shipped import PAGES, TRUTH_SUFFIX, truth_of
+from pytest_dsocr.pages.shipped import PAGES
 
 GENERATED_SEEDS = (0, 1, 2, 3, 4, 5, 9, 10, 11, 15, 16, 24, 30, 32, 33, 34, 36, 54, 86, 201)
 """Of held-out pages: two of each kind, with every grid of crops among them."""

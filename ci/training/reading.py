@@ -17,6 +17,7 @@ from ci.training.generator import generate
 from ci.training.page import Page
 from ci.training.quality import PageQuality, measure
 from ci.training.seeds import HELD_OUT_SEEDS
+from ci.training.truth import load_truth
 from pytest_dsocr.contract.markup import Markup, parse
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.result import Result
@@ -24,7 +25,6 @@ from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import Stage
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.progress import progress_bar
-from pytest_dsocr.pages.shipped import load_truth
 
 CEILING = 640
 """New tokens at which an answer is cut off: well above what the longest page takes."""

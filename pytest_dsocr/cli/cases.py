@@ -1,4 +1,4 @@
-"""From pages, presets and prompts on the command line to cases."""
+"""The cases that the pages, presets and prompts on the command line make up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def cases_of(options: Namespace) -> list[Case]:
     """Give every page in every preset with every prompt that ``options`` name, each once.
 
     Raises:
-        DsocrError: where a page cannot be had.
+        DsocrError: if a page cannot be opened.
     """
     cases = found_by(options)
     if cases.bad:
@@ -22,5 +22,5 @@ def cases_of(options: Namespace) -> list[Case]:
 
 
 def found_by(options: Namespace) -> Cases:
-    """Give the same, and beside them the pages that cannot be had."""
+    """Give the same, together with the pages that cannot be opened."""
     return make_cases(options.pages, options.prompts, options.presets, options.max_new_tokens)

@@ -1,6 +1,7 @@
-"""``dsocr compare``: the suites on a subject, with a status that no way to die or stop short can make 0.
+"""``dsocr compare``: run the suites on a subject. The exit status is 0 only if the run was finished and passed.
 
-pytest runs in a process of its own: where that ends without a result, whatever its status, this is no pass.
+pytest runs in a process of its own. If that process ends without a finished result, the run does not pass, whatever
+the process's own exit status.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest_dsocr
 from pytest_dsocr.foundation.errors import DsocrError
@@ -26,22 +28,32 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM)
 
 
 def add_arguments(command: ArgumentParser) -> None:
-    """Give the command every option of the plugin, by its name with ``dsocr-`` or without."""
+    """Add every option of the plugin, with and without ``dsocr-`` in its name."""
     command.usage = "dsocr compare [PAGES ...] [options] [-- options of pytest's]"
-    command.add_argument("named", nargs="*", metavar="PAGES", help="as --pages")
-    command.add_argument("--tests", action="append", metavar="PATH", help="run these in the place of the suites")
+    command.add_argument("named", nargs="*", metavar="PAGES", help="the same as --pages=PAGES")
+    command.add_argument(
+        "--tests",
+        action="append",
+        metavar="PATH",
+        help="run these tests in place of the suites; may be given several times",
+    )
     for option in OPTIONS:
         flags = (f"--{option.name.replace('_', '-')}", option.flag)
+        told = f"{option.help} (default: {DEFAULT_OUT})" if option.name == "out" else option.full_help
         if option.is_switch:
-            command.add_argument(*flags, dest=option.name, action="store_true", help=option.help)
+            command.add_argument(*flags, dest=option.name, action="store_true", help=told)
         else:
-            command.add_argument(
-                *flags, dest=option.name, action="append", metavar=option.metavar, default=SUPPRESS, help=option.help
-            )
+            how: dict[str, Any] = {
+                "dest": option.name,
+                "action": "append",
+                "metavar": option.metavar,
+                "default": SUPPRESS,
+            }
+            command.add_argument(*flags, help=told, **how)
 
 
 def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Split what was typed at ``--``: behind it stand options of pytest's, which only ``compare`` hands on."""
+    """Split the arguments of ``compare`` at ``--``; what follows it is for pytest."""
     if "compare" not in arguments[:1] or "--" not in arguments:
         return arguments, ()
     at = arguments.index("--")
@@ -49,14 +61,14 @@ def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Run the suites, which tell all there is to tell; ``options.status`` is 0 only if the run's result passes.
+    """Run the suites, which print their own summary. ``options.status`` becomes 0 only if the run passed.
 
     Raises:
-        DsocrError: where the result's folder cannot be written, or there is no result.
+        DsocrError: if the output folder cannot be written, or there is no result.
     """
     out = Path(getattr(options, "out", [os.environ.get("DSOCR_OUT", "").strip() or DEFAULT_OUT])[-1])
     if [word for word in options.of_pytest if word.partition("=")[0] == OUT_FLAG]:
-        raise DsocrError(f"{OUT_FLAG} stands behind --; give --out in front of it")
+        raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")
     tests = options.tests or suites()
     arguments = [*tests, "-p", "dsocr", f"{OUT_FLAG}={out}", *_typed(options), *options.of_pytest]
     command = [sys.executable, "-m", "pytest", *arguments]
@@ -71,7 +83,7 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def suites() -> list[str]:
-    """Give what pytest is to run: the suites of the installation, or those of the checkout."""
+    """Give the arguments that name the suites: those of the installation, or of the checkout."""
     if find_spec(INSTALLED) is not None:
         return ["--pyargs", INSTALLED]
     return [str(Path(pytest_dsocr.__path__[0]).parent / "suites")]
@@ -103,9 +115,9 @@ def _status_of(command: Sequence[str], run_id: str) -> int:
 
 @contextmanager
 def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Send what would end this process on to the one that it waits for, and go on waiting: it has things to tell.
+    """Forward SIGTERM to the process, and go on waiting, so that it can print its summary.
 
-    A terminal sends its interrupt to both by itself.
+    A terminal sends SIGINT to both processes by itself.
     """
 
     def forward(number: int, _: object) -> None:

@@ -10,40 +10,48 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest_dsocr
 from pytest_dsocr.cli import compare
-from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.pages.page_list import SUBSETS
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS
-
-GOLDEN = Path("golden/vendor")
 
 
 def parser() -> argparse.ArgumentParser:
     """Describe the commands and their options."""
-    top = argparse.ArgumentParser(prog="dsocr", description="DeepSeek-OCR, stage by stage.")
+    top = argparse.ArgumentParser(
+        prog="dsocr", description="Compare DeepSeek-OCR implementations with the vendor's code, or read pages."
+    )
+    top.add_argument("--version", action="version", version=f"dsocr {pytest_dsocr.__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    _run(_command(commands, "run", "read one page, print its stages and boxes, draw the boxes"))
-    compare.add_arguments(_command(commands, "compare", "run the suites: hold a subject against the vendor's code"))
-    vendor = commands.add_parser("vendor", help="the vendor's code: its environment, its anchors, recordings of it")
+    _run(_command(commands, "run", "read a page or a PDF; print stages and boxes, draw the boxes"))
+    compare.add_arguments(
+        _command(commands, "compare", "run the suites: compare an implementation (subject) with the vendor's")
+    )
+    vendor = commands.add_parser("vendor", help="set up, inspect or record the vendor's code")
     of_vendor = vendor.add_subparsers(required=True, metavar="COMMAND")
-    _setup(_command(of_vendor, "setup", "make the environment that the vendor's code needs", "vendor_setup"))
-    _inspect(_command(of_vendor, "inspect", "say what the vendor's files hold, and where", "vendor_inspect"))
+    _setup(_command(of_vendor, "setup", "make the environment in which the vendor's code runs", "vendor_setup"))
+    _inspect(
+        _command(of_vendor, "inspect", "show what the vendor's files contain, and what has changed", "vendor_inspect")
+    )
     _record(_command(of_vendor, "record", "record what the vendor's code does with pages", "vendor_record"))
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if all went well, 2 on bad input, and of ``compare`` pytest's status if that is not 0."""
+    """Run the command line. Gives 0 if all went well, 2 on bad input, and the status of pytest for ``compare``."""
     ours, theirs = compare.split(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(ours)
     options.of_pytest = theirs
-    module = importlib.import_module(f"pytest_dsocr.cli.{options.module}")  # torch only where it is needed
+    module = importlib.import_module(
+        f"pytest_dsocr.cli.{options.module}"
+    )  # torch is imported only by commands that need it
     options.status = 0
     try:
         for line in module.run(options):
             print(plain(line), flush=True)
-    except BrokenPipeError:  # whoever read the lines has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except DsocrError as error:
@@ -56,66 +64,86 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(commands: Any, name: str, purpose: str, module: str | None = None) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(
-        name, help=purpose, description=purpose, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    command: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=purpose)
     command.set_defaults(module=module or name)
     return command
 
 
 def _run(command: argparse.ArgumentParser) -> None:
-    command.add_argument("page", nargs="?", type=Path, help="an image; the first of the shipped pages if left out")
+    command.add_argument("page", nargs="?", type=Path, help="an image or a PDF (default: a shipped page)")
+    command.add_argument("--page", type=int, metavar="NUMBER", dest="number", help="read only this page of the PDF")
     _add_model(command)
-    command.add_argument("--prompt", default="markdown", help="a named prompt, or a text with <image> in it")
-    command.add_argument("--preset", default="gundam", help="tiny, small, base, large or gundam")
-    command.add_argument("--max-new-tokens", type=int, default=1024, help="stop after as many tokens")
-    command.add_argument("--out", type=Path, default=Path("dsocr-out"), help="folder for the artefacts")
+    _add(command, "--prompt", "a prompt's name, or a text with <image> in it", "markdown")
+    _add(command, "--preset", "tiny, small, base, large or gundam", "gundam")
+    _add(command, "--max-new-tokens", "stop after this many tokens", 1024, type=int, metavar="TOKENS")
+    _add(
+        command,
+        "--out",
+        "folder for the files written; of a PDF, one in it for each page",
+        Path("dsocr-out"),
+        type=Path,
+    )
 
 
 def _setup(command: argparse.ArgumentParser) -> None:
-    command.add_argument("vendor", type=Path, help="folder with the vendor's Python files: a hub snapshot, a clone")
+    _add_vendor(command)
     _add_environment(command)
-    command.add_argument("--reuse-torch", action="store_true", help="use this environment's torch; install none")
-    command.add_argument("--with", action="append", default=[], dest="extra", metavar="PACKAGE", help="install as well")
+    command.add_argument("--reuse-torch", action="store_true", help="use the torch installed here, and install none")
+    command.add_argument(
+        "--with",
+        action="append",
+        default=[],
+        dest="extra",
+        metavar="PACKAGE",
+        help="install this package as well; may be given several times",
+    )
 
 
 def _inspect(command: argparse.ArgumentParser) -> None:
-    command.add_argument("vendor", type=Path, help="folder with the vendor's Python files")
+    _add_vendor(command)
     _add_environment(command)
-    command.add_argument("--anchors", type=Path, help="what to tell drift from; ./golden's, or the shipped ones")
+    anchors = "file to compare with (default: ./golden/vendor/anchors.json, or else the shipped one)"
+    command.add_argument("--anchors", type=Path, metavar="FILE", help=anchors)
     command.add_argument("--write", action="store_true", help="write what is found to --anchors")
 
 
 def _record(command: argparse.ArgumentParser) -> None:
-    command.add_argument("vendor", type=Path, help="folder with the vendor's Python files")
-    _add_pages(command, nargs="+")
+    _add_vendor(command)
+    what = f"images, folders of images, list files, PDFs, or shipped pages: {', '.join(SUBSETS)}"
+    command.add_argument("pages", type=Path, nargs="+", help=what)
     _add_environment(command)
     _add_model(command)
-    _add_cases(command)
-    command.add_argument("--time-limit", type=float, default=600, help="seconds without a sign of progress")
-    command.add_argument("--golden", type=Path, default=OWN / RECORDINGS, help="folder of recordings")
-    command.add_argument("--again", action="store_true", help="record cases anew that are recorded already")
+    _add(command, "--presets", "tiny, small, base, large, gundam", ["gundam"], nargs="+", metavar="PRESET")
+    _add(
+        command, "--prompts", "prompts' names, or texts with <image> in them", ["markdown"], nargs="+", metavar="PROMPT"
+    )
+    ceiling = "stop after this many tokens (default: as many as the vendor's code)"
+    command.add_argument("--max-new-tokens", type=int, metavar="TOKENS", help=ceiling)
+    _add(command, "--time-limit", "longest time without a sign of progress", 600.0, type=float, metavar="SECONDS")
+    _add(command, "--golden", "folder of recordings to write to", OWN / RECORDINGS, type=Path, metavar="FOLDER")
+    command.add_argument("--again", action="store_true", help="record the cases anew that are recorded already")
+
+
+def _add_vendor(command: argparse.ArgumentParser) -> None:
+    command.add_argument("vendor", type=Path, help="folder with the vendor's Python files: a hub snapshot, a clone")
 
 
 def _add_environment(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--env", type=Path, help="the vendor's environment; one in the user's cache if left out")
+    where = "the vendor's environment (default: one in the user's cache)"
+    command.add_argument("--env", type=Path, metavar="FOLDER", help=where)
 
 
 def _add_model(command: argparse.ArgumentParser) -> None:
-    what = "mini, which is shipped; a folder, a hub name in the local cache, or synthetic:NAME"
-    command.add_argument("--checkpoint", default="mini", help=what)
-    command.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
-    command.add_argument("--dtype", default="float32", help="float32, bfloat16 or float16")
-    command.add_argument("--attn", default="eager", help="eager, sdpa or flash_attention_2")
+    what = "mini (embedded), a checkpoint's folder, a hub name in the local cache, or synthetic:NAME (random)"
+    _add(command, "--checkpoint", what, "mini")
+    _add(command, "--device", "cpu, cuda or cuda:N", "cpu")
+    _add(command, "--dtype", "float32, bfloat16 or float16", "float32")
+    _add(command, "--attn", "attention: eager, sdpa or flash_attention_2", "eager")
 
 
-def _add_pages(command: argparse.ArgumentParser, **how_many: Any) -> None:
-    what = "images, folders of images, list files (.lst, .txt), or shipped pages: dev-3, dev-20, typeset, all"
-    command.add_argument("pages", type=Path, help=what, **how_many)
-
-
-def _add_cases(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--presets", nargs="+", default=["gundam"], help="tiny, small, base, large, gundam")
-    command.add_argument("--prompts", nargs="+", default=["markdown"], help="names, or texts with <image>")
-    ceiling = f"stop after as many tokens; {VENDOR_MAX_NEW_TOKENS} if left out"
-    command.add_argument("--max-new-tokens", type=int, default=None, help=ceiling)
+def _add(command: argparse.ArgumentParser, flag: str, what: str, default: Any, **how: Any) -> None:
+    """Add an option whose help shows its default as a user types it."""
+    typed = (
+        " ".join(default) if isinstance(default, list) else f"{default:g}" if isinstance(default, float) else default
+    )
+    command.add_argument(flag, default=default, help=f"{what} (default: {typed})", **how)

@@ -1,9 +1,10 @@
-"""``dsocr run``: one page through the session."""
+"""``dsocr run``: a page, or the pages of a PDF, through the session."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from PIL import Image
 
@@ -14,36 +15,73 @@ from pytest_dsocr.contract.markup import to_pixels
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.result import Result
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.progress import progress_bar
+from pytest_dsocr.foundation.words import count
+from pytest_dsocr.pages.named import PDF_SUFFIX
+from pytest_dsocr.pages.page_list import BadPage
+from pytest_dsocr.pages.rendering import length_of_pdf, pages_of_pdf
 from pytest_dsocr.pages.shipped import shipped
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Read the page that ``options`` name, write its artefacts, and yield what to tell the user.
+    """Read the pages that ``options`` name, write what comes of each, and yield what to tell the user.
 
     Raises:
-        DsocrError: on any bad option or page.
+        DsocrError: on a bad option or page; on a page of a PDF that cannot be rendered, when all others are read.
     """
-    session = _load(options)
     path = options.page or shipped("dev-3")[0]
+    numbers = _numbers(path, options.number)
+    session = _load(options)
+    if not numbers:
+        yield from _read(session, path, options, options.out)
+        return
+    left_out = 0
+    for place, number in enumerate(numbers, 1):
+        [page] = pages_of_pdf(path, [number])
+        if isinstance(page, BadPage):
+            yield f"left out    {page.why}"
+            left_out += 1
+        else:
+            yield from _read(session, page, options, options.out / page.stem, f"page {place} of {len(numbers)}")
+            yield ""
+    if left_out:
+        raise DsocrError(f"left out {count(left_out, 'page')} of {path}, as is said above")
+
+
+def _numbers(path: Path, wanted: int | None) -> Sequence[int]:
+    """Give the numbers of a PDF's pages that are to be read; none of an image."""
+    if path.suffix.lower() != PDF_SUFFIX:
+        if wanted is not None:
+            raise DsocrError(f"--page is for PDFs, and {path} is none; leave it out")
+        return ()
+    length = length_of_pdf(path)
+    if wanted is not None and not 1 <= wanted <= length:
+        raise DsocrError(f"{path} has {count(length, 'page')}, and no page {wanted}; give --page=1 to --page={length}")
+    return range(1, length + 1) if wanted is None else (wanted,)
+
+
+def _read(
+    session: Session[KVCache], path: Path, options: Namespace, out: Path, bar_label: str = "decode"
+) -> Iterator[str]:
     page = load_image(path)
     inputs = session.prepare(page, prompt=options.prompt, preset=options.preset)
     yield f"page        {path.name}, {page.width} x {page.height} px"
     yield f"model       {options.checkpoint}, {options.device}, {options.dtype}, {options.attn}"
     yield f"inputs      {_inputs(inputs, options.preset)}"
-    with progress_bar(unit="token", desc="decode", total=options.max_new_tokens) as bar:
+    with progress_bar(unit="token", desc=bar_label, total=options.max_new_tokens) as bar:
 
         def on_token(_: int) -> None:
             bar.update()
 
         result = session.run_prepared(inputs, max_new_tokens=options.max_new_tokens, on_token=on_token)
-    artifacts = write_artifacts(result.text, page, options.out)
+    artifacts = write_artifacts(result.text, page, out)
     yield f"output      {result.counts.output_tokens} tokens, ended by {result.finish_reason}"
     yield ""
     yield from _stages(result)
     yield ""
     yield from _boxes(result, page, options.checkpoint)
-    yield from _files(artifacts, options)
+    yield from _files(artifacts, out)
 
 
 def _load(options: Namespace) -> Session[KVCache]:
@@ -86,8 +124,8 @@ def _boxes(result: Result, page: Image.Image, checkpoint: str) -> Iterator[str]:
         yield "  (synthetic weights are random: the text is noise; name a checkpoint to read with)"
 
 
-def _files(artifacts: Artifacts, options: Namespace) -> Iterator[str]:
-    names = ", ".join(path.relative_to(options.out).as_posix() for path in artifacts.paths)
-    yield f"written     {options.out}: {names}"
+def _files(artifacts: Artifacts, out: Path) -> Iterator[str]:
+    names = ", ".join(path.relative_to(out).as_posix() for path in artifacts.paths)
+    yield f"written     {out}: {names}"
     for problem in artifacts.problems[:5]:
         yield f"problem     {problem}"

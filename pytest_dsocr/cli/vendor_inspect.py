@@ -1,4 +1,4 @@
-"""``dsocr vendor inspect``: what the vendor's files hold and where, which are really loaded, and what has drifted."""
+"""``dsocr vendor inspect``: what the vendor's files contain, which are really loaded, and what has changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STAND_IN = {"torchvision": "any, or a stand-in"}
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Yield what the files in a folder hold; the status is 1 where they have drifted, or others are loaded.
+    """Yield what the files in a folder contain. The status is 1 if they have changed, or other files are loaded.
 
     Raises:
         DsocrError: on a folder without the vendor's files, an environment that cannot import them, or anchors that
@@ -48,8 +48,8 @@ def run(options: Namespace) -> Iterator[str]:
     if loaded:
         yield from _strangers(loaded, options)
     yield from _write(anchors, options.anchors or OWN_ANCHORS) if options.write else _drift(anchors, options)
-    if loaded and loaded.fault:  # only now, for what is told above does not need it
-        raise DsocrError(f"{python} cannot import {options.vendor}; see what it is that differs ({loaded.fault})")
+    if loaded and loaded.fault:  # last, because what is shown above does not need it
+        raise DsocrError(f"{python} cannot import {options.vendor}; see above what differs ({loaded.fault})")
 
 
 def _files(anchors: Anchors) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _symbols(anchors: Anchors, folder: Path, loaded: Loaded | None) -> Iterator[
             anchor = anchors.symbols[symbol]
             where = f"{anchor.file}:{anchor.line}"
             source = _source(symbol, folder / anchor.file, loaded) if loaded else ""
-            yield f"{stage:<14}{symbol:<54}{where:<32}{anchor.tree[:8]:<9}{source}".rstrip()
+            yield f"{stage:<14}{symbol:<54}{where:<32}{anchor.tree[:12]:<13}{source}".rstrip()
             for name, detail in anchor.details.items():
                 yield from _wrapped(" " * 14, _detail(name, detail))
         else:
@@ -119,7 +119,7 @@ def _copies(folder: Path) -> Iterator[str]:
 
 
 def _strangers(loaded: Loaded, options: Namespace) -> Iterator[str]:
-    """Tell what is loaded from elsewhere than the folder: such code runs in the place of the one that is shown."""
+    """Tell what is loaded from outside the folder: that code runs in place of the code that is shown."""
     by_source: dict[tuple[Path, str], list[str]] = defaultdict(list)
     for symbol, source in loaded.symbols.items():
         if not source.file.resolve().is_relative_to(options.vendor.resolve()):

@@ -1,4 +1,4 @@
-"""``dsocr vendor record``: what the vendor's code does with pages, for everybody who does not have it."""
+"""``dsocr vendor record``: record what the vendor's code does with pages, for runs without that code."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from pytest_dsocr.reference.recorded.recording import Recording
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Record the cases that ``options`` name, beside those recorded before, and yield what to tell the user.
+    """Record the cases that ``options`` name, in addition to those recorded before, and yield what to tell the user.
 
     Raises:
-        DsocrError: on any bad option, a reference that cannot answer, or a recording that is damaged or being written
-            by another; on a page that cannot be had, when all others are recorded.
+        DsocrError: on a bad option, a reference that cannot answer, or a recording that is damaged or being written by
+            another process; on a page that cannot be opened, after all others are recorded.
     """
     check_writable(options.golden, "--golden DIR")
     found = found_by(options).readable()
@@ -52,7 +52,7 @@ def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:
 
 
 class _Progress:
-    """A bar over the cases, with what the reference is at; a context manager."""
+    """A progress bar over the cases that shows what the reference is doing; a context manager."""
 
     def __init__(self) -> None:
         self.bar: tqdm[Any] = progress_bar(unit="case")
@@ -103,7 +103,7 @@ def _record(
             progress.bar.update()
     except (KeyboardInterrupt, DsocrError):
         how = "the same command without --again" if options.again else "the same command"
-        yield f"kept        {len(cases) - len(missing) + done} of {len(cases)} cases; {how} goes on from there"
+        yield f"kept        {len(cases) - len(missing) + done} of {len(cases)} cases; {how} continues from there"
         raise
 
 
@@ -122,7 +122,7 @@ def _summary(recording: Recording, options: Namespace) -> Iterator[str]:
 
 
 def _command(options: Namespace) -> str:
-    """Give the command with what the recording depends on, and no place on this machine."""
+    """Give the command with everything that the recording depends on, and no path of this machine."""
     words = ["dsocr", "vendor", "record", _name(options.vendor), *(_name(page) for page in options.pages)]
     words += ["--checkpoint", _name(options.checkpoint), "--device", options.device]
     words += ["--dtype", options.dtype, "--attn", options.attn]

@@ -17,7 +17,7 @@ def run(options: Namespace) -> Iterator[str]:
     """Make the environment, unless it is made already, and yield what to tell the user.
 
     Raises:
-        DsocrError: on a folder without the vendor's files, one that is not setup's to fill, or a failing pip.
+        DsocrError: on a folder without the vendor's files, a folder that setup must not write to, or a failing pip.
     """
     check_vendor_folder(options.vendor)
     if options_of_pip := [name for name in options.extra if name.startswith("-")]:

@@ -1,4 +1,4 @@
-"""Pure functions that hold two observations side by side and return verdicts; they never print and never raise.
+"""Pure functions that compare two observations and return verdicts. They never print and never raise.
 
-They ask nobody: what they compare is handed to them.
+They get all that they compare as arguments, and ask neither side for more.
 """

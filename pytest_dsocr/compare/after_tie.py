@@ -1,4 +1,4 @@
-"""What may follow a tie: what the subject's own steps give from there on, as long as that still reads the same page."""
+"""What is accepted after a tie: the output of the subject's own steps, as long as it still reads the same page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from statistics import median
 from rapidfuzz.distance import Levenshtein, Prefix
 
 from pytest_dsocr.compare.boxes import pair_up
-from pytest_dsocr.compare.degeneration import degenerations
+from pytest_dsocr.compare.degeneration import Astray, degenerations
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.contract.markup import UNITS
 from pytest_dsocr.observation.observation import Output, Step
 
@@ -26,36 +27,38 @@ that, in pages."""
 # an H200: half of them change a number or two; the worst has 0.32 edits, 0.12 in length, and 3 of 11 boxes. Of the 496
 # pairs of shipped pages none is as near but those few that are the same words set in two faces. To measure anew:
 # python -m ci.ties
-AMISS = ("emptiness", "repetition", "byte marks", "broken characters", "markup", "echo")
-"""The degenerations that no tie makes; where a text ends, or in what alone it differs, says nothing."""
+AMISS = frozenset(
+    (Sign.EMPTINESS, Sign.REPETITION, Sign.BYTE_MARKS, Sign.BROKEN_CHARACTERS, Sign.MARKUP, Sign.ECHO),
+)
+"""Degenerations that a tie does not cause. Where a text ends, or the only kind of difference in it, proves nothing."""
 
 
 @dataclass(frozen=True)
 class Tie:
-    """Where a subject's steps first gave another token than the reference's, over a tie, and what they give then."""
+    """The first step at which a tie made the subject choose another token, and what its own steps give from there."""
 
     step: int
     continued: Output
     sure: bool
-    """Whether the reference reads; of random weights it is noise, and nothing is near to that."""
+    """Whether the reference model is sure of its tokens. With random weights its text is noise."""
 
-    def astray(self, theirs: Output) -> tuple[str, ...]:
-        """Say why what the steps give reads the reference's page no more, a sentence each."""
+    def astray(self, theirs: Output) -> tuple[Astray, ...]:
+        """Say why the output of the steps is no longer a reading of the reference's page."""
         return tuple(_astray(self.continued, theirs)) if self.sure else ()
 
 
 @dataclass(frozen=True)
 class Nearness:
-    """How near two readings are that a tie has parted."""
+    """How near two readings are that differ because of a tie."""
 
     edits: int
-    """Between the rests, from the first character that differs."""
+    """Edit distance of the two rests, which begin at the first character that differs."""
     longer: int
-    """Characters that the one rest has more than the other."""
+    """How many characters one rest is longer than the other."""
     rest: int
     """Characters of the longer rest."""
     boxes: int
-    """Of the side that has more."""
+    """Number of boxes of the side that has more."""
     alone: int
     """Those of them without a partner of their label in their place, or as near to it as :data:`IN_PLACE`."""
 
@@ -73,22 +76,24 @@ class Nearness:
 
 
 def is_sure(steps: Sequence[Step]) -> bool:
-    """Say whether a model is sure of most tokens that it chose, as one is that reads."""
+    """Say whether a model is sure of most tokens that it chose, as a model that can read is."""
     return bool(steps) and median(map(_share, steps)) > SURE
 
 
 def _share(step: Step) -> float:
-    """Give the probability of a step's best among its best."""
+    """Give the share of the best token in the probability of a step's recorded best."""
     first = max(step.best.logits, default=math.nan)
     return 1 / sum(math.exp(logit - first) for logit in step.best.logits) if math.isfinite(first) else 0.0
 
 
-def _astray(mine: Output, theirs: Output) -> Iterator[str]:
+def _astray(mine: Output, theirs: Output) -> Iterator[Astray]:
     near = Nearness.of(mine, theirs)
     if near.edits > max(FEW_CHARACTERS, EDITS * near.rest):
-        yield f"unrelated: {near.edits} edits of the {near.rest} characters after it (allowed {EDITS:.0%})"
+        how = f"{near.edits} edits of the {near.rest} characters after it (allowed {EDITS:.0%})"
+        yield Astray(Sign.UNRELATED, how)
     if near.longer > max(FEW_CHARACTERS, LENGTH * near.rest):
-        yield f"length: {len(mine.text)} characters, the reference has {len(theirs.text)} (allowed {LENGTH:.0%} apart)"
+        how = f"{len(mine.text)} characters, the reference has {len(theirs.text)} (allowed {LENGTH:.0%} apart)"
+        yield Astray(Sign.LENGTH, how)
     if near.alone > max(FEW_BOXES, BOXES * near.boxes):
-        yield f"elsewhere: {near.alone} of {near.boxes} boxes have no partner (allowed {BOXES:.0%})"
-    yield from (line for line in degenerations(mine.text, theirs.text) if line.partition(":")[0] in AMISS)
+        yield Astray(Sign.ELSEWHERE, f"{near.alone} of {near.boxes} boxes have no partner (allowed {BOXES:.0%})")
+    yield from (one for one in degenerations(mine.text, theirs.text) if one.sign in AMISS)

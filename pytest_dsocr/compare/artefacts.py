@@ -1,4 +1,4 @@
-"""The files written, compared: their names, and the figures' bytes and sizes."""
+"""Compare the files written: their names, and the bytes and sizes of the figures."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.artifacts import GEOMETRY, MMD, OURS, OVERLAY
+from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.observation import Artefact
 
 NOT_EXACT = (MMD, OVERLAY)
-"""Files whose sizes say nothing: compared by content, or drawn in random colours."""
+"""Files whose sizes are not compared: one is compared by content, the other has random colours."""
 ONE_SIDED = {OURS, GEOMETRY}
 """Files that only one side need write: ours alone, and a picture that only the vendor's matplotlib draws."""
 SHOWN_FILES = 5
@@ -27,7 +28,8 @@ def compare_artefacts(mine: Files, theirs: Files, limits: Tolerances) -> Compari
     own, others = _figures(mine), _figures(theirs)
     names = [set(files) - set(figures) - ONE_SIDED for files, figures in ((mine, own), (theirs, others))]
     if names[0] == names[1] and own == others:
-        return Comparison("artefacts", Verdict.MATCH, f"{_count(theirs)} files; {len(others)} figures of equal size")
+        measured = f"{_count(theirs)} files; {count(len(others), 'figure')} of equal size"
+        return Comparison("artefacts", Verdict.MATCH, measured)
     fine = names[0] == names[1] and _drift(own, others, _page_px(theirs), limits)
     measured = f"{_count(mine)} files, {len(own)} figures; the reference has {_count(theirs)}, {len(others)} figures"
     details = tuple(_details(mine, theirs))[:SHOWN_FILES]

@@ -1,7 +1,7 @@
-"""Spans and boxes compared: labels in order, and each box with its partner by optimal assignment.
+"""Compare spans by their labels in order, and each box with its partner, found by optimal assignment.
 
-Limits speak of how many boxes there are and where. Of a label or an order they say nothing: another label or another
-order is another reading of the page, and WRONG under any limits.
+Limits apply to the number of boxes and to their places. Another label or another order is another reading of the page,
+and WRONG under any limits.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ import numpy.typing as npt
 from rapidfuzz.distance import Indel
 
 from pytest_dsocr.compare.matching import assign
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import NEITHER, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import REFERENCE, Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import UNITS, Box
 from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.observation.observation import SpanSeen
 
 SHOWN = 3
 LABEL_UNITS = 50.0
-"""How far away a box under the right label is as good a partner as one here under another."""
+"""A box with the right label this far away is as good a partner as a box with another label in the same place."""
 FARTHEST = 1e6
-"""Beyond it every place is as far away: a model may write 1e300, whose square is no number."""
+"""Coordinates are clipped to it: a model may write 1e300, whose square overflows."""
 
 
 class Placed(NamedTuple):
@@ -43,7 +44,7 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The boxes of both sides, those that stand for each other paired."""
+    """The boxes of both sides, and which of them are partners."""
 
     mine: Sequence[Placed]
     theirs: Sequence[Placed]
@@ -57,7 +58,7 @@ class Pairs:
 
     @property
     def apart(self) -> list[float]:
-        """How far the side that moved most did, of each pair, in 1/999 of the page."""
+        """The largest distance between the sides of each pair, in 1/999 of the page."""
         return [_apart(a.box, b.box) for a, b in self.both]
 
     @property
@@ -72,61 +73,78 @@ class Pairs:
 
     @property
     def renamed(self) -> list[tuple[Placed, Placed]]:
-        """Pairs under two labels."""
+        """Pairs with different labels."""
         return [(a, b) for a, b in self.both if a.label != b.label]
 
     @property
     def exchanged(self) -> list[tuple[Placed, Placed]]:
-        """Neighbours of the subject that stand the other way round in the reference."""
+        """Neighbouring boxes of the subject whose partners are in the opposite order."""
         return [(self.mine[a], self.mine[c]) for (a, b), (c, d) in pairwise(self.places) if b > d]
 
     @property
     def regrouped(self) -> bool:
-        """Whether boxes of one span of a side are of several of the other."""
+        """Whether boxes of one span on one side belong to several spans on the other."""
         spans = {(a.span, b.span) for a, b in self.both}
         return any(len({pair[side] for pair in spans}) < len(spans) for side in (0, 1))
 
 
-def compare_spans(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances) -> Comparison:
-    """Compare the labels in their order; as many may be missing, or too many, as boxes may."""
+def compare_spans(
+    mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances, other: str = REFERENCE
+) -> Comparison:
+    """Compare the labels in order; ``limits.boxes`` of them may be missing or surplus.
+
+    Args:
+        mine: the subject's.
+        theirs: the other side's.
+        limits: how far they may be apart.
+        other: the other side's name.
+    """
     labels = [[span.label for span in spans] for spans in (mine, theirs)]
     if not any(labels):
-        return not_compared("spans", NEITHER)
+        return not_compared("spans", Reason.NEITHER)
     if labels[0] == labels[1]:
         return Comparison("spans", Verdict.MATCH, f"{len(theirs)}, labels in order")
     edits = Indel.editops(labels[0], labels[1])
     fine = all(labels) and len(edits) == abs(len(mine) - len(theirs)) <= limits.boxes
-    measured = f"{_counts(len(mine), len(theirs), limits)}; {len(edits)} labels to put in or take out"
+    measured = f"{_counts(len(mine), len(theirs), limits, other)}; {len(edits)} labels missing or surplus"
     details = (
         f"surplus: span {edit.src_pos}, {shown(labels[0][edit.src_pos])}"
         if edit.tag == "delete"
-        else f"missing: span {edit.dest_pos} of the reference, {shown(labels[1][edit.dest_pos])}"
+        else f"missing: span {edit.dest_pos} of {other}, {shown(labels[1][edit.dest_pos])}"
         for edit in edits
     )
     return Comparison("spans", Verdict.DRIFT if fine else Verdict.WRONG, measured, None, _first(list(details)))
 
 
-def compare_boxes(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances) -> Comparison:
+def compare_boxes(
+    mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances, other: str = REFERENCE
+) -> Comparison:
     """Compare the boxes.
 
     They DRIFT where their numbers are ``limits.boxes`` apart at most, every box has its partner's label, span and
     place in the order, and no side of it is further from its partner's than ``limits.coords`` of the page; boxes left
     without a partner are held against the number alone.
+
+    Args:
+        mine: the subject's.
+        theirs: the other side's.
+        limits: how far they may be apart.
+        other: the other side's name.
     """
     boxes = [[(span.label, span.boxes) for span in spans if span.boxes] for spans in (mine, theirs)]
     if not any(boxes):
-        return not_compared("boxes", NEITHER)
+        return not_compared("boxes", Reason.NEITHER)
     if boxes[0] == boxes[1]:
         return Comparison("boxes", Verdict.MATCH, f"{sum(len(found) for _, found in boxes[1])}, coordinates equal")
     pairs = pair_up(mine, theirs)
     verdict = Verdict.DRIFT if _within(pairs, limits) else Verdict.WRONG
-    return Comparison("boxes", verdict, "; ".join(_measured(pairs, limits)), None, tuple(_details(pairs)))
+    return Comparison("boxes", verdict, "; ".join(_measured(pairs, limits, other)), None, tuple(_details(pairs, other)))
 
 
 def pair_up(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen]) -> Pairs:
-    """Pair the boxes of both sides so that the squares of their distances add up to the least.
+    """Pair the boxes of both sides so that the sum of squared distances is smallest.
 
-    Squares, for then a shift of all boxes exchanges none of them. Between equals the label decides, then the order.
+    Distances are squared so that a shift of all boxes keeps the pairs. Ties are decided by the label, then the order.
     """
     a, b = (
         [Placed(k, span.label, box) for k, span in enumerate(spans) for box in span.boxes] for spans in (mine, theirs)
@@ -157,14 +175,14 @@ def _within(pairs: Pairs, limits: Tolerances) -> bool:
     return in_place and not (pairs.renamed or pairs.exchanged or pairs.regrouped)
 
 
-def _measured(pairs: Pairs, limits: Tolerances) -> Iterator[str]:
+def _measured(pairs: Pairs, limits: Tolerances, other: str) -> Iterator[str]:
     if len(pairs.mine) != len(pairs.theirs):
-        yield _counts(len(pairs.mine), len(pairs.theirs), limits)
+        yield _counts(len(pairs.mine), len(pairs.theirs), limits, other)
     moved = [apart for apart in pairs.apart if apart]
     if moved:
         yield (
-            f"{len(moved)} of {len(pairs.places)} moved, by {sum(moved) / len(moved):.1f}/999 on average and "
-            f"{max(moved):.1f}/999 = {max(moved) / UNITS:.1%} of the page at most (allowed {limits.coords:.1%})"
+            f"{len(moved)} of {len(pairs.places)} moved by up to {max(moved) / UNITS:.1%} of the page "
+            f"(allowed {limits.coords:.1%}): {max(moved):.1f}/999, on average {sum(moved) / len(moved):.1f}/999"
         )
     if pairs.renamed:
         yield f"{len(pairs.renamed)} under another label"
@@ -174,15 +192,15 @@ def _measured(pairs: Pairs, limits: Tolerances) -> Iterator[str]:
         yield "in other spans"
 
 
-def _details(pairs: Pairs) -> Iterator[str]:
-    """Yield the boxes that are furthest from their partners, then those under other labels, exchanged, or alone."""
+def _details(pairs: Pairs, other: str) -> Iterator[str]:
+    """Yield the boxes furthest from their partners, then other labels, another order, and boxes without partner."""
     ranked = sorted(zip(pairs.apart, pairs.both, strict=True), key=lambda found: -found[0])
-    moved = [f"{apart:.4g}/999 apart: {a}; the reference has {b}" for apart, (a, b) in ranked if apart]
+    moved = [f"{apart:.4g}/999 apart: {a}; {other} has {b}" for apart, (a, b) in ranked if apart]
     for lines in (
         moved,
-        [f"label: {a}; the reference has {b}" for a, b in pairs.renamed],
-        [f"order: {a} stands before {b}, in the reference behind it" for a, b in pairs.exchanged],
-        [f"missing: {one} of the reference" for one in pairs.missing],
+        [f"label: {a}; {other} has {b}" for a, b in pairs.renamed],
+        [f"order: {a} stands before {b}; {other} has them the other way round" for a, b in pairs.exchanged],
+        [f"missing: {one} of {other}" for one in pairs.missing],
         [f"surplus: {one}" for one in pairs.surplus],
     ):
         yield from _first(lines)
@@ -193,8 +211,8 @@ def _first(lines: Sequence[str]) -> tuple[str, ...]:
     return (*lines[:SHOWN], f"... and {more} more") if more > 0 else tuple(lines)
 
 
-def _counts(mine: int, theirs: int, limits: Tolerances) -> str:
-    return f"{mine}; the reference has {theirs} (allowed {limits.boxes} apart)"
+def _counts(mine: int, theirs: int, limits: Tolerances, other: str) -> str:
+    return f"{mine}; {other} has {theirs} (allowed difference {limits.boxes})"
 
 
 def _without(boxes: Sequence[Placed], paired: set[int]) -> list[Placed]:

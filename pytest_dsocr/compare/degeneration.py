@@ -1,6 +1,6 @@
-"""How a text has gone astray, in words: nothing in it, cut off, turning in a circle, badly decoded, echoing the prompt.
+"""Signs of a degenerate text: empty, cut off, repeating itself, badly decoded, or echoing the prompt.
 
-All of it is held against the reference's text, so that a page that repeats itself is no alarm.
+Each is checked against the reference's text as well, so that a page that repeats itself raises no alarm.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.contract.markup import DET_END, REF
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.foundation.words import shown
@@ -21,15 +22,25 @@ LONGEST_PERIOD = 256
 """Characters, or lines."""
 TIMES = 4
 CHARACTERS = 24
-"""A circle comes at least so often in a row, and covers so much; rows of dots and the like do not."""
+"""How often a text repeats in a row at least, and how many characters that covers; rows of dots do not count."""
 
-_BYTE_MARKS = {"byte marks": ("\u0120", "\u010a"), "broken characters": ("\ufffd",)}
+_BYTE_MARKS = {Sign.BYTE_MARKS: ("\u0120", "\u010a"), Sign.BROKEN_CHARACTERS: ("\ufffd",)}
 _ECHOES = tuple(text.rpartition("\n")[2].rpartition(">")[2] for text in PROMPTS.values())
+
+
+class Astray(NamedTuple):
+    """One way in which a text is degenerate."""
+
+    sign: Sign
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.sign}: {self.how}"
 
 
 @dataclass(frozen=True)
 class Circle:
-    """A stretch of a text that comes again and again, with nothing between."""
+    """A part of a text that is repeated several times in a row."""
 
     start: int
     """Offset of its first character."""
@@ -37,60 +48,61 @@ class Circle:
     """From there to the end of the last whole or broken-off repetition."""
     times: int
     once: str
-    """What comes again, as it first stands; its numbers may count on."""
+    """The first repetition; in later ones the numbers may differ."""
 
 
-def degenerations(mine: str, theirs: str) -> Iterator[str]:
-    """Yield a sentence for each way in which ``mine`` has gone astray and ``theirs`` has not."""
+def degenerations(mine: str, theirs: str) -> Iterator[Astray]:
+    """Yield each way in which ``mine`` is degenerate and ``theirs`` is not."""
     if not mine.strip():
         if theirs.strip():
-            yield "emptiness: there is nothing but white space" if mine else "emptiness: there is no text at all"
+            how = "there is nothing but white space" if mine else "there is no text at all"
+            yield Astray(Sign.EMPTINESS, how)
         return
     yield from _cut(mine, theirs)
     yield from _circling(mine, theirs)
     yield from _leaking(mine, theirs)
     for prompt in _ECHOES:
         if prompt in mine and prompt not in theirs:
-            yield f"echo: it says the prompt {prompt!r} at character {mine.index(prompt)}"
+            yield Astray(Sign.ECHO, f"it says the prompt {prompt!r} at character {mine.index(prompt)}")
 
 
-def _leaking(mine: str, theirs: str) -> Iterator[str]:
-    """Yield what tokens turned into text badly leave behind, or take away."""
+def _leaking(mine: str, theirs: str) -> Iterator[Astray]:
+    """Yield the signs of tokens that were badly decoded into text."""
     if REF in theirs and REF not in mine:
-        yield f"markup: there is no {REF} in it, the reference has {theirs.count(REF)}"
-    for name, marks in _BYTE_MARKS.items():
+        yield Astray(Sign.MARKUP, f"there is no {REF} in it, the reference has {theirs.count(REF)}")
+    for sign, marks in _BYTE_MARKS.items():
         if any(mark in mine and mark not in theirs for mark in marks):
-            yield f"{name}: it holds {', '.join(repr(mark) for mark in marks if mark in mine)}"
+            yield Astray(sign, f"it holds {', '.join(repr(mark) for mark in marks if mark in mine)}")
     if mine != theirs and "".join(mine.split()) == "".join(theirs.split()):
-        yield "spaces: nothing but white space differs"
+        yield Astray(Sign.SPACES, "nothing but white space differs")
     elif mine != theirs and re.sub("[0-9]+", "0", mine) == re.sub("[0-9]+", "0", theirs):
-        yield "numbers: nothing but numbers differs"
+        yield Astray(Sign.NUMBERS, "nothing but numbers differs")
 
 
-def _cut(mine: str, theirs: str) -> Iterator[str]:
+def _cut(mine: str, theirs: str) -> Iterator[Astray]:
     share = f"{len(mine)} of {len(theirs)} characters"
     if len(mine) < len(theirs) and theirs.startswith(mine):
-        yield f"truncation: it breaks off after {share}, {len(mine) / len(theirs):.0%}"
+        yield Astray(Sign.TRUNCATION, f"it breaks off after {share}, {len(mine) / len(theirs):.0%}")
     elif len(mine) < len(theirs) and theirs.endswith(mine):
-        yield f"lost start: it lacks the first {len(theirs) - len(mine)} of {len(theirs)} characters"
+        yield Astray(Sign.LOST_START, f"it lacks the first {len(theirs) - len(mine)} of {len(theirs)} characters")
     elif _in_span(mine) and not _in_span(theirs):
-        yield f"truncation: it ends inside a span, after {len(mine)} characters; the reference has {len(theirs)}"
+        how = f"it ends inside a span, after {len(mine)} characters; the reference has {len(theirs)}"
+        yield Astray(Sign.TRUNCATION, how)
 
 
 def _in_span(text: str) -> bool:
     return text.rfind(REF) > text.rfind(DET_END)
 
 
-def _circling(mine: str, theirs: str) -> Iterator[str]:
+def _circling(mine: str, theirs: str) -> Iterator[Astray]:
     circle = longest_circle(mine, TIMES)
     if circle is None or circle.characters < CHARACTERS:
         return
     known = longest_circle(theirs, 2)
     if known is None or circle.characters > 2 * known.characters:
-        yield (
-            f"repetition: {shown(circle.once.strip() or circle.once, 40)!r} comes {circle.times} times in a row, "
-            f"from character {circle.start} of {len(mine)} on"
-        )
+        what = shown(circle.once.strip() or circle.once, 40)
+        where = f"from character {circle.start} of {len(mine)} on"
+        yield Astray(Sign.REPETITION, f"{what!r} comes {circle.times} times in a row, {where}")
 
 
 def longest_circle(text: str, times: int) -> Circle | None:
@@ -132,7 +144,7 @@ def _longest(text: str, items: npt.NDArray[Any], starts: npt.NDArray[np.int64], 
 
 
 def _may_circle(items: npt.NDArray[Any], period: int, times: int) -> bool:
-    """Look at every ``period``-th item alone, which is quick and misses no circle of that many times."""
+    """Check only every ``period``-th item: this is fast, and finds every repetition of that many times."""
     same = items[period::period] == items[:-period:period]
     runs = same[times - 2 :]
     for k in range(times - 2):

@@ -1,16 +1,13 @@
-"""Where a case first breaks: the comparisons stand in the stages' order, and what follows the first comes of it."""
+"""Where a case first breaks, in the order of the stages: what is wrong later may follow from the first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 
 from pytest_dsocr.compare.symptoms import likely_cause
 from pytest_dsocr.compare.symptoms.scene import Scene
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-
-WIDTH = 115
 
 
 @dataclass(frozen=True)
@@ -19,18 +16,12 @@ class Divergence:
 
     first: Comparison
     right: int
-    """Comparisons in front of it that are right."""
+    """How many comparisons before it were made, all of them right."""
     cause: str
-
-    @property
-    def lines(self) -> Iterator[str]:
-        """Tell it, in lines that a terminal holds."""
-        yield f"first wrong  {self.first.what}, after {self.right} that are right: {self.first.measured}"
-        yield from wrap(self.cause, WIDTH, initial_indent="check        ", subsequent_indent=" " * 13)
 
 
 def first_divergence(comparisons: Sequence[Comparison]) -> Divergence | None:
-    """Give where ``comparisons``, in the stages' order, first break, or None where nothing is WRONG."""
+    """Find the first WRONG comparison, in the order of the stages; None where nothing is WRONG."""
     for place, comparison in enumerate(comparisons):
         if comparison.verdict is Verdict.WRONG:
             scene = Scene(comparison, {one.what: one for one in comparisons})

@@ -1,4 +1,4 @@
-"""What a suite expects without asking a second side: a number that follows from others, a rule that always holds."""
+"""Compare with what must be so in any case: a number that follows from others, or a rule that always holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pytest_dsocr.foundation.words import shown
 
 
 def as_expected(what: str, found: object, expected: object, why: str) -> Comparison:
-    """Compare what was found with what must be, of which ``why`` tells in a phrase where it comes from."""
+    """Compare what was found with what is expected; ``why`` says in a phrase why it is."""
     found, expected = exact(found), exact(expected)
     if found == expected:
         return Comparison(what, Verdict.MATCH, f"{shown(found)}, {why}")

@@ -1,4 +1,4 @@
-"""Which box of an answer stands for which of the truth: the assignment that overlaps most in all."""
+"""Match boxes of one side with boxes of the other so that they overlap as much as possible in total."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole case compared, from inputs to files."""
+"""Compare a whole case, from inputs to files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pytest_dsocr.compare.after_tie import Tie, is_sure
 from pytest_dsocr.compare.inputs import compare_inputs
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.seams import compare_seam
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, lost, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Verdict, lost, not_compared
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.observation.answer import Answer, Part
@@ -51,10 +52,10 @@ def compare_observations(mine: Answer, theirs: Observation, limits: Tolerances) 
 
 
 def _absent(names: Iterable[str], mine: Answer, part: Part) -> Iterator[Comparison]:
-    """Say of what is not there whether it was lost or is not offered."""
+    """Say for each thing that is not there whether it was lost to an error or is not offered."""
     for name in names:
         lost_to = mine.fault if part in mine.lost else None
-        yield not_compared(name, NOT_OFFERED) if lost_to is None else lost(name, lost_to)
+        yield not_compared(name, Reason.NOT_OFFERED) if lost_to is None else lost(name, lost_to)
 
 
 def _inputs(mine: Answer, theirs: Observation) -> Iterator[Comparison]:
@@ -71,7 +72,7 @@ def _seam(name: str, mine: Answer, theirs: Mapping[str, Seam], limits: Tolerance
     part: Part = "prefill" if name.startswith("prefill") else "vision"
     promised = mine.level >= Level.MODULES if deep else name in mine.promised or part in mine.lost
     if name not in mine.seams and (part in mine.lost or not promised):
-        yield from _absent((name,), mine, part) if promised else (not_compared(name, NOT_OFFERED),)
+        yield from _absent((name,), mine, part) if promised else (not_compared(name, Reason.NOT_OFFERED),)
     else:
         allowed = limits.logits if name == "prefill" else limits.seam
         yield compare_seam(name, mine.seams.get(name), theirs.get(name), allowed)
@@ -91,7 +92,7 @@ def _decoding(mine: Answer, theirs: Observation, limits: Tolerances) -> Iterator
 
 
 def _cut_short(found: Comparison, fault: SubjectFaultError, steps: int) -> Comparison:
-    """Give what was found of the first ``steps`` where that is WRONG; else it was lost, for not all of it is known."""
+    """Keep a WRONG verdict on the first ``steps``; any other is lost, as the remaining steps are unknown."""
     if found.verdict is Verdict.WRONG:
         return found
     gone = lost(found.what, fault)
@@ -100,17 +101,18 @@ def _cut_short(found: Comparison, fault: SubjectFaultError, steps: int) -> Compa
 
 
 def _read(mine: Answer, output: Iterator[Comparison]) -> Iterator[Comparison]:
-    """Say first whether what ``read`` gave is what its own tokens mean, all the reference's."""
+    """Say first whether ``read`` gave the text of the subject's own tokens, all of which equal the reference's."""
     text = next(output)
     steps = len(mine.forced or ())
-    same = "gives" if text.verdict is not Verdict.WRONG else "does not give"
-    yield Comparison("read", text.verdict, f"{same} what its own {steps} steps do, which are the reference's")
+    agrees = "agrees" if text.verdict is not Verdict.WRONG else "disagrees"
+    measured = f"{agrees} with the subject's own {steps} steps, which equal the reference's"
+    yield Comparison("read", text.verdict, measured)
     yield text
     yield from output
 
 
 def _tie(tokens: Comparison, mine: Answer, theirs: Observation) -> Tie | None:
-    """Give the tie after which free decoding may differ, if all that differs is ties, and what its steps give then."""
+    """Give the tie after which free decoding may differ, where every difference of tokens is a tie."""
     if tokens.verdict is not Verdict.TIE_FLIP or mine.forced is None or mine.continued is None:
         return None
     step = next(k for k, step in enumerate(theirs.steps) if mine.forced[k].token != step.token)

@@ -1,16 +1,18 @@
-"""What came of the tokens, compared: text, spans, boxes, ``result.mmd`` and the files written."""
+"""Compare what the tokens became: text, spans, boxes, ``result.mmd`` and the files written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pytest_dsocr.compare.after_tie import Tie
 from pytest_dsocr.compare.artefacts import compare_artefacts
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
+from pytest_dsocr.compare.degeneration import Astray
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.text import compare_content, compare_text
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.observation import Output
@@ -44,25 +46,28 @@ def _compared(mine: Answer, theirs: Output, limits: Tolerances) -> Iterator[Comp
     yield compare_spans(mine.spans, theirs.spans, limits)
     yield compare_boxes(mine.spans, theirs.spans, limits)
     if mine.mmd is None:
-        yield not_compared(MMD, NOT_OFFERED)
+        yield not_compared(MMD, Reason.NOT_OFFERED)
     else:
         yield compare_content(MMD, mine.mmd, theirs.mmd, limits.text)
     if mine.artefacts is None:
-        yield not_compared("artefacts", NOT_OFFERED)
+        yield not_compared("artefacts", Reason.NOT_OFFERED)
     else:
         yield compare_artefacts(mine.artefacts, theirs.artefacts, limits)
 
 
 def _read(own: Comparison, step: int) -> Comparison:
-    does = "does not give" if own.verdict is Verdict.WRONG else "gives"
-    measured = f"{does} what its own steps do, which part from the reference's over a tie at step {step}"
+    agrees = "disagrees" if own.verdict is Verdict.WRONG else "agrees"
+    measured = f"{agrees} with the subject's own steps, which leave the reference's at a tie at step {step}"
     return Comparison("read", own.verdict, measured)
 
 
-def _after_tie(comparison: Comparison, own: Comparison, step: int, astray: tuple[str, ...]) -> Comparison:
+def _after_tie(comparison: Comparison, own: Comparison, step: int, astray: Sequence[Astray]) -> Comparison:
     if own.passes and not astray:
         measured = f"follows the tie at step {step}: {comparison.measured}"
         return replace(comparison, verdict=Verdict.TIE_FLIP, measured=measured)
-    why = "reads the page no more" if own.passes else "is not what its own steps give"
+    why = "no longer reads this page" if own.passes else "is not what the subject's own steps give"
     measured = f"{why} after the tie at step {step}: {comparison.measured}"
-    return replace(comparison, measured=measured, details=(*(astray if own.passes else ()), *comparison.details))
+    if not own.passes:
+        return replace(comparison, measured=measured)
+    signs = comparison.signs | {one.sign for one in astray}
+    return replace(comparison, measured=measured, details=(*map(str, astray), *comparison.details), signs=signs)

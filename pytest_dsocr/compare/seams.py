@@ -1,4 +1,4 @@
-"""Tensors compared: exactly where both are at hand, by their summaries where one is a recording."""
+"""Compare tensors: by all their values where both sides have them, else by the summaries that a recording keeps."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections.abc import Iterator
 
 import torch
 
+from pytest_dsocr.compare.signs import IN_WORDS, Reason, Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.observation.observation import NotFinite, Seam, sample_positions
 
 SHOWN_VALUES = 3
 
-NOT_FINITE = "it holds NaN or infinity, the reference does not"
-SHUFFLED = "as large as the reference's all in all: the same values, in other places"
 SHUFFLED_ERROR = 0.1
-"""What is in other places is at least so far off."""
+"""Values in other places give at least this relative error."""
 SAME_SIZE = 1e-3
-"""Of the same values, mean and norm are equal up to the drift of values; of others so far off, hardly ever."""
+"""The same values in other places have equal mean and norm up to drift; other values hardly ever do."""
 
 
 def compare_seam(name: str, mine: Seam | None, theirs: Seam | None, allowed: float) -> Comparison:
@@ -27,18 +26,20 @@ def compare_seam(name: str, mine: Seam | None, theirs: Seam | None, allowed: flo
     else estimated from the sketches, to 6 %.
     """
     if theirs is None:
-        return not_compared(name, "the reference has no such seam")
+        return not_compared(name, Reason.NOT_IN_REFERENCE)
     if mine is None:
-        return not_compared(name, "the subject does not offer this seam")
+        return not_compared(name, Reason.NOT_GIVEN)
     if mine.shape != theirs.shape:
         measured = f"shape {list(mine.shape)}; the reference has {list(theirs.shape)}"
-        return Comparison(name, Verdict.WRONG, measured, math.inf)
+        return Comparison(name, Verdict.WRONG, measured, math.inf, signs=frozenset((Sign.OTHER_SHAPE,)))
     if (mine.dtype, mine.sha256) == (theirs.dtype, theirs.sha256):
         return Comparison(name, Verdict.MATCH, f"every bit of {list(mine.shape)}", 0.0)
     error = relative_error(mine, theirs)
     verdict = Verdict.DRIFT if error <= allowed else Verdict.WRONG
     measured = _not_finite(mine, theirs) or f"relative error {error:.1e} (allowed {allowed:.0e})"
-    return Comparison(name, verdict, measured, error, (*_signs(mine, theirs, error), *anatomy(mine, theirs)))
+    signs = tuple(_signs(mine, theirs, error))
+    details = (*(IN_WORDS[sign] for sign in signs), *anatomy(mine, theirs))
+    return Comparison(name, verdict, measured, error, details, frozenset(signs))
 
 
 def relative_error(mine: Seam, theirs: Seam) -> float:
@@ -74,12 +75,12 @@ def _spoilt(seam: Seam) -> str:
     return str(found or "NaN or infinity, in places that its summary does not tell")
 
 
-def _signs(mine: Seam, theirs: Seam, error: float) -> Iterator[str]:
+def _signs(mine: Seam, theirs: Seam, error: float) -> Iterator[Sign]:
     if not math.isfinite(mine.norm) and math.isfinite(theirs.norm):
-        yield NOT_FINITE
+        yield Sign.NOT_FINITE
     moved = [abs(mine.norm - theirs.norm) / (theirs.norm or 1.0), abs(mine.mean - theirs.mean) / (theirs.std or 1.0)]
     if SHUFFLED_ERROR < error < math.inf and max(moved) < SAME_SIZE:
-        yield SHUFFLED
+        yield Sign.SHUFFLED
 
 
 def anatomy(mine: Seam, theirs: Seam) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Texts compared: by their edit distance, from where they part on."""
+"""Compare texts by their edit distance, and show where they first differ."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from itertools import zip_longest
 
 from rapidfuzz.distance import Levenshtein
 
-from pytest_dsocr.compare.degeneration import degenerations
+from pytest_dsocr.compare.degeneration import Astray, degenerations
+from pytest_dsocr.compare.diff import diff
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.foundation.words import shown
 
-LEAD_CHARACTERS = 20
-SHOWN_CHARACTERS = 60
 UNRELATED_FROM, UNRELATED_SHARE = 0.1, 0.5
-"""A reading that parts within the first tenth, and is other by half, is not of this page."""
+"""A text that differs within the first tenth, and in more than half of its characters, is not of this page."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class _Apart:
 
 
 def compare_text(mine: str, theirs: str, allowed: float) -> Comparison:
-    """Compare two outputs of a model as text, and name what shows that one has gone astray.
+    """Compare two outputs of a model as text, with the signs of a degenerate one.
 
     Args:
         mine: the subject's, decoded, with its markup.
@@ -48,12 +47,12 @@ def compare_text(mine: str, theirs: str, allowed: float) -> Comparison:
     apart = _Apart.of(mine, theirs)
     astray = [*degenerations(mine, theirs)]
     if mine.strip() and apart.at < UNRELATED_FROM * len(theirs) and apart.share > UNRELATED_SHARE:
-        astray.append(f"unrelated: it reads something else from character {apart.at} on")
+        astray.append(Astray(Sign.UNRELATED, f"it reads something else from character {apart.at} on"))
     empty = bool(theirs.strip()) and not mine.strip()
     verdict = Verdict.DRIFT if apart.share <= allowed and not empty else Verdict.WRONG
-    kinds = [sentence.partition(":")[0] for sentence in astray]
-    measured = "; ".join([*kinds, _measured(mine, theirs, apart, allowed)])
-    return Comparison("text", verdict, measured, None, (*astray, *_context(mine, theirs, apart.at)))
+    measured = "; ".join([*(one.sign for one in astray), _measured(mine, theirs, apart, allowed)])
+    signs = frozenset(one.sign for one in astray)
+    return Comparison("text", verdict, measured, None, tuple(map(str, astray)), signs, diff=diff(mine, theirs))
 
 
 def compare_content(what: str, mine: str, theirs: str, allowed: float) -> Comparison:
@@ -62,7 +61,7 @@ def compare_content(what: str, mine: str, theirs: str, allowed: float) -> Compar
         return _equal(what, theirs)
     apart = _Apart.of(mine, theirs)
     verdict = Verdict.DRIFT if apart.share <= allowed else Verdict.WRONG
-    return Comparison(what, verdict, _measured(mine, theirs, apart, allowed), None, _context(mine, theirs, apart.at))
+    return Comparison(what, verdict, _measured(mine, theirs, apart, allowed), diff=diff(mine, theirs))
 
 
 def _equal(what: str, theirs: str) -> Comparison:
@@ -70,15 +69,6 @@ def _equal(what: str, theirs: str) -> Comparison:
 
 
 def _measured(mine: str, theirs: str, apart: _Apart, allowed: float) -> str:
-    return (
-        f"parts at character {apart.at} of {len(theirs)} (the subject has {len(mine)}); "
-        f"edit distance {apart.edits}, {apart.share:.2%} (allowed {allowed:.2%})"
-    )
-
-
-def _context(mine: str, theirs: str, at: int) -> tuple[str, ...]:
-    """Give both texts from shortly before they part."""
-    return tuple(
-        f"{side:<10}{shown(text[max(0, at - LEAD_CHARACTERS) :], SHOWN_CHARACTERS)!r}"
-        for side, text in (("subject", mine), ("reference", theirs))
-    )
+    where = f"from character {apart.at} of {len(theirs)} on"
+    length = f"; the subject has {len(mine)}" if len(mine) != len(theirs) else ""
+    return f"edit distance {apart.edits}, {apart.share:.2%} (allowed {allowed:.2%}), {where}{length}"

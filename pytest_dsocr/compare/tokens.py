@@ -1,27 +1,25 @@
-"""Greedy tokens compared, step by step along the reference's own output."""
+"""Compare greedy tokens, step by step along the reference's own output."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from pytest_dsocr.compare.signs import IN_WORDS, Reason, Sign
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.observation.forced import NO_CHOICE, ForcedStep
 from pytest_dsocr.observation.observation import Best, Step
 
 SHOWN_STEPS = 5
-
-STANDS_STILL = "every step says what the first did"
-SAID_FORBIDDEN = "it says its best, where the reference was forbidden to"
-NOT_ITS_BEST = "it does not say its best, as the reference does"
-NOT_FINITE = "its logits hold NaN or infinity"
+BY_FIRST_STEP = (Sign.FROM_PREFILL, Sign.FROM_FIRST_STEP)
 
 
 def compare_best(mine: Best, theirs: Best, limits: Tolerances) -> Comparison:
-    """Compare the best first tokens; of one that the subject has not among its best, its logit is at most the last."""
+    """Compare the best first tokens. A token that is not among the subject's best has at most the last one's logit."""
     if not mine.ids or not theirs.ids:
-        return not_compared("prefill_best", f"{len(mine.ids)} best of the subject, {len(theirs.ids)} of the reference")
+        measured = f"{len(mine.ids)} best tokens of the subject, {len(theirs.ids)} of the reference"
+        return not_compared("prefill_best", Reason.INCOMPLETE, measured)
     own, bound = dict(zip(mine.ids, mine.logits, strict=True)), mine.logits[-1]
     apart = [
         abs(own[token] - logit) if token in own else max(0.0, logit - bound)
@@ -41,7 +39,7 @@ def compare_best(mine: Best, theirs: Best, limits: Tolerances) -> Comparison:
 def compare_logits(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits: Tolerances) -> Comparison:
     """Compare the logits of the reference's best tokens at every step, teacher-forced."""
     if not theirs or len(forced) != len(theirs):
-        return not_compared("logits", f"{len(forced)} steps of the subject, {len(theirs)} of the reference")
+        return not_compared("logits", Reason.INCOMPLETE, _steps(forced, theirs))
     errors = [_logit_error(mine, step) for mine, step in zip(forced, theirs, strict=True)]
     error = max(errors)
     if error == 0.0:
@@ -50,24 +48,32 @@ def compare_logits(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits:
     beyond = [k for k, one in enumerate(errors) if not one <= limits.logits]
     if not beyond:
         return Comparison("logits", Verdict.DRIFT, measured, error)
-    details = [from_step(beyond[0]), f"{len(beyond)} of {len(errors)} steps are"]
     if spoilt := forced[beyond[0]].not_finite:
         measured = f"step {beyond[0]}: {spoilt}; the reference is finite"
-        details.append(NOT_FINITE)
+    signs = tuple(_logit_signs(forced, beyond[0]))
+    first = f"out of tolerance from step {beyond[0]} on, at {len(beyond)} of {len(errors)} steps"
+    details = (first, *(IN_WORDS[sign] for sign in signs if sign in IN_WORDS))
+    return Comparison("logits", Verdict.WRONG, measured, error, details, frozenset(signs))
+
+
+def _steps(forced: Sequence[ForcedStep], theirs: Sequence[Step]) -> str:
+    return f"{len(forced)} steps of the subject, {len(theirs)} of the reference"
+
+
+def _logit_signs(forced: Sequence[ForcedStep], first: int) -> Iterator[Sign]:
+    """Yield the signs of logits that are out of tolerance from step ``first`` on; those of step 0 are prefill's."""
+    if first < len(BY_FIRST_STEP):
+        yield BY_FIRST_STEP[first]
+    if forced[first].not_finite:
+        yield Sign.NOT_FINITE
     if len(forced) > 1 and len({mine.best for mine in forced}) == 1:
-        details.append(STANDS_STILL)
-    return Comparison("logits", Verdict.WRONG, measured, error, tuple(details))
-
-
-def from_step(step: int) -> str:
-    """Say at which step logits are out of tolerance for the first time: 0 is prefill's, 1 the first after it."""
-    return f"out of tolerance at step {step} for the first time"
+        yield Sign.STANDS_STILL
 
 
 def compare_tokens(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits: Tolerances) -> Comparison:
     """Compare the choice at every step, teacher-forced: MATCH, TIE-FLIP where all that differ are ties, or WRONG."""
     if not theirs or len(forced) != len(theirs):
-        return not_compared("tokens", f"{len(forced)} steps of the subject, {len(theirs)} of the reference")
+        return not_compared("tokens", Reason.INCOMPLETE, _steps(forced, theirs))
     differing = [k for k, (mine, step) in enumerate(zip(forced, theirs, strict=True)) if mine.token != step.token]
     if not differing:
         return Comparison("tokens", Verdict.MATCH, f"all {len(theirs)}")
@@ -75,9 +81,10 @@ def compare_tokens(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits:
     verdict = Verdict.WRONG if wrong else Verdict.TIE_FLIP
     measured = f"{len(theirs) - len(differing)} of {len(theirs)} equal, {len(differing) - len(wrong)} ties"
     details = [_told(k, forced[k], theirs[k], limits) for k in (wrong or differing)[:SHOWN_STEPS]]
-    if wrong:
-        details += _rule(forced[wrong[0]], theirs[wrong[0]])
-    return Comparison("tokens", verdict, f"{measured}; first differing step {differing[0]}", None, tuple(details))
+    signs = _rule(forced[wrong[0]], theirs[wrong[0]]) if wrong else frozenset()
+    details += [IN_WORDS[sign] for sign in signs]
+    measured += f"; first differing step {differing[0]}"
+    return Comparison("tokens", verdict, measured, None, tuple(details), signs)
 
 
 def is_tie(mine: ForcedStep, theirs: Step, limits: Tolerances) -> bool:
@@ -113,7 +120,7 @@ def _relative(apart: Sequence[float], mine: Sequence[float], theirs: Best) -> fl
 
 def _told(k: int, mine: ForcedStep, theirs: Step, limits: Tolerances) -> str:
     if mine.token == NO_CHOICE:
-        return f"step {k}: no choice, for {NOT_FINITE}; the reference has {theirs.token}"
+        return f"step {k}: no choice, for its logits hold NaN or infinity; the reference has {theirs.token}"
     gaps = [gap_ulps(best, mine.token, theirs.token, limits) for best in (theirs.best, mine.at_hand(theirs))]
     apart = " and ".join(f"{gap:.0f}" if gap < math.inf else "unknown" for gap in gaps)
     return (
@@ -122,9 +129,9 @@ def _told(k: int, mine: ForcedStep, theirs: Step, limits: Tolerances) -> str:
     )
 
 
-def _rule(mine: ForcedStep, theirs: Step) -> list[str]:
-    """Say whose choice was not its best, which only a rule or a draw makes of it."""
+def _rule(mine: ForcedStep, theirs: Step) -> frozenset[Sign]:
+    """Say which side did not choose its best token: only a rule or sampling makes it do so."""
     own, other = (token in best.ids[:1] for token, best in ((mine.token, mine.best), (theirs.token, theirs.best)))
     if own and not other:
-        return [SAID_FORBIDDEN]
-    return [NOT_ITS_BEST] if other and not own else []
+        return frozenset((Sign.SAID_FORBIDDEN,))
+    return frozenset((Sign.NOT_ITS_BEST,)) if other and not own else frozenset()

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
+from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.foundation.exact import exact
 from pytest_dsocr.foundation.words import shown
 
+if TYPE_CHECKING:
+    from pytest_dsocr.compare.diff import Line
+
 
 class Verdict(StrEnum):
-    """From equal to wrong; NOT-COMPARED says nothing, and is never a pass."""
+    """How a comparison ended; NOT-COMPARED is not a pass by itself, see :attr:`Comparison.passes`."""
 
     MATCH = "MATCH"
     """Equal."""
@@ -25,14 +30,16 @@ class Verdict(StrEnum):
     """One side has nothing to compare."""
 
 
-NEITHER = "neither side has any"
-NOT_OFFERED = "not offered by the subject"
+PASSING = frozenset((Reason.NEITHER, Reason.NOT_OFFERED))
+"""Why something may be left uncompared: nobody has it, or nobody promised it."""
+REFERENCE = "the reference"
+"""What the other side is called, where nobody calls it something else."""
 SEVERITY = (Verdict.NOT_COMPARED, Verdict.MATCH, Verdict.DRIFT, Verdict.TIE_FLIP, Verdict.WRONG)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One thing of a case, compared."""
+    """The comparison of one thing of a case."""
 
     what: str
     """``input_ids``, ``sam.page``, ``tokens``, ``result.mmd`` and so on."""
@@ -43,38 +50,53 @@ class Comparison:
     """The relative error, of tensors."""
     details: tuple[str, ...] = ()
     """The first places where the two part, a line each."""
+    signs: frozenset[Sign] = frozenset()
+    """What was found, for whoever looks for the cause."""
+    reason: Reason | None = None
+    """Why it was not compared; None where it was."""
+    diff: tuple[Line, ...] = ()
+    """The first places where two texts differ."""
     lost_to: Exception | None = field(default=None, compare=False, repr=False)
-    """The error of a side that this was lost to, which is to be raised by whoever asked for the comparison."""
+    """The error that this was lost to; whoever asked for the comparison raises it."""
 
     @property
     def stage(self) -> str:
-        """What it is of: ``sam`` of ``sam.page/3``, and ``result.mmd`` of itself."""
+        """Its stage: ``sam`` for ``sam.page/3``, and ``result.mmd`` for itself."""
         return self.what if self.what == "result.mmd" else self.what.partition("/")[0].partition(".")[0]
 
     @property
     def passes(self) -> bool:
         """Whether a run may pass with it: nothing is WRONG, and nothing that was promised was left uncompared."""
         if self.verdict is Verdict.NOT_COMPARED:
-            return self.measured in (NEITHER, NOT_OFFERED)
+            return self.reason in PASSING
         return self.verdict is not Verdict.WRONG
 
 
-def equal(what: str, mine: object, theirs: object, measured: str) -> Comparison:
-    """Compare two exact things, of which ``measured`` tells where they are equal."""
+def equal(what: str, mine: object, theirs: object, measured: str, other: str = REFERENCE) -> Comparison:
+    """Compare two exact things.
+
+    Args:
+        what: is compared.
+        mine: what was found.
+        theirs: what the other side has.
+        measured: what to say where they are equal.
+        other: the other side's name.
+    """
     mine, theirs = exact(mine), exact(theirs)
     if mine == theirs:
         return Comparison(what, Verdict.MATCH, measured)
-    return Comparison(what, Verdict.WRONG, f"{shown(mine)}; the reference has {shown(theirs)}")
+    return Comparison(what, Verdict.WRONG, f"{shown(mine)}; {other} has {shown(theirs)}")
 
 
-def not_compared(what: str, why: str) -> Comparison:
-    """Say that there was nothing to compare."""
-    return Comparison(what, Verdict.NOT_COMPARED, why)
+def not_compared(what: str, reason: Reason, measured: str = "") -> Comparison:
+    """Say why something was not compared; ``measured`` may say it in more words."""
+    return Comparison(what, Verdict.NOT_COMPARED, measured or str(reason), reason=reason)
 
 
 def lost(what: str, error: Exception) -> Comparison:
-    """Say that it was lost to the error of a side, which is no verdict."""
-    return Comparison(what, Verdict.NOT_COMPARED, f"lost to an error: {shown(str(error), 120)}", lost_to=error)
+    """Say that something was not compared because a side raised an error."""
+    measured = f"{Reason.LOST}: {shown(str(error), 120)}"
+    return Comparison(what, Verdict.NOT_COMPARED, measured, reason=Reason.LOST, lost_to=error)
 
 
 def worst(comparisons: Iterable[Comparison]) -> Verdict:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 
-from pytest_dsocr.foundation.words import fit
+from pytest_dsocr.foundation.words import PACKAGE, fit
 
 FIRST_LINES, LAST_LINES, COLUMNS = 15, 45, 300
 OF_MESSAGE = 2000
@@ -20,12 +21,15 @@ def message_of(error: BaseException) -> str:
 
 
 def traced(error: BaseException) -> str:
-    """Give an error's traceback with its causes, or its type where formatting it raises."""
+    """Give an error's traceback with its causes, and with short paths inside this package.
+
+    Its type alone where formatting it raises.
+    """
     try:
         told = "".join(traceback.format_exception(error))
     except Exception:  # its notes or its causes may be anything
         told = f"{type(error).__name__}, whose traceback cannot be shown"
-    return bounded(told)
+    return bounded(told.replace(f'"{PACKAGE}{os.sep}', '"'))
 
 
 def bounded(text: str, columns: int = COLUMNS) -> str:

@@ -10,6 +10,7 @@ from pytest_dsocr.foundation.printable import plain
 
 COLUMNS, MARGIN = 120, 16
 HASH_CHARACTERS = 12
+PACKAGE = Path(__file__).parents[1]
 
 
 def fit(text: str, columns: int = COLUMNS) -> str:
@@ -26,9 +27,9 @@ def told(what: str, text: str, most_lines: int = 4) -> Iterator[str]:
 
 
 def near(path: str) -> str:
-    """Give ``path`` as it is reached from here, where it lies below."""
-    here = Path.cwd()
-    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+    """Give ``path`` as it is reached from here, or from inside this package, where it lies below."""
+    places = (place for place in (Path.cwd(), PACKAGE) if Path(path).is_relative_to(place))
+    return next((str(Path(path).relative_to(place)) for place in places), path)
 
 
 def count(number: int, noun: str) -> str:

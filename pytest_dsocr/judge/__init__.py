@@ -1,4 +1,4 @@
-"""One case held against the reference: both sides asked, the limits chosen, the verdicts given, the cause looked for.
+"""Judge one case: ask both sides, choose the limits, compare, and look for the cause of what is wrong.
 
 No pytest, no terminal, no files.
 """

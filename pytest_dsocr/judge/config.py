@@ -11,7 +11,7 @@ from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.protocol import Setup
 
 MISSING = ("gpu", "recording", "snapshot", "vendor")
-"""What may be missing from a run, if it is allowed to be."""
+"""What may be allowed to be missing from a run."""
 
 
 @dataclass(frozen=True)

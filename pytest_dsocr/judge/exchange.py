@@ -1,4 +1,4 @@
-"""One case held against the reference: both sides are asked once, and judged as often as limits differ."""
+"""One case: both sides are asked once, and their answers are judged once for each set of limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pytest_dsocr.subjects.protocol import TextSubject
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """What both sides said to one case, and what it took."""
+    """The answers of both sides to one case, and how long they took."""
 
     case: Case
     answer: Answer
@@ -31,12 +31,12 @@ class Exchange:
     reference_s: float
     subject_s: float
     findings: tuple[str, ...] = ()
-    """What putting the reference's tensors into the subject told, a sentence each."""
+    """What was learnt by giving the subject the reference's tensors, a sentence each."""
 
 
 @dataclass(frozen=True)
 class CaseReport:
-    """Every comparison of one case under some limits, in the stages' order."""
+    """Every comparison of one case under some limits, in the order of the stages."""
 
     exchange: Exchange
     comparisons: tuple[Comparison, ...]
@@ -49,12 +49,12 @@ class CaseReport:
 
     @property
     def fault(self) -> SubjectFaultError | None:
-        """The error of the subject that something of the case was lost to."""
+        """The subject's error that part of the case was lost to, if any."""
         return self.exchange.answer.fault
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest; NOT-COMPARED where nothing was compared, or where an error left it open what the rest is."""
+        """The gravest verdict; NOT-COMPARED where nothing was compared, or where an error left something open."""
         gravest = worst(self.comparisons)
         return gravest if self.fault is None or gravest is Verdict.WRONG else Verdict.NOT_COMPARED
 
@@ -108,5 +108,5 @@ def ask(
 
 
 def judge(exchange: Exchange, limits: Tolerances) -> CaseReport:
-    """Compare all that the reference has and the subject offers."""
+    """Compare everything that the reference has and the subject offers."""
     return CaseReport(exchange, tuple(compare_observations(exchange.answer, exchange.theirs, limits)), limits)

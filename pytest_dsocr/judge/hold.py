@@ -1,4 +1,4 @@
-"""One case, asked and judged."""
+"""Ask both sides about one case, and judge the answers."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def _tokenizer(checkpoint: str) -> TextTokenizer:
 
 @cache
 def _donor(setup: Setup) -> SessionSubject:
-    """Load what lends to a subject that is wrong: once, for it may be of full size."""
+    """Load the session whose tensors are given to a wrong subject; once, as it may be of full size."""
     return session_subject(setup)

@@ -1,4 +1,4 @@
-"""What putting the reference's tensors into the subject tells: which of its parts is wrong by itself.
+"""Give the subject the reference's tensors, and so find out which of its parts are wrong by themselves.
 
 The first seam that is wrong tells where to look; what comes after it may be wrong of its own as well. Given the
 reference's inputs, then its vision features, a part that is right of itself becomes so.
@@ -27,12 +27,12 @@ from pytest_dsocr.subjects.follow import digest, keeps_values, steps_along
 from pytest_dsocr.subjects.protocol import StagedSubject, TextSubject
 
 Donor = Callable[[], StagedSubject]
-"""Makes a subject that may stand in for a recorded reference, as far as it agrees with what was recorded."""
+"""Makes a subject whose tensors may be used in place of a recorded reference's, where they agree with the recording."""
 
 VISION = ("sam", "clip", "projector", "vision_fusion")
 TOKENS = ("prefill", *DECODING)
 ROUNDING = tolerances("float32").seam
-"""How far a donor's features may be from the recorded ones to be called the reference's, whatever the run tolerates."""
+"""How far a donor's features may be from the recorded ones to be used for them, whatever the run's limits are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def substitute(
         try:
             found.extend(trial.findings(wrong))
         except SubjectFaultError as error:
-            found.append(f"no more is told by the reference's tensors: {error}")
+            found.append(f"the reference's tensors were not tried further: {error}")
     return tuple(found)
 
 
@@ -120,7 +120,7 @@ class _Trial:
 
 
 def _wrong(answer: Answer, exchange: Exchange, limits: Tolerances) -> set[str]:
-    """Name the stages that are wrong, or missing; what is inside of one is told by its seam."""
+    """Name the stages that are wrong or missing; blocks inside a stage are covered by its seam."""
     found = compare_observations(answer, exchange.theirs, limits)
     return {one.stage for one in found if not one.passes and "/" not in one.what}
 
@@ -134,7 +134,7 @@ def _lent(exchange: Exchange, donor: Donor | None) -> Lent:
 
 
 def _of_donor(donor: CheckedSubject, exchange: Exchange) -> Lent:
-    """Give what a donor has in the place of a recording, each only if it is what was recorded but for rounding."""
+    """Give the donor's tensors in place of recorded ones, each only if it equals the recording up to rounding."""
     theirs = exchange.theirs
     try:
         inputs = donor.inputs(exchange.case)

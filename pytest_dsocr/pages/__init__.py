@@ -1,1 +1,4 @@
-"""From what a user names to pages and cases; and the pages that are shipped, in ``files/``."""
+"""Pages and cases: what a user names, turned into files; and the pages that are shipped, in ``files/``.
+
+No model, no reference, no pytest.
+"""

@@ -1,6 +1,6 @@
-"""From what a user names to pages and cases: images, folders, lists, PDFs, shipped subsets.
+"""Pages and cases from what a user names: images, folders, lists, PDFs, subsets of the shipped pages.
 
-A page that cannot be had costs itself alone: it is given as a :class:`BadPage` beside the good ones.
+A page that cannot be opened does not affect the others: it is given as a :class:`BadPage` beside them.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from pytest_dsocr.observation.case import Case, PageFaultError, make_case
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_file, is_list, read_list
 
 IMAGE_SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
-"""Of the files in a folder, those that are taken for pages; a file named by itself may have any but a list's."""
+"""The files in a folder that are pages. A file that is named by itself may have any suffix except a list's."""
 PDF_SUFFIX = ".pdf"
 
 
 @dataclass(frozen=True)
 class Cases:
-    """What is to be compared, and what was named for it and cannot be."""
+    """The cases to compare, and the pages that were named but cannot be opened."""
 
     good: tuple[Case, ...]
     bad: tuple[BadPage, ...]
 
     def readable(self) -> Cases:
-        """Load every page, and give what is left; it takes as long as loading them does."""
+        """Load every page, and move the cases of those that cannot be loaded to ``bad``."""
         unreadable = {case.page: why for case in self.good if (why := _why_unreadable(case))}
         good = tuple(case for case in self.good if case.page not in unreadable)
         return Cases(good, (*self.bad, *(BadPage(page, why) for page, why in unreadable.items())))
@@ -37,12 +37,12 @@ class Cases:
 def make_cases(
     named: Sequence[str | Path], prompts: Sequence[str], presets: Sequence[str], max_new_tokens: int | None = None
 ) -> Cases:
-    """Give every page named in every preset with every prompt, each once, and each page that cannot be had.
+    """Give every page named in every preset with every prompt, each case once, and the bad pages.
 
-    Of two pages that would have one name in reports, the second is a bad one. No page is loaded.
+    If two pages would have the same name in reports, the second is a bad page. No page is loaded.
 
     Raises:
-        DsocrError: where nothing has such a name at all, a list cannot be read, or there is no such preset.
+        DsocrError: if nothing has such a name, a list cannot be read, or there is no such preset.
     """
     by_id: dict[str, Case] = {}
     bad: dict[Path, BadPage] = {}
@@ -58,10 +58,10 @@ def make_cases(
 
 
 def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
-    """Give the pages named: files, the images in folders, by name, those on lists, a PDF's, those of a shipped subset.
+    """Give the pages of each name: a file, a folder's images in order, a list's, a PDF's, or a shipped subset's.
 
     Raises:
-        DsocrError: where nothing has such a name, or a list cannot be read.
+        DsocrError: if nothing has such a name, or a list cannot be read.
     """
     for path in map(Path, named):
         if path.is_dir():
@@ -91,7 +91,7 @@ def first_pages(named: Sequence[str | Path], count: int = 1) -> list[Path]:
     """Give the first ``count`` pages that can be read, or as many as there are.
 
     Raises:
-        PageFaultError: where there is none.
+        PageFaultError: if there is none.
     """
     faults: list[str] = []
 
@@ -109,7 +109,7 @@ def first_pages(named: Sequence[str | Path], count: int = 1) -> list[Path]:
 
 
 def checked(page: Path | BadPage) -> Path:
-    """Give a page that can be loaded; raise ``PageFaultError`` that says why one cannot."""
+    """Give a page that can be loaded, or raise a ``PageFaultError`` that says why it cannot."""
     if isinstance(page, BadPage):
         raise PageFaultError(page.why)
     try:
@@ -120,10 +120,10 @@ def checked(page: Path | BadPage) -> Path:
 
 
 def checked_case(case: Case | BadPage) -> Case:
-    """Give a case whose page can be loaded, which is done once; raise ``PageFaultError`` that says why one cannot."""
+    """Give a case whose page can be loaded, or raise a ``PageFaultError`` that says why it cannot."""
     if isinstance(case, BadPage):
         raise PageFaultError(case.why)
-    case.page_sha256  # noqa: B018 - kept, and asked for again by whoever looks the case up
+    case.page_sha256  # noqa: B018 - loads the page once; the hash is kept for whoever looks the case up
     return case
 
 

@@ -1,6 +1,6 @@
 """List files: the paths of pages, one a line, relative to the list's own folder.
 
-Empty lines and lines that begin with ``#`` are passed over.
+Empty lines and lines that begin with ``#`` are ignored.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from pytest_dsocr.foundation.printable import plain
 
 LIST_SUFFIXES = (".lst", ".txt")
 SUBSETS = ("dev-3", "dev-20", "typeset", "all")
-"""Of the shipped pages: three quick ones, the generator's twenty, those of another engine, and all of them."""
+"""The shipped pages: three quick ones, the generator's twenty, those of another typesetter, and all of them."""
 
 
 @dataclass(frozen=True)
 class BadPage:
-    """A page that was named and cannot be had."""
+    """A page that was named and cannot be opened."""
 
     path: Path
     why: str
-    """One sentence: what is wrong with it, then what to do."""
+    """One sentence: what is wrong, then what to do."""
 
     @property
     def id(self) -> str:
@@ -36,10 +36,10 @@ def is_list(path: Path) -> bool:
 
 
 def read_list(path: Path) -> list[Path | BadPage]:
-    """Give the pages that the list at ``path`` names, in its order; a line that names no file is a bad page.
+    """Give the pages on the list at ``path``, in its order. A line that names no file is a bad page.
 
     Raises:
-        DsocrError: where the list is missing or not UTF-8, or names nothing.
+        DsocrError: if the list is missing, is not UTF-8, or names nothing.
     """
     pages = [_page(path, number, line.strip()) for number, line in enumerate(_lines(path), 1) if _names(line)]
     if not pages:
@@ -48,7 +48,7 @@ def read_list(path: Path) -> list[Path | BadPage]:
 
 
 def is_file(path: Path) -> bool:
-    """Tell whether there is a file, or a link to one; of what must not be looked at, there is none."""
+    """Tell whether there is a file, or a link to one. False if it must not be looked at."""
     try:
         return path.is_file()
     except (OSError, ValueError):  # in a folder that is not ours, or with a zero byte in its name

@@ -1,4 +1,4 @@
-"""PDFs' pages as files, in a folder that nobody else can write to, each rendered once."""
+"""The pages of PDFs as image files, each rendered once, in a folder that only the user can write to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from importlib import metadata
@@ -24,18 +24,31 @@ OWNERS_ALONE = 0o700
 WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-def pages_of_pdf(path: Path) -> Iterator[Path | BadPage]:
-    """Give a PDF's pages, rendered without loss into files that are found again by content and by how it is rendered.
+def length_of_pdf(path: Path) -> int:
+    """Give how many pages a PDF has.
 
-    Processes that want one PDF at the same time wait for the one that renders it. What cannot be rendered, a page or
-    the whole, is a bad page.
+    Raises:
+        DsocrError: if it cannot be opened, or pypdfium2 is not installed.
+    """
+    with closing(Pdf(read_file(path), str(path))) as pdf:
+        return len(pdf)
+
+
+def pages_of_pdf(path: Path, numbers: Sequence[int] | None = None) -> Iterator[Path | BadPage]:
+    """Render a PDF's pages without loss into files, which are found again by the PDF's content and how it is rendered.
+
+    Processes that want one PDF at the same time wait for the one that renders it. A page that cannot be rendered, or a
+    PDF that cannot be opened, is a bad page.
+
+    Args:
+        path: the PDF.
+        numbers: of the pages wanted, the first is 1; all of them if left out.
     """
     try:
         data = read_file(path)
         with closing(Pdf(data, str(path))) as pdf, _alone_in(private_folder() / _how(data)) as folder:
-            yield from [
-                _page(pdf, number, folder / f"{path.stem}-p{number:03}.png") for number in range(1, len(pdf) + 1)
-            ]
+            wanted = range(1, len(pdf) + 1) if numbers is None else numbers
+            yield from [_page(pdf, number, folder / f"{path.stem}-p{number:03}.png") for number in wanted]
     except DsocrError as error:
         yield BadPage(path, str(error))
     except OSError as error:
@@ -44,10 +57,10 @@ def pages_of_pdf(path: Path) -> Iterator[Path | BadPage]:
 
 @cache
 def private_folder() -> Path:
-    """Give the user's folder for rendered pages, the same in each process, if it is theirs alone.
+    """Give the user's folder for rendered pages, which all of the user's processes share.
 
-    Where somebody else made what is at its place, or could have put something into it, a fresh one is given instead,
-    which goes when this process ends.
+    If somebody else made what is at its place, or could have written into it, a new folder is given instead. That one
+    is deleted when this process ends.
     """
     folder = Path(tempfile.gettempdir(), f"dsocr-pdf-{os.getuid()}")
     try:
@@ -68,7 +81,7 @@ def _fresh_folder() -> Path:
 
 
 def _how(data: bytes) -> str:
-    """Name what decides the pixels."""
+    """Name everything that the pixels depend on."""
     return f"{hashlib.sha256(data).hexdigest()[:16]}-{DEFAULT_DPI}-dpi-pypdfium2-{metadata.version('pypdfium2')}"
 
 

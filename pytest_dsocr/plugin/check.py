@@ -1,4 +1,4 @@
-"""``dsocr_check``: comparisons recorded, counted, and told on one screen where one does not pass."""
+"""``dsocr_check``: records and counts comparisons, and fails the test where one does not pass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.plugin import stash
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Check:
     def __init__(self, item: pytest.Item, config: Config, reference: Reference | None) -> None:
         self.item, self.config, self.reference = item, config, reference
         self.made: list[Comparison] = []
+        self.case_id: str | None = None
 
     def __call__(self, found: CaseReport | Iterable[Comparison], *stages: str) -> None:
         """Record comparisons, and fail the test where one does not pass.
@@ -43,12 +45,13 @@ class Check:
         comparisons = [one for one in given if not stages or one.stage in stages]
         what = ", ".join(stages) or "what it was given"
         self.made += comparisons
+        self.case_id = report.case.id if report else None
         if not comparisons:
-            pytest.fail(f"compared nothing of {what}", pytrace=False)
+            pytest.fail(f"no comparison was made of {what}", pytrace=False)
         if error := next((one.lost_to for one in comparisons if one.lost_to), None):
             raise error.with_traceback(None)  # each test would add its own to it
-        if all(one.measured == NOT_OFFERED for one in comparisons):
-            stash.leave_out(self.item, stash.NOT_OFFERED, f"{what}: {NOT_OFFERED}")
+        if all(one.reason is Reason.NOT_OFFERED for one in comparisons):
+            stash.leave_out(self.item, Reason.NOT_OFFERED, f"{what}: {Reason.NOT_OFFERED} by the subject")
         if failing := [one for one in comparisons if not one.passes]:
             pytest.fail(self._text(failing, report), pytrace=False)
 
@@ -57,4 +60,18 @@ class Check:
         from pytest_dsocr.report.failure import failure_text
 
         options = typed_options(self.item.config)
-        return failure_text(failing, report, self.config, self.item.nodeid, self.reference, options)
+        return failure_text(
+            failing, report, self.config, self.item.nodeid, self.reference, options, told_by=self._told_by
+        )
+
+    def _told_by(self, wrong: Comparison) -> str | None:
+        """Give the test that failed over a comparison of the same case before this one did."""
+        for item in self.item.session.items:
+            check = item.stash.get(stash.CHECK, None)
+            if check and check.case_id == self.case_id and any(_is_same_failure(one, wrong) for one in check.made):
+                return item.nodeid
+        return None
+
+
+def _is_same_failure(one: Comparison, wrong: Comparison) -> bool:
+    return one.what == wrong.what and not one.passes

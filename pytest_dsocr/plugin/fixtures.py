@@ -1,7 +1,7 @@
-"""The fixtures: a subject, a reference, cases, what both say to them, and what holds the two together.
+"""The fixtures: a subject, a reference, cases, what both sides answer, and the comparison of the two.
 
-Everything heavy is imported where it is needed. A session's fixture is made once in each worker, and what the sides
-make of a case once as well; a test must not change what it is given.
+Heavy modules are imported inside the fixtures. Fixtures of session scope are made once in each worker. What both sides
+answer to a case is kept until the next case, so a test must not change what it is given.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.threads import share_threads
 from pytest_dsocr.judge.config import Config
@@ -22,7 +23,7 @@ from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.configured import own_config
 from pytest_dsocr.plugin.latest import Latest
 from pytest_dsocr.plugin.markers import arguments_of
-from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, NOT_OFFERED, RUN, leave_out
+from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, leave_out
 from pytest_dsocr.plugin.waiting import waiting_for
 from pytest_dsocr.subjects.protocol import level_of
 from pytest_dsocr.subjects.watch import current
@@ -44,13 +45,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def dsocr_config(pytestconfig: pytest.Config) -> Config:
-    """What this run compares, and how."""
+    """The run's options, resolved."""
     return own_config(pytestconfig)
 
 
 @pytest.fixture(scope="session")
 def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[Any]:
-    """The implementation under test, loaded once in each worker; see ``subjects.protocol``.
+    """The implementation under test (subject), loaded once in each worker; see ``subjects.protocol``.
 
     To name one for a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
     """
@@ -71,16 +72,16 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
 
 @pytest.fixture
 def dsocr_level(dsocr_subject: Any) -> Level:
-    """What the subject lets itself be asked."""
+    """The level that the subject offers, L0 to L3."""
     return level_of(dsocr_subject)
 
 
 @pytest.fixture(scope="session")
 def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[Reference]:
-    """What the subject is held against: recordings of the vendor's code, or that code live.
+    """What the subject is compared with: recordings of the vendor's code, or that code live.
 
-    Live where ``--dsocr-reference`` names its folder; with ``--dsocr-reference=session`` the session answers for the
-    cases that no recording holds.
+    It is live if ``--dsocr-reference`` names the folder of the vendor's files. With ``--dsocr-reference=session`` the
+    session answers for the cases that no recording holds.
     """
     from pytest_dsocr.plugin.sides import open_wanted
 
@@ -94,7 +95,7 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
 
 @pytest.fixture(scope="session")
 def dsocr_page(request: pytest.FixtureRequest) -> Path:
-    """Each page of ``--dsocr-pages`` in turn; one that cannot be had is an error that says why."""
+    """Each page of ``--dsocr-pages`` in turn; a page that cannot be opened is an error that says why."""
     from pytest_dsocr.pages.named import checked
 
     return checked(request.param)
@@ -102,7 +103,7 @@ def dsocr_page(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def dsocr_case(request: pytest.FixtureRequest) -> Case:
-    """Each page in each preset with each prompt, in turn; a page that cannot be had is an error that says why."""
+    """Each page in each preset with each prompt, in turn; a page that cannot be opened is an error that says why."""
     from pytest_dsocr.pages.named import checked_case
 
     return checked_case(request.param)
@@ -110,7 +111,7 @@ def dsocr_case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture
 def dsocr_exchange(_dsocr_asked: Exchange) -> Exchange:
-    """What both sides said to the case, asked once; where an error of the subject's ended its answer, that error."""
+    """What both sides answered to the case, asked once; raises the subject's error if one ended its answer."""
     _dsocr_asked.answer.whole()
     return _dsocr_asked
 
@@ -124,7 +125,7 @@ def _dsocr_asked(
     dsocr_config: Config,
     _dsocr_exchanged: Latest[Exchange],
 ) -> Exchange:
-    """What both sides said to the case, as far as the subject got; with a picture where ``--dsocr-out`` is given."""
+    """What both sides answered to the case, as far as the subject got; with a picture if ``--dsocr-out`` is given."""
 
     def ask_both() -> Exchange:
         from pytest_dsocr.plugin.sides import exchange
@@ -145,7 +146,7 @@ def _dsocr_asked(
 def dsocr_limits(
     request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any, dsocr_reference: Reference
 ) -> Tolerances:
-    """How far the two sides may be apart: by their dtypes and keys, the run's options, and the test's marker."""
+    """How far the two sides may differ: by their dtypes and keys, the run's options, and the test's marker."""
     from pytest_dsocr.judge.limits import limits_of
 
     return _marked(limits_of(dsocr_config, dsocr_subject, dsocr_reference), request.node)
@@ -153,7 +154,7 @@ def dsocr_limits(
 
 @pytest.fixture
 def dsocr_report(_dsocr_asked: Exchange, dsocr_limits: Tolerances) -> CaseReport:
-    """Every comparison of the case, judged under the test's limits; without what an error of the subject's ended."""
+    """Every comparison of the case within the test's limits, up to an error of the subject."""
     from pytest_dsocr.judge.exchange import judge
 
     return judge(_dsocr_asked, dsocr_limits)
@@ -161,7 +162,7 @@ def dsocr_report(_dsocr_asked: Exchange, dsocr_limits: Tolerances) -> CaseReport
 
 @pytest.fixture
 def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
-    """Compare: ``dsocr_check(dsocr_report, "boxes")``, or ``dsocr_check(comparisons)``."""
+    """Compare and count: ``dsocr_check(dsocr_report, "boxes")``, or ``dsocr_check(comparisons)``."""
     names = request.fixturenames
     reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
     check = Check(request.node, _as_told(request, dsocr_config), reference)
@@ -173,9 +174,9 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
 def dsocr_reading(
     dsocr_case: Case, dsocr_subject: Any, _dsocr_exchanged: Latest[Exchange], _dsocr_read: Latest[Answer]
 ) -> Answer:
-    """What the subject reads of the case: its text, spans and boxes. No reference is needed.
+    """What the subject reads: text, spans and boxes. Needs no reference.
 
-    Where both sides were asked about the case already, it is what the subject said then.
+    If both sides were asked about the case already, this is what the subject answered then.
     """
     from pytest_dsocr.subjects.reading import read_alone, reading_of
 
@@ -186,7 +187,7 @@ def dsocr_reading(
 
 @pytest.fixture
 def dsocr_golden(_dsocr_asked: Exchange) -> Observation:
-    """What the reference did with the case."""
+    """What the reference did with the case: tokens, best logits, spans, boxes, files."""
     return _dsocr_asked.theirs
 
 
@@ -194,7 +195,7 @@ def dsocr_golden(_dsocr_asked: Exchange) -> Observation:
 def dsocr_inputs(
     dsocr_case: Case, dsocr_subject: Any, _dsocr_inputs_made: Latest[Mapping[str, Tensor]]
 ) -> Mapping[str, Tensor]:
-    """What the subject makes of the case's page and prompt (L1), named as the fields of ``contract.inputs.Inputs``."""
+    """The subject's inputs of the case (L1), named as the fields of ``contract.inputs.Inputs``."""
     _needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
     return _dsocr_inputs_made.get(lambda: _checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject)
 
@@ -215,15 +216,15 @@ def dsocr_vision(
 def dsocr_state(
     dsocr_inputs: Mapping[str, Tensor], dsocr_vision: Mapping[str, Tensor], dsocr_subject: Any
 ) -> DecodeView:
-    """The subject after the case's prompt, its own for each test (L2)."""
+    """The subject's state after the case's prompt, with its cache; a new one for each test (L2)."""
     return _checked(dsocr_subject).prefill(dsocr_inputs, dsocr_vision.get("vision_fusion"))[0]
 
 
 @pytest.fixture
 def dsocr_stage_timer(dsocr_config: Config) -> Stages:
-    """Times stages: ``with timer("prefill"): ...``, then ``timer.times()``; CUDA events on a GPU.
+    """Time stages: ``with timer("prefill"): ...``, then ``timer.times()``; with CUDA events on a GPU.
 
-    A subject in a process of its own is timed by the clock, with what it takes to send tensors to and fro.
+    A subject in a process of its own is timed by the clock, the transfer of tensors included.
     """
     import torch
 
@@ -234,7 +235,7 @@ def dsocr_stage_timer(dsocr_config: Config) -> Stages:
 
 @pytest.fixture
 def dsocr_kv() -> Callable[[DecodeView], KvProbe]:
-    """Looks into a state's key-value cache: ``dsocr_kv(state)``."""
+    """Look into a state's key-value cache: ``dsocr_kv(state)``."""
     from pytest_dsocr.subjects.kv_probe import KvProbe
 
     return KvProbe
@@ -242,7 +243,7 @@ def dsocr_kv() -> Callable[[DecodeView], KvProbe]:
 
 @pytest.fixture
 def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any) -> Any:
-    """A snapshot of the subject's own accepted state, in the golden folder by the run's key (syrupy's fixture)."""
+    """A snapshot of the subject's own accepted state: ``assert dsocr_snapshot == value`` (syrupy's fixture)."""
     if not request.config.pluginmanager.has_plugin("syrupy"):
         raise DsocrError("dsocr_snapshot needs syrupy; install it, or add -p syrupy where plugins are not autoloaded")
     from pytest_dsocr.judge.limits import key_of, own_limits
@@ -277,16 +278,16 @@ def _dsocr_vision_made() -> Latest[Mapping[str, Tensor]]:
 
 @pytest.fixture
 def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> None:
-    """Leave a test out that the subject does not offer enough for, and say so; the plugin adds this to those marked."""
+    """Skip a test whose level the subject does not offer; the plugin adds this to tests that are marked."""
     needed = arguments_of(request.node.get_closest_marker("dsocr_level"))
     if dsocr_level < needed:
         reason = f"needs {needed} ({needed.meaning}), the subject offers {dsocr_level} ({dsocr_level.meaning})"
-        leave_out(request.node, NOT_OFFERED, reason)
+        leave_out(request.node, Reason.NOT_OFFERED, reason)
 
 
 @contextmanager
 def _or_stop(session: pytest.Session, side: str) -> Iterator[None]:
-    """Let the run end where a side is not to be had: every other test would say the same."""
+    """Stop the run if a side cannot be opened: every other test would fail in the same way."""
     try:
         yield
     except DsocrError:
@@ -299,7 +300,7 @@ def _workers(config: pytest.Config) -> int:
 
 
 def _as_told(request: pytest.FixtureRequest, config: Config) -> Config:
-    """Give the config as it is reported: a subject of a fixture of the user's own is named by its type."""
+    """Give the config for reports. A subject that comes from the user's own fixture is named by its type."""
     if "dsocr_subject" not in request.fixturenames:
         return config
     subject = request.getfixturevalue("dsocr_subject")
@@ -307,13 +308,13 @@ def _as_told(request: pytest.FixtureRequest, config: Config) -> Config:
         return config
     if config.isolate:
         current().note(
-            "--dsocr-isolate does nothing for a dsocr_subject of a fixture of one's own; name it by an option"
+            "--dsocr-isolate does nothing for a subject that comes from a fixture of your own; name it by an option"
         )
     return replace(config, subject=f"{type(subject).__module__}:{type(subject).__qualname__}")
 
 
 def _marked(limits: Tolerances, test: pytest.Item) -> Tolerances:
-    """Give limits with what the test's markers say, the nearest last."""
+    """Apply the tolerances of the test's markers, the nearest last."""
     for mark in reversed(list(test.iter_markers("dsocr"))):
         limits = limits.but(arguments_of(mark))
     return limits

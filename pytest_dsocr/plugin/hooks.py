@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 FIXTURES = "pytest_dsocr.plugin.fixtures"
 pytest_plugins = (FIXTURES,)
 HEADED: pytest.StashKey[bool] = pytest.StashKey()
-"""Of the config: whether the header was told."""
+"""Of the config: whether the header was printed."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,15 +54,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Mark the run's result as running before anything else can happen."""
+    """Mark the run's result as running before anything else happens."""
     begin(early_config, early_config.known_args_namespace)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers and what gathers a run's results, and resolve the options of a run that uses any."""
+    """Register the markers and the collector of results, and resolve the options of a run that uses any."""
     for line in registration_lines():
         config.addinivalue_line("markers", line)
-    if only_shows(config.option):  # asked for by whoever gave a bad value, as like as not
+    if only_shows(config.option):  # help must work for those who gave a bad value
         return
     config.add_cleanup(partial(end_watch, begin_watch(config.stash.setdefault(NOTES, []))))
     begin(config, config.option)
@@ -76,18 +76,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Say what is compared with what, where the options say so."""
+    """Show what is compared with what, if the options are resolved."""
     return _header(config) if CONFIG in config.stash else []
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Say it now where only the tests have shown that something is compared."""
+    """Show it now if only the collected tests have shown that something is compared."""
     return _header(config) if CONFIG in config.stash and config.get_verbosity() >= 0 else []
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give each test that asks for a case, or a page, every one that the options name; a bad page fails it there."""
+    """Parametrize tests that ask for a case or a page. A bad page is a parameter too, and fails its tests."""
     if _wants(metafunc, "dsocr_case"):
         cases, bad = _cases(metafunc.config)
         found: list[Case | BadPage] = [*cases, *bad]
@@ -100,9 +100,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
-    """Refuse markers that do not fit, and pages that are not to be had.
+    """Refuse bad markers and options with an error of collection.
 
-    As errors of collection, in words: those pytest-xdist sends from its workers, and a usage error it does not.
+    pytest-xdist sends these from its workers to the controller; it does not send a usage error.
     """
     try:
         made = yield
@@ -117,7 +117,7 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is known to fail, and leave out what the run's level leaves out."""
+    """Mark known failures, and deselect tests above the run's level."""
     if CONFIG not in config.stash:
         return
     own = config.stash[CONFIG]
@@ -133,7 +133,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Forget what an earlier try of the test told, and leave out what needs a GPU, or the vendor's files."""
+    """Forget the results of an earlier try, and skip tests that need a GPU or the vendor's files if there is none."""
     if not is_ours(item):
         return
     forget(item)
@@ -148,7 +148,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Send on what a test compared, and let it fail where that is nothing."""
+    """Attach what a test compared to its report, and fail the test if that is nothing."""
     report = yield
     if is_ours(item):
         amend(item, call, report)
@@ -165,18 +165,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take what a worker found of the ledger."""
+    """Take over the ledger's unmatched lines from a worker."""
     node.config.stash[UNMATCHED] = getattr(node, "workeroutput", {}).get("dsocr_unmatched", [])
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send a worker's findings on."""
+    """Send the ledger's unmatched lines from a worker to the controller."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["dsocr_unmatched"] = session.config.stash.get(UNMATCHED, [])
 
 
 def _resolve(config: pytest.Config) -> None:
-    """Resolve the options; a bad value may come of an ini file that pytest took for the run's by mistake."""
+    """Resolve the options. A bad value may come from an ini file that pytest chose by mistake: show the notes."""
     try:
         own_config(config)
     except pytest.UsageError as error:
@@ -194,7 +194,7 @@ def _cases(config: pytest.Config) -> tuple[list[Case], list[BadPage]]:
 
 
 def _wants(metafunc: pytest.Metafunc, name: str) -> bool:
-    """Say whether a test asks for our fixture, or for one in its place that does, and nobody gives its values."""
+    """Say whether a test asks for our fixture, directly or through an override, and does not parametrize it itself."""
     given = {name for mark in metafunc.definition.iter_markers("parametrize") for name in _argnames(mark)}
     if name in given:
         return False
@@ -214,7 +214,7 @@ def _level(item: pytest.Item) -> Level | None:
 
 
 def _header(config: pytest.Config) -> list[str]:
-    """Give what is compared with what, under which key, and what the subject offers; once."""
+    """Give the header once: the subject and what it offers, the reference, the pages."""
     if HEADED in config.stash:
         return []
     config.stash[HEADED] = True
@@ -228,7 +228,7 @@ def _header(config: pytest.Config) -> list[str]:
     lines = [
         f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",
         f"dsocr: subject {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}, {own.attention}; offers "
-        f"{levels or 'what it says when it is made'}",
+        f"{levels or 'what it says when it is loaded'}",
         f"dsocr: reference {how}, {where}, {reference}; "
         f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(own.prompts)}",
         *(f"dsocr: {note}" for note in config.stash.get(NOTES, [])),

@@ -1,6 +1,6 @@
-"""The markers: each is a function whose signature and docstring are the line that registers it.
+"""The markers. Each is a function; its signature and docstring make up the line that registers it.
 
-An argument that its function does not take, or a value that is none, is an error that lists what is valid.
+An argument that the function does not take, or a bad value, is an error that lists what is valid.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def dsocr(
     logits: float | None = None,
     ties: int | None = None,
 ) -> dict[str, float]:
-    """hold a subject against the reference, within these tolerances where any are given"""
+    """compare the subject with the reference; optionally within these tolerances"""
     given = {"boxes": boxes, "coords": coords, "text": text, "seam": seam, "logits": logits, "ties": ties}
     found = {name: value for name, value in given.items() if value is not None}
     for name, value in found.items():
@@ -61,15 +61,15 @@ MARKERS: Mapping[str, Callable[..., Any]] = {
 
 
 def registration_lines() -> list[str]:
-    """Give a line for each marker, as pytest shows them."""
+    """Give the line for each marker that ``pytest --markers`` shows."""
     return [f"{name}{_signature(marker)}: {marker.__doc__}" for name, marker in MARKERS.items()]
 
 
 def arguments_of(mark: pytest.Mark) -> Any:
-    """Give what a marker's function makes of its arguments.
+    """Give what a marker's function returns for its arguments.
 
     Raises:
-        DsocrError: where there is an argument that it does not take, or a bad value.
+        DsocrError: on an argument that it does not take, or a bad value.
     """
     marker = MARKERS[mark.name]
     try:
@@ -87,7 +87,7 @@ def is_ours(item: pytest.Item) -> bool:
 
 
 def check_markers(item: pytest.Item) -> None:
-    """Raise ``DsocrError`` that names the test where a marker of ours has arguments that it does not take."""
+    """Raise a ``DsocrError`` that names the test if one of our markers has arguments that it does not take."""
     for mark in item.iter_markers():
         if mark.name in MARKERS:
             try:

@@ -1,4 +1,4 @@
-"""From the text of an option to its value; each reader raises ``DsocrError`` that says what is valid."""
+"""Readers: from an option's text to its value. Each raises a ``DsocrError`` that says what is valid."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def one_of(*valid: str) -> Callable[[str], str]:
-    """Give a reader that takes these words and no others."""
+    """Give a reader that accepts only these words."""
 
     def read(text: str) -> str:
         if text not in valid:
-            raise DsocrError(f"{text!r} is none of {', '.join(valid)}; give one of them")
+            raise DsocrError(f"{text!r} is not one of {', '.join(valid)}")
         return text
 
     return read
 
 
 def subject(text: str) -> str:
-    """Take ``session``, ``vendor:FOLDER``, or a ``package.module:factory``."""
+    """Read ``session``, ``vendor:FOLDER``, or ``package.module:factory``."""
     if text.startswith(VENDOR):
         check_vendor_folder(Path(text.removeprefix(VENDOR)))
     elif text != SESSION and not FACTORY.fullmatch(text):
@@ -43,20 +43,20 @@ def subject(text: str) -> str:
 
 
 def importable_subject(text: str) -> str:
-    """Take a subject whose factory can be imported."""
+    """Read a subject, and check that its factory can be imported."""
     level_before_loading(subject(text))
     return text
 
 
 def checkpoint(text: str) -> str:
-    """Take ``mini``, a folder, ``synthetic:NAME`` with or without ``@SEED``, or a hub name."""
+    """Read ``mini``, a folder, ``synthetic:NAME`` with or without ``@SEED``, or a hub name."""
     if text == MINI or SYNTHETIC_NAME.fullmatch(text) or Path(text).is_dir() or HUB_NAME.fullmatch(text):
         return text
-    raise DsocrError(f"{text!r} is no checkpoint; {VALID_CHECKPOINT}")
+    raise DsocrError(f"{text!r} is not a checkpoint; {VALID_CHECKPOINT}")
 
 
 def reference(text: str) -> Path | Literal["session"] | None:
-    """Take ``recorded``, ``session`` or a folder; None is the recordings of the golden folder."""
+    """Read ``recorded`` (which gives None: the golden folder's), ``session`` or a folder."""
     if text == "recorded":
         return None
     if text == "session":
@@ -70,7 +70,7 @@ def reference(text: str) -> Path | Literal["session"] | None:
 
 
 def page(text: str) -> str:
-    """Take an image, a folder, a list file that can be read, a PDF, or a subset of the shipped pages."""
+    """Read an image, a folder, a list file that can be read, a PDF, or a subset of the shipped pages."""
     if text not in SUBSETS and not Path(text).exists():
         raise DsocrError(
             f"there is no page {text!r}; give an image, a folder, a list file, a PDF, or {', '.join(SUBSETS)}"
@@ -81,21 +81,21 @@ def page(text: str) -> str:
 
 
 def preset(text: str) -> str:
-    """Take a preset's name."""
+    """Read a preset's name."""
     return get_preset(text).name
 
 
 def prompt(text: str) -> str:
-    """Take a prompt's name, or a text with ``<image>``."""
+    """Read a prompt's name, or a text with ``<image>``."""
     if text not in PROMPTS and IMAGE not in text:
-        raise DsocrError(f"{text!r} is no prompt; give one of {', '.join(PROMPTS)}, or a text with {IMAGE} in it")
+        raise DsocrError(f"{text!r} is not a prompt; give one of {', '.join(PROMPTS)}, or a text with {IMAGE} in it")
     return text
 
 
 def device(text: str) -> str:
-    """Take ``cpu``, or ``cuda`` or ``cuda:N`` of this machine."""
+    """Read ``cpu``, or ``cuda`` or ``cuda:N`` if this machine has it."""
     if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
-        raise DsocrError(f"{text!r} is no device; give cpu, cuda or cuda:N")
+        raise DsocrError(f"{text!r} is not a device; give cpu, cuda or cuda:N")
     if text != "cpu":
         from pytest_dsocr.engine.placement import device_named
 
@@ -104,27 +104,27 @@ def device(text: str) -> str:
 
 
 def reference_device(text: str) -> str:
-    """Take what torch calls a device, or the name of a kind of device that a recording was made on."""
+    """Read torch's name of a device, or the kind of device that a recording was made on."""
     if not re.fullmatch(r"cuda:\d+|\w[\w.-]*", text):
-        raise DsocrError(f"{text!r} is no device; give cpu, cuda, cuda:N, or a recording's, such as nvidia-h200")
+        raise DsocrError(f"{text!r} is not a device; give cpu, cuda, cuda:N, or a recording's, such as nvidia-h200")
     return text
 
 
 def level(text: str) -> Level:
-    """Take ``L0`` to ``L3``."""
+    """Read ``L0`` to ``L3``."""
     found = {str(one): one for one in Level}.get(text)
     if found is None:
-        raise DsocrError(f"{text!r} is no level; give {', '.join(f'{one} ({one.meaning})' for one in Level)}")
+        raise DsocrError(f"{text!r} is not a level; give {', '.join(f'{one} ({one.meaning})' for one in Level)}")
     return found
 
 
 def tolerance(text: str) -> tuple[str, float]:
-    """Take ``NAME=VALUE``."""
+    """Read ``NAME=VALUE``."""
     name, _, value = text.partition("=")
     try:
         number = float(value)
     except ValueError:
-        raise DsocrError(f"{text!r} is no tolerance; give NAME=VALUE with NAME one of {', '.join(NAMES)}") from None
+        raise DsocrError(f"{text!r} is not a tolerance; give NAME=VALUE with NAME one of {', '.join(NAMES)}") from None
     if NAMES.get(name) is int and number.is_integer():
         number = int(number)
     check_tolerance(name, number)
@@ -132,38 +132,38 @@ def tolerance(text: str) -> tuple[str, float]:
 
 
 def seconds(text: str) -> float:
-    """Take a number above 0."""
+    """Read a number above 0."""
     return _number(text, float, "of seconds above 0")
 
 
 def tokens(text: str) -> int:
-    """Take a whole number above 0."""
+    """Read a whole number above 0."""
     return int(_number(text, int, "of tokens, 1 or more"))
 
 
 def ledger(text: str) -> Path:
-    """Take a ledger of known failures that can be read."""
+    """Read the path of a ledger of known failures, and check that it can be read."""
     if not Path(text).is_file():
         raise DsocrError(f"there is no file {text!r}; give one, or leave the option out")
     return read_ledger(Path(text)).path
 
 
 def present_folder(text: str) -> Path:
-    """Take a folder that is there."""
+    """Read a folder that exists."""
     if not Path(text).is_dir():
         raise DsocrError(f"there is no folder {text!r}; give one, or leave the option out")
     return Path(text)
 
 
 def folder(text: str) -> Path:
-    """Take a folder that is there or can be made."""
+    """Read a folder that exists or can be made."""
     if not text or Path(text).is_file():
-        raise DsocrError(f"{text!r} is no folder; give one, which is made where it is not there")
+        raise DsocrError(f"{text!r} is not a folder; give one, which is made if it does not exist")
     return Path(text)
 
 
 def yes_or_no(text: str) -> bool:
-    """Take what an ini file says of a flag."""
+    """Read a switch as an ini file has it: true or false."""
     words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     if text.lower() not in words:
         raise DsocrError(f"{text!r} is neither yes nor no; give {' or '.join(('true', 'false'))}")
@@ -176,5 +176,5 @@ def _number(text: str, kind: type[int] | type[float], what: str) -> float:
     except ValueError:
         number = kind(0)
     if not 0 < number < float("inf"):
-        raise DsocrError(f"{text!r} is no number {what}; give one")
+        raise DsocrError(f"{text!r} is not a number {what}")
     return number

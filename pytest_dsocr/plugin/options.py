@@ -1,4 +1,4 @@
-"""Every option, said once: command line over environment over ini file over default, resolved to one frozen config."""
+"""Every option, in one table. The command line counts before the environment, then the ini file, then the default."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
+from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.judge.config import MISSING, Config
 from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
@@ -22,7 +22,7 @@ PREFIX = "dsocr"
 DTYPES = ("float32", "bfloat16", "float16")
 ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
 WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "session")}
-"""Of an option that takes paths, what is none, though there be a file of that name; that is then ``./mini``."""
+"""Words of options that also take paths. A folder of such a name is written ``./mini``."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,14 @@ class Option:
     """One option: ``--dsocr-NAME``, ``dsocr_NAME`` in the ini file, ``DSOCR_NAME`` in the environment."""
 
     name: str
-    default: Any
     read: Callable[[str], Any]
-    """Raises ``DsocrError`` on a bad value."""
+    """Turns one text into its value; raises ``DsocrError`` on a bad one."""
     help: str
     metavar: str = "NAME"
+    default: str | None = None
+    """As a user types it."""
+    unset: str = ""
+    """Where there is no default: what a run without the option does."""
     many: bool = False
     """May be given several times; in the ini file and the environment one a line."""
 
@@ -58,81 +61,154 @@ class Option:
         """Whether it takes no value on the command line."""
         return self.read is read.yes_or_no
 
+    @property
+    def value_if_unset(self) -> Any:
+        """The value in a run without it."""
+        if self.is_switch:
+            return False
+        values = () if self.default is None else (self.read(self.default),)
+        return values if self.many else next(iter(values), None)
+
+    @property
+    def full_help(self) -> str:
+        """What it is for, and what a run without it does, as ``--help`` shows it."""
+        several = "; may be given several times" if self.many else ""
+        without = f" (default: {self.default or self.unset})" if self.default or self.unset else ""
+        return f"{self.help}{several}{without}"
+
 
 OPTIONS = (
-    Option("subject", "session", read.subject, "session, vendor:FOLDER, or package.module:factory", "SUBJECT"),
-    Option("isolate", False, read.yes_or_no, "run the subject in a process of its own, which it may lose"),
+    Option(
+        "subject",
+        read.subject,
+        "implementation under test: session, vendor:FOLDER, or package.module:factory",
+        "SUBJECT",
+        default="session",
+    ),
+    Option("isolate", read.yes_or_no, "run the subject in a process of its own, so that a crash costs one case"),
     Option(
         "subject_time_limit",
-        3600.0,
         read.seconds,
-        "seconds for one call of the subject's: reading a page, a stage, a step",
+        "longest that one call of the subject may take: reading a page, a stage, a step",
         "SECONDS",
+        default="3600",
     ),
-    Option("checkpoint", "mini", read.checkpoint, "mini, a folder, synthetic:NAME, or a hub name", "CHECKPOINT"),
+    Option(
+        "checkpoint",
+        read.checkpoint,
+        "weights: mini (embedded), a checkpoint's folder, synthetic:NAME (random), or a hub name in the local cache",
+        "CHECKPOINT",
+        default="mini",
+    ),
     Option(
         "reference",
-        None,
         read.reference,
-        "recorded, session (where nothing is recorded), a folder with the vendor's files to run live, or of recordings",
+        "what the subject is compared with: recorded, session (where nothing is recorded), a folder with the vendor's "
+        "Python files to run live, or a folder of recordings",
         "REFERENCE",
+        default="recorded",
     ),
     Option(
         "vendor_env",
-        None,
         read.present_folder,
-        "environment of the vendor's code; the one that dsocr vendor setup made, if left out",
+        "environment in which the vendor's code runs",
         "FOLDER",
+        unset="the one that dsocr vendor setup made",
     ),
-    Option("time_limit", 600.0, read.seconds, "seconds without a sign of the live reference's progress", "SECONDS"),
     Option(
-        "pages", ("dev-3",), read.page, f"image, folder, list file, PDF, or {', '.join(SUBSETS)}", "PAGES", many=True
+        "time_limit",
+        read.seconds,
+        "longest that a live reference may go without a sign of progress",
+        "SECONDS",
+        default="600",
     ),
-    Option("presets", ("gundam",), read.preset, "tiny, small, base, large or gundam", "PRESET", many=True),
-    Option("prompts", ("markdown",), read.prompt, "a prompt's name, or a text with <image>", "PROMPT", many=True),
     Option(
-        "max_new_tokens",
-        None,
-        read.tokens,
-        f"stop after as many tokens; {VENDOR_MAX_NEW_TOKENS}, as the vendor does, if left out",
-        "TOKENS",
+        "pages",
+        read.page,
+        f"image, folder of images, list file, PDF, or shipped pages: {', '.join(SUBSETS)}",
+        "PAGES",
+        default="dev-3",
+        many=True,
     ),
-    Option("device", "cpu", read.device, "the subject's: cpu, cuda or cuda:N", "DEVICE"),
-    Option("dtype", "float32", read.one_of(*DTYPES), f"the subject's: {', '.join(DTYPES)}", "DTYPE"),
-    Option("attention", "eager", read.one_of(*ATTENTIONS), f"the subject's: {', '.join(ATTENTIONS)}"),
+    Option("presets", read.preset, "tiny, small, base, large or gundam", "PRESET", default="gundam", many=True),
+    Option(
+        "prompts",
+        read.prompt,
+        f"{', '.join(PROMPTS)}, or a text with <image> in it",
+        "PROMPT",
+        default="markdown",
+        many=True,
+    ),
+    Option(
+        "max_new_tokens", read.tokens, "stop after this many tokens", "TOKENS", unset="as many as the vendor's code"
+    ),
+    Option("device", read.device, "the subject's device: cpu, cuda or cuda:N", "DEVICE", default="cpu"),
+    Option("dtype", read.one_of(*DTYPES), f"the subject's dtype: {', '.join(DTYPES)}", "DTYPE", default="float32"),
+    Option("attention", read.one_of(*ATTENTIONS), f"the subject's attention: {', '.join(ATTENTIONS)}", default="eager"),
     Option(
         "reference_device",
-        None,
         read.reference_device,
-        "as torch calls it, or a recording's, such as nvidia-h200; the subject's, if left out",
+        "the reference's device: cpu, cuda, cuda:N, or that of a recording, such as nvidia-h200",
         "DEVICE",
+        unset="the subject's",
     ),
-    Option("reference_dtype", None, read.one_of(*DTYPES_OF_VENDOR), "the subject's, if left out", "DTYPE"),
-    Option("reference_attention", None, read.one_of(*OF_VENDOR), "the subject's, if left out"),
-    Option("tolerances", (), read.tolerance, "such as boxes=1, coords=0.02 or seam=1e-3", "NAME=VALUE", many=True),
+    Option(
+        "reference_dtype",
+        read.one_of(*DTYPES_OF_VENDOR),
+        f"the reference's dtype: {', '.join(DTYPES_OF_VENDOR)}",
+        "DTYPE",
+        unset="the subject's",
+    ),
+    Option(
+        "reference_attention",
+        read.one_of(*OF_VENDOR),
+        f"the reference's attention: {', '.join(OF_VENDOR)}",
+        unset="the subject's",
+    ),
+    Option(
+        "tolerances",
+        read.tolerance,
+        "how far the two sides may differ, such as boxes=1, coords=0.02 or seam=1e-3",
+        "NAME=VALUE",
+        unset="by dtype, device and attention",
+        many=True,
+    ),
     Option(
         "may_miss",
-        (),
         read.one_of(*MISSING),
-        f"what may be missing without failing the run: {', '.join(MISSING)}",
+        f"what is allowed to be missing without failing the run: {', '.join(MISSING)}",
+        unset="nothing",
         many=True,
     ),
     Option(
         "level",
-        None,
         read.level,
-        "the level that the run promises, L0 to L3; tests above it are left out, and a subject of less fails",
+        "level that the subject must offer, L0 to L3; tests above it are not run",
+        "LEVEL",
+        unset="what the subject offers",
     ),
-    Option("no_skip", False, read.yes_or_no, "turn skips into failures, unless what is missing may be"),
-    Option("out", None, read.folder, "folder for dsocr.json, index.html, and pages with both sides' boxes", "FOLDER"),
+    Option("no_skip", read.yes_or_no, "turn every skipped test into a failure, except what --dsocr-may-miss allows"),
+    Option(
+        "out",
+        read.folder,
+        "folder for dsocr.json, index.html, and each page with the boxes of both sides",
+        "FOLDER",
+        unset="nothing is written",
+    ),
     Option(
         "golden",
-        None,
         read.folder,
-        "folder with vendor/ (recordings) and snapshots/; the shipped one, if left out",
+        "folder with vendor/ (recordings) and snapshots/",
         "FOLDER",
+        unset="./golden, or else the shipped one",
     ),
-    Option("xfails", None, read.ledger, "file of tests that are known to fail: NODEID  # reason", "FILE"),
+    Option(
+        "xfails",
+        read.ledger,
+        "file of tests that must keep failing while listed (strict xfail), a line each: NODEID  # reason",
+        "FILE",
+        unset="none",
+    ),
 )
 
 [OUT] = [option for option in OPTIONS if option.name == "out"]
@@ -140,24 +216,24 @@ OPTIONS = (
 
 def add_options(parser: pytest.Parser) -> None:
     """Register every option on the command line and in the ini file."""
-    group = parser.getgroup(PREFIX, "DeepSeek-OCR: the implementation under test, held against the vendor's")
+    group = parser.getgroup(PREFIX, "DeepSeek-OCR: compare an implementation under test (subject) with the vendor's")
     for option in OPTIONS:
         what: dict[str, Any] = {"action": "store_true"} if option.is_switch else {"metavar": option.metavar}
         if option.many:
             what |= {"action": "append"}
-        group.addoption(option.flag, dest=option.ini, default=None, help=option.help, **what)
+        group.addoption(option.flag, dest=option.ini, default=None, help=option.full_help, **what)
         kind: Any = "linelist" if option.many else "string"
-        parser.addini(option.ini, f"{option.flag}: {option.help}", type=kind, default=None)
+        parser.addini(option.ini, f"{option.flag}: {option.full_help}", type=kind, default=None)
 
 
 def resolve(config: pytest.Config) -> Config:
-    """Give the one config of a run.
+    """Give the config of a run.
 
     Raises:
-        pytest.UsageError: on a bad value; it says where that was given, and lists the valid ones.
+        pytest.UsageError: on a bad value. The message says where it was given, and lists the valid ones.
     """
     found = {option.name: _value(option, config, config.option) for option in OPTIONS}
-    if not found["isolate"]:  # what is to have a process of its own is not imported into this one
+    if not found["isolate"]:  # an isolated subject is not imported into this process
         _value(replace(OPTIONS[0], read=read.importable_subject), config, config.option)
     for name in ("device", "dtype", "attention"):
         found[f"reference_{name}"] = found[f"reference_{name}"] or found[name]
@@ -168,14 +244,14 @@ def resolve(config: pytest.Config) -> Config:
 
 
 def resolve_out(config: pytest.Config, typed: Any) -> Path | None:
-    """Give the folder of the run's result alone, which is wanted before anything else.
+    """Give only the folder for the run's result, which is needed before the other options.
 
     Args:
-        config: as far as it is made.
-        typed: what the command line holds, by pytest's names.
+        config: pytest's, as far as it is configured.
+        typed: the parsed command line.
 
     Raises:
-        pytest.UsageError: where it is no folder.
+        pytest.UsageError: if it is not a folder.
     """
     folder: Path | None = _value(OUT, config, typed)
     return folder
@@ -184,7 +260,7 @@ def resolve_out(config: pytest.Config, typed: Any) -> Path | None:
 def are_used(config: pytest.Config) -> bool:
     """Say whether a run uses any option: on the command line, in the ini file, or ``DSOCR_OUT``.
 
-    The rest of the environment may be meant for other runs of the same shell.
+    Other variables of the environment may be meant for other runs in the same shell.
     """
     return bool(os.environ.get(OUT.env, "").strip()) or any(
         config.getoption(option.ini) is not None or config.getini(option.ini) is not None for option in OPTIONS
@@ -202,14 +278,16 @@ def _value(option: Option, config: pytest.Config, typed: Any) -> Any:
         if values:
             return values
         raise pytest.UsageError(f"{origin}: names nothing; give {option.help}, or leave it out")
-    return option.default
+    return option.value_if_unset
 
 
 def _given(option: Option, config: pytest.Config, typed: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what was given of an option and where, what counts most first."""
+    """Yield where an option was given and its value; the place that counts first comes first."""
     if (on_command_line := getattr(typed, option.ini, None)) is not None:
         yield option.flag, on_command_line
-    if (in_environment := os.environ.get(option.env, "")).strip():  # CI sets what is not filled in to nothing
+    if (
+        in_environment := os.environ.get(option.env, "")
+    ).strip():  # CI systems set variables that are not filled in to nothing
         yield option.env, in_environment.splitlines() if option.many else in_environment
     if (in_ini_file := config.getini(option.ini)) is not None:
         beside = [_beside(config, option, text) for text in _texts(in_ini_file)]
@@ -217,9 +295,9 @@ def _given(option: Option, config: pytest.Config, typed: Any) -> Iterator[tuple[
 
 
 def _beside(config: pytest.Config, option: Option, text: str) -> str:
-    """Give a path in the ini file as relative to that file, as all of pytest's are; a name that is none as it is."""
+    """Give a path from the ini file relative to that file, as pytest does; give any other value unchanged."""
     home = (config.inipath or Path()).parent
-    if home == Path.cwd():  # as it is: ./session is a folder, and session is none
+    if home == Path.cwd():  # unchanged: ./session is a folder, session is not
         return text
     beside = home / text
     is_path = option.read in (read.folder, read.present_folder, read.ledger)

@@ -1,4 +1,4 @@
-"""What a test's report says beyond pytest's own: what was compared, and where that is no pass."""
+"""What this plugin adds to a test's report: what was compared, and why that is not a pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Tell an error of ours in words, and let a test fail that compared nothing or was skipped where none may be."""
+    """Report our errors in words, and fail a test that compared nothing or was skipped where skips are not allowed."""
     error = call.excinfo.value if call.excinfo else None
     if isinstance(error, DsocrError):
         _tell(item, error, report)
@@ -55,15 +55,15 @@ def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> No
 
 
 def _once(item: pytest.Item, error: DsocrError, told: str) -> str:
-    """Give an error whole, with what it came from, to the first test that it meets, and to the others a line."""
+    """Show an error in full, with its cause, in the first test that it fails, and in one line in the others."""
     where = item.config.stash.setdefault(TOLD, {}).setdefault((getattr(error, "stage", None), told), item.nodeid)
     if where != item.nodeid:
-        return f"{fit(told.partition(chr(10))[0], COLUMNS)}; told whole by {fit(where)}"
+        return f"{fit(told.partition(chr(10))[0], COLUMNS)}; shown in full by {fit(where)}"
     return told if error.__cause__ is None else f"{told}\n\n{traced(error.__cause__)}"
 
 
 def _without_vendor(config: pytest.Config) -> str:
-    """Say what those can do who have not the vendor's files; of the session as the subject there is no such thing."""
+    """Say what to do without the vendor's files; where the session is the subject it cannot be the reference."""
     own = config.stash[CONFIG]
     if own.reference is not None or (own.subject == SESSION and LOADED in config.stash):
         return ""

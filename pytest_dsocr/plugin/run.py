@@ -1,4 +1,4 @@
-"""A run as its controller sees it: what was planned and every test's result gathered, then told and written."""
+"""A run as its controller sees it: gathers the plan and every test's result, then reports and writes them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.plugin.coloured import colour
 from pytest_dsocr.plugin.configured import command_of, own_config
 from pytest_dsocr.plugin.stash import UNMATCHED
 from pytest_dsocr.plugin.xdist.lost import given_up, lost
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """Gathers what tests compared, fails a run that does not pass, and writes and tells its result.
+    """Gathers what tests compared, fails a run that does not pass, and writes and reports its result.
 
     Args:
         config: pytest's.
@@ -52,17 +53,19 @@ class Run:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
-        """Tell of a test whose worker died, and of those that are given up with it."""
+        """Report a test whose worker died, and those that are given up with it."""
         lost(crashitem, report)
         for left in given_up(sched, crashitem):
             self.config.hook.pytest_runtest_logreport(report=left)
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take what a test told, here or in a worker."""
+        """Take what a test told, here or in a worker, before pytest shows it."""
         if report.when in ("teardown", DIED):
             self.plan.ended.add(report.nodeid)
         if hasattr(report, "dsocr"):
             self.result.add_report(report)
+            colour(report)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

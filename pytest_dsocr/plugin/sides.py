@@ -22,14 +22,14 @@ from pytest_dsocr.subjects.watch import current
 
 
 def open_wanted(config: Config, on_progress: OnProgress | None = None) -> Reference:
-    """Open the reference that a run is held against; a live one is ready to answer.
+    """Open the reference of a run. A live one is ready to answer.
 
     Args:
         config: of the run.
-        on_progress: told of a live one's progress.
+        on_progress: called with the progress of a live one.
 
     Raises:
-        DsocrError: where it is not to be had.
+        DsocrError: if it cannot be opened.
     """
     wanted = Wanted(
         resolve(config.checkpoint), config.reference_device, config.reference_dtype, config.reference_attention
@@ -50,9 +50,9 @@ def open_wanted(config: Config, on_progress: OnProgress | None = None) -> Refere
 def exchange(
     case: Case, place: int, subject: Any, reference: Reference, config: Config
 ) -> tuple[Exchange, CasePayload]:
-    """Ask both sides about ``case``, and judge them under the run's own limits; its folder gets a picture.
+    """Ask both sides about ``case``, judge them within the run's own limits, and draw a picture of the case.
 
-    Of the first case every subject is heard reading by itself: that its ``read`` goes through its stages is its word.
+    Always call ``read`` on the first case: nothing else proves that it uses the stages.
 
     Raises:
         DsocrError: where one of them could not answer, or both would be the session.
@@ -71,6 +71,6 @@ def _picture(report: CaseReport, folder: Path | None) -> str | None:
 
     try:
         return draw(report, folder).relative_to(folder).as_posix()
-    except DsocrError as error:  # a comparison is not lost for want of its picture
+    except DsocrError as error:  # a missing picture must not cost a comparison
         current().note(f"there is no picture of {report.case.id}: {error}")
         return None

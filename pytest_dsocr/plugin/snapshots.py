@@ -45,6 +45,8 @@ COUNTS: Mapping[str, Callable[[Tolerances, float], float]] = {
     "characters": lambda limits, kept: limits.text * kept,
 }
 """By how much a count of that name may be off."""
+ACCEPTED = "the snapshot"
+"""The name of the other side in comparisons with a snapshot."""
 Spans = list[tuple[str, list[list[float]]]]
 
 
@@ -63,7 +65,7 @@ def spans_of(spans: Sequence[SpanSeen]) -> Spans:
 
 
 def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: SerializableData) -> Comparison:
-    """Hold ``value`` against its snapshot, for ``dsocr_check``; ``assert snapshot == value`` does without it.
+    """Compare ``value`` with its snapshot, for ``dsocr_check``; ``assert snapshot == value`` works without it.
 
     Where nothing was accepted yet the test is skipped, which ``--dsocr-no-skip`` makes a failure.
 
@@ -130,10 +132,10 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         return not any(self._differences(serialized_data, snapshot_data))
 
     def diff_lines(self, serialized_data: Any, snapshot_data: Any) -> Iterator[str]:
-        """Say in which respects a value is not the one accepted, and how it becomes that."""
+        """Say how a value differs from the accepted one, and how to accept it."""
         if snapshot_data:
             yield from self._differences(serialized_data, snapshot_data)
-            yield "where it is meant to be so, accept it: --snapshot-update"
+            yield "if this change is intended, accept it: --snapshot-update"
 
     @classmethod
     def dirname(cls, *, test_location: PyTestLocation) -> str:
@@ -173,9 +175,9 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         return (folder.parent.name, folder.name) == (test_file.parent.name, test_file.stem)
 
     def owns_snapshot_collection(self, *, filepath: str, test_location: PyTestLocation) -> bool:
-        """Say whether this run can tell that a snapshot is used by none: its test file was run, and lacks its test.
+        """Say whether this run can know that a snapshot is unused: its test file was run and no longer has the test.
 
-        Of a case that the run was not asked for, it can not.
+        Of a case that was not part of the run it cannot know it.
         """
         if not super().owns_snapshot_collection(filepath=filepath, test_location=test_location):
             return False
@@ -186,7 +188,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
 
     @classmethod
     def _nearest(cls, location: Path) -> str:
-        """Name the keys that have what is not at ``location``, those first that differ least."""
+        """Name other keys that have this snapshot, the most similar first."""
         home = cls.home()
         name, wanted = location.relative_to(home), _traits(home)
         differing = {}
@@ -224,22 +226,22 @@ def differences(mine: Any, kept: Any, limits: Tolerances) -> Iterator[str]:
         elif name in COUNTS and abs(mine[name] - kept[name]) <= COUNTS[name](limits, kept[name]):
             continue
         elif mine[name] != kept[name]:
-            yield f"{name}: {shown(mine[name])}; the snapshot has {shown(kept[name])}"
+            yield f"{name}: {shown(mine[name])}; {ACCEPTED} has {shown(kept[name])}"
 
 
 def _spans_apart(mine: Spans, kept: Spans, limits: Tolerances) -> Iterator[str]:
     ours, theirs = (
         [SpanSeen(label, tuple(Box(*box) for box in boxes)) for label, boxes in own] for own in (mine, kept)
     )
-    for comparison in (compare_spans(ours, theirs, limits), compare_boxes(ours, theirs, limits)):
-        if not comparison.passes:
-            for line in (f"{comparison.what}: {comparison.measured}", *comparison.details):
-                yield line.replace("the reference", "the snapshot")
+    for compare in (compare_spans, compare_boxes):
+        found = compare(ours, theirs, limits, ACCEPTED)
+        if not found.passes:
+            yield from (f"{found.what}: {found.measured}", *found.details)
 
 
 @cache
 def _name_in(folder: Path, checkpoint: str, checkpoint_sha256: str) -> str:
-    """Give what a checkpoint is called in the folder of snapshots: a copy of another name has the original's.
+    """Give the name of a checkpoint in the folder of snapshots: a copy of another name has the original's.
 
     Where there are none of its content its own name is theirs, as it is where its weights were changed since.
     """
@@ -265,7 +267,7 @@ def checkpoint_of(snapshot: Mapping[str, Any]) -> str:
 
 
 def _traits(folder: Path) -> list[str]:
-    """Read a key off the folder of its snapshots: a device's name may hold what stands between the traits."""
+    """Read a key from the folder of its snapshots; a device's name may itself hold a hyphen."""
     return [folder.parent.name, *folder.name.rsplit("-", 2)]
 
 
@@ -281,7 +283,7 @@ def _defines(module: object, snapshot: str) -> bool:
 def _extension(
     folder: Path, key: Key, subject: str, command: str, limits: Tolerances, may_miss: bool
 ) -> type[GoldenSnapshots]:
-    """Make a class once, for syrupy looks through the folders of each."""
+    """Make each class only once, as syrupy searches the folders of every class."""
     origin = {"subject": subject, **_origin(key), "command": command}
     own = {"folder": folder, "key": key, "origin": origin, "limits": limits, "may_miss": may_miss}
     # Under its base's name, by which syrupy finds an extension again where it gathers what the workers of a run used.

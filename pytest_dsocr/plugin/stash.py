@@ -31,7 +31,7 @@ CASES: pytest.StashKey[dict[str, CasePayload]] = pytest.StashKey()
 CHECK: pytest.StashKey[Check] = pytest.StashKey()
 """Of a test: what it compared."""
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
-"""Of a test that we skipped: what is missing, a word of ``judge.config.MISSING`` or :data:`NOT_OFFERED`."""
+"""Of a test that we skipped: what is missing, a word of ``judge.config.MISSING``, or ``Reason.NOT_OFFERED``."""
 LOADED: pytest.StashKey[object] = pytest.StashKey()
 """Of the config: the subject that the options named; another is of a fixture of the user's own."""
 TOLD: pytest.StashKey[dict[tuple[str | None, str], str]] = pytest.StashKey()
@@ -40,7 +40,6 @@ UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
 """Of the config: lines of the ledger of known failures that match no test."""
 NOTES: pytest.StashKey[list[str]] = pytest.StashKey()
 """Of the config: what else was noticed in this process, a sentence each."""
-NOT_OFFERED = "not offered"
 
 
 def leave_out(item: pytest.Item, missing: str, reason: str) -> NoReturn:

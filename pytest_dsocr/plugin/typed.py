@@ -1,4 +1,4 @@
-"""What the user typed, as it is to be typed again."""
+"""The options that the user typed, in the form in which to type them again."""
 
 from __future__ import annotations
 

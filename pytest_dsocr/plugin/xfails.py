@@ -1,4 +1,4 @@
-"""The ledger of tests that are known to fail: a test and a reason a line, each held to fail as long as it is listed.
+"""The ledger of known failures: a test and a reason a line. Each must keep failing while listed (strict xfail).
 
 suites/parity/test_case.py::test_boxes[form_015-gundam-markdown]  # the last row's box is one unit lower
 """
@@ -23,10 +23,10 @@ class Ledger:
 
     path: Path
     reasons: Mapping[str, str]
-    """By the end of a test's id, whole names of it, so that it is the same in a checkout and an installation."""
+    """By the last parts of a test's id, so that a line fits a checkout and an installation."""
 
     def apply(self, items: Iterable[pytest.Item]) -> tuple[str, ...]:
-        """Mark the listed tests as strictly failing; give what is listed and is no test among ``items``."""
+        """Mark the listed tests as strict xfails; give the listed names that are not among ``items``."""
         unmatched = dict(self.reasons)
         for item in items:
             for test in filter(self.reasons.__contains__, _endings(item)):
@@ -38,10 +38,10 @@ class Ledger:
 def read_ledger(path: Path) -> Ledger:
     """Read a ledger: a line each, the end of a test's id, white space, ``#`` and a reason.
 
-    Empty lines, and lines that begin with ``#``, are left out.
+    Empty lines, and lines that begin with ``#``, are ignored.
 
     Raises:
-        DsocrError: where the file cannot be read, a line has no reason, or a test is listed twice.
+        DsocrError: if the file cannot be read, a line has no reason, or a test is listed twice.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

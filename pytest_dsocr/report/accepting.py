@@ -1,4 +1,4 @@
-"""Whether a tolerance would let a failing test pass that one could answer for, found by judging anew."""
+"""Find out, by judging again, whether a reasonable tolerance would let a failing test pass."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float
 
 
 def _ladders(limits: Tolerances) -> Mapping[str, list[float]]:
-    """Give what may be tried of each tolerance, in rising order, above what is allowed already."""
+    """Give the values to try of each tolerance, in rising order, above the one that applies already."""
     rising: Mapping[str, tuple[float, ...]] = {
         "boxes": (1, 2, 3),
         "coords": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05),

@@ -25,7 +25,7 @@ UNSAID = {
     "--dtype": ["float32"],
     "--attn": ["eager"],
 }
-"""What ``dsocr vendor record`` does where it is told nothing."""
+"""The defaults of ``dsocr vendor record``."""
 
 
 def rerun(nodeid: str, options: Sequence[str] = ()) -> str:
@@ -55,7 +55,7 @@ def record(run: RunPayload | None) -> str:
 
 
 def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield what a user wants to type next, a reason and a command; nothing where all has been done.
+    """Yield what a user may want to type next, a reason and a command; nothing where nothing is left to do.
 
     Args:
         result: the run's.
@@ -72,8 +72,8 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
                 f"{typed} --dsocr-reference=session",
             )
     elif result.failing:
-        yield "to run the first that failed again", rerun(result.failing[0].nodeid, options)
+        yield "to run the first failing test again", rerun(result.failing[0].nodeid, options)
     elif result.run and result.run["subject"] == SHIPPED_SUBJECT:
-        yield "to try an implementation of your own", f"{typed} --dsocr-subject={OWN}"
+        yield "to test an implementation of your own", f"{typed} --dsocr-subject={OWN}"
     elif result.run and result.run["reference"] in ("recorded", "session"):
-        yield "to hold it against the vendor's code, live", f"{typed} --dsocr-reference={VENDOR}"
+        yield "to compare with the vendor's code, live", f"{typed} --dsocr-reference={VENDOR}"

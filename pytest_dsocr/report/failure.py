@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.foundation.words import MARGIN, fit, listed, near, told
+from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
+from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.words import COLUMNS, MARGIN, fit, near, told
 from pytest_dsocr.report.accepting import acceptable
 from pytest_dsocr.report.commands import rerun
+from pytest_dsocr.report.diffs import diff_lines
 from pytest_dsocr.report.payload import RunPayload, of_run, picture_name
-from pytest_dsocr.report.words import reference_in_words, subject_in_words
+from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
     from pytest_dsocr.judge.config import Config
@@ -29,6 +31,7 @@ def failure_text(
     nodeid: str,
     reference: Reference | None,
     options: Sequence[str] = (),
+    told_by: Callable[[Comparison], str | None] = lambda _: None,
 ) -> str:
     """Give the text of a test that fails, at most :data:`MOST_LINES` lines.
 
@@ -37,16 +40,19 @@ def failure_text(
         report: the whole case, where they are of one.
         config: the run's.
         nodeid: the test's.
-        reference: whose word was taken; None in a test that asked for none.
+        reference: the one that was compared with; None in a test that asked for none.
         options: what was typed behind ``pytest`` beside the tests to run.
+        told_by: gives the test of this run that failed over a comparison of the case, where there is one.
     """
     level = report.exchange.answer.level if report else None
     run = of_run(config, _answering(reference, report), level) if reference else None
-    return "\n".join(_Failure(failing, report, config, run, rerun(nodeid, options)).lines)
+    divergence = report.divergence if report else None
+    first = told_by(divergence.first) if divergence else None
+    return "\n".join(_Failure(failing, report, config, run, rerun(nodeid, options), first).lines)
 
 
 def _answering(reference: Reference, report: CaseReport | None) -> Reference:
-    """Give whose word a case was held against, where a reference has answers of two."""
+    """Give the reference that answered for a case, where there may be two."""
     from pytest_dsocr.session_reference.reference import SessionReference
 
     if report is None or not isinstance(reference, SessionReference):
@@ -61,11 +67,11 @@ class _Failure:
     config: Config
     run: RunPayload | None
     again: str
+    told_by: str | None
 
     @property
     def lines(self) -> Iterator[str]:
-        of = f" of {self.report.case.id}" if self.report else ""
-        yield fit(f"does not pass: {listed([one.what for one in self.failing])}{of}")
+        yield self._headline
         yield from self._differing()
         yield from self._first_wrong()
         if self.run:
@@ -77,19 +83,33 @@ class _Failure:
         yield f"{'rerun':<{MARGIN}}{self.again}"  # never cut or broken: it is to be copied
 
     @property
+    def _ranked(self) -> Sequence[Comparison]:
+        """What does not pass, the gravest first."""
+        return sorted(self.failing, key=lambda one: SEVERITY.index(one.verdict), reverse=True)
+
+    @property
+    def _headline(self) -> str:
+        """The finding itself, as pytest's short summary shows only the first line of a failure."""
+        more = f" (and {len(self.failing) - 1} more)" if len(self.failing) > 1 else ""
+        return fit(_finding(self._ranked[0]), COLUMNS - len(more)) + more
+
+    @property
     def _elsewhere(self) -> bool:
-        """Whether the case breaks in front of what this test holds."""
+        """Whether the case breaks before what this test compares."""
         found = self.report.divergence if self.report else None
         return found is not None and found.first.what not in {one.what for one in self.failing}
 
     def _differing(self) -> Iterator[str]:
-        """Yield what does not pass, with its anatomy where it is not the consequence of something else."""
+        """Yield what does not pass, with details unless it may follow from something earlier."""
         left = 0 if self._elsewhere else MOST_DETAILS
-        for one in self.failing[:MOST_COMPARISONS]:
-            yield from told(one.verdict, f"{one.what}: {one.measured}", LINES_OF_COMPARISON)
-            for line in one.details[:left]:
-                yield fit(f"{'':<{MARGIN}}{line}")
-            left = max(0, left - len(one.details))
+        of = f" of {self.report.case.id}" if self.report else ""
+        for k, one in enumerate(self._ranked[:MOST_COMPARISONS]):
+            is_told = k == 0 and self._headline.startswith(plain(_finding(one)))
+            found = f"{one.what}{of}" if is_told else _finding(one)
+            yield from told(one.verdict, found, LINES_OF_COMPARISON)
+            details = [fit(f"{'':<{MARGIN}}{line}") for line in one.details] + [*diff_lines(one.diff)]
+            yield from details[:left]
+            left = max(0, left - len(details))
         if len(self.failing) > MOST_COMPARISONS:
             yield f"{'':<{MARGIN}}and {len(self.failing) - MOST_COMPARISONS} more"
 
@@ -97,28 +117,29 @@ class _Failure:
         divergence = self.report.divergence if self.report else None
         if divergence is None:
             return
+        first = first_wrong(divergence.first.what, divergence.right)
         if self._elsewhere:
-            first = f"{divergence.first.what}, after {divergence.right} that are right: {divergence.first.measured}"
-            yield from told("first wrong", first, 1)
-            yield from told(
-                "", f"in front of what this test holds; begin with the tests of {divergence.first.stage}", 1
-            )
+            yield from told("first wrong", f"{first}: {divergence.first.measured}", 1)
+            see = f"; see {self.told_by}" if self.told_by else ", and may be its cause"
+            yield from told("", f"this comes before what this test compares{see}", 2)
             return
-        yield from told("first wrong", f"{divergence.first.what}, after {divergence.right} that are right")
+        yield from told("first wrong", first)
         yield from told("check", divergence.cause)
         for finding in (self.report.exchange.findings if self.report else ())[:MOST_FINDINGS]:
             yield from told("found", finding, LINES_OF_FINDING)
 
     def _accepting(self) -> Iterator[str]:
-        """Say which tolerance would do, if one can be answered for; what the vendor's code gave is never accepted."""
+        """Say which tolerance would let it pass, if a reasonable one would."""
         wrong = [one.what for one in self.failing if one.verdict is Verdict.WRONG]
         if self.report is None or self._elsewhere or len(wrong) < len(self.failing):
             return
         if chosen := acceptable(self.report, wrong):
             typed = " ".join(f"--dsocr-tolerances={name}={value:g}" for name, value in chosen.items())
             marked = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
-            yield from told("accept", f"if so much may differ: {typed}; or by the test: @pytest.mark.dsocr({marked})")
+            yield from told("accept", f"where this may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})")
         else:
-            yield from told(
-                "accept", "no tolerance answers for this, and what the vendor's code gave is only made anew"
-            )
+            yield from told("accept", "no tolerance is meant for a difference like this")
+
+
+def _finding(comparison: Comparison) -> str:
+    return f"{comparison.what}: {comparison.measured}"

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.compare.verdict import NOT_OFFERED
+from pytest_dsocr.compare.diff import Side
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.words import HASH_CHARACTERS
 from pytest_dsocr.report.file import INDEX_NAME
-from pytest_dsocr.report.words import BY_SESSION, counts, reference_in_words, subject_in_words
+from pytest_dsocr.report.words import BY_SESSION, counts, first_wrong, reference_in_words, subject_in_words
 
 TEMPLATE = "index.html.j2"
+TAG_OF = {Side.REFERENCE: "del", Side.SUBJECT: "ins"}
+"""The element that shows what only one side of a diff has."""
 
 
 def write_index(result: Mapping[str, Any], folder: Path) -> Path:
@@ -29,7 +33,7 @@ def write_index(result: Mapping[str, Any], folder: Path) -> Path:
 
 
 def html(result: Mapping[str, Any]) -> str:
-    """Give the page; all of the result is text in it, whatever a model wrote or a page is called."""
+    """Give the page. Everything in the result is escaped, whatever a model wrote or a page is called."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -39,12 +43,23 @@ def html(result: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"in_words": counts, "error": _error}
+    environment.filters |= {"in_words": counts, "error": _error, "short": _short}
     run = result["run"]
     sides = (reference_in_words(run), subject_in_words(run)) if run else None
     return environment.get_template(TEMPLATE).render(
-        result=result, sides=sides, not_offered=NOT_OFFERED, by_session=BY_SESSION
+        result=result,
+        sides=sides,
+        not_offered=Reason.NOT_OFFERED,
+        tag_of=TAG_OF,
+        by_session=BY_SESSION,
+        first_wrong=first_wrong,
     )
+
+
+def _short(commit: str) -> str:
+    """Give twelve digits of a commit's hash, and whether files differ from it."""
+    name, _, dirty = commit.partition("-")
+    return name[:HASH_CHARACTERS] + (f"-{dirty}" if dirty else "")
 
 
 def _error(value: float | str | None) -> str:

@@ -1,4 +1,4 @@
-"""What a worker tells the controller on pytest's reports: dicts, lists, strings and numbers, nothing else.
+"""What a worker sends to the controller with pytest's reports: dicts, lists, strings and numbers only.
 
 pytest-xdist carries only such values from process to process, and JSON has no word for an infinity or a NaN, so that
 numbers which are none go as words.
@@ -33,6 +33,12 @@ class ComparisonPayload(TypedDict):
     measured: str
     error: Number
     details: list[str]
+    reason: str | None
+    """A :class:`~pytest_dsocr.compare.signs.Reason` for what was not compared."""
+    signs: list[str]
+    """Of :class:`~pytest_dsocr.compare.signs.Sign`, in the order of the alphabet."""
+    diff: list[list[list[str]]]
+    """Of texts: lines of pieces, each the side that has it and what it says; see :mod:`pytest_dsocr.compare.diff`."""
 
 
 class Sides(TypedDict):
@@ -65,7 +71,7 @@ class CasePayload(TypedDict):
     worst_error: Number
     first_wrong: str | None
     right_before: int
-    """Comparisons in front of the first wrong one that are right."""
+    """How many comparisons before the first wrong one are right."""
     cause: str | None
     fault: FaultPayload | None
     """What raised, so that the rest of the case was not compared."""
@@ -81,7 +87,7 @@ class CasePayload(TypedDict):
 
 
 class RunPayload(TypedDict):
-    """What was held against what."""
+    """What was compared with what."""
 
     subject: str
     level: str | None
@@ -103,7 +109,7 @@ class RunPayload(TypedDict):
 
 
 class TestPayload(TypedDict, total=False):
-    """What one test tells; an empty one says that it was there to compare, and did not."""
+    """What one test reports; an empty one means that the test was to compare, and did not."""
 
     run: RunPayload
     case: CasePayload | None
@@ -128,6 +134,9 @@ def of_comparison(comparison: Comparison) -> ComparisonPayload:
         "measured": comparison.measured,
         "error": of_number(comparison.error),
         "details": list(comparison.details),
+        "reason": None if comparison.reason is None else str(comparison.reason),
+        "signs": sorted(map(str, comparison.signs)),
+        "diff": [[[str(piece.side), piece.text] for piece in line] for line in comparison.diff],
     }
 
 
@@ -169,7 +178,7 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
 
 
 def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayload:
-    """Give what is held against what.
+    """Give what is compared with what.
 
     Args:
         config: the run's choices.

@@ -1,4 +1,4 @@
-"""What a run was to do and what became of that, as pytest itself tells it: the ground on which its verdict stands."""
+"""What pytest itself says of a run: which tests were planned, which ended, and how. The verdict rests on it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pytest_dsocr.foundation.words import count
 
 STATUS_IN_WORDS: Mapping[int, str] = {
-    1: "tests failed that are none of ours",
+    1: "tests failed that do not use pytest-dsocr",
     2: "the run was interrupted",
     3: "pytest had an internal error",
-    4: "pytest was called with arguments that it does not take",
+    4: "pytest refused its arguments",
     5: "no test was run",
 }
 """Of pytest's exit status, where nothing else says why it is not 0."""
@@ -32,7 +32,7 @@ class Plan:
     exit_status: int | None = None
     """pytest's own, before a run that does not pass changes it; None as long as the run goes on."""
     problems: list[str] = field(default_factory=list)
-    """What else is in the way of a pass, a sentence each."""
+    """Other reasons why the run does not pass, a sentence each."""
 
     def add(self, tests: Iterable[str]) -> None:
         """Take tests that are to be run."""
@@ -44,7 +44,7 @@ class Plan:
         return [test for test in self.planned if test not in self.ended]
 
     def why_not(self, *, failing: bool) -> list[str]:
-        """Say why this is no pass, whatever was compared.
+        """Say why the run does not pass, whatever was compared.
 
         Args:
             failing: whether tests of ours failed, which explains pytest's exit status 1.

@@ -1,4 +1,4 @@
-"""One run's result, gathered on the controller from what the tests told, in whatever order they did."""
+"""The result of one run, gathered on the controller from the reports of its tests, in any order."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest_dsocr
-from pytest_dsocr.compare.verdict import NOT_OFFERED, SEVERITY, Verdict
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.judge.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
-from pytest_dsocr.report.coloured import ColouredCase, coloured
 from pytest_dsocr.report.file import FINISHED, RunIdentity, head
+from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, FaultPayload, RunPayload, TestPayload, number
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.tested import FAILING, TestResult, outcome_of, why_skipped
@@ -33,7 +34,7 @@ OF_TEXT = frozenset(("read", "text", "spans", "boxes", "result.mmd", "artefacts"
 
 
 class Missing(TypedDict):
-    """Something that was not there, and what came of it."""
+    """Something that was missing, and whether that was allowed."""
 
     what: str
     """A word of ``--dsocr-may-miss``."""
@@ -41,7 +42,7 @@ class Missing(TypedDict):
     tests: int
     """How many tests could not compare."""
     allowed: bool
-    """Whether the run said that it may be missing: the tests were skipped, and did not fail."""
+    """Whether the run allowed it to be missing, so that the tests were skipped and did not fail."""
 
 
 @dataclass
@@ -83,12 +84,12 @@ class RunResult:
             self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
 
     @property
-    def cases(self) -> list[ColouredCase]:
-        """In the run's order, each once, judged by its tests; of two workers' reports of one the graver."""
+    def cases(self) -> list[JudgedCase]:
+        """Each case once, in the run's order, judged by its tests; where two workers report one, the graver report."""
         by_case: dict[str | None, list[TestResult]] = {}
         for test in self.tests.values():
             by_case.setdefault(test.case_id, []).append(test)
-        found = [coloured(case, by_case.get(case["id"], [])) for case in self._cases.values()]
+        found = [judged_by_tests(case, by_case.get(case["id"], [])) for case in self._cases.values()]
         return sorted(found, key=lambda case: case["place"])
 
     @property
@@ -124,16 +125,16 @@ class RunResult:
 
     @property
     def odd(self) -> Mapping[str, int]:
-        """How many tests ended as what pytest itself has no word for, by that word."""
+        """How many tests ended with an outcome that pytest itself does not have, by outcome."""
         return Counter(test.outcome for test in self.tests.values() if test.is_odd)
 
     @property
-    def failing_cases(self) -> list[ColouredCase]:
+    def failing_cases(self) -> list[JudgedCase]:
         """Those of which a test failed."""
         return [case for case in self.cases if not case["passes"]]
 
     @property
-    def drifting_cases(self) -> list[ColouredCase]:
+    def drifting_cases(self) -> list[JudgedCase]:
         """Those that pass with an error, the largest first."""
         drifting = [case for case in self.cases if case["passes"] and number(case["worst_error"]) > 0]
         return sorted(drifting, key=lambda case: -number(case["worst_error"]))
@@ -142,14 +143,14 @@ class RunResult:
     def not_offered(self) -> dict[str, list[str]]:
         """What the subject does not offer, by the level that would."""
         found: dict[str, list[str]] = {}
-        named = (one["what"] for one in self._compared() if one["measured"] == NOT_OFFERED)
+        named = (one["what"] for one in self._compared() if one["reason"] == Reason.NOT_OFFERED)
         for what in dict.fromkeys(named):
             found.setdefault(str(level_of_comparison(what)), []).append(what)
         return dict(sorted(found.items()))
 
     @property
     def missing(self) -> list[Missing]:
-        """What was not there, each reason once."""
+        """What was missing, each reason once."""
         found: dict[tuple[str, str, bool], int] = {}
         for test in self.tests.values():
             what = test.payload.get("left_out")
@@ -170,13 +171,13 @@ class RunResult:
 
     @property
     def skips(self) -> Mapping[str, int]:
-        """How many tests were skipped, by reason; but for those that tell what was missing, or not offered."""
+        """How many tests were skipped, by reason, without those for which something was missing or not offered."""
         skipped = (test for test in self.tests.values() if test.outcome == "skipped" and not test.comparisons)
         return Counter(test.reason for test in skipped if test.payload.get("left_out") not in MISSING)
 
     @property
     def known_failures(self) -> Mapping[str, int]:
-        """How many tests failed as they are known to, by reason."""
+        """How many tests failed as expected, by reason."""
         return Counter(test.reason for test in self.tests.values() if test.outcome == "xfailed")
 
     @property
@@ -191,20 +192,25 @@ class RunResult:
         It passes where pytest's own exit status is 0, every test that was planned has ended, and something was
         compared.
         """
-        reasons = [] if self.made else [NOTHING_COMPARED]
+        return [*([] if self.made else [NOTHING_COMPARED]), *self._in_the_way]
+
+    @property
+    def _in_the_way(self) -> Iterator[str]:
+        """Why it does not pass, whether or not anything was compared."""
         if self.failing:
-            reasons.append(f"{len(self.failing)} of {count(len(self.tests), 'test')} failed")
-        reasons += [f"{count(tests, 'test')} ended as {word!r}" for word, tests in self.odd.items()]
-        return reasons + self.plan.why_not(failing=bool(self.failing))
+            yield f"{len(self.failing)} of {count(len(self.tests), 'test')} failed"
+        for word, tests in self.odd.items():
+            yield f"{count(tests, 'test')} ended as {word!r}"
+        yield from self.plan.why_not(failing=bool(self.failing))
 
     @property
     def fails(self) -> bool:
         """Whether pytest is to fail: tests that only assert something of their own may well have compared nothing."""
-        return self.concerned and bool([why for why in self.why_not if self.promised or why != NOTHING_COMPARED])
+        return self.concerned and (any(self._in_the_way) or (self.promised and not self.made))
 
     @property
     def verdict(self) -> str:
-        """``passes``, or why not; and by whose word, where that is the session's."""
+        """``passes``, or why not; and whether the session answered for the reference."""
         flaky = f"; {count(len(self.flaky), 'test')} FLAKY" if self.flaky else ""
         return ("; ".join(self.why_not) or f"passes{flaky}") + by_session(self.cases)
 
@@ -240,7 +246,7 @@ class RunResult:
 
 
 def level_of_comparison(what: str) -> Level:
-    """Give the level at which a subject shows what is compared as ``what``."""
+    """Give the level at which a subject offers ``what``."""
     if what.rpartition("/")[2].isdigit():  # a block or a layer, such as sam.page/3
         return Level.MODULES
     if what in OF_TEXT:

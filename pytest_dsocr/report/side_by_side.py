@@ -56,7 +56,7 @@ def side_by_side(
 
 
 def paired_by_overlap(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen]) -> Pairs:
-    """Pair the boxes that are equal, then of the others those that overlap; what is left was not read by both."""
+    """Pair the boxes that are equal, then those that overlap; the others were read by one side only."""
     a, b = (
         [Placed(k, span.label, box) for k, span in enumerate(spans) for box in span.boxes] for spans in (mine, theirs)
     )

@@ -1,4 +1,4 @@
-"""The end of pytest's output: what was compared, what came of it, where it is kept, and what to type next."""
+"""The end of pytest's output: what was compared, the verdicts, where the result was written, and what to type next."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.words import count, listed, near, told
-from pytest_dsocr.report.coloured import ColouredCase
 from pytest_dsocr.report.commands import following
+from pytest_dsocr.report.judged import JudgedCase
 from pytest_dsocr.report.payload import number
 from pytest_dsocr.report.result import Missing, RunResult
-from pytest_dsocr.report.words import counts, reference_in_words, subject_in_words
+from pytest_dsocr.report.words import counts, first_wrong, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
     import pytest
@@ -48,7 +48,7 @@ class Summary:
 
     @property
     def lines(self) -> Iterator[Line]:
-        """Yield every line; a fault in the telling of it is told in one line, and hides no result of pytest's."""
+        """Yield every line; an error while making them is one line, and hides none of pytest's own results."""
         try:
             yield from self._lines()
         except Exception as error:
@@ -85,9 +85,8 @@ class Summary:
         if not result.made:
             if result.concerned and not result.promised:
                 return Line("0 comparisons: none was promised, as no test asked for dsocr_check or is marked dsocr")
-            return Line("0 comparisons: nothing was compared, which is no pass", BAD)
-        within = f"{Verdict.DRIFT} within {result.worst_drift:.1e}" if result.worst_drift else Verdict.DRIFT
-        by_verdict = counts(result.counts).replace(Verdict.DRIFT, within)
+            return Line("0 comparisons: nothing was compared, so the run does not pass", BAD)
+        by_verdict = counts(result.counts, result.worst_drift)
         cases = f" in {count(len(result.cases), 'case')}" if result.cases else ""
         bad = Verdict.WRONG in result.counts
         return Line(f"{count(result.made, 'comparison')}{cases}: {by_verdict}", BAD if bad else GOOD)
@@ -106,17 +105,19 @@ class Summary:
         yield from _more(failing)
         for case in () if self.result.failing_cases else self.result.drifting_cases[:MOST_DRIFTING]:
             error = f"{number(case['worst_error']):.1e}"
-            yield from _told("drifts most", f"{case['id']}: {error}; {counts(case['counts'])}")
+            yield from _told("largest drift", f"{case['id']}: {error}; {counts(case['counts'])}")
 
     def _beside(self) -> Iterator[Line]:
-        """Yield what does not decide, and is to be known: beyond the run's limits, flaky, noticed."""
+        """Yield what does not change the verdict: comparisons outside the run's limits, flaky tests, notes."""
         outside = [(case, one) for case in self.result.cases for one in case["outside"]]
         for case, one in _first(outside):
-            by = f"allowed by {listed(one['allowed_by'], 2)}" if one["allowed_by"] else "no test here looks at it"
-            yield from _told("outside", f"{case['id']}, {one['what']} {one['verdict']}: {one['measured']}; {by}", NOTED)
+            by = f"allowed by {listed(one['allowed_by'], 2)}" if one["allowed_by"] else "no test of this run checks it"
+            found = f"{one['what']} {one['verdict']}: {one['measured']}"
+            yield from _told("outside limits", f"{case['id']}, {found}; {by}", NOTED)
         yield from _more(outside)
         for test in _first(self.result.flaky):
-            yield from _told("FLAKY", f"{test.nodeid}: passed only when run again ({test.failed_before} x)", NOTED)
+            failures = count(test.failed_before, "failure")
+            yield from _told("FLAKY", f"{test.nodeid}: passed only when run again, after {failures}", NOTED)
         yield from _more(self.result.flaky)
         for note in _first(self.result.notes):
             yield from _told("noticed", note, NOTED)
@@ -127,9 +128,10 @@ class Summary:
             yield from _told("not offered", f"{level}: {listed(names)}", NOTED)
         for alike in _alike(self.result.missing):
             tests, others = sum(one["tests"] for one in alike), len(alike) - 1
-            told_of = f"{alike[0]['what']}, which {count(tests, 'test')} wanted: {alike[0]['why']}"
-            what, markup = ("may be missing", NOTED) if alike[0]["allowed"] else ("missing", BAD)
-            yield from _told(what, told_of, markup, 3)
+            allowed, needed = alike[0]["allowed"], f"needed by {count(tests, 'test')}: {alike[0]['why']}"
+            what, markup = ("skipped", NOTED) if allowed else ("missing", BAD)
+            name = f"{alike[0]['what']} (allowed)" if allowed else alike[0]["what"]
+            yield from _told(what, f"{name}, {needed}", markup, 3)
             if others:
                 yield from _told("", f"and {others} more", markup)
         for what, reasons in (("skipped", self.result.skips), ("known to fail", self.result.known_failures)):
@@ -139,7 +141,7 @@ class Summary:
 
 
 def _alike(missing: Sequence[Missing]) -> Iterator[Sequence[Missing]]:
-    """Yield what was missing by what it is, and whether it may be: a page that was never recorded is as another."""
+    """Group what was missing by what it is and by whether it is allowed: all unrecorded pages are one group."""
     for what, allowed in dict.fromkeys((one["what"], one["allowed"]) for one in missing):
         yield [one for one in missing if (one["what"], one["allowed"]) == (what, allowed)]
 
@@ -153,21 +155,21 @@ def _more(found: Sized) -> Iterator[Line]:
         yield from _told("", f"and {len(found) - MOST} more")
 
 
-def _headline(case: ColouredCase) -> str:
+def _headline(case: JudgedCase) -> str:
     if case["within"]:
         return "FAILED"  # a test that allows less than the run, or asserts something of its own
     return case["verdict"] if case["first_wrong"] else Verdict.NOT_COMPARED
 
 
-def _what_broke(case: ColouredCase) -> str:
+def _what_broke(case: JudgedCase) -> str:
     read = case["boxes"]["subject"]
-    boxes = f"boxes {'unknown' if read is None else read}, reference {case['boxes']['reference']}"
+    boxes = f"boxes: {'unknown' if read is None else read} (reference: {case['boxes']['reference']})"
     if case["within"]:
         return f"within the run's limits, but {listed(case['failed'], 2)} failed; {boxes}"
     if case["first_wrong"] is None:
         left = [one["what"] for one in case["comparisons"] if not one["passes"]]
         return f"{listed(left) or 'nothing compared'}; {boxes}"
-    return f"first wrong {case['first_wrong']}, after {case['right_before']} that are right; {boxes}"
+    return f"{first_wrong(case['first_wrong'], case['right_before'])}; {boxes}"
 
 
 def _told(what: str, text: str, markup: Mapping[str, bool] = NO_MARKUP, most_lines: int = 4) -> Iterator[Line]:

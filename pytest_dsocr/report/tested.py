@@ -1,4 +1,4 @@
-"""What became of one test, read off pytest's reports of its phases, and of each time that it was run."""
+"""The outcome of one test, from pytest's reports of its phases and of each time that it was run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 GRAVITY = ("passed", "xpassed", "skipped", "xfailed", "failed", "error")
 FAILING = ("failed", "error")
 AGAIN = "rerun"
-"""What pytest-rerunfailures says of a failure after which a test is run again."""
+"""The outcome that pytest-rerunfailures gives a failure after which it runs the test again."""
 
 
 @dataclass
@@ -48,11 +48,11 @@ class TestResult:
 
     @property
     def is_odd(self) -> bool:
-        """Whether it ended as something that pytest has no word for, which is no pass."""
+        """Whether it ended with an outcome that pytest itself does not have, which is not a pass."""
         return self.outcome not in GRAVITY
 
     def add(self, outcome: str, payload: TestPayload, reason: str) -> None:
-        """Take what another phase told; the gravest outcome counts, and after a failure that is retried the new one."""
+        """Add the report of another phase. The gravest outcome counts; after a retried failure, the new one."""
         self.failed_before += outcome == AGAIN
         if self.outcome == AGAIN:
             self.outcome, self.reason, self.payload = outcome, reason, payload
@@ -63,7 +63,7 @@ class TestResult:
 
 
 def outcome_of(report: pytest.TestReport) -> str:
-    """Give the outcome of a phase as it is counted: an error of the subject's or the reference's is no failure."""
+    """Give the outcome of a phase: an error raised by the subject or the reference is an error, not a failure."""
     if hasattr(report, "wasxfail"):
         return "xfailed" if report.outcome == "skipped" else "xpassed"
     raised = report.when != "call" or getattr(report, "dsocr", {}).get("fault")

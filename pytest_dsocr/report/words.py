@@ -1,11 +1,11 @@
-"""What a report says in words: counts, and the two sides."""
+"""Phrases that several reports share: counts, and the two sides."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pytest_dsocr.compare.verdict import SEVERITY
+from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, near
 
 if TYPE_CHECKING:
@@ -13,14 +13,26 @@ if TYPE_CHECKING:
 
 
 BY_SESSION = "by the session, equal to the vendor's code where recorded"
-"""Said of every verdict that rests on the session's word."""
+"""Added to every verdict for which the session answered for the reference."""
 
 
-def counts(by_verdict: Mapping[str, int]) -> str:
-    """Give ``1 WRONG, 4 DRIFT, 10 MATCH; 2 not made``, the gravest first."""
-    *made, not_made = [by_verdict.get(verdict, 0) for verdict in SEVERITY[::-1]]
-    told_of = ", ".join(f"{n} {verdict}" for n, verdict in zip(made, SEVERITY[::-1], strict=False) if n)
-    return "; ".join(part for part in (told_of, f"{not_made} not made" if not_made else "") if part)
+def counts(by_verdict: Mapping[str, int], worst_drift: float = 0.0) -> str:
+    """Give ``1 WRONG, 4 DRIFT, 10 MATCH; 2 not made``, the gravest first; DRIFT with the largest error, if given."""
+    names = {str(verdict): str(verdict) for verdict in SEVERITY[::-1]}
+    if worst_drift:
+        names[Verdict.DRIFT] += f" within {worst_drift:.1e}"
+    not_made = by_verdict.get(names.pop(Verdict.NOT_COMPARED), 0)
+    made = ", ".join(f"{by_verdict[verdict]} {name}" for verdict, name in names.items() if by_verdict.get(verdict))
+    return "; ".join(part for part in (made, f"{not_made} not made" if not_made else "") if part)
+
+
+def first_wrong(what: str, right_before: int) -> str:
+    """Say what is wrong first, and how many comparisons before it passed."""
+    return (
+        f"{what}, after {count(right_before, 'comparison')} that passed"
+        if right_before
+        else f"{what}, the first that was compared"
+    )
 
 
 def reference_in_words(run: RunPayload) -> str:
@@ -35,7 +47,7 @@ def reference_in_words(run: RunPayload) -> str:
 
 
 def by_session(cases: Sequence[CasePayload]) -> str:
-    """Say behind a verdict on how many of the cases it rests on the session's word; nothing where on none."""
+    """Say for how many cases the session answered for the reference; nothing where for none."""
     number = sum(case["by_session"] for case in cases)
     some = f"{number} of {count(len(cases), 'case')} " if number < len(cases) else ""
     return f", {some}{BY_SESSION}" if number else ""

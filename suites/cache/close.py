@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ def compare_ways(what: str, found: Tensor, expected: Tensor, allowed: float) -> 
         measured = f"shape {list(found.shape)}; expected {list(expected.shape)}"
         return Comparison(what, Verdict.WRONG, measured)
     if not expected.numel() or bool((expected == expected.flatten()[0]).all()):
-        return not_compared(what, f"all alike in {list(expected.shape)}, which tells nothing; give what was computed")
+        measured = f"all alike in {list(expected.shape)}, which tells nothing; give what was computed"
+        return not_compared(what, Reason.TELLS_NOTHING, measured)
     apart = (found.float() - expected.float()).abs()
     error = float(apart.max() / expected.float().abs().max())
     verdict = Verdict.MATCH if error == 0.0 else Verdict.DRIFT if error <= allowed else Verdict.WRONG

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 
 MB = 1_000_000
@@ -36,7 +37,7 @@ def compare_peaks(prefill: Peak, decode: Peak, device: str) -> Comparison:
     what = "decode/peak memory"
     if prefill.most <= prefill.before:
         why = f"torch allocated nothing on {device} in vision and prefill"
-        return not_compared(what, f"{why}; see that the subject computes there, and in torch")
+        return not_compared(what, Reason.TELLS_NOTHING, f"{why}; see that the subject computes there, and in torch")
     verdict = Verdict.MATCH if decode.most <= prefill.most else Verdict.WRONG
     told = f"{decode.most / MB:.1f} MB at most in decode, {prefill.most / MB:.1f} MB in vision and prefill (allowed)"
     return Comparison(what, verdict, f"{told}, on {device}")

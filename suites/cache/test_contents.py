@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pytest_dsocr.compare.expected import as_expected
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, not_compared
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.subjects.kv_probe import KINDS, KvDigest, KvProbe
@@ -42,7 +43,8 @@ def test_another_token_is_another_content(walk: Walk, dsocr_kv: Probe, dsocr_che
 def _unchanged(before: KvDigest, after: KvDigest, step: int) -> Comparison:
     what = f"cache/contents at step {step}"
     if not any(kind for layer in before.hashes for kind in layer):
-        return not_compared(what, "the cache shows no positions before it; see its layers, keys and values")
+        measured = "the cache shows no positions before it; see its layers, keys and values"
+        return not_compared(what, Reason.NOT_GIVEN, measured)
     changed = before.changed(after)
     where = f"{len(changed)} changed, first {changed[0]}" if changed else "none changed"
     return as_expected(what, where, "none changed", f"of {len(after.hashes)} layers' positions before step {step}")

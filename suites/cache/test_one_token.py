@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.compare.expected import as_expected
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, not_compared
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import Comparison, not_compared
 from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.plugin.check import Check
 
@@ -34,7 +35,7 @@ def test_it_is_the_beginning_of_a_longer_one(walk: Walk, limits: Tolerances, dso
     except SubjectFaultError as fault:
         if not isinstance(fault.__cause__, NotImplementedError):
             raise
-        dsocr_check([not_compared("prefill/one token", NOT_OFFERED)])
+        dsocr_check([not_compared("prefill/one token", Reason.NOT_OFFERED)])
 
 
 def _both_ways(walk: Walk, limits: Tolerances) -> list[Comparison]:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.expected import as_expected
-from pytest_dsocr.compare.verdict import NOT_OFFERED, equal, not_compared
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import equal, not_compared
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.plugin.check import Check
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.dsocr_level("L2")
 def test_no_ngram_of_the_vendors_length_occurs_twice(facts: Facts, dsocr_subject: Any, dsocr_check: Check) -> None:
     policy = getattr(dsocr_subject, "policy", None)
     if policy is None:
-        dsocr_check([not_compared("policy/no_repeat_ngram_size", NOT_OFFERED)])
+        dsocr_check([not_compared("policy/no_repeat_ngram_size", Reason.NOT_OFFERED)])
         return
     theirs = facts.decoding["no_repeat_ngram_size"]
     compared = equal("policy/no_repeat_ngram_size", policy.no_repeat_ngram_size, theirs, f"{theirs} tokens")
@@ -29,6 +30,6 @@ def test_no_ngram_of_the_vendors_length_occurs_twice(facts: Facts, dsocr_subject
 def test_the_end_is_eos(tokenizer: TextTokenizer, dsocr_subject: Any, dsocr_check: Check) -> None:
     policy = getattr(dsocr_subject, "policy", None)
     if policy is None:
-        dsocr_check([not_compared("policy/eos_id", NOT_OFFERED)])
+        dsocr_check([not_compared("policy/eos_id", Reason.NOT_OFFERED)])
         return
     dsocr_check([as_expected("policy/eos_id", policy.eos_id, tokenizer.special.eos, "the vocabulary's EOS")])

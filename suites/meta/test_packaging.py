@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 CHECKOUT = Path(__file__).parents[2]
@@ -24,6 +26,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(built) as archive:
         archive.extractall(folder / "site")
     return folder / "site"
+
+
+def test_the_source_distribution_holds_the_documentation(tmp_path: Path) -> None:
+    [built] = SdistBuilder(str(CHECKOUT)).build(directory=str(tmp_path), versions=["standard"])
+    with tarfile.open(built) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    pages = {str(page.relative_to(CHECKOUT)) for page in (CHECKOUT / "docs").glob("*.md")}
+    assert pages
+    assert {*pages, "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"} <= names
+
+
+def test_the_wheel_holds_the_licence(wheel: Path) -> None:
+    [licence] = wheel.glob("*.dist-info/licenses/LICENSE")
+    assert licence.read_bytes() == (CHECKOUT / "LICENSE").read_bytes()
 
 
 @pytest.mark.parametrize("part", [*(f"suites/{suite}" for suite in PRODUCT), "golden/vendor", "golden/snapshots"])

@@ -1,49 +1,40 @@
-"""What the README says is so: its example is run as it stands, and its tables hold every option and every fixture."""
+"""What the README says is so: its example is run as it stands, and a package index can show it."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.plugin import fixtures
-from pytest_dsocr.plugin.markers import MARKERS
-from pytest_dsocr.plugin.options import OPTIONS, Option
+from suites.meta.markdown import HOMES, blocks, text_of
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+MOST_LINES = 150
 
 
-def block(language: str, holding: str) -> str:
-    [found] = [text for of, text in BLOCKS if of == language and holding in text]
-    return str(found)
+def block(language: str, page: str, holding: str) -> str:
+    [found] = [text for text in blocks(page, language) if holding in text]
+    return found
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.flag)
-def test_every_option_has_its_row(option: Option) -> None:
-    assert re.search(rf"^\| `{option.flag}` \|", README, re.MULTILINE)
+def test_it_is_short() -> None:
+    assert len(text_of("README.md").splitlines()) < MOST_LINES
 
 
-def test_there_are_no_rows_of_options_that_are_gone() -> None:
-    assert set(re.findall(r"^\| `(--dsocr-[\w-]+)` \|", README, re.MULTILINE)) == {option.flag for option in OPTIONS}
-
-
-def test_every_fixture_has_its_row() -> None:
-    public = {name for name in vars(fixtures) if name.startswith("dsocr_")}
-    assert set(re.findall(r"^\| `(dsocr_\w+)` \|", README, re.MULTILINE)) == public
-
-
-@pytest.mark.parametrize("name", MARKERS)
-def test_every_marker_is_named(name: str) -> None:
-    assert re.search(rf"Markers: .*`{name}\b", README)
+def test_pictures_and_links_have_absolute_addresses() -> None:
+    """A package index shows the page without the checkout around it."""
+    targets = re.findall(r"\]\(([^)]+)\)", text_of("README.md"))
+    assert targets
+    assert [target for target in targets if not target.startswith(HOMES)] == []
 
 
 @pytest.mark.dsocr_slow
 def test_the_example_is_a_subject_and_its_own_test_passes(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(my_ocr=block("python", "class MyOcr"), test_boxes=block("python", "def test_boxes"))
-    ini = block("toml", "dsocr_subject").replace('["scans/first.png", "scans/second.png"]', '["dev-3"]')
-    pytester.makepyprojecttoml(ini)
+    example, own_test = block("python", "README.md", "class MyOcr"), block("python", "README.md", "def test_boxes")
+    assert example == block("python", "docs/levels-and-protocol.md", "class MyOcr")
+    assert own_test == block("python", "docs/fixtures-and-markers.md", "def test_boxes")
+    pytester.makepyfile(my_ocr=example, test_boxes=own_test)
+    ini = block("toml", "docs/fixtures-and-markers.md", "dsocr_subject")
+    pytester.makepyprojecttoml(ini.replace('["scans/first.png", "scans/second.png"]', '["dev-3"]'))
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.stdout.fnmatch_lines(["dsocr: subject my_ocr:MyOcr *; offers L0 text", "3 comparisons in 3 cases: 3 MATCH"])
     result.assert_outcomes(passed=3)

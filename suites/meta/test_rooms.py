@@ -70,3 +70,16 @@ def names_in(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.ImportFrom):
         assert node.level == 0, "import by the full name"
         yield from (f"{node.module}.{one.name}" for one in node.names)
+
+
+def test_the_package_stands_by_itself() -> None:
+    """An installation has no ``ci``, and the suites stand above the package."""
+    found = {
+        f"{path.relative_to(PACKAGE)}: {name}"
+        for room in MAY_IMPORT
+        for path in sorted((PACKAGE / room).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in names_in(node)
+        if name.partition(".")[0] in ("ci", "suites")
+    }
+    assert not found

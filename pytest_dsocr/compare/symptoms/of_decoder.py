@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_dsocr.compare import seams, tokens
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.symptoms.scene import Symptom
 
 DECODER = (
@@ -10,7 +10,7 @@ DECODER = (
         "prefill",
         "what was never filled: rotary frequencies that are in no checkpoint, and weights left as they were allocated; "
         "or float16, in which all above 65,504 is infinite",
-        lambda scene: scene.says(seams.NOT_FINITE),
+        lambda scene: scene.has(Sign.NOT_FINITE),
         ("POS-04",),
     ),
     Symptom(
@@ -58,25 +58,25 @@ DECODER = (
         "logits",
         "what a step reads that was never filled, for prefill is finite: the cache behind its end, a row of the mask "
         "that forbids every position; or float16, in which all above 65,504 is infinite",
-        lambda scene: scene.says(tokens.NOT_FINITE),
+        lambda scene: scene.has(Sign.NOT_FINITE),
     ),
     Symptom(
         "logits",
         "that each step's own logits are used, and not those of prefill again",
-        lambda scene: scene.says(tokens.STANDS_STILL),
+        lambda scene: scene.has(Sign.STANDS_STILL),
         ("DEC-01",),
     ),
     Symptom(
         "logits",
         "the first choice's logits, where prefill's are right: that they are the last position's, as prefill gives "
         "them",
-        lambda scene: scene.says(tokens.from_step(0)),
+        lambda scene: scene.has(Sign.FROM_PREFILL),
     ),
     Symptom(
         "logits",
         "the first decode step, for prefill is right: its position goes on after the prompt, the cache holds all of "
         "the prompt, the last token is fed once, and no image features with it",
-        lambda scene: scene.says(tokens.from_step(1)),
+        lambda scene: scene.has(Sign.FROM_FIRST_STEP),
         ("ENV-05", "KVC-06"),
     ),
     Symptom(
@@ -89,14 +89,14 @@ DECODER = (
         "tokens",
         "the rule for n-grams, for the logits are right: none of 20 tokens twice in prompt and output together, also "
         "in greedy decoding, without a window",
-        lambda scene: scene.says(tokens.SAID_FORBIDDEN),
+        lambda scene: scene.has(Sign.SAID_FORBIDDEN),
         ("NGR-01", "NGR-02", "NGR-06", "NGR-07"),
     ),
     Symptom(
         "tokens",
         "what keeps it from its best token, for the logits are right: a draw (the vendor's is greedy), or a rule for "
         "n-grams that forbids too early",
-        lambda scene: scene.says(tokens.NOT_ITS_BEST),
+        lambda scene: scene.has(Sign.NOT_ITS_BEST),
         ("DEC-04", "NGR-06"),
     ),
     Symptom(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_dsocr.compare import inputs
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.symptoms.scene import Symptom
 
 GRID, MASK = "images_spatial_crop", "images_seq_mask"
@@ -12,25 +12,25 @@ INPUTS = (
     Symptom(
         "input_ids",
         "the crop grid's order: columns, then rows",
-        lambda scene: scene.says(inputs.EXCHANGED, GRID),
+        lambda scene: scene.has(Sign.GRID_EXCHANGED, GRID),
         ("GRD-06",),
     ),
     Symptom(
         "input_ids",
         "when a page is cropped: as soon as one side is above 640 px, however many images there are",
-        lambda scene: scene.says(inputs.NO_CROPS, GRID),
+        lambda scene: scene.has(Sign.NO_CROPS, GRID),
         ("GRD-10", "GRD-13"),
     ),
     Symptom(
         "input_ids",
         "when a page is cropped: not where both sides are up to 640 px, 640 included",
-        lambda scene: scene.says(inputs.CROPS, GRID),
+        lambda scene: scene.has(Sign.CROPS, GRID),
         ("GRD-02", "GRD-10"),
     ),
     Symptom(
         "input_ids",
         "the crop grid's limit: 2 to 9 crops; the vendor's code for vLLM takes 6, its own infer 9",
-        lambda scene: scene.says(inputs.UP_TO_SIX, GRID),
+        lambda scene: scene.has(Sign.UP_TO_SIX, GRID),
         ("GRD-01",),
     ),
     Symptom(
@@ -42,32 +42,32 @@ INPUTS = (
     Symptom(
         "input_ids",
         "that BOS, id 0, is put in front: the plain template has none of its own",
-        lambda scene: scene.says(inputs.NO_BOS),
+        lambda scene: scene.has(Sign.NO_BOS),
         ("PRM-02",),
     ),
     Symptom(
         "input_ids",
         "that BOS is put in front once, and the tokenizer adds no special tokens of its own",
-        lambda scene: scene.says(inputs.TWO_BOS),
+        lambda scene: scene.has(Sign.TWO_BOS),
         ("PRM-10",),
     ),
     Symptom(
         "input_ids",
         "where the image stands: in front of the prompt's text, right behind BOS",
-        lambda scene: scene.says(inputs.REORDERED),
+        lambda scene: scene.has(Sign.IDS_REORDERED),
         ("PRM-01",),
     ),
     Symptom(
         "input_ids",
         "the prompt's text: this request's own, stripped, in the plain template, with nothing added, and none of it "
         "lost where it holds <image> more often than there are images",
-        lambda scene: scene.says(inputs.BEHIND_IMAGE),
+        lambda scene: scene.has(Sign.BEHIND_IMAGE),
         ("PRM-04", "PRM-06", "PRM-08", "PRM-11"),
     ),
     Symptom(
         "input_ids",
         "the image token of the separator, one behind all of an image's",
-        lambda scene: scene.says(inputs.ONE_TOKEN_FEWER, MASK),
+        lambda scene: scene.has(Sign.ONE_TOKEN_FEWER, MASK),
         ("SCH-04",),
     ),
     Symptom(
@@ -85,7 +85,7 @@ INPUTS = (
     Symptom(
         MASK,
         "that the mask gets a False in front where the ids get their BOS",
-        lambda scene: scene.says(inputs.TOO_EARLY),
+        lambda scene: scene.has(Sign.MASK_TOO_EARLY),
         ("SCH-07",),
     ),
     Symptom(
@@ -105,19 +105,19 @@ INPUTS = (
     Symptom(
         "images_crop",
         "the crops' order: row by row",
-        lambda scene: scene.says(inputs.VIEWS_REORDERED),
+        lambda scene: scene.has(Sign.VIEWS_REORDERED),
         ("GRD-09",),
     ),
     Symptom(
         "images_crop",
         "the channels' order: red, green, blue",
-        lambda scene: scene.says(inputs.CHANNELS_REORDERED),
+        lambda scene: scene.has(Sign.CHANNELS_REORDERED),
         ("IMG-09",),
     ),
     Symptom(
         "images_crop",
         "that crops are not cast to whole numbers on their way",
-        lambda scene: scene.says(inputs.WHOLE_LEVELS),
+        lambda scene: scene.has(Sign.WHOLE_LEVELS),
         ("DTP-01",),
     ),
     Symptom(

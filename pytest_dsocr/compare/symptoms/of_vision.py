@@ -6,7 +6,7 @@ not resized.
 
 from __future__ import annotations
 
-from pytest_dsocr.compare import seams
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.symptoms.scene import Scene, Symptom
 
 GLOBAL_BLOCKS = (2, 5, 8, 11)
@@ -23,7 +23,7 @@ VISION = (
         "what of SAM is not finite: in float16 all above 65,504 is infinite (scores with relative positions added to "
         "them, norms, the blocks' MLPs), and the next softmax or norm makes NaN of it: compute these in float32, or "
         "all in bfloat16; windows that are masked whole; and weights left as they were allocated",
-        lambda scene: scene.says(seams.NOT_FINITE),
+        lambda scene: scene.has(Sign.NOT_FINITE),
     ),
     Symptom(
         "sam",
@@ -85,7 +85,7 @@ VISION = (
         "clip",
         "what of CLIP is not finite, where SAM's features are: float16's range in scores, norms and the quick GELU, "
         "and weights left as they were allocated",
-        lambda scene: scene.says(seams.NOT_FINITE),
+        lambda scene: scene.has(Sign.NOT_FINITE),
     ),
     Symptom(
         "clip",
@@ -122,7 +122,7 @@ VISION = (
         "projector",
         "what of the projector is not finite, where CLIP's and SAM's features are: float16's range in their sums, and "
         "weights left as they were allocated",
-        lambda scene: scene.says(seams.NOT_FINITE),
+        lambda scene: scene.has(Sign.NOT_FINITE),
     ),
     Symptom(
         "projector",
@@ -134,7 +134,7 @@ VISION = (
         "vision_fusion",
         "what the fusion was never filled with: rows of the prompt's features that nothing was written to, the newline "
         "and the separator that are weights of the checkpoint",
-        lambda scene: scene.says(seams.NOT_FINITE),
+        lambda scene: scene.has(Sign.NOT_FINITE),
     ),
     Symptom(
         "vision_fusion",
@@ -146,7 +146,7 @@ VISION = (
         "vision_fusion",
         "the order: the crops laid out as the page they were cut from, row of pixels by row, then the whole page, each "
         "row's newline behind it, the separator last",
-        lambda scene: scene.says(seams.SHUFFLED),
+        lambda scene: scene.has(Sign.SHUFFLED),
         ("FUS-01", "FUS-02", "FUS-04"),
     ),
     Symptom(

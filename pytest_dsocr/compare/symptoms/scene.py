@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 
 ROUNDING = 0.1
@@ -27,17 +28,17 @@ class Scene:
     @property
     def misshapen(self) -> bool:
         """Whether a tensor has another shape or dtype."""
-        return "; the reference has " in self.first.measured
+        return self.has(Sign.OTHER_SHAPE)
 
     @property
     def small(self) -> bool:
         """Whether a seam's error is as small as one of rounding."""
         return self.first.error is not None and self.first.error < ROUNDING
 
-    def says(self, sign: str, what: str | None = None) -> bool:
-        """Say whether the first wrong comparison, or ``what``, has this among its details, or a detail of this kind."""
+    def has(self, sign: Sign, what: str | None = None) -> bool:
+        """Say whether the first wrong comparison, or ``what``, has this sign."""
         looked_at = self.first if what is None else self.found.get(what)
-        return looked_at is not None and any(line == sign or line.startswith(f"{sign}: ") for line in looked_at.details)
+        return looked_at is not None and sign in looked_at.signs
 
     def right(self, *names: str) -> bool:
         """Say whether all of them were compared and are right."""

@@ -151,7 +151,7 @@ class RecordedReference:
             raise _unfit(recording, f"was made with {weights}, and the one under test has {under_test}")
         for name, stated in made.vendor_sha256.items():
             if vendor_sha256 is not None and vendor_sha256.get(name) != stated:
-                raise _unfit(recording, f"was made with a {name} of SHA-256 {stated[:16]}, which is not the pinned one")
+                raise _unfit(recording, f"was made with a {name} of SHA-256 {stated[:12]}, which is not the pinned one")
         if is_by_session(made):
             raise _unfit(recording, "was made by the session, and not by the vendor's code")
         if made.resampling != resampling():

@@ -12,14 +12,14 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.session import Session
 from suites.contract.pages import PAGES
 from suites.meta.conftest import model_of
+from suites.meta.crops import CROPPED, CROPS
 
 STEPS = 12
-PRESET = "gundam"
 
 
 @pytest.fixture(scope="module")
 def inputs(tiny: Session[Any]) -> Inputs:
-    return tiny.prepare(PAGES["portrait"](), preset=PRESET)
+    return tiny.prepare(PAGES[CROPPED](), preset=CROPS)
 
 
 class Calls:

@@ -103,6 +103,7 @@ def test_a_subject_that_ends_the_process_with_0_is_no_pass() -> None:
         read_result(Path("dsocr-out"))
 
 
+@pytest.mark.usefixtures("cold")  # with children of its own, in one group of processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals) -> None:
     """A terminal sends its interrupt to the whole group of processes."""
@@ -128,15 +129,15 @@ def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
-        (("--level=L9",), 4, "--dsocr-level: 'L9' is no level"),
-        (("--dsocr-level=L9",), 4, "--dsocr-level: 'L9' is no level"),
+        (("--level=L9",), 4, "--dsocr-level: 'L9' is not a level"),
+        (("--dsocr-level=L9",), 4, "--dsocr-level: 'L9' is not a level"),
         (("--", "--no-such-option"), 4, "unrecognized arguments: --no-such-option"),
         (("--", "-k", "no_test_is_called_so"), 5, "verdict         no comparison was made"),
         (("--out=mine.py/out",), 2, "mine.py/out cannot be made (Not a directory)"),
         (
             ("--", "--dsocr-out=there"),
             2,
-            "--dsocr-out stands behind --; give --out in front of it",
+            "--dsocr-out comes after --; give --out before it",
         ),
         (("--no-such-option",), 2, "unrecognized arguments: --no-such-option"),
     ],

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_dsocr.compare.after_tie import BOXES, EDITS, LENGTH, Nearness, Tie, is_sure
 from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import find_spans
 from pytest_dsocr.observation.observation import Best, Output, Step
@@ -134,7 +135,7 @@ def test_what_its_own_steps_do_not_give_is_wrong(kind: str, of: str) -> None:
         found = tie.compared(read)
         assert found["tokens"].verdict is Verdict.TIE_FLIP, name
         assert found["read"].verdict is found["text"].verdict is Verdict.WRONG, name
-        assert found["text"].measured.startswith(f"is not what its own steps give after the tie at step {tie.step}: ")
+        assert found["text"].measured.startswith("is not what the subject's own steps give after the tie at step ")
 
 
 @pytest.mark.parametrize("kind", WRONG)
@@ -188,8 +189,8 @@ def test_steps_that_read_the_page_no_more_are_wrong(kind: str) -> None:
         found = tie.compared(own, own)
         assert found["read"].verdict is Verdict.MATCH, name
         assert found["text"].verdict is Verdict.WRONG, name
-        assert found["text"].measured.startswith(f"reads the page no more after the tie at step {tie.step}: "), name
-        assert found["text"].details[0].partition(":")[0] in ("unrelated", "length", "elsewhere", "markup"), name
+        assert found["text"].measured.startswith(f"no longer reads this page after the tie at step {tie.step}: "), name
+        assert found["text"].signs & {Sign.UNRELATED, Sign.LENGTH, Sign.ELSEWHERE, Sign.MARKUP}, name
 
 
 def test_random_weights_are_sure_of_nothing() -> None:
@@ -236,5 +237,5 @@ PLAIN = signs(0x4E00, 100)
     ],
 )
 def test_each_bound_on_text_holds_by_itself(text: str, told: list[str]) -> None:
-    assert list(Tie(1, said(text), sure=True).astray(said(PLAIN))) == told
+    assert [str(one) for one in Tie(1, said(text), sure=True).astray(said(PLAIN))] == told
     assert not Tie(1, said(text), sure=False).astray(said(PLAIN))

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans, pair_up
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
-from pytest_dsocr.compare.verdict import NEITHER, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.observation import SpanSeen
 
@@ -100,8 +101,8 @@ def test_where_one_side_has_nothing_the_other_is_wrong_whatever_the_count() -> N
     for mine, theirs in ((one, nothing), (nothing, one)):
         assert compare_spans(mine, theirs, LOOSE).verdict is WRONG
         assert compare_boxes(mine, theirs, LOOSE).verdict is WRONG
-    assert compare_spans([], [], LOOSE) == not_compared("spans", NEITHER)
-    assert compare_boxes([], [], LOOSE) == not_compared("boxes", NEITHER)
+    assert compare_spans([], [], LOOSE) == not_compared("spans", Reason.NEITHER)
+    assert compare_boxes([], [], LOOSE) == not_compared("boxes", Reason.NEITHER)
 
 
 @pytest.mark.parametrize("by", [3, 9, 15, 18, 20])
@@ -139,7 +140,7 @@ def test_what_moved_is_counted_and_the_worst_are_shown() -> None:
     assert measured(mine) == Comparison(
         "boxes",
         DRIFT,
-        "5 of 6 moved, by 3.6/999 on average and 6.0/999 = 0.6% of the page at most (allowed 2.0%)",
+        "5 of 6 moved by up to 0.6% of the page (allowed 2.0%): 6.0/999, on average 3.6/999",
         None,
         (
             "6/999 apart: text [94, 96, 486, 176] of span 1; the reference has text [88, 90, 480, 170] of span 1",
@@ -153,12 +154,12 @@ def test_what_moved_is_counted_and_the_worst_are_shown() -> None:
 def test_what_is_missing_or_surplus_is_named() -> None:
     fewer = measured(without(2), EXACT)
     assert (fewer.measured, fewer.details) == (
-        "5; the reference has 6 (allowed 0 apart)",
+        "5; the reference has 6 (allowed difference 0)",
         ("missing: text [500, 90, 910, 170] of span 2 of the reference",),
     )
     more = measured([*PAGE, EXTRA])
     assert (more.measured, more.details) == (
-        "7; the reference has 6 (allowed 1 apart)",
+        "7; the reference has 6 (allowed difference 1)",
         ("surplus: text [88, 700, 910, 760] of span 5",),
     )
 
@@ -173,12 +174,21 @@ def test_labels_and_order_are_told() -> None:
     assert (exchanged.measured, exchanged.details) == (
         "in another order",
         (
-            "order: text [500, 90, 910, 170] of span 1 stands before text [88, 90, 480, 170] of span 2, "
-            "in the reference behind it",
+            "order: text [500, 90, 910, 170] of span 1 stands before text [88, 90, 480, 170] of span 2; "
+            "the reference has them the other way round",
         ),
     )
     regrouped = measured([TITLE, LEFT, RIGHT, *(FIGURES._replace(boxes=(box,)) for box in FIGURES.boxes), END])
     assert (regrouped.measured, regrouped.details) == ("in other spans", ())
+
+
+def test_the_other_side_has_the_name_that_it_is_given() -> None:
+    mine = [TITLE, RIGHT, LEFT]
+    for compare in (compare_spans, compare_boxes):
+        found = compare(mine, PAGE, EXACT, "the snapshot")
+        told = " ".join((found.measured, *found.details))
+        assert "the snapshot" in told
+        assert "the reference" not in told
 
 
 def test_spans_are_told_by_what_is_missing_or_surplus() -> None:
@@ -186,7 +196,7 @@ def test_spans_are_told_by_what_is_missing_or_surplus() -> None:
     assert found == Comparison(
         "spans",
         WRONG,
-        "5; the reference has 5 (allowed 1 apart); 2 labels to put in or take out",
+        "5; the reference has 5 (allowed difference 1); 2 labels missing or surplus",
         None,
         ("missing: span 0 of the reference, title", "surplus: span 4, table"),
     )
@@ -204,4 +214,4 @@ def test_what_the_model_may_write_is_compared_without_a_word() -> None:
 
 def test_a_distance_is_a_share_of_999() -> None:
     mine, theirs = ([SpanSeen("text", (Box(x, 0, 999, 9),))] for x in (600, 100))
-    assert "500.0/999 = 50.1% of the page" in compare_boxes(mine, theirs, EXACT).measured
+    assert "moved by up to 50.1% of the page" in compare_boxes(mine, theirs, EXACT).measured

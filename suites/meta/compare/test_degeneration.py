@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_dsocr.compare.degeneration import LONGEST_PERIOD, Circle, degenerations, longest_circle
+from pytest_dsocr.compare.signs import Sign
 
 PAGE = (
     "<|ref|>title<|/ref|><|det|>[[88, 40, 510, 66]]<|/det|>\n# Minutes of the meeting\n\n"
@@ -50,7 +51,7 @@ TABLE = PAGE + "<td></td>" * 12
     ],
 )
 def test_a_text_that_went_astray(mine: str, theirs: str, told: list[str]) -> None:
-    assert list(degenerations(mine, theirs)) == told
+    assert [str(one) for one in degenerations(mine, theirs)] == told
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_a_text_that_went_astray(mine: str, theirs: str, told: list[str]) -> Non
 def test_a_circle_is_told_by_what_comes_again_how_often_and_from_where(
     mine: str, theirs: str, what: str | None, times: int, start: int
 ) -> None:
-    [told] = [line for line in degenerations(mine, theirs) if line.startswith("repetition: ")]
+    [told] = [str(one) for one in degenerations(mine, theirs) if one.sign is Sign.REPETITION]
     assert what is None or told.startswith(f"repetition: {what!r} comes ")
     assert f" comes {times} times in a row, from character {start} of {len(mine)} on" in told
 
@@ -114,7 +115,7 @@ def test_a_circle_is_told_by_what_comes_again_how_often_and_from_where(
     ],
 )
 def test_a_page_that_repeats_itself_is_no_alarm(mine: str, theirs: str) -> None:
-    assert not [line for line in degenerations(mine, theirs) if line.startswith("repetition")]
+    assert not [one for one in degenerations(mine, theirs) if one.sign is Sign.REPETITION]
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,13 @@ from torch import Tensor
 
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import NEITHER, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract import inputs
 from pytest_dsocr.contract.grid import crop_grid
+from pytest_dsocr.contract.presets import PRESETS, Preset
+from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.contract.schedule import prompt_ids
 from pytest_dsocr.contract.views import crops
 from pytest_dsocr.engine import clip, pipeline, sam
@@ -25,15 +28,18 @@ from pytest_dsocr.engine.experts import Router
 from pytest_dsocr.engine.fusion import fuse
 from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Best, Observation, Output, Step
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.compare.made import observation
+from suites.meta.crops import CROPS
 
 Plant = Callable[[pytest.MonkeyPatch, Session[Any]], None]
 NEW_TOKENS = 24
+WHOLE = PRESETS["gundam"]
+"""Sees the whole page at the size of the encoders' own tables, which nothing resizes then."""
 LIMITS = tolerances("float32")
 
 
@@ -43,14 +49,14 @@ def session() -> Session[Any]:
 
 
 @pytest.fixture(scope="module")
-def case() -> Case:
+def intact(session: Session[Any]) -> dict[Preset, tuple[Case, Observation]]:
+    """The reference by preset: the session before anything was planted in it."""
     [page] = [page for page in shipped("all") if page.stem == "receipt_086"]
-    return make_case(page, "markdown", "gundam", NEW_TOKENS)
+    cases = [Case(page, PROMPTS["markdown"], preset, NEW_TOKENS) for preset in (CROPS, WHOLE)]
+    return {case.preset: (case, observed(session, case)) for case in cases}
 
 
-@pytest.fixture(scope="module")
-def intact(session: Session[Any], case: Case) -> Observation:
-    """The reference: the session before anything was planted in it."""
+def observed(session: Session[Any], case: Case) -> Observation:
     said = session.run(case.page, prompt=case.prompt, preset=case.preset, max_new_tokens=NEW_TOKENS).token_ids
     alike = observation(keep_values=True, steps=tuple(Step(token, Best((0,), (0.0,))) for token in said))
     seen = follow(SessionSubject(session), case, alike)
@@ -181,9 +187,12 @@ PLANTED = [
 ]
 
 
-def divergence(session: Session[Any], case: Case, intact: Observation) -> Divergence | None:
-    answer = follow(SessionSubject(session), case, intact)
-    return first_divergence(list(compare_observations(answer, intact, LIMITS)))
+def compared(session: Session[Any], case: Case, intact: Observation) -> list[Comparison]:
+    return list(compare_observations(follow(SessionSubject(session), case, intact), intact, LIMITS))
+
+
+def wordless(comparison: Comparison) -> Comparison:
+    return replace(comparison, measured="", details=())
 
 
 @pytest.mark.parametrize(("name", "plant", "first", "cause"), PLANTED, ids=[planted[0] for planted in PLANTED])
@@ -193,26 +202,28 @@ def test_a_planted_mistake_is_told_by_its_stage_and_cause(
     first: str,
     cause: str,
     session: Session[Any],
-    case: Case,
-    intact: Observation,
+    intact: dict[Preset, tuple[Case, Observation]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plant(monkeypatch, session)
-    told = divergence(session, case, intact)
+    found = compared(session, *intact[WHOLE if "table" in name else CROPS])
+    told = first_divergence(found)
     assert told is not None
     assert told.first.what == first
     assert told.cause.startswith(cause)
+    silent = first_divergence([wordless(one) for one in found])
+    assert silent is not None
+    assert silent.cause == told.cause, "a cause is found by signs, and not by what sentences say"
 
 
-def test_an_intact_session_diverges_nowhere(session: Session[Any], case: Case, intact: Observation) -> None:
-    assert divergence(session, case, intact) is None
+def test_an_intact_session_diverges_nowhere(
+    session: Session[Any], intact: dict[Preset, tuple[Case, Observation]]
+) -> None:
+    assert first_divergence(compared(session, *intact[CROPS])) is None
 
 
 def test_what_was_not_compared_is_not_counted_as_right() -> None:
     wrong = Comparison("text", Verdict.WRONG, "4 characters differ")
-    told = first_divergence([not_compared("boxes", NEITHER), Comparison("tokens", Verdict.MATCH, "all"), wrong])
+    told = first_divergence([not_compared("boxes", Reason.NEITHER), Comparison("tokens", Verdict.MATCH, "all"), wrong])
     assert isinstance(told, Divergence)
-    assert list(told.lines) == [
-        "first wrong  text, after 1 that are right: 4 characters differ",
-        "check        how tokens become text, for the tokens are right",
-    ]
+    assert told == Divergence(wrong, 1, "how tokens become text, for the tokens are right")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare import inputs
 from pytest_dsocr.compare.inputs import compare_inputs
+from pytest_dsocr.compare.signs import IN_WORDS, Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.observation.observation import InputsDigest
 from suites.meta.compare.made import input_tensors
@@ -66,6 +66,10 @@ def test_equal_rows_in_another_dtype_are_wrong_in_their_dtypes_alone(name: str) 
     assert "int32" in dtypes.measured
 
 
+def told(signs: Sequence[Sign]) -> tuple[str, ...]:
+    return tuple(IN_WORDS[sign] for sign in signs)
+
+
 IDS = [0, 500, 500, 500, 21, 22, 22, 500]
 
 
@@ -75,74 +79,76 @@ IDS = [0, 500, 500, 500, 21, 22, 22, 500]
         ([9, *IDS[1:]], 0, [9, *IDS[1:]], IDS, []),
         ([*IDS[:7], 501], 7, [501], [500], []),
         (IDS[:7], 7, [], [500], []),
-        ([*IDS, 4, 5], 8, [4, 5], [], [inputs.BEHIND_IMAGE]),
+        ([*IDS, 4, 5], 8, [4, 5], [], [Sign.BEHIND_IMAGE]),
         (IDS[:1] + IDS[2:], 3, [21, 22, 22, 500], [500, 21, 22, 22, 500], []),
-        (IDS[1:], 0, IDS[1:], IDS, [inputs.NO_BOS]),
-        ([0, *IDS], 1, IDS, [*IDS[1:]], [inputs.TWO_BOS]),
-        ([0, 21, 22, 22, *[500] * 4], 1, [21, 22, 22, *[500] * 4], IDS[1:], [inputs.REORDERED]),
+        (IDS[1:], 0, IDS[1:], IDS, [Sign.NO_BOS]),
+        ([0, *IDS], 1, IDS, [*IDS[1:]], [Sign.TWO_BOS]),
+        ([0, 21, 22, 22, *[500] * 4], 1, [21, 22, 22, *[500] * 4], IDS[1:], [Sign.IDS_REORDERED]),
     ],
     ids=["first", "last", "shorter", "longer", "one left out", "no BOS", "two BOS", "image behind"],
 )
 def test_ids_that_part_are_shown_from_there(
-    mine: list[int], at: int, subject: list[int], reference: list[int], signs: list[str]
+    mine: list[int], at: int, subject: list[int], reference: list[int], signs: list[Sign]
 ) -> None:
     [found] = [one for one in compared(input_ids=torch.tensor([mine])) if one.what == "input_ids"]
     assert found == Comparison(
         "input_ids",
         Verdict.WRONG,
-        f"{len(mine)} ids, the reference has 8; they part at {at}",
+        f"{len(mine)} ids, the reference has 8; they differ from position {at} on",
         None,
-        (f"subject   {subject}", f"reference {reference}", *signs),
+        (*told(signs), f"subject   {subject}", f"reference {reference}"),
+        frozenset(signs),
     )
 
 
 @pytest.mark.parametrize(
     ("mask", "measured", "signs"),
     [
-        ("1111...1", "5 image tokens in 3 runs; the reference has 4 in 4", [inputs.TOO_EARLY]),
-        ("111...1.", "4 image tokens in 4 runs; the reference has 4 in 4", [inputs.TOO_EARLY]),
-        (".11....1", "3 image tokens in 4 runs; the reference has 4 in 4", [inputs.ONE_TOKEN_FEWER]),
+        ("1111...1", "5 image tokens in 3 runs; the reference has 4 in 4", [Sign.MASK_TOO_EARLY]),
+        ("111...1.", "4 image tokens in 4 runs; the reference has 4 in 4", [Sign.MASK_TOO_EARLY]),
+        (".11....1", "3 image tokens in 4 runs; the reference has 4 in 4", [Sign.ONE_TOKEN_FEWER]),
         (".1.....1", "2 image tokens in 4 runs; the reference has 4 in 4", []),
         (".1111..1", "5 image tokens in 4 runs; the reference has 4 in 4", []),
         ("........", "0 image tokens in 1 runs; the reference has 4 in 4", []),
     ],
 )
-def test_masks_are_told_by_their_counts(mask: str, measured: str, signs: list[str]) -> None:
+def test_masks_are_told_by_their_counts(mask: str, measured: str, signs: list[Sign]) -> None:
     tensor = torch.tensor([[place == "1" for place in mask]])
     [found] = [one for one in compared(images_seq_mask=tensor) if one.what == "images_seq_mask"]
-    assert found == Comparison("images_seq_mask", Verdict.WRONG, measured, None, tuple(signs))
+    assert found == Comparison("images_seq_mask", Verdict.WRONG, measured, None, told(signs), frozenset(signs))
 
 
 @pytest.mark.parametrize(
     ("mine", "theirs", "signs"),
     [
-        ([[2, 3]], [[3, 2]], [inputs.EXCHANGED]),
-        ([[1, 1]], [[3, 2]], [inputs.NO_CROPS]),
-        ([[0, 0]], [[3, 2]], [inputs.NO_CROPS]),
-        ([[2, 1]], [[1, 1]], [inputs.CROPS]),
-        ([[2, 3]], [[2, 4]], [inputs.UP_TO_SIX]),
+        ([[2, 3]], [[3, 2]], [Sign.GRID_EXCHANGED]),
+        ([[1, 1]], [[3, 2]], [Sign.NO_CROPS]),
+        ([[0, 0]], [[3, 2]], [Sign.NO_CROPS]),
+        ([[2, 1]], [[1, 1]], [Sign.CROPS]),
+        ([[2, 3]], [[2, 4]], [Sign.UP_TO_SIX]),
         ([[2, 4]], [[2, 3]], []),
         ([[2, 2]], [[2, 3]], []),
         ([[3, 3]], [[2, 4]], []),
     ],
 )
-def test_grids_give_some_causes_away(mine: list[list[int]], theirs: list[list[int]], signs: list[str]) -> None:
+def test_grids_give_some_causes_away(mine: list[list[int]], theirs: list[list[int]], signs: list[Sign]) -> None:
     sides = [InputsDigest.of({**input_tensors(), "images_spatial_crop": torch.tensor(grid)}) for grid in (mine, theirs)]
     [found] = [one for one in compare_inputs(*sides) if one.what == "images_spatial_crop"]
-    assert (found.verdict, found.details) == (Verdict.WRONG, tuple(signs))
+    assert (found.verdict, found.details) == (Verdict.WRONG, told(signs))
+    assert found.signs == {*signs}
 
 
 @pytest.mark.parametrize(
     ("change", "sign"),
     [
-        (lambda views: views.flip(0), inputs.VIEWS_REORDERED),
-        (lambda views: views.flip(1), inputs.CHANNELS_REORDERED),
-        (lambda views: views.clamp(-1, 1).round(), inputs.WHOLE_LEVELS),
+        (lambda views: views.flip(0), Sign.VIEWS_REORDERED),
+        (lambda views: views.flip(1), Sign.CHANNELS_REORDERED),
+        (lambda views: views.clamp(-1, 1).round(), Sign.WHOLE_LEVELS),
         (lambda views: views + 0.5, None),
     ],
     ids=["views", "channels", "whole", "brighter"],
 )
-def test_whole_pixels_tell_more_than_hashes(change: Callable[[Tensor], Tensor], sign: str | None) -> None:
+def test_whole_pixels_tell_more_than_hashes(change: Callable[[Tensor], Tensor], sign: Sign | None) -> None:
     views = input_tensors()["images_crop"]
     sides = [
         InputsDigest.of({**input_tensors(), "images_crop": crops}, keep_values=True) for crops in (change(views), views)
@@ -150,7 +156,8 @@ def test_whole_pixels_tell_more_than_hashes(change: Callable[[Tensor], Tensor], 
     [found] = [one for one in compare_inputs(*sides) if one.what == "images_crop"]
     *signs, mean, _std, _norm = [line for line in found.details if not line.startswith("at ") and "sampled" not in line]
     assert found.measured == "other values in bfloat16 [2, 3, 4, 4]"
-    assert signs == ([sign] if sign else [])
+    assert signs == ([IN_WORDS[sign]] if sign else [])
+    assert found.signs == ({sign} if sign else set())
     assert mean.startswith("mean ")
     [hashed] = [one for one in compare_inputs(replace(sides[0], values=None), sides[1]) if one.what == "images_crop"]
     assert hashed == Comparison("images_crop", Verdict.WRONG, found.measured)
@@ -163,7 +170,7 @@ def test_levels_that_are_whole_on_both_sides_tell_nothing() -> None:
     ]
     [found] = [one for one in compare_inputs(*sides) if one.what == "images_crop"]
     assert found.verdict is Verdict.WRONG
-    assert inputs.WHOLE_LEVELS not in found.details
+    assert not found.signs
 
 
 def test_pixels_of_another_shape_or_dtype_are_told_by_them() -> None:
@@ -171,6 +178,7 @@ def test_pixels_of_another_shape_or_dtype_are_told_by_them() -> None:
     for crops, look in ((views[:1], "bfloat16 [1, 3, 4, 4]"), (views.float(), "float32 [2, 3, 4, 4]")):
         found = {one.what: one for one in compared(images_crop=crops)}["images_crop"]
         assert found.measured == f"{look}; the reference has bfloat16 [2, 3, 4, 4]"
+        assert found.signs == {Sign.OTHER_SHAPE}
 
 
 def test_no_more_than_eight_ids_are_shown() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, worst
+from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
 from pytest_dsocr.observation.forced import ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Best, InputsDigest, Observation, Seam, Step
@@ -62,7 +63,7 @@ def test_first_tokens_have_the_limit_of_logits_and_other_seams_their_own() -> No
 def test_what_is_above_the_level_is_not_offered_and_passes(level: Level, left: list[str]) -> None:
     found = compared(observation(), level)
     assert list(found) == [*INPUTS, *SEAMS, *DECODING, *OUTPUTS]
-    assert [what for what, one in found.items() if one.measured == NOT_OFFERED] == left
+    assert [what for what, one in found.items() if one.reason is Reason.NOT_OFFERED] == left
     assert verdicts(found) == dict.fromkeys(left, Verdict.NOT_COMPARED)
     assert all(one.passes for one in found.values())
 
@@ -149,8 +150,8 @@ def test_what_is_read_against_ones_own_steps_is_told_before_the_text(text: str, 
     found = {one.what: one for one in compare_observations(mine, observation(), LIMITS.but({"text": limit}))}
     assert list(found)[-6:] == ["read", *OUTPUTS]
     assert found["read"].verdict is found["text"].verdict is verdict
-    says = "does not give" if verdict is Verdict.WRONG else "gives"
-    assert found["read"].measured == f"{says} what its own 3 steps do, which are the reference's"
+    says = "disagrees" if verdict is Verdict.WRONG else "agrees"
+    assert found["read"].measured == f"{says} with the subject's own 3 steps, which equal the reference's"
 
 
 def flipped(at: int, apart: float) -> tuple[tuple[Step, ...], list[ForcedStep]]:

@@ -9,8 +9,9 @@ import pytest
 
 from pytest_dsocr.compare.after_tie import Tie
 from pytest_dsocr.compare.output import compare_output
+from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.level import Level
@@ -42,7 +43,7 @@ def test_equal_outputs_match_and_say_how_much_was_compared() -> None:
         "spans": ("MATCH", "2, labels in order"),
         "boxes": ("MATCH", "3, coordinates equal"),
         "result.mmd": ("MATCH", "10 characters"),
-        "artefacts": ("MATCH", "3 files; 1 figures of equal size"),
+        "artefacts": ("MATCH", "3 files; 1 figure of equal size"),
     }
 
 
@@ -58,8 +59,8 @@ def test_without_spans_on_both_sides_there_is_nothing_to_compare() -> None:
 
 def test_files_that_the_subject_does_not_write_are_not_offered() -> None:
     found = compared(mmd=None, artefacts=None)
-    assert found["result.mmd"] == not_compared("result.mmd", NOT_OFFERED)
-    assert found["artefacts"] == not_compared("artefacts", NOT_OFFERED)
+    assert found["result.mmd"] == not_compared("result.mmd", Reason.NOT_OFFERED)
+    assert found["artefacts"] == not_compared("artefacts", Reason.NOT_OFFERED)
     assert compared(mmd="", artefacts={})["result.mmd"].verdict is Verdict.WRONG
 
 
@@ -146,14 +147,15 @@ def test_a_tie_changes_wrong_verdicts_and_keeps_what_was_measured() -> None:
     changes: dict[str, Any] = {"text": "x" + OUTPUT.text, "spans": ()}
     plain, tied = compared(**changes), compared(Tie(3, replace(OUTPUT, **changes), sure=False), **changes)
     assert tied["text"].measured == f"follows the tie at step 3: {plain['text'].measured}"
-    assert tied["text"].details == plain["text"].details != ()
+    assert (tied["text"].details, tied["text"].signs) == (plain["text"].details, plain["text"].signs)
+    assert tied["text"].diff == plain["text"].diff != ()
     assert tied["text"].error is None
     assert tied["result.mmd"] == plain["result.mmd"]
-    there = "what its own steps do, which part from the reference's over a tie at step 3"
-    assert tied["read"] == Comparison("read", Verdict.MATCH, f"gives {there}")
+    there = "with the subject's own steps, which leave the reference's at a tie at step 3"
+    assert tied["read"] == Comparison("read", Verdict.MATCH, f"agrees {there}")
     other = compared(Tie(3, OUTPUT, sure=False), **changes)
-    assert other["read"] == Comparison("read", Verdict.WRONG, f"does not give {there}")
-    measured = f"is not what its own steps give after the tie at step 3: {plain['text'].measured}"
+    assert other["read"] == Comparison("read", Verdict.WRONG, f"disagrees {there}")
+    measured = f"is not what the subject's own steps give after the tie at step 3: {plain['text'].measured}"
     assert other["text"] == replace(plain["text"], measured=measured)
 
 
@@ -161,9 +163,10 @@ def test_steps_that_read_the_page_no_more_are_told_first() -> None:
     plain, tied = compared(text="x" * 99), compared(Tie(3, replace(OUTPUT, text="x" * 99), sure=True), text="x" * 99)
     assert tied["read"].verdict is Verdict.MATCH
     assert tied["text"].verdict is Verdict.WRONG
-    assert tied["text"].measured == f"reads the page no more after the tie at step 3: {plain['text'].measured}"
+    assert tied["text"].measured == f"no longer reads this page after the tie at step 3: {plain['text'].measured}"
     assert tied["text"].details[0] == "unrelated: 99 edits of the 99 characters after it (allowed 50%)"
-    assert tied["text"].details[-2:] == plain["text"].details[-2:]
+    assert tied["text"].details[-len(plain["text"].details) :] == plain["text"].details
+    assert tied["text"].signs == plain["text"].signs | {Sign.UNRELATED, Sign.LENGTH}
 
 
 def test_of_two_outputs_of_nothing_there_is_nothing_to_excuse() -> None:

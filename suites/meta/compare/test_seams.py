@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.seams import NOT_FINITE, SHUFFLED, compare_seam, relative_error
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.seams import compare_seam, relative_error
+from pytest_dsocr.compare.signs import IN_WORDS, Reason, Sign
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.observation.observation import Seam
 from suites.meta.compare.made import random
 
@@ -64,15 +65,16 @@ def test_the_same_bytes_in_another_dtype_do_not_match(whole: bool) -> None:
 def test_another_shape_is_wrong_whatever_it_holds(shape: tuple[int, ...]) -> None:
     mine = torch.zeros(shape) if math.prod(shape) != 4 else THEIRS.view(shape)
     found = compare_seam("x", seam(mine), seam(THEIRS), math.inf)
-    assert found == Comparison("x", Verdict.WRONG, f"shape {list(shape)}; the reference has [2, 2]", math.inf)
+    measured, signs = f"shape {list(shape)}; the reference has [2, 2]", frozenset((Sign.OTHER_SHAPE,))
+    assert found == Comparison("x", Verdict.WRONG, measured, math.inf, signs=signs)
 
 
 def test_a_seam_that_one_side_lacks_is_not_compared() -> None:
     have = seam(THEIRS)
-    without_theirs = Comparison("x", Verdict.NOT_COMPARED, "the reference has no such seam")
+    without_theirs = not_compared("x", Reason.NOT_IN_REFERENCE)
     assert compare_seam("x", have, None, ALLOWED) == without_theirs
     assert compare_seam("x", None, None, ALLOWED) == without_theirs
-    without_mine = Comparison("x", Verdict.NOT_COMPARED, "the subject does not offer this seam")
+    without_mine = not_compared("x", Reason.NOT_GIVEN)
     assert compare_seam("x", None, have, ALLOWED) == without_mine
 
 
@@ -90,7 +92,8 @@ def test_what_is_not_finite_on_one_side_is_wrong(bad: float, at: int, whole: boo
     for mine, theirs in ((spoilt, whole_numbers), (whole_numbers, spoilt)):
         found = compare_seam("x", mine, theirs, 1e9)
         assert (found.verdict, found.error) == (Verdict.WRONG, math.inf)
-        assert (NOT_FINITE in found.details) is (mine is spoilt)
+        assert (Sign.NOT_FINITE in found.signs) is (mine is spoilt)
+        assert (IN_WORDS[Sign.NOT_FINITE] in found.details) is (mine is spoilt)
 
 
 @whole_or_not
@@ -102,7 +105,7 @@ def test_a_nan_on_both_sides_matches_only_where_every_bit_does(whole: bool) -> N
     nearly[0] += 1e-6
     found = compare_seam("x", seam(nearly, whole), seam(spoilt, whole), ALLOWED)
     assert (found.verdict, found.error) == (Verdict.WRONG, math.inf)
-    assert NOT_FINITE not in found.details
+    assert Sign.NOT_FINITE not in found.signs
 
 
 @whole_or_not
@@ -194,4 +197,5 @@ def test_values_in_other_places_are_known_by_their_size(
 ) -> None:
     rows = random(200, 40) + 0.5
     found = compare_seam("x", seam(change(rows), whole), seam(rows, whole), ALLOWED)
-    assert (SHUFFLED in found.details) is shuffled
+    assert (Sign.SHUFFLED in found.signs) is shuffled
+    assert (IN_WORDS[Sign.SHUFFLED] in found.details) is shuffled

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from pytest_dsocr.compare import inputs, seams, tokens
 from pytest_dsocr.compare.divergence import first_divergence
+from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.symptoms import SYMPTOMS
 from pytest_dsocr.compare.symptoms.scene import Scene, always
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 
 BUGS = """
     ATK-01 ATK-02 ATK-03 ATK-05 CLP-01 CLP-02 CLP-03 CLP-04 CLP-05 CLP-07 CLP-08 DEC-01 DEC-02 DEC-04 DTK-01 DTK-02
@@ -25,16 +26,16 @@ BUGS = """
 """Those that a first divergence can show; others raise, cost time, or want two requests at once."""
 
 
-def wrong(what: str, *details: str, error: float | None = None, measured: str = "other") -> Comparison:
-    return Comparison(what, Verdict.WRONG, measured, error, details)
+def wrong(what: str, *signs: Sign, error: float | None = None) -> Comparison:
+    return Comparison(what, Verdict.WRONG, "", error, signs=frozenset(signs))
 
 
 def right(what: str) -> Comparison:
     return Comparison(what, Verdict.DRIFT, "a little")
 
 
-def large(what: str, *details: str) -> Comparison:
-    return wrong(what, *details, error=0.5)
+def large(what: str, *signs: Sign) -> Comparison:
+    return wrong(what, *signs, error=0.5)
 
 
 def small(what: str) -> Comparison:
@@ -42,7 +43,7 @@ def small(what: str) -> Comparison:
 
 
 def misshapen(what: str) -> Comparison:
-    return wrong(what, measured="shape [2]; the reference has [3]")
+    return wrong(what, Sign.OTHER_SHAPE)
 
 
 IDS = wrong("input_ids")
@@ -50,34 +51,34 @@ GRID, MASK = "images_spatial_crop", "images_seq_mask"
 TEXT = right("text")
 
 SCENES: Sequence[tuple[str, Sequence[Comparison]]] = [
-    ("the crop grid's order", [IDS, wrong(MASK), wrong(GRID, inputs.EXCHANGED)]),
-    ("when a page is cropped: as soon as", [IDS, wrong(MASK), wrong(GRID, inputs.NO_CROPS)]),
-    ("when a page is cropped: not where", [IDS, wrong(MASK), wrong(GRID, inputs.CROPS)]),
-    ("the crop grid's limit", [IDS, wrong(MASK), wrong(GRID, inputs.UP_TO_SIX)]),
+    ("the crop grid's order", [IDS, wrong(MASK), wrong(GRID, Sign.GRID_EXCHANGED)]),
+    ("when a page is cropped: as soon as", [IDS, wrong(MASK), wrong(GRID, Sign.NO_CROPS)]),
+    ("when a page is cropped: not where", [IDS, wrong(MASK), wrong(GRID, Sign.CROPS)]),
+    ("the crop grid's limit", [IDS, wrong(MASK), wrong(GRID, Sign.UP_TO_SIX)]),
     ("the crop grid: 2 to 9", [IDS, wrong(MASK), wrong(GRID)]),
-    ("that BOS, id 0", [wrong("input_ids", inputs.NO_BOS), wrong(MASK)]),
-    ("that BOS is put in front once", [wrong("input_ids", inputs.TWO_BOS), wrong(MASK)]),
-    ("where the image stands", [wrong("input_ids", inputs.REORDERED), wrong(MASK)]),
-    ("the prompt's text: this request's", [wrong("input_ids", inputs.BEHIND_IMAGE), wrong(MASK)]),
-    ("the image token of the separator", [IDS, wrong(MASK, inputs.ONE_TOKEN_FEWER)]),
+    ("that BOS, id 0", [wrong("input_ids", Sign.NO_BOS), wrong(MASK)]),
+    ("that BOS is put in front once", [wrong("input_ids", Sign.TWO_BOS), wrong(MASK)]),
+    ("where the image stands", [wrong("input_ids", Sign.IDS_REORDERED), wrong(MASK)]),
+    ("the prompt's text: this request's", [wrong("input_ids", Sign.BEHIND_IMAGE), wrong(MASK)]),
+    ("the image token of the separator", [IDS, wrong(MASK, Sign.ONE_TOKEN_FEWER)]),
     ("how many ids there are", [IDS, wrong(MASK)]),
     ("the prompt's text and the vocabulary", [IDS, right(MASK)]),
-    ("that the mask gets a False", [right("input_ids"), wrong(MASK, inputs.TOO_EARLY)]),
+    ("that the mask gets a False", [right("input_ids"), wrong(MASK, Sign.MASK_TOO_EARLY)]),
     ("that the mask is True on", [right("input_ids"), wrong(MASK)]),
     ("that the grid is columns", [wrong(GRID)]),
     ("how many crops there are", [misshapen("images_crop"), wrong("images_ori")]),
-    ("the crops' order", [wrong("images_crop", inputs.VIEWS_REORDERED), right("images_ori")]),
-    ("the channels' order", [wrong("images_crop", inputs.CHANNELS_REORDERED), wrong("images_ori")]),
-    ("that crops are not cast", [wrong("images_crop", inputs.WHOLE_LEVELS), right("images_ori")]),
+    ("the crops' order", [wrong("images_crop", Sign.VIEWS_REORDERED), right("images_ori")]),
+    ("the channels' order", [wrong("images_crop", Sign.CHANNELS_REORDERED), wrong("images_ori")]),
+    ("that crops are not cast", [wrong("images_crop", Sign.WHOLE_LEVELS), right("images_ori")]),
     ("the filter", [wrong("images_crop"), wrong("images_ori")]),
     ("that the page is stretched", [wrong("images_crop"), right("images_ori")]),
     ("the whole view", [right("images_crop"), wrong("images_ori")]),
     ("that ids and grid are int64", [wrong("dtypes")]),
-    ("what of SAM is not finite", [large("sam.crops", seams.NOT_FINITE), right("sam.page")]),
-    ("what of SAM is not finite", [large("sam.page/0", seams.NOT_FINITE)]),
-    ("what of CLIP is not finite", [right("sam.page"), large("clip.page/1", seams.NOT_FINITE)]),
-    ("what of the projector is not finite", [large("projector.page", seams.NOT_FINITE)]),
-    ("what the fusion was never filled with", [large("vision_fusion", seams.NOT_FINITE)]),
+    ("what of SAM is not finite", [large("sam.crops", Sign.NOT_FINITE), right("sam.page")]),
+    ("what of SAM is not finite", [large("sam.page/0", Sign.NOT_FINITE)]),
+    ("what of CLIP is not finite", [right("sam.page"), large("clip.page/1", Sign.NOT_FINITE)]),
+    ("what of the projector is not finite", [large("projector.page", Sign.NOT_FINITE)]),
+    ("what the fusion was never filled with", [large("vision_fusion", Sign.NOT_FINITE)]),
     ("how SAM's absolute positions", [small("sam.crops/0"), right("sam.page/0"), right("sam.page")]),
     ("how the relative positions of block 2,", [right("sam.crops/1"), small("sam.crops/2"), right("sam.page/2")]),
     ("how SAM's position tables", [large("sam.crops/3"), right("sam.page/3")]),
@@ -96,44 +97,44 @@ SCENES: Sequence[tuple[str, Sequence[Comparison]]] = [
     ("CLIP: SAM's features", [large("clip.page")]),
     ("that CLIP's features stand", [large("projector.page")]),
     ("the number of newlines", [misshapen("vision_fusion")]),
-    ("the order: the crops", [large("vision_fusion", seams.SHUFFLED)]),
+    ("the order: the crops", [large("vision_fusion", Sign.SHUFFLED)]),
     ("the order (crops", [large("vision_fusion")]),
-    ("what was never filled", [large("prefill/0", seams.NOT_FINITE)]),
-    ("what was never filled", [large("prefill", seams.NOT_FINITE)]),
+    ("what was never filled", [large("prefill/0", Sign.NOT_FINITE)]),
+    ("what was never filled", [large("prefill", Sign.NOT_FINITE)]),
     ("what the decoder is given", [right("vision_fusion"), large("prefill/0"), large("prefill")]),
     ("the decoder's layer 4,", [right("prefill/3"), small("prefill/4"), large("prefill")]),
     ("the decoder behind its last layer", [right("prefill/3"), large("prefill")]),
     ("the decoder by a little", [right("vision_fusion"), small("prefill")]),
     ("the decoder, for vision", [right("vision_fusion"), large("prefill")]),
-    ("whatever comes in front of the logits", [not_compared("vision_fusion", NOT_OFFERED), large("prefill")]),
+    ("whatever comes in front of the logits", [not_compared("vision_fusion", Reason.NOT_OFFERED), large("prefill")]),
     ("the language model's head", [right("prefill"), large("prefill_best")]),
-    ("what a step reads that was never", [large("logits", tokens.from_step(3), tokens.NOT_FINITE)]),
-    ("that each step's own logits", [large("logits", tokens.from_step(1), "7 of 9 steps are", tokens.STANDS_STILL)]),
-    ("the first choice's logits", [large("logits", tokens.from_step(0))]),
-    ("the first decode step", [large("logits", tokens.from_step(1))]),
-    ("the cache, for the first steps", [large("logits", tokens.from_step(10))]),
-    ("the rule for n-grams, for the logits", [wrong("tokens", "step 7", tokens.SAID_FORBIDDEN)]),
-    ("what keeps it from its best", [wrong("tokens", tokens.NOT_ITS_BEST)]),
+    ("what a step reads that was never", [large("logits", Sign.NOT_FINITE)]),
+    ("that each step's own logits", [large("logits", Sign.FROM_FIRST_STEP, Sign.STANDS_STILL)]),
+    ("the first choice's logits", [large("logits", Sign.FROM_PREFILL)]),
+    ("the first decode step", [large("logits", Sign.FROM_FIRST_STEP)]),
+    ("the cache, for the first steps", [large("logits")]),
+    ("the rule for n-grams, for the logits", [wrong("tokens", Sign.SAID_FORBIDDEN)]),
+    ("what keeps it from its best", [wrong("tokens", Sign.NOT_ITS_BEST)]),
     ("the choice", [wrong("tokens")]),
-    ("read's own prefill", [wrong("read"), wrong("text", "repetition: 'the'", "unrelated: it reads something else")]),
-    ("read's own loop: that each step's", [wrong("read"), wrong("text", "repetition: 'the' comes 9 times")]),
-    ("read's own loop: that the token", [wrong("read"), wrong("text", "lost start: it lacks the first 7")]),
-    ("where read's own loop ends", [wrong("read"), wrong("text", "truncation: it breaks off")]),
-    ("what read gives back", [wrong("read"), wrong("text", "emptiness: there is no text at all")]),
+    ("read's own prefill", [wrong("read"), wrong("text", Sign.REPETITION, Sign.UNRELATED)]),
+    ("read's own loop: that each step's", [wrong("read"), wrong("text", Sign.REPETITION)]),
+    ("read's own loop: that the token", [wrong("read"), wrong("text", Sign.LOST_START)]),
+    ("where read's own loop ends", [wrong("read"), wrong("text", Sign.TRUNCATION)]),
+    ("what read gives back", [wrong("read"), wrong("text", Sign.EMPTINESS)]),
     ("that read goes through", [wrong("read"), wrong("text")]),
-    ("that special tokens are kept", [right("tokens"), wrong("text", "markup: there is no <|ref|> in it")]),
-    ("that bytes are turned", [wrong("text", "byte marks: it holds")]),
-    ("that all tokens are decoded", [wrong("text", "broken characters: it holds")]),
-    ("that spaces are not tidied", [wrong("text", "spaces: nothing but white space differs")]),
-    ("that coordinates are left", [wrong("text", "numbers: nothing but numbers differs")]),
-    ("how tokens become text", [right("tokens"), wrong("text", "truncation: it breaks off")]),
-    ("the prompt: BOS", [not_compared("tokens", NOT_OFFERED), wrong("text", "emptiness: there is no text at all")]),
-    ("that the page is seen at all", [wrong("text", "repetition: 'the'", "unrelated: it reads something else")]),
-    ("the rule for n-grams (none", [wrong("text", "repetition: 'the' comes 9 times")]),
-    ("that the token chosen", [wrong("text", "lost start: it lacks the first 7")]),
-    ("where decoding ends", [wrong("text", "truncation: it breaks off")]),
-    ("that what is returned", [wrong("text", "echo: it says the prompt")]),
-    ("whatever comes in front of the text", [not_compared("tokens", NOT_OFFERED), wrong("text")]),
+    ("that special tokens are kept", [right("tokens"), wrong("text", Sign.MARKUP)]),
+    ("that bytes are turned", [wrong("text", Sign.BYTE_MARKS)]),
+    ("that all tokens are decoded", [wrong("text", Sign.BROKEN_CHARACTERS)]),
+    ("that spaces are not tidied", [wrong("text", Sign.SPACES)]),
+    ("that coordinates are left", [wrong("text", Sign.NUMBERS)]),
+    ("how tokens become text", [right("tokens"), wrong("text", Sign.TRUNCATION)]),
+    ("the prompt: BOS", [not_compared("tokens", Reason.NOT_OFFERED), wrong("text", Sign.EMPTINESS)]),
+    ("that the page is seen at all", [wrong("text", Sign.REPETITION, Sign.UNRELATED)]),
+    ("the rule for n-grams (none", [wrong("text", Sign.REPETITION)]),
+    ("that the token chosen", [wrong("text", Sign.LOST_START)]),
+    ("where decoding ends", [wrong("text", Sign.TRUNCATION)]),
+    ("that what is returned", [wrong("text", Sign.ECHO)]),
+    ("whatever comes in front of the text", [not_compared("tokens", Reason.NOT_OFFERED), wrong("text")]),
     ("how spans are found", [TEXT, wrong("spans")]),
     ("how coordinates are read", [TEXT, wrong("boxes")]),
     ("what is taken out of the text", [TEXT, wrong("result.mmd")]),
@@ -173,12 +174,12 @@ def test_every_general_symptom_stands_behind_the_particular_ones_of_its_stage() 
     assert general >= {symptom.at for symptom in SYMPTOMS}
 
 
-def test_a_sign_is_a_whole_detail_or_its_kind() -> None:
-    scene = Scene(wrong("text", "truncation: it breaks off", "the end"), {"boxes": wrong("boxes", "label: a")})
-    assert scene.says("truncation")
-    assert scene.says("the end")
-    assert scene.says("label", "boxes")
-    assert not scene.says("the")
-    assert not scene.says("trunc")
-    assert not scene.says("label")
-    assert not scene.says("label", "spans")
+def test_a_scene_looks_at_signs_and_never_into_sentences() -> None:
+    said = Comparison("text", Verdict.WRONG, "truncation; parts at 7", None, ("truncation: it breaks off",))
+    assert not Scene(said, {}).has(Sign.TRUNCATION)
+    scene = Scene(replace(said, signs=frozenset((Sign.ECHO,))), {"boxes": wrong("boxes", Sign.NUMBERS)})
+    assert scene.has(Sign.ECHO)
+    assert not scene.has(Sign.NUMBERS)
+    assert scene.has(Sign.NUMBERS, "boxes")
+    assert not scene.has(Sign.ECHO, "boxes")
+    assert not scene.has(Sign.ECHO, "spans")

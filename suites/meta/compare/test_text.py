@@ -4,39 +4,36 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_dsocr.compare.diff import diff, plain_line
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.text import compare_content, compare_text
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "at", "edits", "lines"),
+    ("mine", "theirs", "measured", "line"),
     [
-        ("xbc", "abc", 0, "1, 33.33%", ("'xbc'", "'abc'")),
-        ("abx", "abc", 2, "1, 33.33%", ("'abx'", "'abc'")),
-        ("ab", "abc", 2, "1, 33.33%", ("'ab'", "'abc'")),
-        ("abcd", "abc", 3, "1, 33.33%", ("'abcd'", "'abc'")),
-        ("", "abc", 0, "3, 100.00%", ("''", "'abc'")),
-        ("a\n", "", 0, "2, inf%", (r"'a\n'", "''")),
-        ("xb" + "c" * 30, "ab" + "c" * 30, 0, "1, 3.12%", ("'xb" + "c" * 30 + "'", "'ab" + "c" * 30 + "'")),
+        ("xbc", "abc", "1, 33.33% (allowed 0.00%), from character 0 of 3 on", "[-abc-]{+xbc+}"),
+        ("a x", "a b", "1, 33.33% (allowed 0.00%), from character 2 of 3 on", "a [-b-]{+x+}"),
         (
-            "0123456789" * 9 + "x" * 50,
-            "0123456789" * 9 + "yz",
-            90,
-            "50, 54.35%",
-            ("'01234567890123456789" + "x" * 37 + "...'", "'01234567890123456789yz'"),
+            "ab ",
+            "ab",
+            "1, 50.00% (allowed 0.00%), from character 2 of 2 on; the subject has 3",
+            "ab{+ +}",
+        ),
+        (
+            "a\n",
+            "",
+            "2, inf% (allowed 0.00%), from character 0 of 0 on; the subject has 2",
+            r"{+a\n+}",
         ),
     ],
 )
-def test_contents_are_shown_from_shortly_before_they_part(
-    mine: str, theirs: str, at: int, edits: str, lines: tuple[str, str]
-) -> None:
-    measured = (
-        f"parts at character {at} of {len(theirs)} (the subject has {len(mine)}); edit distance {edits} (allowed 0.00%)"
-    )
-    shown = (f"subject   {lines[0]}", f"reference {lines[1]}")
-    assert compare_content("result.mmd", mine, theirs, 0.0) == Comparison(
-        "result.mmd", Verdict.WRONG, measured, None, shown
-    )
+def test_contents_are_measured_and_shown_where_they_differ(mine: str, theirs: str, measured: str, line: str) -> None:
+    found = compare_content("result.mmd", mine, theirs, 0.0)
+    assert (found.verdict, found.measured) == (Verdict.WRONG, f"edit distance {measured}")
+    assert (found.details, found.diff) == ((), diff(mine, theirs))
+    assert [plain_line(one) for one in found.diff] == [line]
 
 
 @pytest.mark.parametrize(
@@ -71,14 +68,12 @@ def test_against_a_reference_without_text_any_is_wrong() -> None:
 
 def test_what_went_astray_stands_in_front() -> None:
     found = compare_text("abc", "abcdef", 0.0)
-    assert found.measured.startswith("truncation; parts at character 3 of 6 (the subject has 3); edit distance 3, 50")
-    assert found.details == (
-        "truncation: it breaks off after 3 of 6 characters, 50%",
-        "subject   'abc'",
-        "reference 'abcdef'",
-    )
+    assert found.measured.startswith("truncation; edit distance 3, 50.00% (allowed 0.00%), from character 3 of 6 on; ")
+    assert found.details == ("truncation: it breaks off after 3 of 6 characters, 50%",)
+    assert found.signs == {Sign.TRUNCATION}
+    assert found.diff == diff("abc", "abcdef")
     twice = compare_text("abc" + "\ufffd" * 30, "abcdef", 0.0)
-    assert twice.measured.startswith("repetition; broken characters; parts at character 3")
+    assert twice.measured.startswith("repetition; broken characters; edit distance ")
     assert [line.partition(":")[0] for line in twice.details[:2]] == ["repetition", "broken characters"]
 
 

@@ -7,19 +7,16 @@ from collections.abc import Sequence
 
 import pytest
 
+from pytest_dsocr.compare.signs import IN_WORDS, Reason, Sign
 from pytest_dsocr.compare.tokens import (
-    NOT_ITS_BEST,
-    SAID_FORBIDDEN,
-    STANDS_STILL,
     compare_best,
     compare_logits,
     compare_tokens,
-    from_step,
     gap_ulps,
     is_tie,
 )
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.observation.forced import ForcedStep
 from pytest_dsocr.observation.observation import Best, Step
 
@@ -127,24 +124,32 @@ def test_wrong_logits_name_the_worst_step_and_the_first(
     mine: list[ForcedStep], worst: int, error: float, first: int, wrong: int
 ) -> None:
     measured = f"relative error at most {error:.1e}, at step {worst} (allowed 1e-04)"
-    details = (from_step(first), f"{wrong} of 2 steps are")
-    assert compare_logits(mine, [ONE, TWO], LIMITS) == Comparison("logits", Verdict.WRONG, measured, error, details)
+    details = (f"out of tolerance from step {first} on, at {wrong} of 2 steps",)
+    signs = frozenset(((Sign.FROM_PREFILL, Sign.FROM_FIRST_STEP)[first],))
+    found = compare_logits(mine, [ONE, TWO], LIMITS)
+    assert found == Comparison("logits", Verdict.WRONG, measured, error, details, signs)
+
+
+def test_logits_that_go_wrong_later_are_of_no_particular_step() -> None:
+    assert not compare_logits([forced(ONE), forced(TWO), forced(ONE, t3=5.0)], [ONE, TWO, ONE], LIMITS).signs
 
 
 def test_steps_that_say_what_the_first_did_are_told() -> None:
     still = [forced(ONE), forced(TWO, best=ONE.best, t3=4.0)]
-    assert STANDS_STILL in compare_logits(still, [ONE, TWO], LIMITS).details
+    found = compare_logits(still, [ONE, TWO], LIMITS)
+    assert Sign.STANDS_STILL in found.signs
+    assert IN_WORDS[Sign.STANDS_STILL] in found.details
     moving = [forced(ONE), forced(TWO, t3=4.0)]
     alone = [forced(ONE, t3=5.0)]
-    assert STANDS_STILL not in compare_logits(moving, [ONE, TWO], LIMITS).details
-    assert STANDS_STILL not in compare_logits(alone, [ONE], LIMITS).details
+    assert Sign.STANDS_STILL not in compare_logits(moving, [ONE, TWO], LIMITS).signs
+    assert Sign.STANDS_STILL not in compare_logits(alone, [ONE], LIMITS).signs
 
 
 def test_without_any_best_there_is_nothing_to_compare() -> None:
     nothing = Best((), ())
     for mine, theirs in ((nothing, THEIRS), (THEIRS, nothing), (nothing, nothing)):
-        why = f"{len(mine.ids)} best of the subject, {len(theirs.ids)} of the reference"
-        assert compare_best(mine, theirs, LIMITS) == Comparison("prefill_best", Verdict.NOT_COMPARED, why)
+        why = f"{len(mine.ids)} best tokens of the subject, {len(theirs.ids)} of the reference"
+        assert compare_best(mine, theirs, LIMITS) == not_compared("prefill_best", Reason.INCOMPLETE, why)
     empty = Step(7, nothing)
     assert compare_logits([ForcedStep(7, ONE.best, ())], [empty], LIMITS).verdict is Verdict.WRONG
     assert compare_tokens([ForcedStep(3, ONE.best, ())], [empty], LIMITS).verdict is Verdict.WRONG
@@ -173,8 +178,8 @@ NOTHING: Sequence[tuple[list[ForcedStep], list[Step], str]] = [
 
 @pytest.mark.parametrize(("mine", "theirs", "why"), NOTHING)
 def test_steps_that_cannot_be_paired_are_not_compared(mine: list[ForcedStep], theirs: list[Step], why: str) -> None:
-    assert compare_logits(mine, theirs, LIMITS) == Comparison("logits", Verdict.NOT_COMPARED, why)
-    assert compare_tokens(mine, theirs, LIMITS) == Comparison("tokens", Verdict.NOT_COMPARED, why)
+    assert compare_logits(mine, theirs, LIMITS) == not_compared("logits", Reason.INCOMPLETE, why)
+    assert compare_tokens(mine, theirs, LIMITS) == not_compared("tokens", Reason.INCOMPLETE, why)
 
 
 # Choices, teacher-forced.
@@ -200,8 +205,9 @@ def test_another_choice_is_wrong() -> None:
         (
             "step 1: token 7, the reference has 3; ULP of float32 between them: 1048576 and 1048576 "
             "(reference, subject; a tie: up to 64)",
-            NOT_ITS_BEST,
+            IN_WORDS[Sign.NOT_ITS_BEST],
         ),
+        frozenset((Sign.NOT_ITS_BEST,)),
     )
 
 
@@ -265,14 +271,16 @@ def test_a_tie_below_a_banned_token_is_measured_between_the_two_chosen() -> None
 def test_a_banned_token_that_the_subject_says_all_the_same_is_wrong() -> None:
     theirs = step(3, (7, 8.0), (3, 4.0), (9, 2.0))
     found = compare_tokens([forced(theirs, 7)], [theirs], LIMITS)
-    assert (found.verdict, found.details[1:]) == (Verdict.WRONG, (SAID_FORBIDDEN,))
+    assert found.verdict is Verdict.WRONG
+    assert found.signs == {Sign.SAID_FORBIDDEN}
+    assert found.details[1:] == (IN_WORDS[Sign.SAID_FORBIDDEN],)
 
 
 def test_another_best_than_the_reference_says_nothing_of_rules() -> None:
     own_best = forced(ONE, 3, Best((3, 7), (8.0, 4.0)))
-    assert len(compare_tokens([own_best], [ONE], LIMITS).details) == 1
+    assert not compare_tokens([own_best], [ONE], LIMITS).signs
     both_forbidden = forced(step(3, (7, 8.0), (3, 4.0), (9, 2.0)), 9)
-    assert len(compare_tokens([both_forbidden], [step(3, (7, 8.0), (3, 4.0), (9, 2.0))], LIMITS).details) == 1
+    assert not compare_tokens([both_forbidden], [step(3, (7, 8.0), (3, 4.0), (9, 2.0))], LIMITS).signs
 
 
 def test_a_wrong_choice_among_ties_is_wrong_and_shown_instead_of_them() -> None:
@@ -281,20 +289,21 @@ def test_a_wrong_choice_among_ties_is_wrong_and_shown_instead_of_them() -> None:
     found = compare_tokens(mine, steps, LIMITS)
     assert found.verdict is Verdict.WRONG
     assert found.measured == "1 of 4 equal, 2 ties; first differing step 0"
-    assert [line.split(",")[0] for line in found.details] == ["step 1: token 9", NOT_ITS_BEST.split(",")[0]]
+    assert [line.split(",")[0] for line in found.details[:-1]] == ["step 1: token 9"]
+    assert found.signs == {Sign.NOT_ITS_BEST}
 
 
 def test_a_rule_is_seen_in_what_is_wrong_and_not_in_a_tie() -> None:
     """At the tie the subject says its second best; at the wrong step both say their best."""
     steps = [close(1), TWO]
     mine = [forced(steps[0], 3), forced(TWO, 9, Best((9, 3), (8.0, 7.0)))]
-    assert len(compare_tokens(mine, steps, LIMITS).details) == 1
+    assert not compare_tokens(mine, steps, LIMITS).signs
 
 
 def test_five_steps_are_shown_at_most() -> None:
     found = compare_tokens([forced(ONE, 9)] * 8, [ONE] * 8, LIMITS)
     assert found.measured == "0 of 8 equal, 0 ties; first differing step 0"
-    assert [line.split(":")[0] for line in found.details] == [*(f"step {k}" for k in range(5)), NOT_ITS_BEST]
+    assert [line.split(":")[0] for line in found.details[:-1]] == [f"step {k}" for k in range(5)]
 
 
 def test_a_token_that_is_none_of_the_subjects_best_may_be_a_tie_by_its_logit_of_the_references() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.compare.verdict import NEITHER, NOT_OFFERED, SEVERITY, Comparison, Verdict, equal, not_compared, worst
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict, equal, not_compared, worst
 from pytest_dsocr.foundation.words import shown
 
 
@@ -37,8 +38,15 @@ def test_exact_things_match_or_are_shown_side_by_side() -> None:
     assert apart == Comparison("grid", Verdict.WRONG, "(2, 3); the reference has 2x3")
 
 
+def test_exact_things_name_the_other_side() -> None:
+    assert equal("grid", 1, 2, "alike", "the snapshot").measured == "1; the snapshot has 2"
+
+
 def test_nothing_to_compare_says_why() -> None:
-    assert not_compared("sam", "no seam") == Comparison("sam", Verdict.NOT_COMPARED, "no seam")
+    assert not_compared("sam", Reason.NOT_GIVEN) == Comparison(
+        "sam", Verdict.NOT_COMPARED, "promised by the subject and not given", reason=Reason.NOT_GIVEN
+    )
+    assert not_compared("sam", Reason.NOT_GIVEN, "no seam").measured == "no seam"
 
 
 @pytest.mark.parametrize(
@@ -63,11 +71,12 @@ def test_shown_fits_a_line(value: object, text: str) -> None:
         (Comparison("x", Verdict.DRIFT, ""), True),
         (Comparison("x", Verdict.TIE_FLIP, ""), True),
         (Comparison("x", Verdict.WRONG, ""), False),
-        (Comparison("x", Verdict.WRONG, NEITHER), False),
-        (not_compared("x", NEITHER), True),
-        (not_compared("x", NOT_OFFERED), True),
-        (not_compared("x", "the reference has no such seam"), False),
-        (not_compared("x", ""), False),
+        (Comparison("x", Verdict.WRONG, "", reason=Reason.NEITHER), False),
+        (not_compared("x", Reason.NEITHER), True),
+        (not_compared("x", Reason.NOT_OFFERED), True),
+        *((not_compared("x", reason), False) for reason in sorted({*Reason} - {Reason.NEITHER, Reason.NOT_OFFERED})),
+        (Comparison("x", Verdict.NOT_COMPARED, "not offered"), False),
+        (not_compared("x", Reason.NOT_OFFERED, "in other words"), True),
     ],
 )
 def test_what_was_not_compared_passes_only_where_nobody_has_or_promised_it(

@@ -11,6 +11,7 @@ import torch
 from pytest_dsocr.engine.greedy import generate, pick
 from pytest_dsocr.engine.session import Session
 from suites.contract.pages import PAGES
+from suites.meta.crops import CROPPED, CROPS
 
 TOKENS = 8
 
@@ -54,7 +55,7 @@ def test_all_rows_ended_is_the_end(tiny: Session[Any]) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_ngram_of_prompt_and_output_is_repeated(tiny: Session[Any], size: int) -> None:
-    inputs = tiny.prepare(PAGES["portrait"](), preset="gundam")
+    inputs = tiny.prepare(PAGES[CROPPED](), preset=CROPS)
     result = tiny.run_prepared(inputs, max_new_tokens=40, no_repeat_ngram_size=size)
     prompt = inputs.input_ids[0].tolist()
     tokens = [*prompt, *result.token_ids]

@@ -15,13 +15,14 @@ from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES
 from suites.meta.conftest import model_of
+from suites.meta.crops import CROPPED, CROPS
 
 TOKENS = 10
 
 
 def test_a_result_holds_what_was_asked_and_what_it_took(tiny: Session[Any]) -> None:
-    result = tiny.run(PAGES["portrait"](), preset="gundam", max_new_tokens=TOKENS)
-    inputs = tiny.prepare(PAGES["portrait"](), preset="gundam")
+    result = tiny.run(PAGES[CROPPED](), preset=CROPS, max_new_tokens=TOKENS)
+    inputs = tiny.prepare(PAGES[CROPPED](), preset=CROPS)
     columns, rows = inputs.images_spatial_crop[0].tolist()
     assert len(result.token_ids) == result.counts.output_tokens == TOKENS
     assert result.counts.views == columns * rows + 1
@@ -33,7 +34,7 @@ def test_a_result_holds_what_was_asked_and_what_it_took(tiny: Session[Any]) -> N
 
 def test_every_stage_is_timed_and_decode_once_a_step(tiny: Session[Any]) -> None:
     session = Session(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
-    result = session.run(PAGES["portrait"](), preset="gundam", max_new_tokens=TOKENS)
+    result = session.run(PAGES[CROPPED](), preset=CROPS, max_new_tokens=TOKENS)
     runs = {stage: len(times.runs_ms) for stage, times in result.stage_times.items()}
     assert tuple(runs) == STAGES
     assert runs == {**dict.fromkeys(STAGES, 1), "sam": 2, "clip": 2, "projector": 2, "decode": TOKENS - 1}
@@ -87,14 +88,14 @@ def test_the_first_token_streams_before_the_second_is_computed(tiny: Session[Any
 def test_batched_rows_equal_their_single_runs(attn: str) -> None:
     """Pages of three prompt lengths, one of which ends long before the others."""
     session = Session.from_checkpoint("synthetic:tiny", attn=attn)
-    pages = [PAGES[name]() for name in ("portrait", "tiny", "landscape")]
-    free = [session.run(page, max_new_tokens=TOKENS).token_ids for page in pages]
+    pages = [PAGES[name]() for name in ("square", "tiny", "landscape")]
+    free = [session.run(page, preset=CROPS, max_new_tokens=TOKENS).token_ids for page in pages]
     others = {*free[0], *free[2]}
     end = next(token for token in free[1][1:] if token not in others)
     session.policy = replace(session.policy, eos_id=end)
 
-    alone = [session.run(page, max_new_tokens=TOKENS) for page in pages]
-    together = session.run_batch(pages, max_new_tokens=TOKENS)
+    alone = [session.run(page, preset=CROPS, max_new_tokens=TOKENS) for page in pages]
+    together = session.run_batch(pages, preset=CROPS, max_new_tokens=TOKENS)
     assert [r.token_ids for r in together] == [r.token_ids for r in alone]
     assert [r.finish_reason for r in together] == ["length", "eos", "length"]
     assert [r.counts.views for r in together] == [r.counts.views for r in alone]
@@ -125,9 +126,9 @@ def test_other_dtypes_stay_near_float32(tiny: Session[Any], dtype: str) -> None:
 
 def test_two_images_in_one_prompt_are_each_seen(tiny: Session[Any]) -> None:
     prompt = "<image>\nand\n<image>\nFree OCR."
-    pages = [PAGES["portrait"](), PAGES["landscape"]()]
-    state = tiny.prefill(tiny.prepare(pages, prompt=prompt, preset="gundam"))
-    alone = [tiny.prefill(tiny.prepare(page, prompt="free", preset="gundam")) for page in pages]
+    pages = [PAGES["square"](), PAGES["landscape"]()]
+    state = tiny.prefill(tiny.prepare(pages, prompt=prompt, preset=CROPS))
+    alone = [tiny.prefill(tiny.prepare(page, prompt="free", preset=CROPS)) for page in pages]
     assert len(state.visions) == 2
     for both, single in zip(state.visions, alone, strict=True):
         assert torch.equal(both.vision_fusion, single.visions[0].vision_fusion)

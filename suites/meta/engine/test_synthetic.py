@@ -27,6 +27,7 @@ from pytest_dsocr.engine.synthetic import (
 )
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES
+from suites.meta.crops import CROPPED, CROPS
 from suites.meta.engine.written import write_synthetic
 
 RECORDED_SHA256 = {
@@ -245,7 +246,7 @@ def test_greedy_output_goes_on_and_varies(page: str, outputs: dict[str, tuple[in
 
 
 def test_activations_neither_die_nor_blow_up(tiny: Session[Any]) -> None:
-    state = tiny.prefill(tiny.prepare(PAGES["portrait"](), preset="gundam"))
+    state = tiny.prefill(tiny.prepare(PAGES[CROPPED](), preset=CROPS))
     view = state.visions[0].page
     seams = {"sam": view.sam, "clip": view.clip, "projector": view.projector, "logits": state.logits}
     sizes = {name: float(seam.pow(2).mean().sqrt()) for name, seam in seams.items()}

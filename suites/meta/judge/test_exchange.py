@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import NEITHER, NOT_OFFERED, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.judge.exchange import CaseReport, Exchange, ask, judge
 from pytest_dsocr.observation.answer import Answer
@@ -21,9 +22,9 @@ from suites.meta.compare.made import answer, observation
 from suites.meta.subjects.seen import seen
 
 FINE = Comparison("input_ids", Verdict.MATCH, "all 9", 0.0)
-NONE = not_compared("boxes", NEITHER)
-LEFT = not_compared("sam.page", NOT_OFFERED)
-LACKING = not_compared("sam.page", "the reference has no such seam")
+NONE = not_compared("boxes", Reason.NEITHER)
+LEFT = not_compared("sam.page", Reason.NOT_OFFERED)
+LACKING = not_compared("sam.page", Reason.NOT_IN_REFERENCE)
 LIMITS = tolerances("float32")
 
 

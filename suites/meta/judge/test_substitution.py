@@ -211,7 +211,7 @@ def test_a_subject_that_cannot_take_the_references_tensors_is_told(
 ) -> None:
     subject = Planted(session, "silent", "picky")
     [finding] = substitute(subject, exchange(subject, case, live), LIMITS)
-    assert finding.startswith("no more is told by the reference's tensors: the subject's prefill raised in prefill")
+    assert finding.startswith("the reference's tensors were not tried further: the subject's prefill raised in prefill")
 
 
 def test_what_is_wrong_in_the_text_alone_or_without_stages_tells_nothing(

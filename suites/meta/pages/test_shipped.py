@@ -20,13 +20,14 @@ from ci.training.lexicon import LABELS
 from ci.training.make_pages import GENERATED_SEEDS, MANIFEST, make_pages, versions, write_page
 from ci.training.page import Block, Page, Rect, Word
 from ci.training.seeds import HELD_OUT_SEEDS
+from ci.training.truth import load_truth, truth_of
 from ci.training.typeset import SETTINGS, typeset
 from pytest_dsocr.contract.grid import crop_grid
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import SUBSETS, read_list
-from pytest_dsocr.pages.shipped import PAGES, load_truth, shipped, truth_of
+from pytest_dsocr.pages.shipped import PAGES, shipped
 
 MOST_BYTES = 4_000_000
 INK_LEVELS = 40

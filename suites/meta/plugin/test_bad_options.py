@@ -14,7 +14,7 @@ from pytest_dsocr.reference.vendor_code.files import FILES
 PAGES = "dev-3, dev-20, typeset, all"
 TOLERANCES = "boxes, coords, text, seam, logits, ties"
 LACKS = f"lacks {', '.join(FILES)}; give a folder with the vendor's Python files"
-NO_FOLDER = "is no folder; give one, which is made where it is not there"
+NO_FOLDER = "is not a folder; give one, which is made if it does not exist"
 TOLD: Sequence[tuple[str, str, str]] = (
     ("subject", "sessions", "'sessions' names no subject; give session, vendor:FOLDER, or package.module:factory"),
     ("subject", "vendor:empty", f"empty {LACKS}"),
@@ -34,8 +34,8 @@ TOLD: Sequence[tuple[str, str, str]] = (
     (
         "checkpoint",
         "maxi",
-        "'maxi' is no checkpoint; give mini, a checkpoint's folder, synthetic:tiny, synthetic:small, synthetic:full, "
-        "or a hub name",
+        "'maxi' is not a checkpoint; give mini, a checkpoint's folder, synthetic:tiny, synthetic:small, "
+        "synthetic:full, or a hub name",
     ),
     (
         "reference",
@@ -45,11 +45,11 @@ TOLD: Sequence[tuple[str, str, str]] = (
     ),
     ("vendor_env", "torn.py", "there is no folder 'torn.py'; give one, or leave the option out"),
     ("isolate", "perhaps", "'perhaps' is neither yes nor no; give true or false"),
-    ("subject_time_limit", "0", "'0' is no number of seconds above 0; give one"),
-    ("time_limit", "0", "'0' is no number of seconds above 0; give one"),
-    ("time_limit", "soon", "'soon' is no number of seconds above 0; give one"),
-    ("time_limit", "nan", "'nan' is no number of seconds above 0; give one"),
-    ("time_limit", "inf", "'inf' is no number of seconds above 0; give one"),
+    ("subject_time_limit", "0", "'0' is not a number of seconds above 0"),
+    ("time_limit", "0", "'0' is not a number of seconds above 0"),
+    ("time_limit", "soon", "'soon' is not a number of seconds above 0"),
+    ("time_limit", "nan", "'nan' is not a number of seconds above 0"),
+    ("time_limit", "inf", "'inf' is not a number of seconds above 0"),
     (
         "pages",
         "absent.png",
@@ -60,7 +60,11 @@ TOLD: Sequence[tuple[str, str, str]] = (
         "none.txt",
         "the list none.txt names no pages; write the path of one on each line",
     ),
-    ("pages", " ", f"names nothing; give image, folder, list file, PDF, or {PAGES}, or leave it out"),
+    (
+        "pages",
+        " ",
+        f"names nothing; give image, folder of images, list file, PDF, or shipped pages: {PAGES}, or leave it out",
+    ),
     (
         "presets",
         "huge",
@@ -69,28 +73,28 @@ TOLD: Sequence[tuple[str, str, str]] = (
     (
         "prompts",
         "poem",
-        "'poem' is no prompt; give one of markdown, ocr, free, figure, describe, or a text with <image> in it",
+        "'poem' is not a prompt; give one of markdown, ocr, free, figure, describe, or a text with <image> in it",
     ),
-    ("max_new_tokens", "0", "'0' is no number of tokens, 1 or more; give one"),
-    ("max_new_tokens", "1.5", "'1.5' is no number of tokens, 1 or more; give one"),
-    ("device", "tpu", "'tpu' is no device; give cpu, cuda or cuda:N"),
-    ("dtype", "bf16", "'bf16' is none of float32, bfloat16, float16; give one of them"),
-    ("attention", "fast", "'fast' is none of eager, sdpa, flash_attention_2; give one of them"),
+    ("max_new_tokens", "0", "'0' is not a number of tokens, 1 or more"),
+    ("max_new_tokens", "1.5", "'1.5' is not a number of tokens, 1 or more"),
+    ("device", "tpu", "'tpu' is not a device; give cpu, cuda or cuda:N"),
+    ("dtype", "bf16", "'bf16' is not one of float32, bfloat16, float16"),
+    ("attention", "fast", "'fast' is not one of eager, sdpa, flash_attention_2"),
     (
         "reference_device",
         "cuda:first",
-        "'cuda:first' is no device; give cpu, cuda, cuda:N, or a recording's, such as nvidia-h200",
+        "'cuda:first' is not a device; give cpu, cuda, cuda:N, or a recording's, such as nvidia-h200",
     ),
-    ("reference_dtype", "float16", "'float16' is none of float32, bfloat16; give one of them"),
-    ("reference_attention", "sdpa", "'sdpa' is none of eager, flash_attention_2; give one of them"),
-    ("tolerances", "boxes", f"'boxes' is no tolerance; give NAME=VALUE with NAME one of {TOLERANCES}"),
-    ("tolerances", "boxes=few", f"'boxes=few' is no tolerance; give NAME=VALUE with NAME one of {TOLERANCES}"),
+    ("reference_dtype", "float16", "'float16' is not one of float32, bfloat16"),
+    ("reference_attention", "sdpa", "'sdpa' is not one of eager, flash_attention_2"),
+    ("tolerances", "boxes", f"'boxes' is not a tolerance; give NAME=VALUE with NAME one of {TOLERANCES}"),
+    ("tolerances", "boxes=few", f"'boxes=few' is not a tolerance; give NAME=VALUE with NAME one of {TOLERANCES}"),
     ("tolerances", "boxes=1.5", "the tolerance boxes=1.5 is not a whole number of 0 or more; give one"),
     ("tolerances", "boxes=-1", "the tolerance boxes=-1 is not a whole number of 0 or more; give one"),
     ("tolerances", "coords=nan", "the tolerance coords=nan is not a number of 0 or more; give one"),
     ("tolerances", "crops=1", f"there is no tolerance 'crops'; there are {TOLERANCES}"),
-    ("may_miss", "luck", "'luck' is none of gpu, recording, snapshot, vendor; give one of them"),
-    ("level", "L9", "'L9' is no level; give L0 (text), L1 (inputs), L2 (stages and cache), L3 (named modules)"),
+    ("may_miss", "luck", "'luck' is not one of gpu, recording, snapshot, vendor"),
+    ("level", "L9", "'L9' is not a level; give L0 (text), L1 (inputs), L2 (stages and cache), L3 (named modules)"),
     ("no_skip", "perhaps", "'perhaps' is neither yes nor no; give true or false"),
     ("out", "torn.py", f"'torn.py' {NO_FOLDER}"),
     ("golden", "torn.py", f"'torn.py' {NO_FOLDER}"),
@@ -162,11 +166,11 @@ def test_a_bad_variable_is_an_error_of_collection_of_tests_that_compare_and_of_n
     alone.makepyfile(test_ours="def test_it(dsocr_config): pass")
     result = alone.runpytest_subprocess(*arguments)
     assert result.ret != pytest.ExitCode.OK
-    assert "DSOCR_LEVEL: 'L9' is no level; give L0 (text), " in result.stdout.str()
+    assert "DSOCR_LEVEL: 'L9' is not a level; give L0 (text), " in result.stdout.str()
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"), [("--help", "--dsocr-level=NAME*"), ("--markers", "@pytest.mark.dsocr_level*")]
+    ("asked", "told"), [("--help", "--dsocr-level=LEVEL*"), ("--markers", "@pytest.mark.dsocr_level*")]
 )
 def test_help_is_given_to_those_who_need_it(
     alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, asked: str, told: str
@@ -183,4 +187,4 @@ def test_the_refusal_is_the_whole_output_and_exit_code_4(alone: pytest.Pytester)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert result.outlines == []
     [told] = filter(None, result.errlines)
-    assert told.startswith("ERROR: --dsocr-level: 'L9' is no level; give L0 (text), ")
+    assert told.startswith("ERROR: --dsocr-level: 'L9' is not a level; give L0 (text), ")

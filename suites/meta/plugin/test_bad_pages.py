@@ -130,7 +130,7 @@ def test_where_no_page_is_good_every_test_says_why(repository: Repository, scans
     why = "the folder scans holds no images; give one that does, or image files"
     assert [line for line in result.outlines if line.startswith(why)] == [
         why,
-        f"{why}; told whole by test_it.py::test_case[scans]",
+        f"{why}; shown in full by test_it.py::test_case[scans]",
     ]
 
 

@@ -92,7 +92,7 @@ def test_tests_of_what_came_before_an_error_pass_and_those_of_what_it_took_are_e
     text = result.stdout.str()
     assert text.count("Traceback (most recent call last)") == 1
     assert text.count("RuntimeError: no kernel for prefill\n") == 1
-    assert text.count("; told whole by test_it.py::test_stage") >= 6
+    assert text.count("; shown in full by test_it.py::test_stage") >= 6
     result.stdout.fnmatch_lines(["ERROR           page-tiny-markdown in prefill: the subject's prefill raised*"])
     result.stdout.no_fnmatch_line("*WRONG*")
 
@@ -104,9 +104,9 @@ def test_a_verdict_in_front_of_an_error_is_told_beside_it(repository: Repository
     result = repository.run(TESTS, apart=True)
     result.stdout.fnmatch_lines(
         [
-            "WRONG           sam.page: 6 NaN of * values, the first at [[]0, 0, 0, 2]; the reference is finite",
+            "sam.page: 6 NaN of * values, the first at [[]0, 0, 0, 2]; the reference is finite",
             "ERROR           page-tiny-markdown in prefill: *",
-            "WRONG           page-tiny-markdown: first wrong sam.page, after 6 that are right; boxes unknown, *",
+            "WRONG           page-tiny-markdown: sam.page, after 6 comparisons that passed; boxes: unknown *",
         ]
     )
 
@@ -123,7 +123,8 @@ def test_one_broken_adapter_is_told_once_in_each_worker(repository: Repository, 
     result = repository.run(tests, *workers, apart=True)
     result.assert_outcomes(failed=10)
     whole = result.stdout.str().count("Traceback (most recent call last)")
-    lines = [line for line in result.outlines if "; told whole by test_it.py::" in line and line.startswith("the subj")]
+    again = [line for line in result.outlines if "; shown in full by test_it.py::" in line]
+    lines = [line for line in again if line.startswith("the subj")]
     assert whole == 1 if not workers else 1 <= whole <= 2
     assert len(lines) == 10 - whole
     assert all("(RuntimeError: no weights)" in line for line in lines)

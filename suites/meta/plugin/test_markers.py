@@ -10,7 +10,7 @@ TOLERANCES = "boxes, coords, text, seam, logits, ties"
 LEVELS = "L0 (text), L1 (inputs), L2 (stages and cache), L3 (named modules)"
 REGISTERED = (
     "@pytest.mark.dsocr(boxes, coords, text, seam, logits, ties): "
-    "hold a subject against the reference, within these tolerances where any are given",
+    "compare the subject with the reference; optionally within these tolerances",
     "@pytest.mark.dsocr_level(needed): needs a subject of this level: "
     "L0 text, L1 inputs, L2 stages and cache, L3 named modules",
     "@pytest.mark.dsocr_gpu: needs a GPU",
@@ -99,8 +99,8 @@ REFUSED = {
     "dsocr(boxes=True)": "the tolerance boxes=True is not a whole number of 0 or more; give one",
     "dsocr(coords='2 %')": "the tolerance coords='2 %' is not a number of 0 or more; give one",
     "dsocr(seam=float('inf'))": "the tolerance seam=inf is not a number of 0 or more; give one",
-    "dsocr_level('L9')": f"'L9' is no level; give {LEVELS}",
-    "dsocr_level(2)": f"'2' is no level; give {LEVELS}",
+    "dsocr_level('L9')": f"'L9' is not a level; give {LEVELS}",
+    "dsocr_level(2)": f"'2' is not a level; give {LEVELS}",
     "dsocr_level()": "the marker dsocr_level does not fit (missing a required argument: 'needed'); it takes (needed)",
     "dsocr_gpu('h200')": f"the marker dsocr_gpu does not fit {TOO_MANY}; it takes no arguments",
     "dsocr_slow(seconds=3)": "the marker dsocr_slow does not fit (got an unexpected keyword argument 'seconds'); "
@@ -124,7 +124,7 @@ def test_so_is_one_of_a_parameter(alone: pytest.Pytester) -> None:
     )
     result = alone.runpytest_inprocess()
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    assert f"test_it.py::test_it[2]: 'L7' is no level; give {LEVELS}" in result.outlines
+    assert f"test_it.py::test_it[2]: 'L7' is not a level; give {LEVELS}" in result.outlines
 
 
 def test_names_that_others_use_are_not_taken(alone: pytest.Pytester) -> None:

@@ -7,7 +7,7 @@ import pytest
 from suites.meta.plugin.conftest import TEST_TEXT, Repository
 
 FAILED, PASSED = pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.OK
-NOTHING = "0 comparisons: nothing was compared, which is no pass"
+NOTHING = "0 comparisons: nothing was compared, so the run does not pass"
 NOTHING_COMPARED = "verdict         no comparison was made"
 UNRECORDED = "the recording holds nothing of page-tiny-markdown"
 TWO = """
@@ -41,10 +41,10 @@ def told(result: pytest.RunResult, *patterns: str) -> None:
     ("body", "why"),
     [
         ("pass", "asked for dsocr_check and compared nothing; call it"),
-        ("dsocr_check([])", "compared nothing of what it was given"),
-        ("dsocr_check(iter(()))", "compared nothing of what it was given"),
-        ("dsocr_check(dsocr_report, 'txet')", "compared nothing of txet"),
-        ("dsocr_check(dsocr_report, 'text'); dsocr_check([])", "compared nothing of what it was given"),
+        ("dsocr_check([])", "no comparison was made of what it was given"),
+        ("dsocr_check(iter(()))", "no comparison was made of what it was given"),
+        ("dsocr_check(dsocr_report, 'txet')", "no comparison was made of txet"),
+        ("dsocr_check(dsocr_report, 'text'); dsocr_check([])", "no comparison was made of what it was given"),
     ],
 )
 def test_a_check_that_compares_nothing_fails(repository: Repository, body: str, why: str) -> None:
@@ -135,7 +135,7 @@ def test_a_missing_recording_is_not_compared_and_fails(repository: Repository) -
         result,
         f"NOT-COMPARED: {UNRECORDED}; without the vendor's files, let the session stand in: "
         "--dsocr-reference=session; or declare that it may be missing: --dsocr-may-miss=recording",
-        f"missing         recording, which 1 test wanted: {UNRECORDED}",
+        f"missing         recording, needed by 1 test: {UNRECORDED}",
         f"{NOTHING_COMPARED}; 1 of 1 test failed",
     )
 
@@ -148,7 +148,7 @@ def test_one_that_may_be_missing_is_skipped_but_a_run_of_such_alone_fails(
     result = repository.run(TEST_TEXT, "-rs", "--dsocr-may-miss", "recording", *arguments)
     result.assert_outcomes(skipped=1)
     assert result.ret == FAILED
-    told(result, NOTHING, f"may be missing  recording, which 1 test wanted: {UNRECORDED}", NOTHING_COMPARED)
+    told(result, NOTHING, f"skipped         recording (allowed), needed by 1 test: {UNRECORDED}", NOTHING_COMPARED)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from suites.meta.subjects.test_examples import ONE_METHOD, SEPARATE, SWAPPED
 
 PARITY = Path(suites.__file__).parent / "parity"
 CASE, SNAPSHOTS = (str(PARITY / name) for name in ("test_case.py", "test_snapshots.py"))
-VENDOR = str(PARITY.parent / "vendor" / "test_recordings.py")
+VENDOR = str(PARITY.parent / "reference" / "test_recordings.py")
 SESSION = "--dsocr-reference=session"
 SHORT = "--dsocr-max-new-tokens=12"
 UNSEEN = "unseen-gundam-markdown"
@@ -93,9 +93,9 @@ def test_a_wrong_subject_fails_on_a_page_of_ones_own(unseen: pytest.Pytester) ->
     assert result.ret == FAILED
     result.stdout.fnmatch_lines(
         [
-            "WRONG           vision_fusion: *",
+            "vision_fusion: *",
             f"reference       {BY_SESSION}, mini/cpu-float32-eager*",
-            "WRONG           unseen-gundam-markdown: first wrong vision_fusion, after 12 that are right*",
+            "WRONG           unseen-gundam-markdown: vision_fusion, after 12 comparisons that passed*",
             f"verdict         * tests failed, {BY_SESSION}",
         ]
     )

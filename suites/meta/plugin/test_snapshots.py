@@ -81,7 +81,7 @@ Run = Callable[..., pytest.RunResult]
             {"spans": [["title", [[10, 10, 500, 49]]], KEPT["spans"][1]]},
             {"coords": 0.005},
             [
-                "boxes: 1 of 2 moved, by 9.0/999 on average and 9.0/999 = 0.9% of the page at most (allowed 0.5%)",
+                "boxes: 1 of 2 moved by up to 0.9% of the page (allowed 0.5%): 9.0/999, on average 9.0/999",
                 "9/999 apart: title [10, 10, 500, 49] of span 0; the snapshot has title [10, 10, 500, 40] of span 0",
             ],
         ),
@@ -89,12 +89,12 @@ Run = Callable[..., pytest.RunResult]
         (
             {"spans": []},
             {"boxes": 9},
-            ["2 labels to put in or take out", "missing: span 0 of the snapshot", "missing: span 1"],
+            ["2 labels missing or surplus", "missing: span 0 of the snapshot", "missing: span 1"],
         ),
         (
             {"spans": [["note", KEPT["spans"][0][1]], KEPT["spans"][1]]},
             {"coords": 1.0, "boxes": 9},
-            ["2 labels to put in or take out"],
+            ["2 labels missing or surplus"],
         ),
     ],
 )

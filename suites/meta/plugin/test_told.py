@@ -50,7 +50,7 @@ def test_the_header_says_what_was_chosen(alone: pytest.Pytester) -> None:
     chosen += "--dsocr-reference-attention=eager --dsocr-pages=all --dsocr-presets=tiny --dsocr-presets=base"
     assert header(alone.runpytest_inprocess(*chosen.split())) == [
         OURS,
-        "dsocr: subject mine:unsaid on synthetic:tiny, cpu, bfloat16, sdpa; offers what it says when it is made",
+        "dsocr: subject mine:unsaid on synthetic:tiny, cpu, bfloat16, sdpa; offers what it says when it is loaded",
         "dsocr: reference live, vendor, nvidia-h200, bfloat16, eager; pages all, tiny base, markdown",
     ]
 
@@ -108,9 +108,9 @@ def test_a_run_that_fails_ends_with_the_command_that_runs_the_first_failure_agai
     result = repository.run(TEST_TEXT, "--dsocr-prompts", "free")
     assert summary(result)[2:] == [
         "1 comparison in 1 case: 1 WRONG",
-        "WRONG           page-tiny-free: first wrong text, after 0 that are right; boxes 1, reference 1",
+        "WRONG           page-tiny-free: text, the first that was compared; boxes: 1 (reference: 1)",
         "verdict         1 of 1 test failed",
-        "next            to run the first that failed again:",
+        "next            to run the first failing test again:",
         "    pytest 'test_it.py::test_text[page-tiny-free]' --dsocr-prompts=free",
     ]
 
@@ -177,5 +177,9 @@ def test_a_result_that_can_no_longer_be_written_loses_nothing_of_the_terminal(re
     result = repository.run(tests, "--dsocr-out=out", "--dsocr-prompts=free", apart=True)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["*does not pass: text of page-tiny-free", "verdict         1 of 1 test failed; the result was not written: *"]
+        [
+            "text: edit distance 2, *",
+            "WRONG           text of page-tiny-free",
+            "verdict         1 of 1 test failed; the result was not written: *",
+        ]
     )

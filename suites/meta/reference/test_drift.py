@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.cli.main import GOLDEN
 from pytest_dsocr.reference.anchors.anchors import SYMBOLS, read_anchors
 from pytest_dsocr.reference.anchors.drift import drifts, read_json
 from pytest_dsocr.reference.vendor_code.files import FILES
 
 ROOT = Path(__file__).parents[3]
-ANCHORS = ROOT / GOLDEN / "anchors.json"
+RECORDINGS = ROOT / "golden/vendor"
+ANCHORS = RECORDINGS / "anchors.json"
 FOLDER = os.environ.get("DSOCR_VENDOR", "")
 
 needs_the_vendor = pytest.mark.skipif(not FOLDER, reason="set DSOCR_VENDOR to a folder with the vendor's Python files")
@@ -54,7 +54,7 @@ def test_every_recording_was_made_with_the_files_of_the_anchors() -> None:
     files = {name: file.sha256 for name, file in read_json(ANCHORS).files.items()}
     made_with = {
         path.name: provenance["vendor_sha256"]
-        for path in (ROOT / GOLDEN).rglob("*.json")
+        for path in RECORDINGS.rglob("*.json")
         if "vendor_sha256" in (provenance := json.loads(path.read_text(encoding="utf-8")).get("provenance", {}))
     }
     assert made_with

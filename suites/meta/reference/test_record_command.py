@@ -96,7 +96,7 @@ def test_an_interrupted_recorder_says_what_it_kept_and_goes_on(
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (130, "dsocr: interrupted\n")
-    kept = re.fullmatch(r"kept +(\d+) of 20 cases; the same command goes on from there", out.splitlines()[-1])
+    kept = re.fullmatch(r"kept +(\d+) of 20 cases; the same command continues from there", out.splitlines()[-1])
     assert kept
     assert int(kept[1]) >= 1
 
@@ -122,6 +122,6 @@ def test_a_reference_that_fails_leaves_what_was_recorded(
     (vendor / "planted.json").write_text(json.dumps({"fault": "kill", "at": "token"}))
     assert main(arguments(pages, golden, vendor=vendor)) == 2
     told = capsys.readouterr()
-    assert told.out.splitlines()[-1] == "kept        2 of 4 cases; the same command goes on from there"
+    assert told.out.splitlines()[-1] == "kept        2 of 4 cases; the same command continues from there"
     assert "was killed by SIGKILL" in told.err
     assert len(Recording.open(golden / HOME).cases) == 2

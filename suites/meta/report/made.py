@@ -53,7 +53,7 @@ MADE = Provenance(
 
 def config(**changes: Any) -> Config:
     """The run's choices where a user gives no option but ``changes``."""
-    given = {option.name: option.default for option in OPTIONS}
+    given: dict[str, Any] = {option.name: option.value_if_unset for option in OPTIONS}
     given |= {"reference_device": "cpu", "reference_dtype": "float32", "reference_attention": "eager"}
     given |= {"tolerances": {}, "may_miss": frozenset(), "golden": Path("golden"), "out": Path("dsocr-out")}
     return Config(**{**given, **changes})

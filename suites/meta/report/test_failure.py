@@ -11,6 +11,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.foundation.words import COLUMNS
@@ -25,11 +27,12 @@ NODEID = "suites/parity/test_case.py::test_vision[page-tiny-free-clip]"
 CAUSE = "what real ports got wrong at this stage, and what tells one of these mistakes from another, " * 2
 FINDING = "tokens are right when given the reference's vision features"
 WORSE = Comparison("projector.page", Verdict.WRONG, "relative error 8.9e-01 (allowed 1e-04)", 0.89, ("its anatomy",))
-UNGIVEN = not_compared("clip.page", "the subject says that it gives it, and did not")
+UNGIVEN = not_compared("clip.page", Reason.NOT_GIVEN)
 MANY = [
     Comparison(f"prefill/{k}", Verdict.WRONG, "relative error 1.0e+00 " * 30, 1.0, tuple("abcdefgh")) for k in range(30)
 ]
 HOSTILE = Comparison("text", Verdict.WRONG, "\x1b[2J\nparts at", None, ("subject \x9b31m", "reference \r\n ok"))
+SPELT = compare_text("The minuets of the meeting", "The minutes of the meeting", 0.0)
 MOVED = (SpanSeen("title", (Box(1, 2, 3, 13),)), OUTPUT.spans[1])
 
 Made = Callable[[Path], tuple[list[Comparison], CaseReport | None]]
@@ -38,6 +41,8 @@ FAILURES: dict[str, Made] = {
     "breaks_elsewhere": lambda page: ([WORSE], report(page, MATCH, DRIFT, WRONG, WORSE, findings=(FINDING,))),
     "was_not_given": lambda page: ([UNGIVEN], report(page, MATCH, UNGIVEN)),
     "boxes_moved": lambda page: ([Comparison("boxes", Verdict.WRONG, "1 moved")], report(page, spans=MOVED)),
+    "text_differs": lambda page: ([SPELT], report(page, MATCH, SPELT)),
+    "gravest_first": lambda page: ([UNGIVEN, WORSE], report(page, UNGIVEN, WORSE)),
     "of_no_case": lambda page: ([Comparison("cache", Verdict.WRONG, "901 positions; allowed 900")], None),
     "very_much": lambda page: (MANY, report(page, *MANY, findings=("a b " * 300,) * 9)),
     "hostile": lambda page: ([HOSTILE], report(page, MATCH, HOSTILE)),
@@ -64,6 +69,20 @@ def test_the_text_of_a_failure(made: Made, tmp_path: Path, snapshot: SnapshotAss
     assert told.replace("\n", "").isprintable()
     assert lines[-1].startswith("rerun")
     assert told == snapshot
+
+
+def test_what_breaks_first_is_told_with_the_test_that_failed_over_it(tmp_path: Path) -> None:
+    asked: list[Comparison] = []
+
+    def told_by(wrong: Comparison) -> str | None:
+        asked.append(wrong)
+        return "test_case.py::test_vision[clip]"
+
+    said = report(tmp_path, MATCH, WRONG, WORSE)
+    told = failure_text([WORSE], said, config(), NODEID, recorded(), told_by=told_by).splitlines()
+    assert asked == [WRONG]
+    assert f"{'':<16}this comes before what this test compares; see test_case.py::test_vision[clip]" in told
+    assert not any("see test_" in line for line in text([WORSE], said).splitlines())
 
 
 def test_a_test_that_asked_for_no_reference_names_none(tmp_path: Path) -> None:

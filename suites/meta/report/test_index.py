@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.text import compare_text
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.index import html, write_index
@@ -51,6 +53,7 @@ def whole() -> dict[str, Any]:
     broken = case_payload(
         "b",
         WRONG,
+        compare_text("a <b>word</b>", "a <b>ward</b>", 0.0),
         verdict="WRONG",
         passes=False,
         first_wrong="clip.page",
@@ -61,7 +64,7 @@ def whole() -> dict[str, Any]:
     )
     return result(
         ("passed", payload(MATCH, DRIFT, run=run_payload(), case=case_payload("a", MATCH, DRIFT))),
-        ("failed", payload(WRONG, not_compared("sam.page/0", NOT_OFFERED), case=broken)),
+        ("failed", payload(WRONG, not_compared("sam.page/0", Reason.NOT_OFFERED), case=broken)),
         ("error", payload(fault=FAULT)),
         ("skipped", payload(left_out="recording", reason="lost page")),
         ("xfailed", payload()),
@@ -77,14 +80,32 @@ def test_every_case_is_there_with_its_picture_and_what_broke() -> None:
         *("2 of 5 tests failed", "recorded on 2026-11-21, mini/cpu-float32-eager", "session, L2"),
         *("3 comparisons in 2 cases: 1 WRONG, 1 DRIFT, 1 MATCH; 1 not made", "L3: sam.page/0", "lost page"),
         *("b in prefill: the subject's prefill raised", "test_case.py::test[1]", "pytest suites", "the reason"),
-        *("after 0 that are right", "check the quick GELU", "right with the reference's pixels", "infinite"),
+        *(
+            "first wrong: clip.page, the first that was compared",
+            "check the quick GELU",
+            "right with the reference's pixels",
+            "infinite",
+        ),
         *("relative error 3.2e-07 (allowed 1e-04)", "3.2e-07"),
     ):
         assert words in page.text
 
 
+def test_a_text_that_differs_is_shown_as_a_diff_without_marks() -> None:
+    said = whole()
+    page = Page(html(said))
+    assert "a <b>wardword</b>" in page.text
+    assert "<del>ward</del><ins>word</ins>" in html(said)
+    assert "{+" not in page.text
+
+
+def test_a_commit_has_twelve_digits_and_says_whether_files_differ() -> None:
+    for commit, told in (("a1" * 20, "a1" * 6), ("b2" * 20 + "-dirty", "b2" * 6 + "-dirty")):
+        assert f"commit {told}\n" in Page(html({**whole(), "commit": commit})).text
+
+
 def test_what_is_not_offered_is_told_once_and_not_in_every_case() -> None:
-    left_out = [not_compared(f"sam.page/{k}", NOT_OFFERED) for k in range(3)]
+    left_out = [not_compared(f"sam.page/{k}", Reason.NOT_OFFERED) for k in range(3)]
     case = case_payload("a", MATCH, *left_out)
     page = Page(html(result(("passed", payload(MATCH, *left_out, case=case))).to_json()))
     assert page.text.count("sam.page/1") == 1
@@ -96,7 +117,7 @@ def test_nothing_of_a_run_is_markup() -> None:
     case = case_payload(
         EVIL, evil, first_wrong=EVIL, cause=EVIL, findings=[EVIL], passes=False, verdict="WRONG", picture=EVIL
     )
-    told = payload(evil, not_compared(EVIL, NOT_OFFERED), case=case, run=run_payload(subject=EVIL, where=EVIL))
+    told = payload(evil, not_compared(EVIL, Reason.NOT_OFFERED), case=case, run=run_payload(subject=EVIL, where=EVIL))
     lost, raised = payload(left_out="gpu", reason=EVIL), payload(fault={"case": EVIL, "stage": EVIL, "why": EVIL})
     made = result(("failed", told), ("skipped", lost), ("error", raised), ("xfailed", payload()), reason=EVIL)
     made.identity = RunIdentity(EVIL, EVIL, EVIL, EVIL)

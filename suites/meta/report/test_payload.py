@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.compare.verdict import NEITHER, NOT_OFFERED, Comparison, Verdict, not_compared
+from pytest_dsocr.compare.signs import Reason, Sign
+from pytest_dsocr.compare.text import compare_text
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.fault import SubjectFaultError
@@ -44,9 +46,11 @@ def test_words_are_numbers_again_and_what_is_none_is_allowed_by_no_limit() -> No
         (MATCH, True),
         (DRIFT, True),
         (WRONG, False),
-        (not_compared("clip.page", NEITHER), True),
-        (not_compared("clip.page", NOT_OFFERED), True),
-        (not_compared("clip.page", "the subject promised it"), False),
+        (compare_text("a word", "a ward", 0.0), False),
+        (replace(WRONG, signs=frozenset((Sign.SHUFFLED, Sign.NOT_FINITE))), False),
+        (not_compared("clip.page", Reason.NEITHER), True),
+        (not_compared("clip.page", Reason.NOT_OFFERED), True),
+        (not_compared("clip.page", Reason.NOT_GIVEN), False),
     ],
 )
 def test_a_comparison_is_told_whole(comparison: Comparison, passes: bool) -> None:
@@ -58,6 +62,9 @@ def test_a_comparison_is_told_whole(comparison: Comparison, passes: bool) -> Non
         "measured": comparison.measured,
         "error": comparison.error,
         "details": list(comparison.details),
+        "reason": comparison.reason,
+        "signs": sorted(comparison.signs),
+        "diff": [[[piece.side, piece.text] for piece in line] for line in comparison.diff],
     }
 
 

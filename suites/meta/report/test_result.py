@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.verdict import NOT_OFFERED, not_compared
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import not_compared
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.report.file import RunIdentity, read_result, write_json
 from pytest_dsocr.report.plan import Plan
@@ -36,7 +37,9 @@ def result(*tests: tuple[str, Payload], reason: str = "") -> RunResult:
 
 def test_verdicts_are_counted_over_tests_and_what_was_not_compared_is_no_comparison() -> None:
     made = result(
-        ("passed", payload(MATCH, DRIFT)), ("failed", payload(WRONG)), ("skipped", payload(not_compared("a", "b")))
+        ("passed", payload(MATCH, DRIFT)),
+        ("failed", payload(WRONG)),
+        ("skipped", payload(not_compared("a", Reason.NOT_GIVEN))),
     )
     assert dict(made.counts) == {"MATCH": 1, "DRIFT": 1, "WRONG": 1, "NOT-COMPARED": 1}
     assert made.made == 3
@@ -65,7 +68,7 @@ def test_of_workers_that_disagree_about_a_case_the_graver_one_counts(first: int)
         ([("passed", payload(MATCH)), ("xfailed", payload(WRONG))], []),
         ([("passed", payload(MATCH)), ("skipped", payload())], []),
         ([("passed", payload())], ["no comparison was made"]),
-        ([("passed", payload(not_compared("sam.page", NOT_OFFERED)))], ["no comparison was made"]),
+        ([("passed", payload(not_compared("sam.page", Reason.NOT_OFFERED)))], ["no comparison was made"]),
         ([("passed", payload(MATCH)), ("failed", payload(WRONG))], ["1 of 2 tests failed"]),
         ([("error", payload())], ["no comparison was made", "1 of 1 test failed"]),
     ],
@@ -81,7 +84,7 @@ def test_a_run_passes_only_where_something_was_compared_and_no_test_failed(
 
 def test_what_is_not_offered_is_told_by_level() -> None:
     names = ["prefill/0", "images_ori", "sam.page", "result.mmd", "sam.page"]
-    made = result(("passed", payload(*(not_compared(name, NOT_OFFERED) for name in names))))
+    made = result(("passed", payload(*(not_compared(name, Reason.NOT_OFFERED) for name in names))))
     assert made.not_offered == {"L0": ["result.mmd"], "L1": ["images_ori"], "L2": ["sam.page"], "L3": ["prefill/0"]}
 
 
@@ -114,7 +117,7 @@ def test_what_was_missing_is_told_once_with_how_many_tests_wanted_it() -> None:
 
 def test_skips_are_told_by_reason_but_for_those_that_tell_what_is_not_offered() -> None:
     level = payload(left_out="not offered", reason="needs L2")
-    of_a_stage = payload(not_compared("sam.page", NOT_OFFERED), left_out="not offered")
+    of_a_stage = payload(not_compared("sam.page", Reason.NOT_OFFERED), left_out="not offered")
     made = result(("skipped", level), ("skipped", level), ("skipped", of_a_stage), reason="needs L2")
     assert dict(made.skips) == {"needs L2": 2}
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.compare.verdict import NOT_OFFERED, not_compared
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import not_compared
 from pytest_dsocr.foundation.words import COLUMNS
 from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.terminal import BAD, GOOD, MOST, NOTED, Summary
@@ -33,9 +34,9 @@ BROKEN = payload(
         boxes={"reference": 7, "subject": 0},
     ),
 )
-UNGIVEN = not_compared("sam.page", "the subject says that it gives it")
+UNGIVEN = not_compared("sam.page", Reason.NOT_GIVEN)
 LEFT = payload(UNGIVEN, case=case_payload("left", MATCH, UNGIVEN, verdict="MATCH", passes=False, counts={"MATCH": 1}))
-LESS = [not_compared(name, NOT_OFFERED) for name in ("sam.page/0", "sam.page/1", "input_ids", "artefacts")]
+LESS = [not_compared(name, Reason.NOT_OFFERED) for name in ("sam.page/0", "sam.page/1", "input_ids", "artefacts")]
 
 Tests = list[tuple[str, Payload]]
 RUNS: dict[str, Tests] = {

@@ -7,8 +7,9 @@ from functools import cache
 
 import pytest
 
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Verdict
+from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.names import MINI
@@ -71,7 +72,7 @@ def test_a_subject_without_a_mistake_passes_and_is_compared_as_far_as_it_goes(sp
     staged = {"input_ids", "images_crop", "vision_fusion", "prefill", "logits", "tokens", "read"}
     assert compared & staged == (staged if spec == STAGED else set())
     assert compared >= {"text", "spans", "boxes"}
-    assert {one.measured for one in found.comparisons if one.what not in compared} == {NOT_OFFERED}
+    assert {one.reason for one in found.comparisons if one.what not in compared} == {Reason.NOT_OFFERED}
 
 
 def test_one_box_instead_of_many_is_laid_to_a_read_that_goes_another_way() -> None:
@@ -88,7 +89,7 @@ def test_one_box_instead_of_many_is_laid_to_a_read_that_goes_another_way() -> No
     assert found.divergence is not None
     assert found.divergence.first.what == "read"
     steps = len(found.exchange.theirs.steps)
-    assert found.divergence.first.measured == f"does not give what its own {steps} steps do, which are the reference's"
+    assert f"disagrees with the subject's own {steps} steps" in found.divergence.first.measured
     boxes = [
         sum(len(span.boxes) for span in spans)
         for spans in (found.exchange.answer.spans, found.exchange.theirs.output.spans)

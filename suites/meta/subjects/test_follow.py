@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Verdict
+from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM
 from pytest_dsocr.contract.special import EOS
 from pytest_dsocr.engine.session import Session
@@ -28,6 +29,7 @@ from pytest_dsocr.subjects.protocol import METHODS
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.compare.made import every_bit, observation
 from suites.meta.conftest import model_of
+from suites.meta.crops import cropped_case
 from suites.meta.subjects.seen import output_of, seen
 
 TOKENS = 24
@@ -265,7 +267,7 @@ def test_a_reference_that_ended_before_it_began_gives_no_forced_steps(tiny: Sess
 def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
     keep_values: bool, tiny: Session[Any], pages: Path
 ) -> None:
-    case = make_case(pages / "portrait.png", "markdown", "gundam", 1)
+    case = cropped_case(pages, "markdown", 1)
     theirs = seen(tiny, case, keep_values=keep_values)
     answer = follow(SessionSubject(tiny), case, theirs)
     assert answer.inputs is not None
@@ -279,7 +281,7 @@ def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
 
 
 def test_the_blocks_of_named_modules_are_seen_in_front_of_their_stage(tiny: Session[Any], pages: Path) -> None:
-    case = make_case(pages / "portrait.png", "markdown", "gundam", 1)
+    case = cropped_case(pages, "markdown", 1)
     names = list(follow(SessionSubject(tiny), case, EMPTY).seams)
     depth = model_of(tiny).arch.sam.layers
     assert names[: 2 * depth + 2] == [
@@ -316,7 +318,8 @@ def test_an_answer_goes_as_far_as_the_level(level: Level, tiny: Session[Any], ca
     assert any("/" in name for name in answer.seams) is (level >= Level.MODULES)
     assert answer.promised == ({"vision_fusion", "prefill"} if level >= Level.STAGES else set())
     assert (answer.mmd, answer.artefacts) == (None, None)
-    left = {one.what for one in compare_observations(answer, own, tolerances("float32")) if one.measured == NOT_OFFERED}
+    found = compare_observations(answer, own, tolerances("float32"))
+    left = {one.what for one in found if one.reason is Reason.NOT_OFFERED}
     assert ("input_ids" in left, "prefill" in left, "tokens" in left) == (level < 1, level < 2, level < 2)
     assert {"result.mmd", "artefacts"} <= left
 

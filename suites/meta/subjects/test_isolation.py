@@ -20,7 +20,7 @@ from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.traces import traced
 from pytest_dsocr.observation.block_seams import watch_deep
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.checked import CheckedSubject
@@ -30,7 +30,7 @@ from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import close_subject, load_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
 from pytest_dsocr.subjects.watch import Watch, watching
-from suites.contract.pages import write_page
+from suites.meta.crops import cropped_case
 
 STAGED = "suites.meta.plugin.misdeeds:Staged"
 CASE = Case(Path("page.png"), "<image>", PRESETS["tiny"], 4)
@@ -101,7 +101,7 @@ def here() -> Any:
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return make_case(write_page("halves", tmp_path_factory.mktemp("pages")), "free", "gundam", 4)
+    return cropped_case(tmp_path_factory.mktemp("pages"), "free", 4)
 
 
 def is_gone(pid: int) -> bool:

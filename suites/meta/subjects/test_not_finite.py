@@ -15,12 +15,13 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.judge.exchange import CaseReport, Exchange, judge
 from pytest_dsocr.observation.block_seams import watch_deep
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import NotFinite, Observation, Seam
 from pytest_dsocr.observation.packing import without_values
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.conftest import model_of
+from suites.meta.crops import cropped_case
 from suites.meta.subjects.seen import seen
 from suites.meta.subjects.spoilt import Spoilt, spoil
 
@@ -31,7 +32,7 @@ BLOCKS = ["sam.crops/1", "sam.page/0", "sam.page/1", "clip.crops/0", "clip.page/
 
 @pytest.fixture(scope="module")
 def case(pages: Path) -> Case:
-    return make_case(pages / "portrait.png", "markdown", "gundam", TOKENS)
+    return cropped_case(pages, "markdown", TOKENS)
 
 
 @pytest.fixture(scope="module")

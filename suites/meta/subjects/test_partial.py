@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import NOT_OFFERED, Verdict
+from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.judge.exchange import CaseReport, Exchange, judge
 from pytest_dsocr.judge.substitution import substitute
@@ -119,7 +120,7 @@ def test_a_read_that_fails_loses_nothing_of_the_inputs_and_what_is_not_offered_i
     found = {one.what: one for one in report.comparisons}
     assert [what for what, one in found.items() if one.lost_to] == TEXT
     assert {found[what].verdict for what in INPUTS} == ({Verdict.MATCH} if level else {Verdict.NOT_COMPARED})
-    assert {found[what].measured for what in (*VISION, *PREFILL, *DECODE, *FILES)} == {NOT_OFFERED}
+    assert {found[what].reason for what in (*VISION, *PREFILL, *DECODE, *FILES)} == {Reason.NOT_OFFERED}
 
 
 def test_seams_that_are_not_declared_are_lost_with_vision(tiny: Session[Any], case: Case, theirs: Observation) -> None:

@@ -16,13 +16,14 @@ from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.protocol import OpenSubject, Setup, level_of
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from suites.meta.conftest import model_of
+from suites.meta.crops import cropped_case
 
 TOKENS = 12
 
 
 @pytest.fixture(scope="module")
 def case(pages: Path) -> Case:
-    return make_case(pages / "portrait.png", "markdown", "gundam", TOKENS)
+    return cropped_case(pages, "markdown", TOKENS)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ci.training import evaluate, reading
+from ci.training import evaluate, reading, truth
 from ci.training.generator import generate
 from ci.training.reading import PROMPTS, Reading, Source, each, held_out, judge, open_page, read, truth_of
 from ci.training.seeds import FIRST_TRAINING_SEED, HELD_OUT_SEEDS
@@ -115,7 +115,7 @@ def _texts(seed: int, prompt: str) -> list[str]:
 def test_a_shipped_subset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = generate(8)
     page.image.save(tmp_path / "one.png")
-    (tmp_path / "one.json").write_text(json.dumps(shipped.truth_of(page)), encoding="utf-8")
+    (tmp_path / "one.json").write_text(json.dumps(truth.truth_of(page)), encoding="utf-8")
     (tmp_path / "typeset.txt").write_text("one.png\n", encoding="utf-8")
     monkeypatch.setattr(shipped, "PAGES", tmp_path)
     monkeypatch.setattr(evaluate, "_read", perfect)

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from ci.training import precision
 from ci.training.precision import Difference, Rounded, compare_page, main, table
+from ci.training.truth import load_truth
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.pages.shipped import load_truth, shipped
+from pytest_dsocr.pages.shipped import shipped
 
 TOKENS = 6
 PAGE = shipped("dev-3")[2]

@@ -1,4 +1,4 @@
-"""A case as its own tests judge it: they may allow more than the run does, or less, and may not look at all of it."""
+"""The verdict of a case's own tests: they may allow more or less than the run does, and may not check all of it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Outside(TypedDict):
     verdict: str
     measured: str
     allowed_by: list[str]
-    """The tests that allow it by limits of their own; empty where no test of the run looked at it."""
+    """The tests whose own limits allow it; empty where no test of the run checks it."""
 
 
-class ColouredCase(CasePayload):
-    """A case, of which ``passes`` is what its tests say; under the run's own limits it is ``within``."""
+class JudgedCase(CasePayload):
+    """A case: ``passes`` is the verdict of its tests, ``within`` that of the run's own limits."""
 
     within: bool
     outside: list[Outside]
@@ -29,7 +29,7 @@ class ColouredCase(CasePayload):
     """Its tests that failed."""
 
 
-def coloured(case: CasePayload, tests: Sequence[TestResult]) -> ColouredCase:
+def judged_by_tests(case: CasePayload, tests: Sequence[TestResult]) -> JudgedCase:
     """Judge a case by its tests; where none of them compared anything, by the run's own limits.
 
     Args:

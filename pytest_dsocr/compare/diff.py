@@ -1,0 +1,101 @@
+"""The first differences of two texts, word by word, in lines that a terminal holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from rapidfuzz.distance import Levenshtein, Prefix
+
+from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.words import COLUMNS, MARGIN, shown
+
+WINDOW = 500
+"""Characters of each text that are looked at, from shortly before the first that differs."""
+CONTEXT, LONGEST_PIECE, WIDTH, MOST_LINES = 20, 36, COLUMNS - MARGIN, 3
+WORD = re.compile(r"\\.|\w+|\W", re.DOTALL)
+CUT = "..."
+
+
+class Side(StrEnum):
+    """Which text has a piece."""
+
+    BOTH = "both"
+    REFERENCE = "reference"
+    SUBJECT = "subject"
+
+
+MARKS = {Side.BOTH: ("", ""), Side.REFERENCE: ("[-", "-]"), Side.SUBJECT: ("{+", "+}")}
+"""The marks around a piece, as in ``git diff --word-diff``."""
+
+
+class Piece(NamedTuple):
+    """A part of a line, fit for a terminal."""
+
+    side: Side
+    text: str
+
+    def __str__(self) -> str:
+        return self.text.join(MARKS[self.side])
+
+
+Line = tuple[Piece, ...]
+
+
+def diff(mine: str, theirs: str) -> tuple[Line, ...]:
+    """Give the first lines of differences between the subject's text and the reference's; none where they are equal."""
+    if mine == theirs:
+        return ()
+    at = Prefix.similarity(mine, theirs)
+    start = max(0, at - CONTEXT)
+    ours, others = (plain(text[start : at + WINDOW]) for text in (mine, theirs))
+    cut = max(len(mine), len(theirs)) > at + WINDOW
+    pieces = [*_pieces(WORD.findall(ours), WORD.findall(others))]
+    lines = _lines([*([Piece(Side.BOTH, CUT)] if start else []), *(_whole(pieces) if cut else pieces)])
+    return tuple(line for line in lines if _differs(line))[:MOST_LINES]
+
+
+def plain_line(line: Line) -> str:
+    """Give a line as plain text, with marks around what only one side has."""
+    return "".join(map(str, line))
+
+
+def _pieces(mine: list[str], theirs: list[str]) -> Iterator[Piece]:
+    for edit in Levenshtein.opcodes(theirs, mine):
+        old, new = "".join(theirs[edit.src_start : edit.src_end]), "".join(mine[edit.dest_start : edit.dest_end])
+        if edit.tag == "equal":
+            yield Piece(Side.BOTH, old)
+            continue
+        if old:
+            yield Piece(Side.REFERENCE, shown(old, LONGEST_PIECE))
+        if new:
+            yield Piece(Side.SUBJECT, shown(new, LONGEST_PIECE))
+
+
+def _whole(pieces: list[Piece]) -> list[Piece]:
+    """Leave out differences at the end that may be there only because the texts were cut there."""
+    last = max((k for k, piece in enumerate(pieces) if piece.side is Side.BOTH), default=0)
+    return pieces[: last + 1] if _differs(pieces[:last]) else pieces
+
+
+def _differs(pieces: Iterable[Piece]) -> bool:
+    return any(piece.side is not Side.BOTH for piece in pieces)
+
+
+def _lines(pieces: Iterable[Piece]) -> Iterator[Line]:
+    """Break pieces into lines, and keep of equal text only a little around each difference."""
+    line: list[Piece] = []
+    for piece in pieces:
+        same = piece.side is Side.BOTH
+        if same and line and len(piece.text) > 2 * CONTEXT:
+            yield (*line, Piece(Side.BOTH, piece.text[:CONTEXT] + CUT))
+            line = []
+        if same and not line and len(piece.text) > CONTEXT + len(CUT):
+            piece = Piece(Side.BOTH, CUT + piece.text[-CONTEXT:])
+        if len(plain_line((*line, piece))) > WIDTH:
+            yield tuple(line)
+            line = []
+        line.append(piece)
+    yield tuple(line)
