@@ -31,7 +31,7 @@ def check_inputs(inputs: Inputs, preset: Preset, special: SpecialTokens) -> None
     The message names the first thing that is off, and by how much.
     """
     for problem in _problems(inputs, preset, special):
-        raise DsocrError(f"these are not the vendor's inputs: {problem}; make them anew with prepare_inputs")
+        raise DsocrError(f"these are not the vendor's inputs: {problem}; make them again with prepare_inputs")
 
 
 def _problems(inputs: Inputs, preset: Preset, special: SpecialTokens) -> Iterator[str]:

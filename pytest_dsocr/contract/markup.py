@@ -79,7 +79,7 @@ def parse(text: str) -> Markup:
 def find_spans(text: str) -> Iterator[tuple[int, int, int, int]]:
     """Yield ``(start, end of label, start of coordinates, end)`` of each span, as offsets into ``text``.
 
-    The vendor's expression tries every ``<|ref|>`` anew, which is quadratic where many are left open. Once a search
+    The vendor's expression tries every ``<|ref|>`` again, which is quadratic where many are left open. Once a search
     for any of the three marks fails, no later start can succeed, so three searches a span are enough.
     """
     end = 0

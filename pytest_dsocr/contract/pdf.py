@@ -33,7 +33,7 @@ def pdf_pages(source: str | os.PathLike[str] | bytes, *, dpi: float = DEFAULT_DP
 
 
 class Pdf:
-    """An open PDF, whose pages are rendered one by one; one that cannot be is in nobody's way.
+    """An open PDF, whose pages are rendered one by one; a page that cannot be rendered does not affect the others.
 
     Args:
         data: the file's bytes.

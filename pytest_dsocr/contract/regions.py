@@ -1,4 +1,4 @@
-"""Where the model's boxes lie on a page, which of them are figures, and what is odd about them."""
+"""Where the model's boxes lie on a page, which are figures, and which are faulty."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def crop_figure(image: Image.Image, pixels: PixelBox) -> Image.Image:
     """Cut one figure out of the clean page; what lies beyond the page is black, as the vendor has it.
 
     Raises:
-        DsocrError: where no JPEG can be made of it.
+        DsocrError: where it cannot be saved as a JPEG.
     """
     x1, y1, x2, y2 = pixels
     width, height = x2 - x1, y2 - y1

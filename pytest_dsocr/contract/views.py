@@ -1,4 +1,4 @@
-"""What the encoders see of a page: the whole of it, and the crops."""
+"""The views of a page that go into the encoders: the whole page, and its crops."""
 
 from __future__ import annotations
 

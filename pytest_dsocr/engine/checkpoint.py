@@ -12,7 +12,7 @@ from typing import Protocol
 from torch import nn
 
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.names import HUB_NAME, MINI, SYNTHETIC_NAME, VALID
+from pytest_dsocr.engine.names import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT
 from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC, fill, synthetic_fingerprint
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.weights import OnBytes, fingerprint, load_weights
@@ -83,7 +83,7 @@ def resolve(path_or_name: str | Path) -> Checkpoint:
         return _from_folder(name, folder)
     if HUB_NAME.fullmatch(name):
         return _from_folder(name, _cached_snapshot(name))
-    raise DsocrError(f"{name!r} is no checkpoint; {VALID}")
+    raise DsocrError(f"{name!r} is no checkpoint; {VALID_CHECKPOINT}")
 
 
 def _synthetic(name: str, size: str, seed: int) -> Checkpoint:

@@ -9,4 +9,6 @@ MINI = "mini"
 SYNTHETIC_SIZES = ("tiny", "small", "full")
 SYNTHETIC_NAME = re.compile(rf"synthetic:(?P<size>{'|'.join(SYNTHETIC_SIZES)})(@(?P<seed>\d+))?")
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
-VALID = f"give {MINI}, a checkpoint's folder, synthetic:{', synthetic:'.join(SYNTHETIC_SIZES)}, or a hub name"
+VALID_CHECKPOINT = (
+    f"give {MINI}, a checkpoint's folder, synthetic:{', synthetic:'.join(SYNTHETIC_SIZES)}, or a hub name"
+)

@@ -31,7 +31,7 @@ class CacheView(Protocol):
 
 
 class Cache(CacheView, Protocol):
-    """What the session asks of a cache beside what it shows."""
+    """What the session asks of a cache, in addition to a view of it."""
 
     def drop_last(self) -> None:
         """Forget the last position of every row."""

@@ -91,7 +91,7 @@ class Session(Generic[CacheT]):
             **options: the session's own arguments.
 
         Raises:
-            DsocrError: where any of them is not to be had; the message says what is.
+            DsocrError: where any of them is not available; the message lists what is.
         """
         place, number_type, attend = device_named(device), dtype_named(dtype), attention_function(attn)
         checkpoint = resolve(path_or_name)

@@ -1,4 +1,4 @@
-"""The stages' names, and what can be watched of them: NVTX ranges, and times.
+"""The stages' names, and how they are measured: NVTX ranges, and times.
 
 On a GPU a stage is timed by CUDA events on the stream that does its work, so that timing adds no wait; the
 elapsed times are read once, when they are asked for.

@@ -11,17 +11,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
-from pytest_dsocr.engine.attention import eager
-from pytest_dsocr.engine.folder import write_checkpoint
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE, byte_level_vocabulary
+from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE
 from pytest_dsocr.engine.weights import OnBytes
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.threads import in_threads
@@ -141,15 +138,3 @@ def _fill_one(flat: Tensor, name: str, shape: Sequence[int], seed: int) -> None:
         raw = words.random_raw(-(-len(chunk) // VALUES_PER_WORD)).astype("<u8", copy=False).view("<i2")
         values = torch.from_numpy(raw)[: len(chunk)].float().add_(0.5).mul_(scale).add_(mean)
         chunk.copy_(values.to(flat.dtype))
-
-
-def write_synthetic(name: str, folder: Path, dtype: torch.dtype = torch.bfloat16, seed: int = DEFAULT_SEED) -> None:
-    """Write ``synthetic:name`` as a checkpoint folder that other programs can read: config, weights, tokenizer.
-
-    Raises:
-        DsocrError: where ``folder`` holds weights already.
-    """
-    arch = SYNTHETIC[name]
-    model = DeepseekOCR.empty(arch, eager, torch.device("cpu"), dtype)
-    fill(model, seed)
-    write_checkpoint(folder, arch, model.state_dict(), byte_level_vocabulary(arch.decoder.vocab_size))

@@ -125,7 +125,7 @@ class TextStream:
         return after[len(before) :]
 
     def flush(self) -> str:
-        """Give what a character cut off by the end of the tokens leaves behind, and start anew."""
+        """Give what a character cut off by the end of the tokens leaves behind, and start again."""
         text = self._tokenizer.decode(self._window)
         self._window.clear()
         return text[len(_complete(text)) :]

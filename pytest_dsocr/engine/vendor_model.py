@@ -107,7 +107,7 @@ class VendorModel:
         return out
 
     def clip(self, sam: Tensor) -> Tensor:
-        """Run the vendor's CLIP on SAM's features; the pixel argument is the batch size to it, no more."""
+        """Run the vendor's CLIP on SAM's features; it reads only the batch size from the pixel argument."""
         out: Tensor = self._core.vision_model(sam, sam)
         return out
 

@@ -26,17 +26,17 @@ ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 NAMED = 3
 """How many tensors or files a message names."""
 COMPUTED = ".position_ids"
-"""A buffer that is in some checkpoints, for the vendor's class saves it, and holds nothing learnt."""
+"""A buffer that the vendor's class saves into some checkpoints; it holds no weights."""
 
 Stamps = tuple[tuple[Path, int, int], ...]
-"""Of each file where it is, its bytes, and when it was written, in ns."""
+"""Of each file: its path, its bytes, and when it was written, in ns."""
 OnBytes = Callable[[int, int], None]
 """Called with the bytes done and their total."""
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Where a tensor lies, and what its file says of it."""
+    """Where a tensor is stored, and its shape and dtype there."""
 
     path: Path
     shape: tuple[int, ...]

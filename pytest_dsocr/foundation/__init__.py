@@ -1,1 +1,1 @@
-"""What every room may use, and which uses none of them: errors, words, exact types, threads, whole files."""
+"""What every room may use: errors, wording, exact types, threads, files written whole. Uses no other room."""

@@ -1,4 +1,4 @@
-"""Values of unknown origin, made anew in builtin types: what a subclass overrides has no say in a verdict.
+"""Values of unknown origin, rebuilt as builtin types: what a subclass overrides cannot change a verdict.
 
 A ``str`` whose ``__eq__`` is always true equals the reference's text; ``str(x)`` asks its ``__str__``. Here the builtin
 types' own methods are called, which no subclass can override.
@@ -27,9 +27,9 @@ BUILTIN: Sequence[tuple[type, Callable[[Any], Any]]] = (
 
 
 def exact(value: Any) -> Any:
-    """Give ``value`` in the builtin type that it is of, with what it holds; what is of none is given as it is.
+    """Give ``value`` in the builtin type that it is derived from, and what it holds likewise.
 
-    Its type is what Python holds it for, whatever it says of itself in ``__class__``.
+    Any other value is given as it is. Its real type decides, whatever its ``__class__`` says.
     """
     return next((make(value) for kind, make in BUILTIN if issubclass(type(value), kind)), value)
 

@@ -31,5 +31,5 @@ def _quoted(word: str) -> str:
 
 
 def _for_shell(character: str) -> str:
-    """Give the bytes of a character of a file's name, which may be such as are no text."""
+    """Give the bytes of a character of a file's name, which need not be valid text."""
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))

@@ -1,4 +1,4 @@
-"""JSON files that are read and compared by the line, and that tell by themselves whether they are whole."""
+"""JSON files that are read and compared by the line, and that show by themselves whether they are complete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def seal(content: Mapping[str, Any]) -> bytes:
 
 
 def unseal(data: bytes) -> dict[str, Any]:
-    """Read what :func:`seal` made; raise ``ValueError`` that says why where a byte of it is missing or other."""
+    """Read what :func:`seal` made; raise ``ValueError`` with the reason where a byte is missing or changed."""
     if not data.endswith(_END):
         raise ValueError("its end is missing")
     body, _, stated = data.rpartition(_SEAL)

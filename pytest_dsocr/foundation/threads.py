@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 THREADS = "OMP_NUM_THREADS"
-"""What a user sets counts, and processes that are started from here heed it."""
+"""A value that the user set is kept, and passed on to processes started from here."""
 Item = TypeVar("Item")
 Done = TypeVar("Done")
 
@@ -27,7 +27,7 @@ def share_threads(workers: int) -> None:
 def in_threads(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
     """Yield what ``work`` gives of each item, in their order, done in as many threads as torch may use.
 
-    Within one of them torch uses no others. ``work`` must let go of the interpreter's lock to gain by it.
+    Within one of them torch uses no others. Only ``work`` that releases the interpreter's lock gets faster.
     """
     import torch
 
@@ -36,4 +36,4 @@ def in_threads(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             yield from pool.map(work, items)
     finally:
-        torch.set_num_threads(threads)  # of threads that are yet to come, which take over what was set last
+        torch.set_num_threads(threads)  # later threads take over what was set last

@@ -9,31 +9,31 @@ from pytest_dsocr.foundation.words import PACKAGE, fit
 
 FIRST_LINES, LAST_LINES, COLUMNS = 15, 45, 300
 OF_MESSAGE = 2000
-"""Columns of a message of ours, which is one line, and says at its end what to do."""
+"""Columns of a message of this project: one line, which ends with what to do."""
 
 
 def message_of(error: BaseException) -> str:
-    """Give what an error says of itself; its type where it cannot say it."""
+    """Give an error's message, or its type where asking for the message raises."""
     try:
         return str(error)
     except Exception:
-        return f"{type(error).__name__}, whose text cannot be told"
+        return f"{type(error).__name__}, whose message cannot be shown"
 
 
 def traced(error: BaseException) -> str:
-    """Give an error's traceback, with those that it came from, and short paths inside this package.
+    """Give an error's traceback with its causes, and with short paths inside this package.
 
-    Its type alone where that cannot be told.
+    Its type alone where formatting it raises.
     """
     try:
         told = "".join(traceback.format_exception(error))
     except Exception:  # its notes or its causes may be anything
-        told = f"{type(error).__name__}, whose traceback cannot be told"
+        told = f"{type(error).__name__}, whose traceback cannot be shown"
     return bounded(told.replace(f'"{PACKAGE}{os.sep}', '"'))
 
 
 def bounded(text: str, columns: int = COLUMNS) -> str:
-    """Give ``text`` with escapes for what would steer a terminal, and without what is too long of it."""
+    """Give ``text`` with escapes for what would steer a terminal, and shortened where it is too long."""
     lines = text.rstrip().splitlines()
     left_out = len(lines) - FIRST_LINES - LAST_LINES
     if left_out > 1:

@@ -1,4 +1,4 @@
-"""What was seen of one case, whoever was asked: cases, observations, answers, steps, levels; and how they travel.
+"""Cases, and what one implementation did with a case: observations, answers, steps, levels, and their storage.
 
 Nothing here asks a side, and nothing judges.
 """

@@ -51,10 +51,10 @@ class Answer:
     fault: SubjectFaultError | None = None
     """The error that ended it."""
     lost: frozenset[Part] = frozenset()
-    """What was not heard because of ``fault``, of what the subject offers; its steps up to the error are kept."""
+    """The parts that the subject offers and that ``fault`` prevented; its steps up to the error are kept."""
 
     def whole(self) -> Answer:
-        """Give the answer itself, or raise the error that something of it was lost to."""
+        """Give the answer, or raise the error that cut it short."""
         if self.fault is not None:
             raise self.fault.with_traceback(None)
         return self

@@ -24,7 +24,7 @@ class ForcedStep:
     """What of its logits is NaN or infinite, but for those that are forbidden with minus infinity."""
 
     def at_hand(self, theirs: Step) -> Best:
-        """Give the subject's best tokens, and the reference's best with the subject's logits of them."""
+        """Give the subject's best tokens, and the subject's logits of the reference's best tokens."""
         more = {
             token: logit
             for token, logit in zip(theirs.best.ids, self.at_reference, strict=False)

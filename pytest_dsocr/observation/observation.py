@@ -29,12 +29,12 @@ BEST_OF_PREFILL = 20
 
 
 class NotFinite(NamedTuple):
-    """What of a tensor is NaN or infinite."""
+    """How much of a tensor is NaN or infinite."""
 
     nans: int
     infinities: int
     values: int
-    """Of how many values in all."""
+    """The number of all values."""
     first: tuple[int, ...]
     """The index of the first that is either."""
 
@@ -76,7 +76,7 @@ class Seam:
     values: Tensor | None = None
     """The tensor itself, on the CPU; None in a recording."""
     not_finite: NotFinite | None = None
-    """What of it is NaN or infinite; None where all is finite, and in an old recording, whose norm tells."""
+    """Its values that are NaN or infinite; None where all are finite, and in old recordings (see the norm there)."""
 
     @classmethod
     def of(cls, tensor: Tensor, *, keep_values: bool = False) -> Seam:
@@ -187,7 +187,7 @@ class Artefact:
 
 @dataclass(frozen=True)
 class Output:
-    """What came of the tokens."""
+    """What the tokens were turned into."""
 
     text: str
     """Decoded with its markup, without the EOS and the white space around."""

@@ -9,11 +9,11 @@ from importlib import metadata
 from typing import Any
 
 OF_NO_CONSEQUENCE = ("checkpoint", "date", "command")
-"""What may differ where all else is the same; of a checkpoint the content counts, and not the name."""
+"""Fields that may differ between equal observations; a checkpoint counts by its content, not by its name."""
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "matplotlib", "flash-attn", "torchvision")
 SHA256_CHARACTERS, SHOWN_OF_HASH, SHOWN_OF_CHECKPOINT = 64, 16, 12
 SESSION_STANDS_IN = "all of the vendor's code: the session, equal to it where recorded"
-"""The override of an answer that the session gave, in the place of the vendor's code."""
+"""The override of an observation that the session made in place of the vendor's code."""
 OF_VENDOR = ("eager", "flash_attention_2")
 DTYPES_OF_VENDOR = ("float32", "bfloat16")
 """The attentions and dtypes that the vendor's code has."""
@@ -60,7 +60,7 @@ class Provenance:
     """See :func:`pytest_dsocr.contract.resampling.resampling`."""
     versions: Mapping[str, str]
     overrides: tuple[str, ...]
-    """What was put in the place of something that the vendor's code has hard-coded."""
+    """What replaced something that the vendor's code hard-codes."""
     date: str
     command: str
 

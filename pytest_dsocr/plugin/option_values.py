@@ -11,8 +11,7 @@ from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
 from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.contract.special import IMAGE
-from pytest_dsocr.engine.names import HUB_NAME, MINI, SYNTHETIC_NAME
-from pytest_dsocr.engine.names import VALID as VALID_CHECKPOINT
+from pytest_dsocr.engine.names import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import SUBSETS, is_list, read_list

@@ -40,7 +40,7 @@ def snapshots_in(golden: Path) -> Path:
 
 
 def anchors_file() -> Path:
-    """Give the anchors to tell drift from: those beside one's own recordings, or the shipped ones."""
+    """Give the anchors that drift is measured from: those beside one's own recordings, or the shipped ones."""
     own = OWN / RECORDINGS / ANCHORS
     return own if own.is_file() else shipped_folder() / RECORDINGS / ANCHORS
 

@@ -21,7 +21,7 @@ from pytest_dsocr.reference.vendor_code.files import FILES
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which reference is wanted, beside where it is."""
+    """The checkpoint and the key of the reference to open."""
 
     checkpoint: Checkpoint
     device: str = "cpu"
@@ -51,7 +51,7 @@ def open_reference(
         wanted: its checkpoint and key; one recording that is named has its own key.
         env: the environment of the vendor's code, for a live one; see ``find_environment``.
         time_limit_s: for a live one, the longest without a sign of progress.
-        on_progress: for a live one, what tells of it.
+        on_progress: for a live one, called with its progress.
 
     Raises:
         DsocrError: where there is nothing of the kind.
@@ -76,7 +76,7 @@ def open_reference(
 
 
 def open_recorded(places: Sequence[Path], wanted: Wanted) -> RecordedReference:
-    """Open the recording that is wanted, of the first folder of recordings that holds one.
+    """Open the recording of this key in the first folder of recordings that holds one.
 
     Cases that it lacks are looked up in those of the folders behind it, if they were made from the same of the vendor's
     files.

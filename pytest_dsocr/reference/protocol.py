@@ -1,4 +1,4 @@
-"""What suites ask of the reference: the vendor's code live, a recording of it, or the session in its place."""
+"""What the suites ask of the reference: the vendor's code live, a recording of it, or the session in its place."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Reference(Protocol):
         """Give each stage's floating-point operations as torch's counter sees them; ``decode`` is the last step's."""
 
     def close(self) -> None:
-        """Let go of whatever it holds."""
+        """Release what it holds."""
 
 
 class Runtime(Protocol):

@@ -1,6 +1,6 @@
-"""Recordings where they hold a case, the session where they do not: a reference for those without the vendor's files.
+"""Recordings where they hold a case, else the session: a reference for users without the vendor's files.
 
-The session is proven equal to the vendor's code where that was recorded, and what it answers says that it is the
+The session is proven equal to the vendor's code where that was recorded, and its answers say that they are the
 session's. It runs in a process of its own: what a subject does to torch, or to the engine, does not reach it.
 """
 
@@ -93,16 +93,16 @@ class SessionReference:
         return True
 
     def answering(self, seen: Observation) -> Reference:
-        """Give whose word ``seen`` is: the recording's, or this one's for the session's."""
+        """Give the reference that made ``seen``: the recording, or this one for the session."""
         return self if self.recorded is None or is_by_session(seen.provenance) else self.recorded
 
     def check_other_than(self, subject: object, name: str, case: Case) -> None:
-        """Refuse to hold the session against itself, which would prove nothing.
+        """Refuse to compare the session with itself, which would prove nothing.
 
         Args:
             subject: the implementation under test.
             name: what the run calls it.
-            case: the one that it is put to.
+            case: the case to read.
 
         Raises:
             NotRecordedError: where the subject is the session, and no recording answers for the case.
@@ -113,7 +113,7 @@ class SessionReference:
             if name not in SESSION_NAMES and not _is_session(subject):
                 return
             raise NotRecordedError(
-                f"{error}; the session is the subject itself, and does not stand in for what it is held against"
+                f"{error}; the session is the subject itself, so it cannot be the reference as well"
             ) from None
 
     def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:

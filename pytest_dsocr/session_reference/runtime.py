@@ -50,7 +50,7 @@ class SessionRuntime:
         command: str = "",
         on_progress: OnProgress = lambda what, done, total: None,
     ) -> SessionRuntime:
-        """Load ``checkpoint`` into the engine's model; raise ``DsocrError`` where any of these is not to be had."""
+        """Load ``checkpoint`` into the engine's model; raise ``DsocrError`` where any of these is not available."""
         weights = partial(on_progress, "weights")
         session = Session.from_checkpoint(checkpoint, device=device, dtype=dtype, attn=attention, on_progress=weights)
         origin = provenance_of(resolve(checkpoint), device_class(device), dtype, attention, command)
@@ -73,11 +73,11 @@ class SessionRuntime:
         Args:
             case: what to read.
             keep_values: keep the tensors themselves beside their summaries, but those of the deep seams.
-            keep_logits: not to be had of the session.
-            out: not to be had of the session.
+            keep_logits: not available from the session.
+            out: not available from the session.
 
         Raises:
-            DsocrError: where it reads otherwise than it decodes step by step, which says nothing about any subject.
+            DsocrError: where reading and decoding step by step differ, so that it cannot serve as a reference.
         """
         if keep_logits or out:
             raise DsocrError("the session keeps neither all logits nor files; give the vendor's folder for these")
@@ -90,7 +90,7 @@ class SessionRuntime:
         return seen if keep_values else without_values(seen)
 
     def stage_times(self, case: Case, turns: int = 5) -> NoReturn:
-        """Raise ``DsocrError``: the session's times say nothing of the vendor's."""
+        """Raise ``DsocrError``: the session's times are not the vendor's."""
         raise DsocrError("the session's times are its own; give the vendor's folder to take the vendor's")
 
     def flops(self, case: Case) -> NoReturn:
@@ -105,7 +105,7 @@ class SessionRuntime:
 
 
 def provenance_of(checkpoint: Checkpoint, device: str, dtype: str, attention: str, command: str = "") -> Provenance:
-    """Say that an answer is the session's; ``device`` is a kind of device, such as ``nvidia-h200``."""
+    """Give the provenance of the session's answers; ``device`` is a kind of device, such as ``nvidia-h200``."""
     return Provenance(
         checkpoint=checkpoint.label,
         checkpoint_sha256=checkpoint.sha256,
@@ -122,7 +122,7 @@ def provenance_of(checkpoint: Checkpoint, device: str, dtype: str, attention: st
 
 
 def _to_follow(case: Case, prepared: Inputs, read: Result) -> Observation:
-    """Give what ``follow`` asks of a reference: the tokens to go along, and that tensors are wanted."""
+    """Give what ``follow`` needs from a reference: the tokens to follow, and tensors to keep."""
     steps = tuple(Step(token, Best((token,), (0.0,))) for token in read.token_ids)
     inputs = InputsDigest.of(prepared.tensors, keep_values=True)
     return Observation(case.id, inputs, {}, NOTHING, steps, Output(read.text, (), "", {}))
@@ -132,8 +132,8 @@ def _observation(case: Case, answer: Answer, read: Result, origin: Provenance) -
     chosen = tuple(step.token for step in answer.forced or ())
     if chosen != read.token_ids or answer.text != read.text:
         raise DsocrError(
-            f"the session read {len(read.token_ids)} tokens of {case.id} otherwise than it decodes them step by step; "
-            "it cannot stand in on this device"
+            f"the session read {len(read.token_ids)} tokens of {case.id} differently than it decodes them step by "
+            "step; it cannot stand in on this device"
         )
     given: dict[str, Any] = {"inputs": answer.inputs, "prefill_best": answer.prefill_best}
     files = {name: file for name, file in (answer.artefacts or {}).items() if name != OURS}

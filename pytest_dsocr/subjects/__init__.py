@@ -1,4 +1,4 @@
-"""The implementations under test: what one fulfils, how it is loaded, watched and asked.
+"""The implementations under test: their protocol, how they are loaded, watched and called.
 
-What it answers is an observation; what that is worth is for others to say.
+Nothing here judges an answer; the rooms compare and judge do.
 """

@@ -28,7 +28,7 @@ ALWAYS_PROMISED = frozenset(("vision_fusion", "prefill"))
 
 
 class CheckedSubject:
-    """Any subject, asked through here; what it gives is our own copy, and what it is given it may overwrite.
+    """Any subject behind checks: its results are copied, and it may overwrite what it is given.
 
     Args:
         subject: what fulfils one of the protocols of :mod:`pytest_dsocr.subjects.protocol`.
@@ -43,7 +43,7 @@ class CheckedSubject:
 
     @property
     def policy(self) -> DecodePolicy | None:
-        """How it says that it chooses tokens; None is as the vendor does."""
+        """How it declares that it chooses tokens; None means as the vendor does."""
         with at_stage("decode", "policy"):
             given = getattr(self.subject, "policy", None)
             return None if given is None else handed.policy(given)
@@ -55,7 +55,7 @@ class CheckedSubject:
 
     @property
     def tells_text(self) -> bool:
-        """Whether it turns tokens into text, so that equal tokens need not be read again."""
+        """Whether it turns tokens into text; then equal tokens need not be read again."""
         return self._has("postprocess", "text_of")
 
     @property
@@ -103,7 +103,7 @@ class CheckedSubject:
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> tuple[DecodeView, Tensor]:
         """Give where decoding then stands, and the logits of the first token ``[V]``, float32.
 
-        They may hold NaN: that is for whoever compares them to tell. It gets copies, which it may overwrite.
+        They may hold NaN, which the comparison reports. The subject gets copies, which it may overwrite.
         """
         with at_stage("prefill", "prefill"):
             fused = None if vision_fusion is None else vision_fusion.clone()

@@ -1,4 +1,4 @@
-"""What a subject did that is no answer: an error of its own, or something that cannot be compared."""
+"""Faults of the subject: an error that it raised, or a result that cannot be compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_dsocr.subjects.time_limit import Overdue
 from pytest_dsocr.subjects.watch import current
 
 Faulty = Callable[[BaseException], DsocrError]
-"""Makes of what the subject raised what we raise."""
+"""Turns the subject's error into the error that is raised here."""
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def at_stage(stage: str, method: str) -> Iterator[None]:
 
 @contextmanager
 def guarded(stage: str, method: str, raised: Faulty) -> Iterator[None]:
-    """Run code of the subject's, watched; of whatever it raises, ``raised`` makes what is raised here.
+    """Run the subject's code, watched; ``raised`` turns its error into the one that is raised here.
 
     Raises:
         SubjectHungError: where its time is up.
@@ -57,9 +57,9 @@ def guarded(stage: str, method: str, raised: Faulty) -> Iterator[None]:
 
 
 def hung(stage: str, method: str, limit_s: float) -> SubjectHungError:
-    """Give the fault of a call that took too long; where it stood is to be its cause."""
+    """Give the fault of a call that took too long; its cause shall be the interrupted stack."""
     return SubjectHungError(
         stage,
-        f"the subject's {method} did not come back in {stage} within {limit_s:g} s, and was ended where it stood; if "
-        "it was only slow, give it more: --dsocr-subject-time-limit=SECONDS",
+        f"the subject's {method} did not return in {stage} within {limit_s:g} s and was interrupted; if it was only "
+        "slow, raise the limit: --dsocr-subject-time-limit=SECONDS",
     )

@@ -1,4 +1,4 @@
-"""A case put to a subject: along the reference's tokens, and freely where the two part."""
+"""One case with one subject: along the reference's tokens, and freely where the two differ."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OnToken = Callable[[int], None]
 
 
 def nobody(step: int) -> None:
-    """Tell nobody of a step."""
+    """Ignore a step."""
 
 
 def follow(
@@ -61,16 +61,16 @@ def follow(
 
     Its steps go along the reference's tokens, so that one that differs does not hide the next. Where every choice is
     the reference's and decoding ends where the reference's did, a subject with a ``text_of`` is not asked to read.
-    Tensors are kept whole where the reference's are. Where the subject raises, or gives what is no answer, it is asked
-    no more: the answer holds what it said until then, the error, and what was lost to it.
+    Tensors are kept whole where the reference's are. Where the subject raises, or gives what is no answer, it is not
+    asked further: the answer holds what it gave until then, the error, and what is missing because of it.
 
     Args:
         subject: of any level.
         case: what to read.
         theirs: what the reference saw of it.
         on_token: called with the number of each step along the reference's tokens.
-        always_read: let a subject with a ``text_of`` read as well: whether that goes through its stages is its word.
-        tokenizer: the checkpoint's; without it nothing is known of what may follow a tie, and nothing excused.
+        always_read: have a subject with a ``text_of`` read as well; nothing else proves that ``read`` uses the stages.
+        tokenizer: the checkpoint's; without it, no difference after a tie is excused.
 
     Raises:
         DsocrError: where it is no subject.
@@ -85,7 +85,7 @@ def follow(
 
 
 class _Following:
-    """A case put to a subject, and what it said so far."""
+    """One case with one subject, and its answer so far."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class _Following:
             *(("vision", "prefill", "step") if asked.level >= Level.STAGES else ()),
             "read",
         ]
-        """What it is still to be asked for, that under way first."""
+        """What it has not been asked for yet; the part in progress first."""
 
     def learn(self, **said: Any) -> None:
         """Add to the answer."""
@@ -216,7 +216,7 @@ def _forced(logits: Tensor, theirs: Step, ban: NgramBan) -> ForcedStep:
 
 
 def _spoilt(logits: Tensor) -> NotFinite | None:
-    """Say what of them is NaN or infinite; minus infinity is how a token is forbidden."""
+    """Count their values that are NaN or infinite; minus infinity forbids a token and does not count."""
     if not bool((logits.isnan() | logits.isposinf()).any()):
         return None
     return NotFinite.among(logits.masked_fill(logits.isneginf(), 0.0).double().cpu().numpy())

@@ -69,7 +69,7 @@ def is_tensor(value: object) -> TypeGuard[Tensor]:
 
 
 def copies(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Give what is handed to a subject, for it to do with as it likes."""
+    """Give copies for a subject, which it may overwrite."""
     return {name: value.clone() for name, value in given.items()}
 
 
@@ -80,5 +80,5 @@ def policy(given: object) -> DecodePolicy:
 
 
 def kind(value: object) -> str:
-    """Say what something is, of which only its type is to be trusted."""
+    """Describe a value by its type, the only part of it that can be trusted."""
     return "None" if value is None else f"a {exact(shown(type(value).__name__))}"

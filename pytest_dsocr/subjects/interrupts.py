@@ -11,7 +11,7 @@ from types import FrameType
 
 @contextmanager
 def hearing_interrupts() -> Iterator[None]:
-    """Let a SIGINT that comes meanwhile end as ``KeyboardInterrupt``, whatever the subject makes of it.
+    """Let a SIGINT end as ``KeyboardInterrupt``, even where the subject catches it.
 
     What the handler in place answers with ``KeyboardInterrupt`` counts; one that the subject puts in its place is taken
     out again. A SIGINT that the subject sends to its own process cannot be told from a user's, and interrupts as well.

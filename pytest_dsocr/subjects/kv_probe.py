@@ -38,7 +38,7 @@ class KvDigest:
     """By layer: of its keys, of its values, by position."""
 
     def changed(self, later: KvDigest) -> tuple[Place, ...]:
-        """Give every position held here that ``later`` holds otherwise, or no more; by layer, keys first."""
+        """Give every position here that ``later`` has changed or lost; by layer, keys first."""
         return tuple(
             Place(layer, kind, position)
             for layer, pair in enumerate(self.hashes)

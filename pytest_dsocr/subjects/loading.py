@@ -31,7 +31,7 @@ def load_subject(spec: str, setup: Setup) -> TextSubject:
     """Load the subject that ``spec`` names.
 
     Raises:
-        DsocrError: where there is none, what is in the way of it, or what it lacks of a subject.
+        DsocrError: where it cannot be loaded, or is no subject; the message says why.
     """
     if spec == SESSION:
         from pytest_dsocr.subjects.session import session_subject
@@ -68,7 +68,7 @@ def close_subject(subject: TextSubject) -> None:
 def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
     """Give the level of the subject that ``spec`` names without loading it, or None where that cannot be told.
 
-    It is told of a class by its methods, and of a function by the class that its return annotation names; a protocol
+    A class is judged by its methods, a function by the class that its return annotation names; a protocol
     there says only what is offered at least.
 
     Raises:
@@ -115,7 +115,7 @@ def _module(spec: str, name: str) -> Any:
     def raised(error: BaseException) -> DsocrError:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             return DsocrError(f"{spec!r}: there is no module {error.name}, neither in {here} nor installed; {VALID}")
-        return DsocrError(f"{name} cannot be imported ({brief(error)}); mend it, or name another subject")
+        return DsocrError(f"{name} cannot be imported ({brief(error)}); fix it, or name another subject")
 
     with guarded("load", f"module {name}", raised):
         return importlib.import_module(name)
@@ -138,7 +138,7 @@ def _made(spec: str, factory: Callable[..., Any], setup: Setup) -> TextSubject:
 def _takes_setup(spec: str, factory: Callable[..., Any]) -> bool:
     try:
         signature = inspect.signature(factory)
-    except ValueError:  # of what is not written in Python
+    except ValueError:  # for what is not written in Python
         return True
     if not signature.parameters:
         return False

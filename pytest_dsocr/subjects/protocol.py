@@ -12,7 +12,7 @@ What holds for every method:
   asks for something of that is an error of the method's stage, never a verdict. NaN and infinity are values, compared
   and told like others: give them, do not raise.
 
-Nothing here imports torch, so that a subject's level is told before its weights are loaded.
+Nothing here imports torch, so that a subject's level is known before its weights are loaded.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class StagedSubject(InputsSubject, Protocol):
 
     Beside it, it may have
 
-    - ``seams``: names of what ``vision`` gives beside ``vision_fusion``; what it names it must give;
+    - ``seams``: names of what ``vision`` gives in addition to ``vision_fusion``; it must give what it names;
     - ``policy``: a ``contract.policy.DecodePolicy``, how it chooses; the vendor's if left out;
     - ``text_of(token_ids)``: tokens to text, special tokens kept. A subject that has it says that its ``read`` goes
       through ``prefill`` and ``step``, so that the same tokens mean the same text: ``read`` is then called for a run's

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 OF_TORCH = ("TORCHINDUCTOR_", "TRITON_")
-"""Variables that torch sets for itself, whoever is the first to use what needs them."""
+"""Variables that torch sets for itself, at the first use of what needs them."""
 Value = Any
 
 
@@ -28,7 +28,7 @@ class Surrounding:
     get: Callable[[], Value]
     """What it is, in a value that can be compared; None where that cannot be told."""
     put: Callable[[Value], None] | None
-    """Makes it so; None for what is told and left as the subject has put it."""
+    """Sets it; None for what is reported and left as the subject set it."""
     tell: Callable[[Value, Value], str] = "from {} to {}".format
     """Says what changed."""
     merge: Callable[[Value, Value, Value], Value] = _theirs
@@ -47,7 +47,7 @@ class Surroundings:
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
         self._left: dict[str, tuple[Value, Value]] = {}
-        """What the subject found and left, of what it changed."""
+        """What the subject changed: the value before, and the value after."""
         self._told: set[str] = set()
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""An error of unknown origin in words: its text may be huge, steer a terminal, or not be had at all."""
+"""The message of an error of unknown origin: it may be huge, steer a terminal, or raise when asked for."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def brief(error: BaseException) -> str:
     try:
         message = " ".join(str(error)[: 4 * COLUMNS].split())
     except Overdue as overdue:
-        overdue.__context__ = None  # whoever tells of that one is to ask no more
+        overdue.__context__ = None  # its message must not be asked for again
         raise
     except BaseException as its_own:
-        message = f"its message cannot be had, for asking for it raises {type(its_own).__name__}"
+        message = f"its message cannot be shown, as asking for it raises {type(its_own).__name__}"
     return fit(f"{kind}: {message}" if message else kind, COLUMNS)

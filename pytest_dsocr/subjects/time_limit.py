@@ -1,4 +1,4 @@
-"""How long a call of the subject's may take: then it is interrupted, and where it cannot be, the process ends."""
+"""The time limit of the subject's calls: a call is interrupted, or else the process ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from math import inf
 from types import FrameType
 
 SIGNAL = signal.SIGURG
-"""Interrupts sleeping and waiting; nobody else uses it, and where it has no handler it does nothing."""
+"""Interrupts sleeping and waiting; not in other use, and ignored where it has no handler."""
 GRACE_S, POLL_S = 10.0, 0.02
 EXIT_STATUS = 70
 
@@ -73,7 +73,7 @@ class TimeLimit:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Let the call that is watched take its time."""
+        """Suspend the limit of the current call."""
         call = self._call
         if call:
             call.deadline = inf
@@ -84,7 +84,7 @@ class TimeLimit:
                 call.deadline = time.monotonic() + self.limit_s
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._stop.set()
         if self._watcher:
             self._watcher.join()
@@ -105,7 +105,7 @@ class TimeLimit:
             pause_s = self._pause_s()
 
     def _put_off(self) -> None:
-        """Put the last resort off, or let go of it: it comes about where this thread does not get to do so."""
+        """Postpone the last resort, or cancel it; it takes effect where this thread is kept from postponing it."""
         if self._call is None:
             self._disarm()
         if self._call is not None:

@@ -24,7 +24,7 @@ def vendor_subject(folder: Path, setup: Setup) -> SessionSubject:
     """Load the vendor's model from the Python files in ``folder``, with a checkpoint's weights.
 
     Raises:
-        DsocrError: where its code does not run here, or a file, the checkpoint or the device is not to be had.
+        DsocrError: where its code does not run here, or a file, the checkpoint or the device is not available.
     """
     _check_environment(folder)
     from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime

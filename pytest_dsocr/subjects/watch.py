@@ -1,4 +1,4 @@
-"""What a run watches while the subject's code runs; outside of a run nobody waits, and notes are lost."""
+"""What a run watches while the subject's code runs; outside a run nothing is limited, and notes are lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Watch:
         self._stderr = os.dup(STDERR)
 
     def limit(self, limit_s: float, *, last_resort: bool = True) -> None:
-        """Limit each call from now on; the last word is said on the stderr that there was when the watch began."""
+        """Limit each call from now on; the last message goes to the stderr of the time at which the watch began."""
         self._limit = TimeLimit(limit_s, STDERR if self._stderr is None else self._stderr, last_resort=last_resort)
 
     def limited(self, what: str) -> AbstractContextManager[None]:
@@ -38,7 +38,7 @@ class Watch:
         return self._limit.of(what) if self._limit else nullcontext()
 
     def unlimited(self) -> AbstractContextManager[None]:
-        """Let what is called meanwhile take its time: it is watched by somebody else."""
+        """Suspend the limit for what is called meanwhile, which has a limit of its own."""
         return self._limit.paused() if self._limit else nullcontext()
 
     @property
@@ -47,12 +47,12 @@ class Watch:
         return self._limit.limit_s if self._limit else float("inf")
 
     def note(self, sentence: str) -> None:
-        """Tell something of the subject, once."""
+        """Note something about the subject, once."""
         if sentence not in self.notes:
             self.notes.append(sentence)
 
     def end(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._limit:
             self._limit.stop()
         if self._stderr is not None:
@@ -69,7 +69,7 @@ def current() -> Watch:
 
 
 def begin(notes: list[str]) -> Watch:
-    """Watch a run until :func:`end`; called while stderr is not captured, for there the last word is said."""
+    """Watch a run until :func:`end`; called while stderr is not captured, as the last message goes there."""
     watch = Watch(notes)
     with suppress(OSError):  # there may be none
         watch.keep_stderr()

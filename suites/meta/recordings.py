@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.reference.goldens import shipped_folder
 from pytest_dsocr.reference.recorded.facts import read_facts
+from pytest_dsocr.reference.recorded.recording import Recording, find_recordings
 
 FOLDER = shipped_folder() / "vendor"
+
+
+def find_recording(golden: Path, key: Key, resampling: str) -> Recording:
+    """The one recording of ``key`` in the folder of recordings ``golden``; raises as :func:`find_recordings` does."""
+    [found] = find_recordings([golden], key, resampling)
+    return found
 
 
 def recording_of(kind: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How a folder with the vendor's files differs from anchors that were written down, and the file they are kept in."""
+"""How the vendor's files in a folder differ from the anchors that were written down, and the file that holds those."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Drift:
 
     @property
     def lines(self) -> Iterator[str]:
-        """Say it in a few lines."""
+        """The anchor, then its changes, one line each."""
         yield f"{self.anchor}, {self.place}"
         yield from (f"  {change}" for change in self.changes)
 
 
 def drifts(expected: Anchors, found: Anchors) -> list[Drift]:
-    """Tell which anchors differ; the line on which an anchor stands does not count."""
+    """Find the anchors that differ; the line on which an anchor stands does not count."""
     pairs = ((symbol, expected.symbols.get(symbol), found.symbols.get(symbol)) for symbol in SYMBOLS)
     of_symbols = [drift for symbol, was, now in pairs for drift in _of_symbol(symbol, was, now)]
     return of_symbols + [
@@ -53,9 +53,9 @@ def read_json(path: Path) -> Anchors:
         files = {name: SourceFile(**value["files"][name]) for name in FILES}
         return Anchors(files, {name: _anchor(symbol) for name, symbol in value["symbols"].items()})
     except FileNotFoundError as error:
-        raise DsocrError(f"there is no {path} to tell drift from; name one with --anchors, or --write it") from error
+        raise DsocrError(f"there is no {path} to compare with; name one with --anchors, or --write it") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DsocrError(f"{path} holds no anchors ({error}); get the file again, or --write it anew") from error
+        raise DsocrError(f"{path} holds no anchors ({error}); get the file again, or --write it again") from error
 
 
 def to_json(anchors: Anchors, provenance: Mapping[str, Any]) -> str:

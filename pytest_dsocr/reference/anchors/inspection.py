@@ -1,4 +1,4 @@
-"""What surrounds the vendor's files: which are really loaded, what they need, and which other copies lie about."""
+"""Around the vendor's files: which are really loaded, what they import, and which other copies exist."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What an environment makes of the vendor's files."""
+    """How an environment loads the vendor's files."""
 
     python: str
     versions: Mapping[str, str | None]
@@ -64,10 +64,10 @@ def load_in(python: Path, folder: Path, time_limit_s: float = TIME_LIMIT_S) -> L
         except subprocess.TimeoutExpired as error:
             raise DsocrError(f"{python} was still importing {folder} after {time_limit_s:g} s; see why") from error
         except OSError as error:
-            raise DsocrError(f"{python} could not be started ({error}); make the environment anew") from error
+            raise DsocrError(f"{python} could not be started ({error}); make the environment again") from error
         if done.returncode or not out.exists():
             said = "".join(f"\n  {line}" for line in done.stderr.splitlines()[-TAIL_LINES:])
-            raise DsocrError(f"{python} broke down as it imported {folder}; see what it said last:{said}")
+            raise DsocrError(f"{python} failed while importing {folder}; the end of its stderr:{said}")
         return _loaded(out.read_text(encoding="utf-8"))
 
 

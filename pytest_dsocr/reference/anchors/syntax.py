@@ -1,4 +1,4 @@
-"""What is read off a piece of the vendor's syntax: its hash, and the details that are told apart from it."""
+"""What is read from a part of the vendor's syntax tree: its hash, and details that are reported separately."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CACHE_NAME = re.compile(r"past_key_value|cache", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Detail:
-    """Something that is told apart from the code it stands in, such as the image gate."""
+    """A detail that is reported separately from the code around it, such as the image gate."""
 
     lines: tuple[int, ...]
     names: tuple[str, ...]

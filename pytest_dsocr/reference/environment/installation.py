@@ -1,4 +1,4 @@
-"""Make the environment of the vendor's code: a virtual environment, filled by its own pip, and proved."""
+"""Make the environment of the vendor's code: a virtual environment, filled by its own pip, and checked."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _wait_for(lock: TextIO) -> Iterator[str]:
 
 
 def _clear(folder: Path) -> None:
-    (folder / STAMP).unlink(missing_ok=True)  # first, lest a stamp outlive what it stands for
+    (folder / STAMP).unlink(missing_ok=True)  # first, so that no stamp outlives the environment that it describes
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -152,7 +152,7 @@ def _pip(folder: Path) -> list[str]:
 
 
 def _lines(what: str, command: Sequence[str], *locks: TextIO) -> Iterator[str]:
-    """Yield the lines of a command's output; it holds the locks too, lest it outlive a killed setup unseen."""
+    """Yield the lines of a command's output; it holds the locks too, as it may outlive a killed setup."""
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     with subprocess.Popen(
         command,

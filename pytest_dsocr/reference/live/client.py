@@ -91,7 +91,7 @@ class Client:
                 faults.append(fault)
                 if fault.is_lost or fault.phase:
                     self._drop()
-            except BaseException:  # the worker is busy with what nobody waits for any more
+            except BaseException:  # the worker is busy with a request that nobody waits for
                 self._drop()
                 raise
         if faults[-1].phase:

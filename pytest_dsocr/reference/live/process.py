@@ -35,7 +35,7 @@ class WorkerFault(Exception):  # noqa: N818 - a part of what a ReferenceFaultErr
         what: it did, such as ``was killed by SIGKILL``.
         advice: what to do about it.
         trace: the end of its stderr.
-        is_lost: whether the process can be spoken to no more, and another may do better.
+        is_lost: whether the process no longer answers, so that another may be tried.
     """
 
     def __init__(self, what: str, advice: str, trace: str = "", *, is_lost: bool = False) -> None:
@@ -51,7 +51,7 @@ class WorkerProcess:
 
     Args:
         python: its interpreter.
-        time_limit_s: seconds without a word of it after which it is lost.
+        time_limit_s: seconds without a message after which it counts as lost.
         apart: keep from it what the environment says to the caller's interpreter; else ``python`` is that one.
     """
 

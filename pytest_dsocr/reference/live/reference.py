@@ -109,7 +109,7 @@ class LiveReference:
 
         Args:
             case: what to read.
-            out: where the files that it writes are put, beside what is there.
+            out: where the files that it writes are put, in addition to what is there.
             keep_logits: have all logits of every step: half a megabyte a token of the vendor's vocabulary.
         """
         return self._ask(

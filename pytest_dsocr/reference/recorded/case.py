@@ -1,4 +1,8 @@
-"""One case of a recording: ``<id>.json``, sealed, beside its seams' samples and sketches in ``<id>.safetensors``."""
+"""One case of a recording: ``<id>.json``, sealed, beside its seams' samples and sketches in ``<id>.safetensors``.
+
+The manifest hashes these files again. The seals are needed before there is a manifest: a recorder that was killed goes
+on from the cases in its work folder that are complete.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 
 FORMAT = 1
-RESTORE = "restore the recording from version control, or delete it and make it anew with: dsocr vendor record"
+RESTORE = "restore the recording from version control, or delete it and make it again with: dsocr vendor record"
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, SafetensorError, DsocrError)
 """What whole files with the wrong content raise."""
 
@@ -104,7 +108,7 @@ def read_sealed(path: Path, data: bytes) -> dict[str, Any]:
     if content.get("format") != FORMAT:
         raise ReferenceFaultError(
             f"{path} has format {content.get('format')!r}, and this version reads {FORMAT}; "
-            "use the version that wrote it, or make it anew with: dsocr vendor record"
+            "use the version that wrote it, or make it again with: dsocr vendor record"
         )
     return content
 
@@ -128,5 +132,5 @@ def tensors_beside(path: Path) -> Path:
 
 
 def fault(path: Path, why: str) -> ReferenceFaultError:
-    """Say of which file of a recording is what wrong."""
+    """Name a file of a recording, what is wrong with it, and what to do."""
     return ReferenceFaultError(f"{path} {why}; {RESTORE}")

@@ -1,8 +1,8 @@
-"""Make or extend a recording, so that a kill at any moment leaves the old one, the new one, or one to go on with.
+"""Make or extend a recording; a kill at any moment leaves the old one, the new one, or one that can be continued.
 
 Cases are collected in a work folder beside the target, ``.<name>.recording``, each file whole or absent. A case's JSON
 is written after its tensors and holds their hash, so that a case is done where its JSON says so; an empty JSON marks a
-case that is to be made anew. When all are there, the manifest is written, the target is moved aside to
+case that is to be made again. When all are there, the manifest is written, the target is moved aside to
 ``.<name>.old``, the work folder takes its place, and what was moved aside is deleted.
 """
 
@@ -47,7 +47,7 @@ class Recorder:
     def __init__(self, golden: Path, provenance: Provenance) -> None:
         self.provenance = provenance
         self.notes: list[str] = []
-        """What is given up that was there, and why."""
+        """What was there and is discarded, and why."""
         folders = [golden / name for name in folder_names(provenance)]
         for folder in folders:
             _recover(folder)
@@ -62,8 +62,8 @@ class Recorder:
         """Give those of ``cases`` that are still to be made.
 
         Args:
-            cases: what the recording is to hold, beside what it holds already.
-            again: have all of them made anew: now or, where this is interrupted, by the recorder after it.
+            cases: what the recording shall hold, in addition to what it holds already.
+            again: make all of them again: now or, where this is interrupted, in the next recorder.
 
         Raises:
             DsocrError: where two pages would be recorded under one name.

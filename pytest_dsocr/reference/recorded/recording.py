@@ -32,7 +32,7 @@ NEAREST = 3
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """A recording of which every byte was checked."""
+    """A recording whose every byte was checked."""
 
     folder: Path
     provenance: Provenance
@@ -73,7 +73,7 @@ def encode_manifest(folder: Path, provenance: Provenance, cases: Mapping[str, Re
 def folder_names(provenance: Provenance) -> list[Path]:
     """Give where in the folder of recordings one may lie, most wanted first.
 
-    The later ones are for a key of which there is a recording already, under a Pillow that resizes otherwise.
+    The later ones are for a key that has a recording already, made under a Pillow that resizes differently.
     """
     home, pillow = Path(str(provenance.key)), provenance.versions.get("pillow", "none").split(".")[0]
     endings = ("", f"-pillow-{pillow}", f"-resampling-{provenance.resampling}")
@@ -105,7 +105,7 @@ def find_recordings(places: Sequence[Path], key: Key, resampling: str) -> list[R
         if len(own) > 1:
             raise ReferenceFaultError(f"{own[0]} and {own[1]} are recordings of the same key; delete one")
         is_found = is_found or bool(own)
-        if faults[place] and not is_found:  # it may be the one that is wanted, and is not passed over for one behind it
+        if faults[place] and not is_found:  # the damaged one may be of this key
             raise faults[place][0]
     if matches:
         in_order = sorted(matches, key=lambda folder: [folder.is_relative_to(place) for place in places], reverse=True)
@@ -117,19 +117,13 @@ def find_recordings(places: Sequence[Path], key: Key, resampling: str) -> list[R
     raise NoRecordingError(f"{lacking}, {there}; make one with: dsocr vendor record")
 
 
-def find_recording(golden: Path, key: Key, resampling: str) -> Recording:
-    """Find the one in the folder of recordings ``golden``; raise as :func:`find_recordings` does."""
-    [found] = find_recordings([golden], key, resampling)
-    return found
-
-
 def recordings_of(golden: Path, checkpoint_sha256: str) -> list[Provenance]:
     """Say how the recordings of a checkpoint in the folder ``golden`` were made, whatever it was called; unverified."""
     return [made for _, made in _known_in(golden, []) if made.checkpoint_sha256 == checkpoint_sha256]
 
 
 class RecordedReference:
-    """A recording in the place of the vendor's code; fulfils ``Reference``.
+    """A recording in place of the vendor's code; fulfils ``Reference``.
 
     Args:
         recording: what it answers from.
@@ -159,7 +153,7 @@ class RecordedReference:
             if vendor_sha256 is not None and vendor_sha256.get(name) != stated:
                 raise _unfit(recording, f"was made with a {name} of SHA-256 {stated[:12]}, which is not the pinned one")
         if is_by_session(made):
-            raise _unfit(recording, "was made by the session, which is nobody's word but its own")
+            raise _unfit(recording, "was made by the session, and not by the vendor's code")
         if made.resampling != resampling():
             why = f"has pixels as another Pillow makes them; {_other_pillow({recording.folder: made})}"
             raise ReferenceFaultError(f"{recording.folder / MANIFEST} {why}")

@@ -48,7 +48,7 @@ def load_vendor_code(folder: Path) -> VendorCode:
     sys.modules[IMPORTED_AS] = package
     try:
         with tempfile.TemporaryDirectory() as nowhere, replaced(sys, {"pycache_prefix": nowhere}):
-            # Compiled anew: a stale __pycache__ would run older code than the hashes below are of.
+            # Compiled again: a stale __pycache__ would run older code than the hashes below are of.
             modeling = importlib.import_module(f"{IMPORTED_AS}.modeling_deepseekocr")
     except ImportError as error:
         raise DsocrError(

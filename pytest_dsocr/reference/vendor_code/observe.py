@@ -212,7 +212,7 @@ class _Watch:
             self.last = self.meter.read()
             self.marks.append((name, opened.pop(), self.last))
             if self.keep:
-                keep(out.clone() if isinstance(out, Tensor) else out)  # lest later code write into it
+                keep(out.clone() if isinstance(out, Tensor) else out)  # later code may write into it
             self.ended[name] += 1
             self.on_stage(name, self.ended[name])
 

@@ -73,7 +73,7 @@ class VendorRuntime:
         """Import the vendor's files from the folder ``vendor`` and load ``checkpoint`` into its model.
 
         Raises:
-            DsocrError: where a file, the checkpoint or the device is not to be had, or the vendor's code cannot run
+            DsocrError: where a file, the checkpoint or the device is not available, or the vendor's code cannot run
                 the checkpoint.
         """
         logging.getLogger("transformers").setLevel(logging.ERROR)  # it has much to say of code of this age
@@ -120,7 +120,7 @@ class VendorRuntime:
             case: what to read.
             keep_values: keep the tensors themselves beside their summaries, but those of the deep seams.
             keep_logits: keep all logits of every step.
-            out: where ``infer``'s files are put, beside what is there.
+            out: where ``infer``'s files are put, in addition to what is there.
         """
         with tempfile.TemporaryDirectory() as scratch:
             run = self._run(case, Path(scratch), keep_logits=keep_logits, save_results=True)

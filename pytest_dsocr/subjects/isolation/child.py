@@ -84,7 +84,7 @@ class SubjectServer:
         begin(self._notes)
 
     def answer(self, request: SubjectRequest) -> None:
-        """Do what is asked and say what came of it."""
+        """Do what is asked and send the result."""
         self._is_asked = True
         for state in request["dropped"]:
             self._states.pop(state, None)

@@ -30,7 +30,7 @@ SHOWN_BYTES = 65_536
 
 
 class ProcessLostError(Exception):
-    """The process is there no more.
+    """The process no longer exists.
 
     Args:
         how: it ended, such as ``was killed by SIGSEGV``.
@@ -60,7 +60,7 @@ class SubjectProcess:
         theirs.close()
         self._channel = Channel(ours)
         self.dropped: list[int] = []
-        """Numbers of the states there that nobody has any more."""
+        """Numbers of the states there that are no longer in use."""
         self.close = weakref.finalize(self, _end, self._process, ours, self._output)
 
     @property

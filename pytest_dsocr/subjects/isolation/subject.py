@@ -1,4 +1,4 @@
-"""A subject that lives in a process of its own, behind the methods that it has there."""
+"""A subject in a process of its own, with the methods that it has there."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class IsolatedSubject:
         except ProcessLostError as lost:
             self._drop()
             raise _LostError(lost, self.limit_s) from lost
-        except BaseException:  # it is busy with what nobody waits for any more
+        except BaseException:  # it is busy with a request that nobody waits for
             self._drop()
             raise
         sys.stderr.write(process.take_output())
@@ -156,7 +156,7 @@ class IsolatedSubject:
         return said["value"]
 
     def _on_event(self, event: Mapping[str, Any], broken: list[BaseException]) -> None:
-        """Call a hook; the first that raises is told when the request is over, as the process is still at it."""
+        """Call a hook; the first that raises is reported when the request is over, as the process is still busy."""
         hook = self._hooks.get(event["hook"])
         if hook and not broken:
             try:
@@ -198,7 +198,7 @@ class IsolatedSubject:
         return HookHandle(self, self._process, number)
 
     def unhook(self, number: int, of: SubjectProcess | None) -> None:
-        """Call a hook no more."""
+        """Stop calling a hook."""
         del self._hooks[number]
         if of is self._process and of is not None:
             self.ask("vision", "module", "unhook", of=of, hook=number)
@@ -229,7 +229,7 @@ class IsolatedState:
         return IsolatedCache(self)
 
     def ask(self, what: str, method: str, **how: Any) -> Any:
-        """Ask for something of it."""
+        """Ask for a part of it."""
         return self._subject.ask("decode", method, what, of=self._process, state=self._number, **how)
 
     def changed(self) -> dict[str, Tensor]:
@@ -239,7 +239,7 @@ class IsolatedState:
 
 
 class IsolatedCache:
-    """The cache of a state in the subject's process, asked anew each time."""
+    """The cache of a state in the subject's process, asked for each time."""
 
     def __init__(self, state: IsolatedState) -> None:
         self._state = state
@@ -299,12 +299,12 @@ class HookHandle:
         self.remove()
 
     def remove(self) -> None:
-        """Call the hook no more."""
+        """Stop calling the hook."""
         self._subject.unhook(self._number, self._process)
 
 
 class _LostError(Exception):
-    """A process that was lost, and what is told of it."""
+    """A process that was lost, and what is known of it."""
 
     def __init__(self, lost: ProcessLostError, limit_s: float) -> None:
         super().__init__(lost.how)
@@ -314,7 +314,7 @@ class _LostError(Exception):
 
 
 def _raised(refusal: Mapping[str, Any]) -> DsocrError:
-    """Make what was raised in the process anew, with what it came from as its cause."""
+    """Rebuild the error that was raised in the process, with its cause."""
     stage, message = refusal["stage"], refusal["message"]
     error = SubjectFaultError(stage, message) if stage else DsocrError(message)
     if refusal["trace"]:

@@ -1,6 +1,6 @@
-"""What the run and the subject's process say to one another: a message of JSON, and the bytes of its tensors behind it.
+"""Messages between the run and the subject's process: JSON, followed by the bytes of its tensors.
 
-Only plain values and tensors travel, so that nothing of the subject's own is ever made here: of anything else comes an
+Only plain values and tensors travel, so that no class of the subject's is ever created here: anything else becomes an
 empty object whose type has the same name.
 """
 

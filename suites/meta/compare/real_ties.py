@@ -21,9 +21,9 @@ from pytest_dsocr.observation.forced import ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation, Output, SpanSeen
 from pytest_dsocr.observation.provenance import Key
-from pytest_dsocr.reference.recorded.recording import Recording, find_recording
+from pytest_dsocr.reference.recorded.recording import Recording
 from suites.meta.compare.made import along
-from suites.meta.recordings import FOLDER
+from suites.meta.recordings import FOLDER, find_recording
 
 ON_CPU, ON_GPU = ("cpu", "float32", "eager"), ("nvidia-h200", "bfloat16", "eager")
 UNDER_PILLOW_12 = "4e7a837ab1a41daf"

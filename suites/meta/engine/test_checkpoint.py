@@ -13,9 +13,10 @@ from pytest_dsocr.engine import checkpoint as checkpoints
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC, write_synthetic
+from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC
 from pytest_dsocr.engine.weights import fingerprint
 from pytest_dsocr.foundation.errors import DsocrError
+from suites.meta.engine.written import write_synthetic
 
 HUB_NAME = "deepseek-ai/DeepSeek-OCR"
 REVISION = "9f30c71f441d010e5429c532364a86705536c53a"

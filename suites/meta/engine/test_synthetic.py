@@ -24,11 +24,11 @@ from pytest_dsocr.engine.synthetic import (
     fill,
     spread,
     synthetic_fingerprint,
-    write_synthetic,
 )
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES
 from suites.meta.crops import CROPPED, CROPS
+from suites.meta.engine.written import write_synthetic
 
 RECORDED_SHA256 = {
     "lm_head.weight": "0572168f348834f403c42e4eddd469b28491dfd714d6c98cb42fff6d2a05c08c",

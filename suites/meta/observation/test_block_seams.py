@@ -26,13 +26,12 @@ from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Observation, Seam
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recorded.recording import find_recording
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.contract.pages import write_page
 from suites.meta.conftest import model_of
 from suites.meta.crops import CROPPED, CROPS
-from suites.meta.recordings import FOLDER
+from suites.meta.recordings import FOLDER, find_recording
 
 LIMITS = tolerances("float32")
 PAGE, STEPS = "receipt_086", 4

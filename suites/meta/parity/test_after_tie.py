@@ -13,8 +13,7 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.protocol import ReferenceFaultError
-from pytest_dsocr.reference.recorded.recording import find_recording
-from suites.meta.recordings import FOLDER
+from suites.meta.recordings import FOLDER, find_recording
 
 SUBJECTS = """
     from pytest_dsocr.subjects.session import SessionSubject, session_subject

@@ -24,10 +24,9 @@ from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.opening import Wanted, open_reference
 from pytest_dsocr.reference.protocol import Reference
-from pytest_dsocr.reference.recorded.recording import find_recording
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.parity.checks import assert_all
-from suites.meta.recordings import FOLDER
+from suites.meta.recordings import FOLDER, find_recording
 
 LIVE = os.environ.get("DSOCR_VENDOR")
 RECORDING = find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling())

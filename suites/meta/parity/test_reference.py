@@ -20,11 +20,11 @@ from pytest_dsocr.judge.exchange import ask, judge
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.reference.opening import Wanted, open_reference
 from pytest_dsocr.reference.protocol import Reference
-from pytest_dsocr.reference.recorded.recording import Recording, find_recording
+from pytest_dsocr.reference.recorded.recording import Recording
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.contract.pages import write_page
 from suites.meta.parity.checks import INPUTS, assert_all
-from suites.meta.recordings import FOLDER
+from suites.meta.recordings import FOLDER, find_recording
 
 LIVE = os.environ.get("DSOCR_VENDOR")
 CHECKPOINT = "synthetic:small"

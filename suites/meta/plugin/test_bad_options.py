@@ -29,7 +29,7 @@ TOLD: Sequence[tuple[str, str, str]] = (
     (
         "subject",
         "torn:make",
-        "torn cannot be imported (ZeroDivisionError: division by zero); mend it, or name another subject",
+        "torn cannot be imported (ZeroDivisionError: division by zero); fix it, or name another subject",
     ),
     (
         "checkpoint",

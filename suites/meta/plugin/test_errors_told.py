@@ -167,5 +167,5 @@ def test_a_traceback_that_cannot_be_told_is_said_to_be_so() -> None:
     names: dict[str, type[Exception]] = {}
     exec(LOUD.partition("class Mute")[2].join(["class Mute", ""]), names)
     assert "Mute" in traced(names["Mute"]())
-    assert message_of(names["Mute"]()) == "Mute, whose text cannot be told"
+    assert message_of(names["Mute"]()) == "Mute, whose message cannot be shown"
     assert "Noted" in traced(names["Noted"]())

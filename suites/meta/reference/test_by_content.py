@@ -18,14 +18,14 @@ from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine import weights
 from pytest_dsocr.engine.checkpoint import MINI_FOLDER, resolve
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.engine.synthetic import write_synthetic
 from pytest_dsocr.judge.limits import key_of
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recorded.recorder import recorder
-from pytest_dsocr.reference.recorded.recording import find_recording, find_recordings
+from pytest_dsocr.reference.recorded.recording import find_recordings
 from pytest_dsocr.subjects.protocol import Setup
-from suites.meta.recordings import FOLDER
+from suites.meta.engine.written import write_synthetic
+from suites.meta.recordings import FOLDER, find_recording
 from suites.meta.reference.replay import MADE, Replay, make_cases, observe, record
 
 ROOT = Path(__file__).parents[3]
@@ -61,7 +61,7 @@ def test_a_copy_has_the_originals_key_and_a_name_of_its_own(copy: Path) -> None:
 
 def test_a_copy_passes_as_the_original_does(copy: Path) -> None:
     """Its boxes exact, as they are where both sides have one key, and its snapshots those that are shipped."""
-    page = ROOT / "pytest_dsocr" / "mini" / "pages" / "generated" / "receipt_011.png"
+    page = ROOT / "pytest_dsocr" / "pages" / "files" / "generated" / "receipt_011.png"
     run = [sys.executable, "-m", "pytest", "suites/parity", "-q", f"--dsocr-pages={page}", "--dsocr-no-skip"]
     run += [f"--dsocr-checkpoint={copy}", "-k", "boxes or text or reading or prompt", "-p", "no:cacheprovider"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("DSOCR_", "PYTEST_"))}

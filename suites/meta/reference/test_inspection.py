@@ -97,7 +97,7 @@ def test_versions_are_told_where_the_import_fails(
     ("code", "time_limit_s", "message"),
     [
         ("import time\ntime.sleep(900)", 0.5, r"was still importing .* after 0\.5 s"),
-        ("import os, sys\nprint('last words', file=sys.stderr)\nos._exit(3)", 600, r"(?s)broke down .*last words"),
+        ("import os, sys\nprint('last words', file=sys.stderr)\nos._exit(3)", 600, r"(?s)failed while .*last words"),
     ],
 )
 def test_an_interpreter_that_breaks_down_is_an_error(
@@ -111,7 +111,7 @@ def test_an_interpreter_that_breaks_down_is_an_error(
 
 
 def test_an_interpreter_that_does_not_start_is_an_error(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(DsocrError, match=r"could not be started .*; make the environment anew"):
+    with pytest.raises(DsocrError, match=r"could not be started .*; make the environment again"):
         load_in(tmp_path / "python", folder)
 
 

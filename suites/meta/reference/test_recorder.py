@@ -21,7 +21,8 @@ from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.recorded.case import RecordedCase
 from pytest_dsocr.reference.recorded.recorder import recorder
-from pytest_dsocr.reference.recorded.recording import MANIFEST, find_recording
+from pytest_dsocr.reference.recorded.recording import MANIFEST
+from suites.meta.recordings import find_recording
 from suites.meta.reference.replay import MADE, Replay, content_of, make_cases, observe, record
 
 HOME = "synthetic-tiny/cpu-float32-eager"

@@ -36,8 +36,9 @@ from pytest_dsocr.observation.observation import (
 from pytest_dsocr.observation.packing import pack, without_values
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recorded.case import RecordedCase
-from pytest_dsocr.reference.recorded.recording import MANIFEST, RecordedReference, Recording, find_recording
+from pytest_dsocr.reference.recorded.recording import MANIFEST, RecordedReference, Recording
 from suites.contract.pages import write_page
+from suites.meta.recordings import find_recording
 from suites.meta.reference.replay import MADE, Replay, content_of, make_cases, observe, record
 
 HOME = "synthetic-tiny/cpu-float32-eager"

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Key, Provenance
-from pytest_dsocr.reference.recorded.recording import MANIFEST, Recording, find_recording
-from suites.meta.recordings import FOLDER
+from pytest_dsocr.reference.recorded.recording import MANIFEST, Recording
+from suites.meta.recordings import FOLDER, find_recording
 
 MADE = [
     Provenance.from_json(json.loads(path.read_text(encoding="utf-8"))["provenance"])

@@ -192,5 +192,5 @@ def test_one_that_reads_otherwise_than_it_decodes_stands_in_for_nothing(
     runtime = SessionRuntime.load("synthetic:tiny")
     own = runtime.subject.step
     monkeypatch.setattr(runtime.subject, "step", lambda state, token: -own(state, token))
-    with pytest.raises(DsocrError, match="otherwise than it decodes them step by step"):
+    with pytest.raises(DsocrError, match="differently than it decodes them step by step"):
         runtime.observe(case)

@@ -19,11 +19,11 @@ from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recorded.recording import RecordedReference, find_recording
+from pytest_dsocr.reference.recorded.recording import RecordedReference
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
 from pytest_dsocr.subjects.session import session_subject
-from suites.meta.recordings import FOLDER
+from suites.meta.recordings import FOLDER, find_recording
 
 EXAMPLES = "suites.meta.subjects.examples"
 ONE_METHOD = f"{EXAMPLES}.one_method:OneMethod"

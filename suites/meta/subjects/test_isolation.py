@@ -257,7 +257,7 @@ def test_a_hang_is_told_with_the_stack_and_leaves_no_process(
     misdo(f"read:{deed}")
     staged.subject.limit_s = 1
     pid = staged.subject.pid
-    with pytest.raises(SubjectHungError, match="did not come back in read within 1 s") as caught:
+    with pytest.raises(SubjectHungError, match="did not return in read within 1 s") as caught:
         staged.read(CASE)
     assert is_gone(pid)
     assert staged.subject.pid is None

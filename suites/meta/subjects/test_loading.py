@@ -167,7 +167,7 @@ REFUSED = [
     (":Reader", "':Reader' names no subject; give session"),
     ("absent:Reader", "'absent:Reader': there is no module absent, neither in "),
     ("package.absent:Reader", "'package.absent:Reader': there is no module package.absent, neither in "),
-    ("failing:Reader", "failing cannot be imported (ModuleNotFoundError: No module named 'absent_engine'); mend it"),
+    ("failing:Reader", "failing cannot be imported (ModuleNotFoundError: No module named 'absent_engine'); fix it"),
     ("wrong:f", "wrong cannot be imported (SyntaxError: "),
     ("their_model:Writer", "their_model.py) has no Writer; it has Reader, Staged, Bare, Half, Many, make, "),
     ("package:Reader", "has no Reader; it has no class or function of its own"),

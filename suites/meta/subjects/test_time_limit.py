@@ -47,7 +47,7 @@ def test_it_is_interrupted_and_told_with_the_stage_and_the_stack(watch: Watch, d
         DEEDS[deed]()
     assert LIMIT_S <= time.monotonic() - began < 10 * LIMIT_S
     assert caught.value.stage == "vision"
-    assert str(caught.value).startswith("the subject's vision did not come back in vision within 0.4 s, and was ended")
+    assert str(caught.value).startswith("the subject's vision did not return in vision within 0.4 s and was")
     assert caught.value.__cause__ is not None
     assert "misdeeds.py" in traced(caught.value.__cause__)
 
