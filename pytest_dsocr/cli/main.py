@@ -13,6 +13,7 @@ from typing import Any
 from pytest_dsocr.cli import compare
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.system import check_system
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS
 
 GOLDEN = Path("golden/vendor")
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     module = importlib.import_module(f"pytest_dsocr.cli.{options.module}")  # torch only where it is needed
     options.status = 0
     try:
+        check_system()
         for line in module.run(options):
             print(plain(line), flush=True)
     except BrokenPipeError:  # whoever read the lines has seen enough
