@@ -23,6 +23,7 @@ from pytest_dsocr.plugin.options import OPTIONS, Option
 from pytest_dsocr.report.file import RUN_ID, RunIdentity, mark_running, read_result
 
 INSTALLED = "pytest_dsocr.suites"
+OWN_TESTS = "meta"
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
 
@@ -83,10 +84,11 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def suites() -> list[str]:
-    """Give the arguments that name the suites: those of the installation, or of the checkout."""
+    """Give what pytest is to run: the suites of the installation, or those of the checkout, without its own tests."""
     if find_spec(INSTALLED) is not None:
         return ["--pyargs", INSTALLED]
-    return [str(Path(pytest_dsocr.__path__[0]).parent / "suites")]
+    folder = Path(pytest_dsocr.__path__[0]).parent / "suites"
+    return sorted(str(init.parent) for init in folder.glob("*/__init__.py") if init.parent.name != OWN_TESTS)
 
 
 def _typed(options: Namespace) -> Iterator[str]:

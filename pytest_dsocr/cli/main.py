@@ -14,6 +14,7 @@ import pytest_dsocr
 from pytest_dsocr.cli import compare
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.system import check_system
 from pytest_dsocr.pages.page_list import SUBSETS
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS
 
@@ -44,11 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ours, theirs = compare.split(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(ours)
     options.of_pytest = theirs
-    module = importlib.import_module(
-        f"pytest_dsocr.cli.{options.module}"
-    )  # torch is imported only by commands that need it
+    module = importlib.import_module(f"pytest_dsocr.cli.{options.module}")  # some import torch, and some need not
     options.status = 0
     try:
+        check_system()
         for line in module.run(options):
             print(plain(line), flush=True)
     except BrokenPipeError:  # the reader of our output has closed it

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import in_shell
+from pytest_dsocr.foundation.system import check_system
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.plugin.options import OPTIONS, resolve, resolve_out
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER
@@ -30,9 +31,10 @@ def own_config(config: pytest.Config) -> Config:
     """Give the run's options, resolved at the first call.
 
     Raises:
-        pytest.UsageError: on a bad value.
+        pytest.UsageError: on a bad value, and on Windows.
     """
     if CONFIG not in config.stash:
+        _check_system()
         own = on_own_gpu(resolve(config), getattr(config, "workerinput", {}).get("workerid", ""))
         _check_goldens(config, own)
         current().limit(own.subject_time_limit, last_resort=not _is_timed(config))
@@ -101,6 +103,13 @@ def _is_timed(config: pytest.Config) -> bool:
     """Say whether pytest's own plugin uses the one timer that faulthandler has."""
     has_plugin = config.pluginmanager.has_plugin("faulthandler")
     return has_plugin and float(config.getini("faulthandler_timeout") or 0) > 0
+
+
+def _check_system() -> None:
+    try:
+        check_system()
+    except DsocrError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def _check_goldens(config: pytest.Config, own: Config) -> None:

@@ -25,7 +25,7 @@ class Waiting:
         every_s: seconds from then on until it is told again.
     """
 
-    def __init__(self, what: str, terminal: int, first_s: float = FIRST_S, every_s: float = EVERY_S) -> None:
+    def __init__(self, what: str, terminal: int, first_s: float, every_s: float) -> None:
         self._what, self._terminal, self._wait_s, self._every_s = what, terminal, first_s, every_s
         self._at = ""
         self._is_over = Event()
@@ -59,5 +59,5 @@ def waiting_for(what: str, config: pytest.Config) -> Iterator[Waiting]:
     capture = config.pluginmanager.get_plugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else nullcontext():
         terminal = os.fdopen(os.dup(2), "wb", buffering=0)
-    with closing(terminal), Waiting(what, terminal.fileno()) as waiting:
+    with closing(terminal), Waiting(what, terminal.fileno(), FIRST_S, EVERY_S) as waiting:
         yield waiting

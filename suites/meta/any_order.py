@@ -1,8 +1,9 @@
 """A plugin for pytest: tests in another order than their files', by ``--order``.
 
 ``alone`` runs each as if it were the only one: session fixtures end with it, and what functions of this project
-remember is forgotten. Of each function the first and the last test are enough, for its others differ in data only. A
-number is the seed of a random order of all.
+remember is forgotten. Of each function the first and the last test are enough, for its others differ in data only.
+``backwards`` runs the last first: with the order of the files, in which every other run has them, each test has then
+been both before and after each other.
 """
 
 from __future__ import annotations
@@ -10,17 +11,16 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
-import random
 from collections.abc import Iterable, Iterator
 
 import pytest
 from _pytest.runner import runtestprotocol
 
-ALONE = "alone"
+ALONE, BACKWARDS = "alone", "backwards"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--order", required=True, help="alone, or the seed of a random order")
+    parser.addoption("--order", required=True, choices=(ALONE, BACKWARDS), help="in which order tests run")
 
 
 @pytest.hookimpl(trylast=True)
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.option.order == ALONE:
         items[:] = first_and_last(items)
     else:
-        random.Random(int(config.option.order)).shuffle(items)
+        items.reverse()
 
 
 @pytest.hookimpl(tryfirst=True)

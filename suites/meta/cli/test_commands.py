@@ -155,6 +155,13 @@ def test_every_command_has_its_module_and_says_what_it_is_for(
     assert capsys.readouterr().out.startswith(f"usage: dsocr {' '.join(words)}")
 
 
+def test_windows_is_refused_in_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.platform", "win32")
+    assert main(["run"]) == 2
+    told = "dsocr: pytest-dsocr does not run on Windows; run it on Linux or macOS, or in WSL\n"
+    assert capsys.readouterr() == ("", told)
+
+
 @pytest.mark.parametrize("arguments", [[], ["vendor"], ["vendor", "record", "v"], ["read"]])
 def test_what_is_left_out_is_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:

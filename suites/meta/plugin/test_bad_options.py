@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 
 import pytest
 
@@ -179,6 +180,16 @@ def test_help_is_given_to_those_who_need_it(
     result = alone.runpytest_inprocess(asked)
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines([f"*{told}"])
+
+
+def test_windows_is_refused_where_something_is_compared(
+    alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = "pytest-dsocr does not run on Windows; run it on Linux or macOS, or in WSL"
+    with monkeypatch.context() as patch:
+        patch.setattr("pytest_dsocr.foundation.system.sys", SimpleNamespace(platform="win32"))
+        assert refusal(alone, "--dsocr-level", "L0") == refused
+    own_config(alone.parseconfigure("--dsocr-level", "L0"))
 
 
 def test_the_refusal_is_the_whole_output_and_exit_code_4(alone: pytest.Pytester) -> None:

@@ -22,9 +22,9 @@ PARITY = Path(suites.__file__).parent / "parity"
 CASE, SNAPSHOTS = (str(PARITY / name) for name in ("test_case.py", "test_snapshots.py"))
 VENDOR = str(PARITY.parent / "reference" / "test_recordings.py")
 SESSION = "--dsocr-reference=session"
-SHORT = "--dsocr-max-new-tokens=12"
-UNSEEN = "unseen-gundam-markdown"
-RECORDED = "receipt_086"
+SHORT = "--dsocr-max-new-tokens=4"
+UNSEEN = "unseen-tiny-markdown"
+RECORDED, AS_RECORDED = "figures_201", "--dsocr-presets=gundam"
 OWN_FIXTURE = """
     import pytest
     from pytest_dsocr.subjects.session import session_subject
@@ -34,7 +34,7 @@ OWN_FIXTURE = """
         return session_subject(dsocr_config.setup)
 """
 FAILED, PASSED = pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.OK
-NOT_HELD = "NOT-COMPARED: * does not hold unseen-gundam-markdown, but *; "
+NOT_HELD = "NOT-COMPARED: * does not hold unseen-*-markdown, but *; "
 STAND_IN = f"without the vendor's files, let the session stand in: {SESSION}"
 MAY_MISS = "or declare that it may be missing: --dsocr-may-miss=recording"
 
@@ -47,6 +47,7 @@ def unseen(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest
     page = Image.open(recorded_page()).convert("RGB")
     ImageDraw.Draw(page).rectangle((2, 2, 40, 12), "black")
     page.save(pytester.path / "unseen.png")
+    pytester.makeini("[pytest]\ndsocr_presets = tiny\n")
     return pytester
 
 
@@ -58,7 +59,12 @@ def recorded_page() -> Path:
 def run(pytester: pytest.Pytester, *arguments: str, subject: str = ONE_METHOD) -> pytest.RunResult:
     """Put a subject to some of the suites, on the unseen page."""
     return pytester.runpytest_inprocess(
-        *("--dsocr-pages=unseen.png", "--dsocr-out=out", f"--dsocr-subject={subject}", *arguments)
+        *(
+            "--dsocr-pages=unseen.png",
+            "--dsocr-out=out",
+            f"--dsocr-subject={subject}",
+            *arguments,
+        )
     )
 
 
@@ -89,7 +95,9 @@ def test_the_session_stands_in_and_every_verdict_says_so(unseen: pytest.Pytester
 
 
 def test_a_wrong_subject_fails_on_a_page_of_ones_own(unseen: pytest.Pytester) -> None:
-    result = run(unseen, CASE, SESSION, SHORT, subject=SWAPPED)
+    with Image.open("unseen.png") as page:
+        page.resize((700, 1400)).save("unseen.png")  # which has crops, to change places with the whole page
+    result = run(unseen, CASE, SESSION, SHORT, AS_RECORDED, subject=SWAPPED)
     assert result.ret == FAILED
     result.stdout.fnmatch_lines(
         [
@@ -105,7 +113,9 @@ def test_a_wrong_subject_fails_on_a_page_of_ones_own(unseen: pytest.Pytester) ->
 def test_a_recording_answers_for_the_cases_that_it_holds_and_a_failure_names_who_answered(
     unseen: pytest.Pytester,
 ) -> None:
-    result = run(unseen, CASE, SESSION, f"--dsocr-pages={recorded_page()}", "-k", "test_text", subject=SEPARATE)
+    result = run(
+        unseen, CASE, SESSION, AS_RECORDED, f"--dsocr-pages={recorded_page()}", "-k", "test_text", subject=SEPARATE
+    )
     result.assert_outcomes(failed=2)
     by_session, recorded, *_ = (line for line in result.outlines if line.startswith("reference "))
     assert BY_SESSION in by_session
@@ -117,7 +127,7 @@ def test_a_recording_answers_for_the_cases_that_it_holds_and_a_failure_names_who
 def test_the_session_is_never_held_against_itself(unseen: pytest.Pytester) -> None:
     """Where a recording answers, it is as good as any subject."""
     unseen.makepyfile("def test_it(dsocr_report, dsocr_check): dsocr_check(dsocr_report, 'images_ori')")
-    result = run(unseen, SESSION, f"--dsocr-pages={recorded_page()}", subject="session")
+    result = run(unseen, SESSION, AS_RECORDED, f"--dsocr-pages={recorded_page()}", subject="session")
     assert result.ret == FAILED
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines([f"{NOT_HELD}*the session is the subject itself, so it cannot be*; {MAY_MISS}"])
@@ -187,6 +197,6 @@ def test_what_looks_at_recordings_alone_says_that_there_is_none(unseen: pytest.P
     result = run(unseen, VENDOR, SESSION, "-k", "answers_for_this_run", "-rs")
     result.assert_outcomes(skipped=1)
     assert result.ret == FAILED, "nothing was compared"
-    result = run(unseen, VENDOR, SESSION, "-k", "answers_for_this_run", f"--dsocr-pages={recorded_page()}")
+    result = run(unseen, VENDOR, SESSION, "-k", "answers_for_this_run", AS_RECORDED, f"--dsocr-pages={recorded_page()}")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["2 comparisons: 2 MATCH"])

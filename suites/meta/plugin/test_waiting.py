@@ -7,20 +7,26 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 from pytest_dsocr.plugin.waiting import Waiting
-from suites.meta.plugin.conftest import TEST_TEXT, Repository
+from suites.meta.plugin.conftest import CONFTEST, TEST_TEXT, Repository
 from suites.meta.reference.played import await_
 
+SOONER = """
+    from pytest_dsocr.plugin import waiting
+
+    waiting.FIRST_S = 0.5
+"""
 SLOW_SUBJECT = """
     import time
     from standin import Reader
 
     class Slow(Reader):
         def __init__(self):
-            time.sleep(6)
+            time.sleep(2)
 
 """
 HALF = max(1, len(os.sched_getaffinity(0)) // 2)
@@ -37,6 +43,7 @@ ASKS_THREADS = """
 @pytest.mark.parametrize("arguments", [(), ("-s",), ("-n", "1")], ids=["here", "without capture", "on a worker"])
 def test_a_long_wait_is_told_on_the_terminal(repository: Repository, arguments: Sequence[str]) -> None:
     repository.pytester.makepyfile(slow=SLOW_SUBJECT)
+    repository.pytester.makeconftest("\n".join(map(dedent, (CONFTEST.format(reference="Reference"), SOONER))))
     result = repository.run(TEST_TEXT, "--dsocr-subject=slow:Slow", *arguments, apart=True)
     result.assert_outcomes(passed=1)
     worker = r" \(gw0\)" if "-n" in arguments else ""
@@ -75,7 +82,6 @@ def test_a_longer_one_is_told_again_with_its_progress(tmp_path: Path) -> None:
             f"({HALF}, '{HALF}')",
         ),
         ("1", ("-n", "2"), "(1, '1')"),
-        (None, ("-n", "1"), "(torch.get_num_threads(), None)"),
         (None, (), "(torch.get_num_threads(), None)"),
     ],
 )

@@ -1,0 +1,65 @@
+"""The Python that has imported torch already is to its caller what ``python`` is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from suites.meta.reference.played import await_ended
+
+pytestmark = [
+    pytest.mark.usefixtures("warm"),
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are started as ever elsewhere"),
+]
+
+
+def started(code: str, **environment: str) -> subprocess.Popen[str]:
+    environ = {**os.environ, **environment}
+    return subprocess.Popen([sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("pass", 0),
+        ("import sys; sys.exit(7)", 7),
+        ("import sys; sys.exit('why')", 1),
+        ("1 / 0", 1),
+        ("import os; os._exit(0)", 0),
+        ("import os; os.abort()", -signal.SIGABRT),
+        ("import os; os.kill(os.getpid(), 9)", -signal.SIGKILL),
+        ("raise KeyboardInterrupt", -signal.SIGINT),
+    ],
+)
+def test_it_ends_as_its_process_does(code: str, status: int) -> None:
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == status
+
+
+def test_a_process_has_the_callers_place_and_nothing_of_this_project(tmp_path: Path) -> None:
+    code = "import os, sys; print(os.getcwd(), sys.argv, os.environ['GIVEN'], sys.path[1], 'torch' in sys.modules)"
+    ours = "; print([name for name in sys.modules if name.startswith(('pytest_dsocr', 'suites'))], input())"
+    given = {**os.environ, "GIVEN": "word", "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", code + ours, "a", "b"]
+    told = subprocess.run(command, cwd=tmp_path, env=given, input="in\n", capture_output=True, text=True, check=True)
+    assert told.stdout == f"{tmp_path} ['-c', 'a', 'b'] word {tmp_path} True\n[] in\n"
+
+
+def test_what_is_read_at_the_start_of_an_interpreter_has_a_new_one() -> None:
+    told, _ = started("import sys; print('torch' in sys.modules)", OMP_NUM_THREADS="3").communicate()
+    assert told == "False\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_reaches_the_process(number: signal.Signals) -> None:
+    process = started("import os, time; print(os.getpid(), flush=True); time.sleep(600)")
+    assert process.stdout
+    with process.stdout as told:
+        behind = int(told.readline())
+    process.send_signal(number)
+    assert process.wait(60) == -number
+    await_ended(behind)
