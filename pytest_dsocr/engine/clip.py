@@ -41,7 +41,7 @@ class Embeddings(nn.Module):
         self.patch_embedding = nn.Conv2d(
             3, config.width, kernel_size=config.patch_size, stride=config.patch_size, bias=False
         )
-        self.position_embedding = nn.Embedding(config.grid**2 + 1, config.width)
+        self.position_embedding = nn.Embedding.from_pretrained(torch.empty(config.grid**2 + 1, config.width))
 
     def forward(self, sam_BCHW: Tensor) -> Tensor:
         batch, width, side, _ = sam_BCHW.shape

@@ -41,7 +41,7 @@ class DeepseekOCR(nn.Module):
         ``round_rope`` rounds the rotary frequencies to ``dtype``, as the vendor's documented
         ``model.to(torch.bfloat16)`` does; a model loaded in bf16 from the start keeps them in float32.
         """
-        with torch.device("meta"):
+        with torch.device("meta"):  # nothing is computed there: that imports torch's compiler, which takes a second
             model = cls(arch)
         model = model.to(dtype).to_empty(device=device).requires_grad_(False).eval()
         frequencies = inverse_frequencies(arch.decoder)
@@ -119,7 +119,7 @@ class Core(nn.Module):
     def __init__(self, arch: Architecture) -> None:
         super().__init__()
         config = arch.decoder
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embed_tokens = nn.Embedding.from_pretrained(torch.empty(config.vocab_size, config.hidden_size))
         self.layers = nn.ModuleList(Layer(config, index) for index in range(config.num_hidden_layers))
         self.norm = RmsNorm(config.hidden_size, config.rms_norm_eps)
         self.sam_model = Sam(arch.sam)
@@ -127,7 +127,7 @@ class Core(nn.Module):
         self.projector = Projector(arch)
         self.image_newline = nn.Parameter(torch.empty(config.hidden_size))
         self.view_seperator = nn.Parameter(torch.empty(config.hidden_size))
-        self.register_buffer("inv_freq", inverse_frequencies(config), persistent=False)
+        self.register_buffer("inv_freq", torch.empty(config.head_dim // 2), persistent=False)
 
     def decode(self, x_BTC: Tensor, cache: KVCache) -> Tensor:
         """Run the layers on ``[B, T, C]`` and normalise."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,9 @@ with suppress(ImportError):  # where only what needs a GPU is run
     settings.load_profile("busy machine")
 
 
+PYTHON = sys.executable
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _found_by_processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Processes that a test starts find these tests' examples, and the package where it is installed."""
@@ -28,6 +32,27 @@ def _found_by_processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> I
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH")))))
         yield
+
+
+@pytest.fixture(scope="session")
+def _warm_python() -> Iterator[str]:
+    from suites.meta.warm_python import warm_python
+
+    with warm_python() as python:
+        yield python
+
+
+@pytest.fixture
+def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that a test starts by ``sys.executable`` have imported torch already, where the system can do that."""
+    if sys.platform == "linux":
+        monkeypatch.setattr(sys, "executable", request.getfixturevalue("_warm_python"))
+
+
+@pytest.fixture
+def cold(warm: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that a test starts are interpreters of their own, all the same."""
+    monkeypatch.setattr(sys, "executable", PYTHON)
 
 
 @pytest.fixture(scope="session")

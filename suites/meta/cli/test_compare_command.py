@@ -103,6 +103,7 @@ def test_a_subject_that_ends_the_process_with_0_is_no_pass() -> None:
         read_result(Path("dsocr-out"))
 
 
+@pytest.mark.usefixtures("cold")  # with children of its own, in one group of processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals) -> None:
     """A terminal sends its interrupt to the whole group of processes."""

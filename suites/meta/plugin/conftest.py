@@ -28,8 +28,10 @@ UNNEEDED = ("cacheprovider", "hypothesispytest", "threadexception", "unraisablee
 
 
 @pytest.fixture(autouse=True)
-def _without_the_unneeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the environment, so that no command that is shown has them."""
+def _without_the_unneeded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, warm: None) -> None:
+    """By the environment, so that no command that is shown has them; behind ``pytester``, which clears it."""
+    if "pytester" in request.fixturenames:
+        request.getfixturevalue("pytester")
     monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p no:{name}" for name in UNNEEDED))
     for option in OPTIONS:
         monkeypatch.delenv(option.env, raising=False)

@@ -135,6 +135,7 @@ def test_snapshots_are_kept_where_syrupy_is_named_as_well(
     repository.run(SNAPSHOT.format(boxes=4), *arguments).assert_outcomes(failed=1)
 
 
+@pytest.mark.usefixtures("cold")
 def test_import_of_the_plugin_loads_nothing_heavy() -> None:
     code = (
         "import sys, pytest_dsocr.plugin.hooks, pytest_dsocr.plugin.fixtures, pytest_dsocr.cli.main;"
@@ -144,6 +145,7 @@ def test_import_of_the_plugin_loads_nothing_heavy() -> None:
     assert out.split() == ["pytest_dsocr.plugin.hooks"]
 
 
+@pytest.mark.usefixtures("cold")
 def test_nor_does_a_whole_run_of_other_tests(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(f"""
         import sys

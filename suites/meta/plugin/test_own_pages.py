@@ -20,7 +20,7 @@ from suites.meta.subjects.test_examples import ONE_METHOD, SEPARATE, SWAPPED
 
 PARITY = Path(suites.__file__).parent / "parity"
 CASE, SNAPSHOTS = (str(PARITY / name) for name in ("test_case.py", "test_snapshots.py"))
-VENDOR = str(PARITY.parent / "vendor" / "test_recordings.py")
+VENDOR = str(PARITY.parent / "reference" / "test_recordings.py")
 SESSION = "--dsocr-reference=session"
 SHORT = "--dsocr-max-new-tokens=12"
 UNSEEN = "unseen-gundam-markdown"

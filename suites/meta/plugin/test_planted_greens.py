@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from textwrap import dedent
 
 import pytest
@@ -23,6 +24,12 @@ from suites.meta.plugin.conftest import CONFTEST, TEST_TEXT, Repository
 PAGES = ("first", planted.PAGE, "third")
 MOMENTS = ("import", "make", "read", "close")
 WORKERS: Mapping[str, Sequence[str]] = {"alone": (), "on two workers": ("-p", "xdist", "-n", "2")}
+DEATHS = [
+    *((way, moment, "alone") for way in planted.WAYS for moment in MOMENTS),
+    *((way, moment, "on two workers") for way, moment in zip(planted.WAYS, cycle(MOMENTS), strict=False)),
+    *((way, "read", "on two workers") for way in ("_exit(0)", "pytest.exit")),
+]
+"""Every way at every moment; of a worker, whose end its controller sees alike, every way and every moment."""
 PASSED = RunIdentity("0" * 32, "2026-11-21T04:00:00+00:00", None, "pytest")
 
 STOPPED = """
@@ -141,9 +148,7 @@ def never_passes(repository: Repository, monkeypatch: pytest.MonkeyPatch, argume
         assert result["verdict"] != "passes"
 
 
-@pytest.mark.parametrize("workers", WORKERS)
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("way", planted.WAYS)
+@pytest.mark.parametrize(("way", "moment", "workers"), DEATHS)
 def test_a_run_that_dies_does_not_pass(
     planted_repository: Repository, monkeypatch: pytest.MonkeyPatch, way: str, moment: str, workers: str
 ) -> None:

@@ -14,7 +14,7 @@ from suites.meta.report.made import config
 CASES = [f"page_{number}-gundam-markdown" for number in range(6)]
 CONFTEST = """
     import pytest
-    from pytest_dsocr.plugin.hooks.xdist import scheduling
+    from pytest_dsocr.plugin.xdist import scheduling
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_xdist_make_scheduler(config, log):

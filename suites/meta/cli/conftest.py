@@ -1,0 +1,10 @@
+"""The command line, called again and again."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _started_at_once(warm: None) -> None:
+    """By the Python that has imported torch already."""

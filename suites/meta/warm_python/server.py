@@ -1,0 +1,195 @@
+"""Imports what takes long, and forks a process for each call: ``server.py SOCKET PYTHON``; ends with its stdin.
+
+A script of its own: it imports nothing of this project and no plugin of pytest's, which pytest has to import itself to
+rewrite their assertions.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import threading
+import types
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+LONG = (
+    *("torch", "torch.fx.experimental.symbolic_shapes", "safetensors.torch", "tokenizers"),
+    *("scipy.optimize", "PIL.Image", "jinja2", "rapidfuzz", "pytest"),
+)
+READ_AT_START = ("PYTHON", "OMP_", "MKL_", "TORCH_", "LD_")
+"""How variables begin that an interpreter or a library reads as it starts: another value needs another interpreter."""
+MOVED, FILES = 1000, 64
+
+Call = Mapping[str, Any]
+
+
+class Server:
+    """Forks, tells each client of the end of its process, and ends the process of a client that is gone."""
+
+    def __init__(self, address: str) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(address)
+        self._listener.listen()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(0, selectors.EVENT_READ)
+        self._running: dict[int, tuple[socket.socket, bool]] = {}
+        """By process id, the client of each, and whether the process leads a group of processes."""
+
+    def serve(self) -> Call | None:
+        """Answer until stdin ends; returns in each process that is forked, with its call, and here with nothing."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj == 0:
+                    for process in [*self._running]:
+                        self._end(process)
+                    return None
+                if key.fileobj is self._listener:
+                    if call := self._fork():
+                        return call
+                elif key.data is not None:
+                    self._end(key.data)
+                else:
+                    self._tell(key.fd)
+
+    def _fork(self) -> Call | None:
+        client, _ = self._listener.accept()
+        head, files, *_ = socket.recv_fds(client, 4, FILES)
+        size, content = int.from_bytes(head, "big"), b""
+        while len(content) < size:
+            content += client.recv(size - len(content))
+        call = json.loads(content)
+        process = os.fork()
+        if not process:
+            take(files, call["files"])
+            return {**call}
+        for file in files:
+            os.close(file)
+        client.sendall(process.to_bytes(4, "big"))
+        self._running[process] = client, call["is_leader"]
+        self._selector.register(client, selectors.EVENT_READ, process)
+        self._selector.register(os.pidfd_open(process), selectors.EVENT_READ)
+        return None
+
+    def _end(self, process: int) -> None:
+        """End a process whose client is gone; that it has ended is noticed as ever."""
+        client, is_leader = self._running[process]
+        with suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL) if is_leader else os.kill(process, signal.SIGKILL)
+        with suppress(KeyError):
+            self._selector.unregister(client)
+
+    def _tell(self, ended: int) -> None:
+        """Tell a client how its process has ended."""
+        self._selector.unregister(ended)
+        os.close(ended)
+        while self._running:
+            process, status = os.waitpid(-1, os.WNOHANG)
+            if not process:
+                return
+            client, _ = self._running.pop(process)
+            with suppress(KeyError):
+                self._selector.unregister(client)
+            with suppress(OSError), client:
+                client.sendall(os.waitstatus_to_exitcode(status).to_bytes(4, "big", signed=True))
+
+
+def take(files: list[int], places: list[int]) -> None:
+    """Put files where the caller has them, and close all others."""
+    moved = [fcntl.fcntl(file, fcntl.F_DUPFD, MOVED) for file in files]
+    os.closerange(0, MOVED)
+    for file, place in zip(moved, places, strict=True):
+        os.dup2(file, place)
+        os.close(file)
+
+
+def run(call: Call, python: str) -> None:
+    """Be what ``python`` would be with these arguments."""
+    os.chdir(call["folder"])
+    if call["is_leader"]:
+        os.setsid()
+    arguments = [*call["arguments"]]
+    told = what_is_run(arguments)
+    if told is None or read_at_start(os.environ) != read_at_start(call["environment"]):
+        os.execve(sys.executable, [sys.executable, *arguments], call["environment"])
+    os.environ.clear()
+    os.environ.update(call["environment"])
+    sys.executable = python
+    how, what, rest = told
+    named = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:] = ["" if how == "-c" else call["folder"], *named, *PATH]
+    importlib.invalidate_caches()
+    sys.argv[:] = [how, *rest]
+    if how == "-m":
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    else:
+        sys.modules["__main__"] = main = types.ModuleType("__main__")
+        exec(what, vars(main))
+
+
+def status_of(call: Call, python: str) -> int:
+    """Run it; give the exit status that the interpreter would give."""
+    try:
+        run(call, python)
+    except SystemExit as left:
+        if left.code is None or isinstance(left.code, int):
+            return left.code or 0
+        print(left.code, file=sys.stderr)  # noqa: T201
+        return 1
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def end(status: int) -> None:
+    """End as an interpreter does, but for taking down everything that it has imported, which takes a second."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    if status == -signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(status & 0xFF)
+
+
+def what_is_run(arguments: list[str]) -> tuple[str, str, list[str]] | None:
+    """Give ``-m`` or ``-c``, what it is given, and what follows; None where it is called in another way."""
+    if arguments[:1] == ["-u"]:
+        arguments = arguments[1:]
+    if not arguments or arguments[0][:2] not in ("-m", "-c"):
+        return None
+    how, what = arguments[0][:2], arguments[0][2:]
+    return (how, what, arguments[1:]) if what else (how, arguments[1], arguments[2:])
+
+
+def read_at_start(environment: Mapping[str, str]) -> Mapping[str, str]:
+    return {
+        name: value for name, value in environment.items() if name.startswith(READ_AT_START) and name != "PYTHONPATH"
+    }
+
+
+if __name__ == "__main__":
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    PATH = [path for path in sys.path[1:] if path not in named]
+    for name in LONG:
+        importlib.import_module(name)
+    called = Server(sys.argv[1])
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
+        os.dup2(nowhere.fileno(), 1)
+    gc.freeze()
+    if asked := called.serve():
+        end(status_of(asked, sys.argv[2]))
