@@ -40,6 +40,7 @@ def test_every_marker_is_named(name: str) -> None:
 
 
 @pytest.mark.dsocr_slow
+@pytest.mark.usefixtures("warm")
 def test_the_example_is_a_subject_and_its_own_test_passes(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(my_ocr=block("python", "class MyOcr"), test_boxes=block("python", "def test_boxes"))
     ini = block("toml", "dsocr_subject").replace('["scans/first.png", "scans/second.png"]', '["dev-3"]')

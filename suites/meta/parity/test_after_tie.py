@@ -33,6 +33,7 @@ TESTS = """
         dsocr_check(dsocr_report, "tokens", "read", "text")
 """
 PAGES = ("figures_009", "receipt_086")
+pytestmark = pytest.mark.usefixtures("warm")
 ON_CPU = ("--dsocr-dtype=bfloat16", "--dsocr-reference-dtype=float32")
 ON_GPU = ("--dsocr-reference-device=nvidia-h200", "--dsocr-reference-dtype=bfloat16")
 

@@ -60,6 +60,7 @@ def test_a_copy_has_the_originals_key_and_a_name_of_its_own(copy: Path) -> None:
     assert (key.checkpoint, str(key)) == ("someone/mini-ocr", "someone-mini-ocr/cpu-float32-eager")
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_copy_passes_as_the_original_does(copy: Path) -> None:
     """Its boxes exact, as they are where both sides have one key, and its snapshots those that are shipped."""
     [page] = [page for page in shipped("dev-3") if page.stem == "figures_201"]

@@ -49,6 +49,11 @@ time.sleep(600)
 """
 
 
+@pytest.fixture(autouse=True)
+def _started_at_once(warm: None) -> None:
+    """But for tests of what becomes of the process itself."""
+
+
 @pytest.fixture
 def watch() -> Iterator[Watch]:
     with watching([]) as watch:
@@ -253,6 +258,7 @@ def walk(subject: CheckedSubject) -> None:
     subject.step(state, 1)
 
 
+@pytest.mark.usefixtures("cold")
 @pytest.mark.parametrize("deed", ["deaf", "c with the lock", "stop"])
 def test_a_hang_is_told_with_the_stack_and_leaves_no_process(
     watch: Watch, misdo: Misdo, staged: CheckedSubject, deed: str
@@ -321,6 +327,7 @@ def test_what_it_prints_breaks_nothing_and_is_shown_as_here(
     assert len(shown) < 100_000
 
 
+@pytest.mark.usefixtures("cold")
 def test_a_leaked_thread_keeps_no_process(misdo: Misdo, staged: CheckedSubject) -> None:
     misdo("read:leak thread")
     staged.read(CASE)
@@ -329,6 +336,7 @@ def test_a_leaked_thread_keeps_no_process(misdo: Misdo, staged: CheckedSubject) 
     assert is_gone(pid)
 
 
+@pytest.mark.usefixtures("cold")
 @pytest.mark.parametrize("deed", ["nothing", "leak thread", "c with the lock"])
 def test_it_ends_with_whoever_started_it(misdo: Misdo, deed: str) -> None:
     misdo(f"read:{deed}")
@@ -346,6 +354,7 @@ def test_it_ends_with_whoever_started_it(misdo: Misdo, deed: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.usefixtures("cold")
 def test_a_ctrl_c_ends_the_call_and_its_process(misdo: Misdo, staged: CheckedSubject) -> None:
     misdo("vision:sleep")
     inputs, pid = staged.inputs(CASE), staged.subject.pid
@@ -372,6 +381,7 @@ def test_what_cannot_be_loaded_is_said(misdo: Misdo, deed: str, told: str) -> No
     assert str(caught.value).startswith(f"{STAGED} {told}")
 
 
+@pytest.mark.usefixtures("cold")
 def test_an_error_of_closing_is_told_and_the_process_ends(misdo: Misdo, watch: Watch) -> None:
     subject: Any = IsolatedSubject(STAGED, Setup(), LIMIT_S)
     pid = subject.pid
