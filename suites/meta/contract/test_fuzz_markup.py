@@ -128,7 +128,7 @@ def test_eight_hostile_megabytes_are_read_in_linear_time(name: str) -> None:
 
 @pytest.mark.parametrize("name", LABORIOUS)
 def test_memory_stays_in_proportion(name: str) -> None:
-    text = of_size(MEGABYTE // 2, LABORIOUS[name])
+    text = of_size(MEGABYTE // 8, LABORIOUS[name])
     tracemalloc.start()
     with _guard():
         parse(text)

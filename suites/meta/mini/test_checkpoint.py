@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from ci.training.quality import PageQuality
-from ci.training.reading import read
+from ci.training.quality import PageQuality, measure
+from ci.training.reading import truth_of
+from ci.training.truth import load_truth
+from pytest_dsocr.contract.markup import parse
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.special import SpecialTokens
 from pytest_dsocr.engine.checkpoint import MINI_FOLDER, resolve
 from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.weights import read_headers
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.reference.opening import Wanted
 from suites.meta.conftest import model_of
+from suites.meta.recordings import FOLDER, find_recording
 
 MOST_BYTES = 24 * 2**20
 SAM, CLIP, LAYER = (rf"model\.{part}" for part in ("sam_model", "vision_model", r"layers\.[1-4]"))
@@ -81,8 +90,15 @@ def test_every_expert_differs_from_every_other(weights: dict[str, Tensor]) -> No
 
 
 @pytest.fixture(scope="module")
-def qualities(mini: Session[Any]) -> list[PageQuality]:
-    return [read(mini, path, prompt="markdown", preset="gundam").quality for path in shipped("dev-3")]
+def qualities() -> list[PageQuality]:
+    """Of what the vendor's code was recorded to read with it, which is what the session reads."""
+    recorded = find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling()).cases
+    return [quality(path, recorded[make_case(path, "markdown", "gundam").id].observation) for path in shipped("dev-3")]
+
+
+def quality(path: Path, seen: Observation) -> PageQuality:
+    truth = truth_of(load_truth(path), "markdown")
+    return measure(truth, parse(seen.output.text), ended=seen.token_ids[-1] == SpecialTokens().eos)
 
 
 def test_it_finds_exactly_the_boxes_and_stops(qualities: list[PageQuality]) -> None:

@@ -10,9 +10,11 @@ from typing import Any
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import to_mmd
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import (
     BEST_OF_PREFILL,
     Artefact,
@@ -28,9 +30,10 @@ from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.recorded.recorder import recorder
 from pytest_dsocr.reference.recorded.recording import Recording
 from suites.contract.pages import write_page
+from suites.meta.crops import CROPS
 
 NEW_TOKENS = 6
-CASES = (("tiny", "free", "tiny"), ("square", "markdown", "gundam"), ("landscape", "markdown", "small"))
+CASES = (("tiny", "free", PRESETS["tiny"]), ("square", "markdown", CROPS), ("landscape", "markdown", PRESETS["small"]))
 MADE = Provenance(
     checkpoint="synthetic:tiny",
     checkpoint_sha256="c0" * 32,
@@ -48,7 +51,7 @@ MADE = Provenance(
 
 def make_cases(folder: Path) -> list[Case]:
     """Three pages in three presets, of which one has crops."""
-    return [make_case(write_page(page, folder), prompt, preset, NEW_TOKENS) for page, prompt, preset in CASES]
+    return [Case(write_page(page, folder), PROMPTS[prompt], preset, NEW_TOKENS) for page, prompt, preset in CASES]
 
 
 def observe(session: Session[Any], case: Case) -> Observation:

@@ -19,6 +19,7 @@ from pytest_dsocr.engine import weights
 from pytest_dsocr.engine.checkpoint import MINI_FOLDER, resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.judge.limits import key_of
+from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recorded.recorder import recorder
@@ -59,9 +60,10 @@ def test_a_copy_has_the_originals_key_and_a_name_of_its_own(copy: Path) -> None:
     assert (key.checkpoint, str(key)) == ("someone/mini-ocr", "someone-mini-ocr/cpu-float32-eager")
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_copy_passes_as_the_original_does(copy: Path) -> None:
     """Its boxes exact, as they are where both sides have one key, and its snapshots those that are shipped."""
-    page = ROOT / "pytest_dsocr" / "pages" / "files" / "generated" / "receipt_011.png"
+    [page] = [page for page in shipped("dev-3") if page.stem == "figures_201"]
     run = [sys.executable, "-m", "pytest", "suites/parity", "-q", f"--dsocr-pages={page}", "--dsocr-no-skip"]
     run += [f"--dsocr-checkpoint={copy}", "-k", "boxes or text or reading or prompt", "-p", "no:cacheprovider"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("DSOCR_", "PYTEST_"))}

@@ -49,6 +49,11 @@ time.sleep(600)
 """
 
 
+@pytest.fixture(autouse=True)
+def _started_at_once(warm: None) -> None:
+    """But for tests of what becomes of the process itself."""
+
+
 @pytest.fixture
 def watch() -> Iterator[Watch]:
     with watching([]) as watch:
@@ -224,7 +229,10 @@ ENDS = {
 
 @pytest.mark.parametrize(
     ("stage", "deed"),
-    [*(("vision", deed) for deed in ENDS), ("tokenizer", "abort"), ("prefill", "kill"), ("decode", "exit 0")],
+    [
+        *(("tokenizer", "abort"), ("vision", "exit 3"), ("vision", "segfault")),
+        *(("vision", "close everything"), ("prefill", "kill"), ("decode", "exit 0")),
+    ],
 )
 def test_its_end_is_an_error_of_the_stage_and_the_next_call_has_another(
     watch: Watch, misdo: Misdo, staged: CheckedSubject, stage: str, deed: str
@@ -250,7 +258,8 @@ def walk(subject: CheckedSubject) -> None:
     subject.step(state, 1)
 
 
-@pytest.mark.parametrize("deed", ["sleep", "deaf", "c with the lock", "stop"])
+@pytest.mark.usefixtures("cold")
+@pytest.mark.parametrize("deed", ["deaf", "c with the lock", "stop"])
 def test_a_hang_is_told_with_the_stack_and_leaves_no_process(
     watch: Watch, misdo: Misdo, staged: CheckedSubject, deed: str
 ) -> None:
@@ -318,6 +327,7 @@ def test_what_it_prints_breaks_nothing_and_is_shown_as_here(
     assert len(shown) < 100_000
 
 
+@pytest.mark.usefixtures("cold")
 def test_a_leaked_thread_keeps_no_process(misdo: Misdo, staged: CheckedSubject) -> None:
     misdo("read:leak thread")
     staged.read(CASE)
@@ -326,7 +336,8 @@ def test_a_leaked_thread_keeps_no_process(misdo: Misdo, staged: CheckedSubject) 
     assert is_gone(pid)
 
 
-@pytest.mark.parametrize("deed", ["nothing", "leak thread", "sleep", "c with the lock"])
+@pytest.mark.usefixtures("cold")
+@pytest.mark.parametrize("deed", ["nothing", "leak thread", "c with the lock"])
 def test_it_ends_with_whoever_started_it(misdo: Misdo, deed: str) -> None:
     misdo(f"read:{deed}")
     held = subprocess.Popen([sys.executable, "-c", HELD, STAGED], stdout=subprocess.PIPE, text=True)
@@ -343,6 +354,7 @@ def test_it_ends_with_whoever_started_it(misdo: Misdo, deed: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.usefixtures("cold")
 def test_a_ctrl_c_ends_the_call_and_its_process(misdo: Misdo, staged: CheckedSubject) -> None:
     misdo("vision:sleep")
     inputs, pid = staged.inputs(CASE), staged.subject.pid
@@ -369,6 +381,7 @@ def test_what_cannot_be_loaded_is_said(misdo: Misdo, deed: str, told: str) -> No
     assert str(caught.value).startswith(f"{STAGED} {told}")
 
 
+@pytest.mark.usefixtures("cold")
 def test_an_error_of_closing_is_told_and_the_process_ends(misdo: Misdo, watch: Watch) -> None:
     subject: Any = IsolatedSubject(STAGED, Setup(), LIMIT_S)
     pid = subject.pid

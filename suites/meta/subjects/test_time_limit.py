@@ -109,6 +109,7 @@ def test_signals_are_as_they_were(watch: Watch) -> None:
     assert [signal.getsignal(number) for number in (signal.SIGURG, signal.SIGALRM, signal.SIGINT)] == before
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize(("deed", "status"), [("deaf", EXIT_STATUS), ("c", EXIT_STATUS), ("c with the lock", 1)])
 def test_what_cannot_be_interrupted_ends_the_process_with_its_stack(deed: str, status: int) -> None:
     began = time.monotonic()

@@ -20,13 +20,12 @@ from ci.training.quality import measure
 from ci.training.reading import Reading, open_page
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.session import Session
 from suites.contract.pages import PAGES
 from suites.meta.conftest import model_of
+from suites.meta.crops import CROPS
 
 TOKENS = 6
-QUICK = Preset("quick", 256, 640, crop=True)
 CROP_TOKENS, PAGE_TOKENS = 20 * (20 + 1), 4 * (4 + 1)
 VISION = {f"{stage}.{view}" for stage in ("sam", "clip", "projector") for view in ("crops", "page")}
 OF_CROPS = {name for name in VISION if name.endswith("crops")}
@@ -52,7 +51,7 @@ NAMED = {ablation.name: ablation for ablation in ABLATIONS}
 @pytest.fixture(scope="module")
 def inputs(tiny: Session[Any]) -> Inputs:
     """A page of 2 x 2 crops, seen whole at 256 px."""
-    return tiny.prepare(PAGES["square"](), preset=QUICK)
+    return tiny.prepare(PAGES["square"](), preset=CROPS)
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +164,7 @@ def test_the_last_expert_stands_for_all(tiny: Session[Any]) -> None:
 
 @pytest.mark.parametrize("name", ["crops blank", "crops laid out by columns", "whole view before the crops"])
 def test_a_page_without_crops_has_none_to_break(name: str, tiny: Session[Any]) -> None:
-    inputs = tiny.prepare(PAGES["tiny"](), preset=QUICK)
+    inputs = tiny.prepare(PAGES["tiny"](), preset=CROPS)
     assert inputs.images_spatial_crop.tolist() == [[1, 1]]
     whole = seams(tiny, inputs)
     with broken(tiny, NAMED[name]):

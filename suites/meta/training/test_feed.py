@@ -26,7 +26,7 @@ NEAR_PX = 4
 """So near its edge a cell may be taken for its neighbour: paint keeps to whole pixels, and resampling blurs it."""
 LIT = 128
 TOKENIZER = Tokenizer.over(BACKEND)
-READ = [("gundam", grid, seed) for grid in GRIDS for seed in (3, 4)]
+READ = [("gundam", grid, 3) for grid in GRIDS]
 READ += [(name, grid, 8) for name in ("base", "large") for grid in GRIDS]
 LAID_OUT = [("gundam", (2, 3), 3), ("base", (1, 3), 4), ("large", (2, 1), 5), ("small", (3, 2), 6), ("tiny", (1, 1), 7)]
 
@@ -118,7 +118,7 @@ def test_a_page_number_is_not_found_in_its_own_box() -> None:
     assert TOKENIZER.decode([first]) == "90"
 
 
-@pytest.mark.parametrize(("preset", "grid", "seed"), READ[1::3])
+@pytest.mark.parametrize(("preset", "grid", "seed"), READ[1::2])
 def test_empty_tokens_are_those_that_see_no_word(preset: str, grid: Grid, seed: int) -> None:
     of = kind(preset, grid)
     page, row = generate(seed, grid=grid), make_row(seed, of, BACKEND)

@@ -258,7 +258,7 @@ def test_the_checkpoint_of_a_training_says_what_it_said(batch: Batch, tmp_path: 
 
 
 def test_a_checkpoint_is_not_written_of_nothing_nor_over_another(tmp_path: Path) -> None:
-    with pytest.raises(DsocrError, match=r"holds no training; run: python -m pytest_dsocr\.mini\.train"):
+    with pytest.raises(DsocrError, match=r"holds no training; run: python -m ci\.training\.train"):
         export(tmp_path, tmp_path / "checkpoint")
     Trainer(SCHEDULE, CPU).save(tmp_path)
     export(tmp_path, tmp_path / "checkpoint")

@@ -1,12 +1,12 @@
 """Faults on request in the stand-in, and noise that must be none: ``planted.json`` beside this file names one.
 
 ``{"fault": "kill", "at": "token", "turn": 3, "once": true}`` kills the worker as it chooses the third token of a run,
-and leaves the one started in its place alone. ``planted.log`` gets the process id of each worker that was struck.
+and leaves the one started in its place alone; with ``"run": 2`` it is the worker's second run, and no other.
+``planted.log`` gets the process id of each worker that was struck.
 """
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import json
 import os
@@ -29,10 +29,11 @@ _turns: Counter[str] = Counter()
 def at(place: str) -> None:
     """Strike, if this is the place and the turn."""
     if place == "infer":
-        _turns.clear()
+        _turns["token"] = 0
     _turns[place] += 1
     plan = json.loads(PLAN.read_text()) if PLAN.exists() else {}
-    if (plan.get("at"), plan.get("turn", 1)) != (place, _turns[place]) or (plan.get("once") and LOG.exists()):
+    wanted = plan.get("at"), plan.get("turn", 1), plan.get("run", _turns["infer"])
+    if wanted != (place, _turns[place], _turns["infer"]) or (plan.get("once") and LOG.exists()):
         return
     with LOG.open("a") as log:
         log.write(f"{os.getpid()}\n")
@@ -69,21 +70,6 @@ def _garbage() -> None:
     _hang()
 
 
-def _half_a_line() -> None:
-    _write_everywhere(b'{"type": "Response", "id": 2, "result": {"case_')
-    _kill()
-
-
-def _fall_silent() -> None:
-    for descriptor in range(3, 64):
-        try:
-            if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
-                os.close(descriptor)
-        except OSError:
-            continue
-    _hang()
-
-
 def _ask_for_consent() -> None:
     assert not sys.stdin.read(), "it read what was meant for the worker"
 
@@ -104,8 +90,6 @@ FAULTS: dict[str, Callable[[], None]] = {
     "import error": _import_what_is_not_there,
     "hang": _hang,
     "garbage": _garbage,
-    "half a line": _half_a_line,
-    "fall silent": _fall_silent,
     "ask for consent": _ask_for_consent,
     "chatter": _chatter,
 }
