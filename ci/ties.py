@@ -1,6 +1,6 @@
 """How near two readings of a page are that a tie has parted: the session held against a recording, page by page.
 
-    python -m ci.ties golden/vendor/mini/cpu-float32-eager --device cuda --dtype bfloat16 --attn flash_attention_2
+    python -m ci.ties golden/vendor/mini/cpu-float32-eager --device cuda --dtype bfloat16 --attention flash_attention_2
 
 The bounds of :mod:`pytest_dsocr.compare.after_tie` were read off what it prints, of recordings in float32 and in bf16.
 """
@@ -54,10 +54,10 @@ def main() -> None:
     """Print a line a page, and the worst of each measure."""
     parser = argparse.ArgumentParser(prog="python -m ci.ties", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("recording", type=Path)
-    for name, value in (("device", "cpu"), ("dtype", "float32"), ("attn", "eager")):
+    for name, value in (("device", "cpu"), ("dtype", "float32"), ("attention", "eager")):
         parser.add_argument(f"--{name}", default=value)
     args = parser.parse_args()
-    setup = Setup(device=args.device, dtype=args.dtype, attention=args.attn)
+    setup = Setup(device=args.device, dtype=args.dtype, attention=args.attention)
     found: list[Nearness] = []
     for report in reports(setup, Recording.open(args.recording)):
         near = nearness(report)

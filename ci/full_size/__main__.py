@@ -2,7 +2,7 @@
 
 For a GPU machine and an environment with transformers 4.46 (README, "Against the vendor's code"), from the checkout:
 
-    python -m ci.full_size --vendor DIR --attn eager flash_attention_2 --sweep --out full-size.json
+    python -m ci.full_size --vendor DIR --attention eager flash_attention_2 --sweep --out full-size.json
 
 Weights come from a seed and are loaded into both. Every figure goes into the JSON; a summary is printed.
 """
@@ -76,7 +76,7 @@ def sweep(study: Study, folder: Path) -> list[CasePayload]:
 
 def load(args: argparse.Namespace, attention: str, case: Case) -> Study:
     """Load the vendor's model and the engine's with the same weights."""
-    session = Session.from_checkpoint(args.checkpoint, device=args.device, dtype=args.dtype, attn=attention)
+    session = Session.from_checkpoint(args.checkpoint, device=args.device, dtype=args.dtype, attention=attention)
     vendor = VendorRuntime.load(
         args.vendor,
         args.checkpoint,
@@ -122,7 +122,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vendor", type=Path, required=True, help="folder with the vendor's Python files")
     parser.add_argument("--checkpoint", default="synthetic:full")
-    parser.add_argument("--attn", nargs="+", default=["eager"])
+    parser.add_argument("--attention", nargs="+", default=["eager"])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--tokens", type=int, default=64)
@@ -136,7 +136,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         image = Path(scratch) / "page.png"
         demo_page(PAGE_PX, PAGE_PX).save(image)
-        for attention in args.attn:
+        for attention in args.attention:
             study = load(args, attention, make_case(image, "markdown", "gundam", args.tokens))
             report[attention] = findings(study, args)
             if args.sweep:

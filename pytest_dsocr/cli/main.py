@@ -138,7 +138,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     _add(command, "--checkpoint", what, "mini")
     _add(command, "--device", "cpu, cuda or cuda:N", "cpu")
     _add(command, "--dtype", "float32, bfloat16 or float16", "float32")
-    _add(command, "--attn", "attention: eager, sdpa or flash_attention_2", "eager")
+    _add(command, "--attention", "attention: eager, sdpa or flash_attention_2", "eager")
 
 
 def _add(command: argparse.ArgumentParser, flag: str, what: str, default: Any, **how: Any) -> None:

@@ -67,7 +67,7 @@ def _read(
     page = load_image(path)
     inputs = session.prepare(page, prompt=options.prompt, preset=options.preset)
     yield f"page        {path.name}, {page.width} x {page.height} px"
-    yield f"model       {options.checkpoint}, {options.device}, {options.dtype}, {options.attn}"
+    yield f"model       {options.checkpoint}, {options.device}, {options.dtype}, {options.attention}"
     yield f"inputs      {_inputs(inputs, options.preset)}"
     with progress_bar(unit="token", desc=bar_label, total=options.max_new_tokens) as bar:
 
@@ -95,7 +95,7 @@ def _load(options: Namespace) -> Session[KVCache]:
             options.checkpoint,
             device=options.device,
             dtype=options.dtype,
-            attn=options.attn,
+            attn=options.attention,
             on_progress=on_progress,
             instrument="timed",
         )

@@ -76,7 +76,7 @@ def _reference(options: Namespace, progress: _Progress) -> LiveReference:
         python=find_environment(options.env),
         device=options.device,
         dtype=options.dtype,
-        attention=options.attn,
+        attention=options.attention,
         time_limit_s=options.time_limit,
         keep_values=False,
         command=_command(options),
@@ -125,7 +125,7 @@ def _command(options: Namespace) -> str:
     """Give the command with everything that the recording depends on, and no path of this machine."""
     words = ["dsocr", "vendor", "record", _name(options.vendor), *(_name(page) for page in options.pages)]
     words += ["--checkpoint", _name(options.checkpoint), "--device", options.device]
-    words += ["--dtype", options.dtype, "--attn", options.attn]
+    words += ["--dtype", options.dtype, "--attention", options.attention]
     words += ["--presets", *options.presets, "--prompts", *options.prompts]
     if options.max_new_tokens is not None:
         words += ["--max-new-tokens", str(options.max_new_tokens)]

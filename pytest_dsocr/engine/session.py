@@ -74,7 +74,7 @@ class Session(Generic[CacheT]):
         *,
         device: str | torch.device = "cpu",
         dtype: str | torch.dtype = "float32",
-        attn: str = "eager",
+        attention: str = "eager",
         round_rope: bool = True,
         on_progress: Callable[[int, int], None] | None = None,
         **options: Any,
@@ -85,7 +85,7 @@ class Session(Generic[CacheT]):
             path_or_name: ``mini``, a folder, ``synthetic:tiny``, or a hub name that the local cache holds.
             device: ``cpu``, ``cuda`` or ``cuda:N``.
             dtype: ``float32``, ``bfloat16`` or ``float16``.
-            attn: ``eager``, ``sdpa`` or ``flash_attention_2``.
+            attention: ``eager``, ``sdpa`` or ``flash_attention_2``.
             round_rope: see :meth:`DeepseekOCR.empty`.
             on_progress: called with the bytes loaded and their total.
             **options: the session's own arguments.
@@ -93,7 +93,7 @@ class Session(Generic[CacheT]):
         Raises:
             DsocrError: where any of them is not available; the message lists what is.
         """
-        place, number_type, attend = device_named(device), dtype_named(dtype), attention_function(attn)
+        place, number_type, attend = device_named(device), dtype_named(dtype), attention_function(attention)
         checkpoint = resolve(path_or_name)
         model = DeepseekOCR.empty(checkpoint.architecture, attend, place, number_type, round_rope=round_rope)
         checkpoint.load_into(model, on_progress)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SUITES = "pytest_dsocr.suites"
 OWN, VENDOR = "package.module:factory", "path/to/vendor"
 SHIPPED_SUBJECT = "session"
-OF_RECORD = {"checkpoint": "--checkpoint", "device": "--device", "dtype": "--dtype", "attention": "--attn"}
+OF_RECORD = {"checkpoint": "--checkpoint", "device": "--device", "dtype": "--dtype", "attention": "--attention"}
 """The fields of a provenance under the names of ``dsocr vendor record``."""
 UNSAID = {
     "--presets": ["gundam"],
@@ -23,7 +23,7 @@ UNSAID = {
     "--checkpoint": ["mini"],
     "--device": ["cpu"],
     "--dtype": ["float32"],
-    "--attn": ["eager"],
+    "--attention": ["eager"],
 }
 """The defaults of ``dsocr vendor record``."""
 

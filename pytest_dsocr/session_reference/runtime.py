@@ -52,7 +52,9 @@ class SessionRuntime:
     ) -> SessionRuntime:
         """Load ``checkpoint`` into the engine's model; raise ``DsocrError`` where any of these is not available."""
         weights = partial(on_progress, "weights")
-        session = Session.from_checkpoint(checkpoint, device=device, dtype=dtype, attn=attention, on_progress=weights)
+        session = Session.from_checkpoint(
+            checkpoint, device=device, dtype=dtype, attention=attention, on_progress=weights
+        )
         origin = provenance_of(resolve(checkpoint), device_class(device), dtype, attention, command)
         return cls(SessionSubject(session), origin, on_progress)
 

@@ -77,5 +77,5 @@ class SessionSubject:
 def session_subject(setup: Setup) -> SessionSubject:
     """Load the engine's session; raise ``DsocrError`` where checkpoint, device, dtype or attention is not available."""
     return SessionSubject(
-        Session.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype, attn=setup.attention)
+        Session.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention)
     )

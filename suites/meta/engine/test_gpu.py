@@ -42,9 +42,9 @@ def test_tokens_are_those_of_the_cpu(tiny: Session[Any], on_gpu: Session[Any]) -
     assert on_gpu.run(page, max_new_tokens=TOKENS).token_ids == tiny.run(page, max_new_tokens=TOKENS).token_ids
 
 
-@pytest.mark.parametrize("attn", ["eager", "sdpa"])
-def test_batched_rows_equal_their_single_runs(attn: str) -> None:
-    session = Session.from_checkpoint("synthetic:tiny", device="cuda", attn=attn)
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_batched_rows_equal_their_single_runs(attention: str) -> None:
+    session = Session.from_checkpoint("synthetic:tiny", device="cuda", attention=attention)
     pages = [PAGES[name]() for name in ("portrait", "tiny", "landscape")]
     alone = [session.run(page, max_new_tokens=TOKENS).token_ids for page in pages]
     assert [result.token_ids for result in session.run_batch(pages, max_new_tokens=TOKENS)] == alone

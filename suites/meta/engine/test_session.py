@@ -84,10 +84,10 @@ def test_the_first_token_streams_before_the_second_is_computed(tiny: Session[Any
     assert len(session.stages.times()["decode"].runs_ms) == 1
 
 
-@pytest.mark.parametrize("attn", ["eager", "sdpa"])
-def test_batched_rows_equal_their_single_runs(attn: str) -> None:
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_batched_rows_equal_their_single_runs(attention: str) -> None:
     """Pages of three prompt lengths, one of which ends long before the others."""
-    session = Session.from_checkpoint("synthetic:tiny", attn=attn)
+    session = Session.from_checkpoint("synthetic:tiny", attention=attention)
     pages = [PAGES[name]() for name in ("square", "tiny", "landscape")]
     free = [session.run(page, preset=CROPS, max_new_tokens=TOKENS).token_ids for page in pages]
     others = {*free[0], *free[2]}
@@ -107,7 +107,7 @@ def test_a_batch_of_no_pages_gives_no_results(tiny: Session[Any]) -> None:
 
 
 def test_attention_functions_agree(tiny: Session[Any]) -> None:
-    fused = Session.from_checkpoint("synthetic:tiny", attn="sdpa")
+    fused = Session.from_checkpoint("synthetic:tiny", attention="sdpa")
     page = PAGES["landscape"]()
     eager, sdpa = (s.prefill(s.prepare(page, preset="tiny")).logits for s in (tiny, fused))
     torch.testing.assert_close(sdpa, eager, rtol=1e-4, atol=1e-4)
@@ -146,7 +146,7 @@ def test_no_cuda_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"device": "tpu"}, "device 'tpu' is unknown; choose cpu"),
         ({"device": "meta"}, "device 'meta' is not supported; choose cpu"),
         ({"dtype": "int8"}, "dtype 'int8' is unknown; choose one of float32"),
-        ({"attn": "paged"}, "attention 'paged' is unknown; choose one of eager"),
+        ({"attention": "paged"}, "attention 'paged' is unknown; choose one of eager"),
     ],
 )
 def test_bad_options_list_the_valid_ones(options: dict[str, Any], message: str) -> None:

@@ -57,7 +57,7 @@ def test_pages_are_recorded_once_and_then_are_there(
     recording = Recording.open(golden / HOME)
     command = (
         "dsocr vendor record stand_in pages tiny.png --checkpoint synthetic:tiny --device cpu --dtype float32 "
-        "--attn eager --presets tiny small --prompts markdown --max-new-tokens 4"
+        "--attention eager --presets tiny small --prompts markdown --max-new-tokens 4"
     )
     assert recording.provenance.command == command
     assert {len(case.observation.steps) for case in recording.cases.values()} == {4}
