@@ -11,7 +11,7 @@ from hypothesis import settings
 
 def fuzz(prop: Callable[..., None]) -> Callable[[], None]:
     """Run a hypothesis property once, then with new examples until the time is up."""
-    once = settings(max_examples=300, database=None, deadline=None)(prop)
+    once = settings(max_examples=150, database=None, deadline=None)(prop)
 
     def for_a_while() -> None:
         end_s = time.monotonic() + float(os.environ.get("DSOCR_FUZZ_SECONDS", "0"))

@@ -248,15 +248,14 @@ def test_every_block_of_mini_is_the_vendors(mini: Session[Any], case: Case, thei
 
 
 @pytest.mark.parametrize(
-    ("module", "first"),
+    ("module", "first", "plant"),
     [
-        (f"{SAM}.2.norm1", "sam.crops/2"),
-        (f"{CLIP}.1.layer_norm2", "clip.crops/1"),
-        (f"{LAYERS}.0.input_layernorm", "prefill/0"),
-        (f"{LAYERS}.3.post_attention_layernorm", "prefill/3"),
+        (f"{SAM}.2.norm1", "sam.crops/2", "epsilon"),
+        (f"{CLIP}.1.layer_norm2", "clip.crops/1", "weight"),
+        (f"{LAYERS}.0.input_layernorm", "prefill/0", "epsilon"),
+        (f"{LAYERS}.3.post_attention_layernorm", "prefill/3", "weight"),
     ],
 )
-@pytest.mark.parametrize("plant", ["epsilon", "weight"])
 def test_the_first_wrong_seam_names_the_block_that_broke(
     mini: Session[Any], case: Case, theirs: Observation, module: str, first: str, plant: str
 ) -> None:

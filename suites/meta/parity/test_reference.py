@@ -32,10 +32,11 @@ RECORDING = find_recording(FOLDER, Wanted(resolve(CHECKPOINT)).key, resampling()
 OF_GPU = find_recording(FOLDER, Wanted(resolve(CHECKPOINT), "nvidia-h200", "bfloat16").key, resampling())
 EACH = (
     *("portrait-tiny-free", "portrait-small-markdown", "portrait-base-free", "portrait-large-markdown"),
-    *("tiny-gundam-markdown", "landscape-gundam-markdown", "641_high-gundam-markdown", "portrait-gundam-free"),
+    *("tiny-gundam-markdown", "landscape-gundam-markdown", "portrait-gundam-free", "641_high-gundam-markdown"),
 )
 """Each preset and prompt, and ``gundam`` of a page without crops, with a row of them, and with two grids. What sets the
-other pages apart ends at the inputs, of which ``contract/test_inputs.py`` holds each against the vendor's."""
+other pages apart ends at the inputs, of which ``contract/test_inputs.py`` holds each against the vendor's. Recordings
+of a GPU, which only the limits depend on, are read for every second."""
 VISION = {"sam", "clip", "projector", "vision_fusion"}
 MOST_FLIPS, MOST_REROUTED = 8, 2  # of 64 tokens
 
@@ -65,13 +66,13 @@ def gpu_recording() -> Reference:
     return open_reference(OF_GPU.folder, Wanted(resolve(CHECKPOINT)))
 
 
-@pytest.mark.parametrize("case_id", RECORDING.cases if LIVE else (*EACH, "1500_square-gundam-markdown"))
+@pytest.mark.parametrize("case_id", RECORDING.cases if LIVE else EACH)
 def test_session_is_the_vendors(subject: SessionSubject, reference: Reference, case_id: str, tmp_path: Path) -> None:
     asked = ask(subject, reference, case_of(RECORDING, case_id, tmp_path))
     assert_all(judge(asked, tolerances("float32")))
 
 
-@pytest.mark.parametrize("case_id", OF_GPU.cases if LIVE else EACH)
+@pytest.mark.parametrize("case_id", OF_GPU.cases if LIVE else EACH[1::2])
 def test_session_in_float32_is_the_vendors_on_a_gpu(
     subject: SessionSubject, gpu_recording: Reference, case_id: str, tmp_path: Path
 ) -> None:

@@ -53,22 +53,11 @@ def test_anchors_are_ones_own_or_the_shipped_ones() -> None:
     assert anchors_file() == own
 
 
-def test_what_is_recorded_lies_where_a_run_looks_first() -> None:
-    Path("pages").mkdir()
-    page = write_page("tiny", Path("pages"))
-    record = ["vendor", "record", str(STAND_IN), "pages", "--env", sys.prefix, "--checkpoint", "synthetic:tiny"]
-    assert main([*record, "--presets", "tiny", "--max-new-tokens", "2"]) == 0
-    assert golden_folder() == Path("golden").absolute()
-    [case] = make_cases([page], ["markdown"], ["tiny"], 2).good
-    reference = open_recorded(recording_places(golden_folder()), Wanted(resolve("synthetic:tiny")))
-    assert reference.recording.folder == Path("golden/vendor/synthetic-tiny/cpu-float32-eager").absolute()
-    assert reference.observe(case).case_id == "tiny-tiny-markdown"
-
-
-def test_pages_that_cannot_be_had_are_left_out_of_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_recorded_lies_where_a_run_looks_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """And pages that cannot be had are left out."""
     Path("pages", "it.png").mkdir(parents=True)
     Path("pages", "cut.png").touch()
-    write_page("tiny", Path("pages"))
+    page = write_page("tiny", Path("pages"))
     record = ["vendor", "record", str(STAND_IN), "pages", "--env", sys.prefix, "--checkpoint", "synthetic:tiny"]
     assert main([*record, "--presets", "tiny", "--max-new-tokens", "2"]) == 2
     told = capsys.readouterr()
@@ -76,6 +65,11 @@ def test_pages_that_cannot_be_had_are_left_out_of_a_recording(capsys: pytest.Cap
     assert "left out    pages/it.png is a folder with the name of an image" in told.out
     assert "left out    pages/cut.png cannot be read as an image" in told.out
     assert "1 cases" in told.out
+    assert golden_folder() == Path("golden").absolute()
+    [case] = make_cases([page], ["markdown"], ["tiny"], 2).good
+    reference = open_recorded(recording_places(golden_folder()), Wanted(resolve("synthetic:tiny")))
+    assert reference.recording.folder == Path("golden/vendor/synthetic-tiny/cpu-float32-eager").absolute()
+    assert reference.observe(case).case_id == "tiny-tiny-markdown"
 
 
 @pytest.mark.parametrize(

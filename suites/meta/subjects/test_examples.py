@@ -30,7 +30,7 @@ BILINEAR = f"{EXAMPLES}.bilinear:Bilinear"
 SEPARATE = f"{EXAMPLES}.separate_prefill:SeparatePrefill"
 SWAPPED = f"{EXAMPLES}.swapped_halves:SwappedHalves"
 LIMITS = tolerances("float32")
-WITH_CROPS, WITHOUT_CROPS = "receipt_086", "figures_201"
+WITH_CROPS, WITHOUT_CROPS = "figures_009", "figures_201"
 
 
 @cache
@@ -44,7 +44,7 @@ def report(spec: str, page: str) -> CaseReport:
 
 
 def case_of(stem: str) -> Case:
-    [page] = [page for page in shipped("dev-3") if page.stem == stem]
+    [page] = [page for page in shipped("dev-20") if page.stem == stem]
     return make_case(page, "markdown", "gundam")
 
 

@@ -17,6 +17,8 @@ from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.views import crops, global_view
 
 MOST_APART = 2
+WHOLE = ((2, 3), (3, 2), (1, 1))
+"""Grids of a page that is tall, wide and small: its whole view knows of no grid."""
 MOST_DIFFERING = 0.001
 """Share of levels that may differ at all."""
 
@@ -47,7 +49,7 @@ def assert_alike(found: Tensor, expected: Tensor) -> None:
 @pytest.mark.parametrize("grid", GRIDS)
 def test_views_of_pages(grid: Grid) -> None:
     page = generate(11, grid=grid).image
-    for preset in PRESETS.values():
+    for preset in PRESETS.values() if grid in WHOLE else ():
         assert_alike(whole_levels(levels(page), preset), levels(global_view(page, preset)))
     expected = [levels(crop) for crop in crops(page, grid)]
     found = crop_levels(levels(page), grid)
