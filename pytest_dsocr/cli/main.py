@@ -15,7 +15,7 @@ from pytest_dsocr.cli import compare
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.system import check_system
-from pytest_dsocr.pages.page_list import SUBSETS
+from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS
 
 
@@ -109,7 +109,8 @@ def _inspect(command: argparse.ArgumentParser) -> None:
 
 def _record(command: argparse.ArgumentParser) -> None:
     _add_vendor(command)
-    what = f"images, folders of images, list files, PDFs, or shipped pages: {', '.join(SUBSETS)}"
+    lists = ", ".join(LIST_SUFFIXES)
+    what = f"images, folders of images, list files ({lists}), PDFs, or shipped pages: {', '.join(SUBSETS)}"
     command.add_argument("pages", type=Path, nargs="+", help=what)
     _add_environment(command)
     _add_model(command)

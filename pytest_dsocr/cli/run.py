@@ -95,7 +95,7 @@ def _load(options: Namespace) -> Session[KVCache]:
             options.checkpoint,
             device=options.device,
             dtype=options.dtype,
-            attn=options.attention,
+            attention=options.attention,
             on_progress=on_progress,
             instrument="timed",
         )

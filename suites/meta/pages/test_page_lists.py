@@ -147,4 +147,4 @@ def test_the_help_names_the_subsets_and_the_lists(capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit):
         parser().parse_args(["vendor", "record", "--help"])
     told = " ".join(capsys.readouterr().out.split())
-    assert f"list files (.lst, .txt), or shipped pages: {', '.join(SUBSETS)}" in told
+    assert f"list files (.lst, .txt), PDFs, or shipped pages: {', '.join(SUBSETS)}" in told
