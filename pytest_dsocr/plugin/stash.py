@@ -45,7 +45,7 @@ NOTES: pytest.StashKey[list[str]] = pytest.StashKey()
 def leave_out(item: pytest.Item, missing: str, reason: str) -> NoReturn:
     """Skip ``item``, and note what was missing."""
     __tracebackhide__ = True
-    item.stash[LEFT_OUT] = missing
+    item.stash[LEFT_OUT] = str(missing)  # plain, for pytest-xdist sends it on
     pytest.skip(reason)
 
 
