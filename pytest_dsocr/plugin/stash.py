@@ -33,7 +33,7 @@ CHECK: pytest.StashKey[Check] = pytest.StashKey()
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
 """Of a test that we skipped: what is missing, a word of ``judge.config.MISSING``, or ``Reason.NOT_OFFERED``."""
 LOADED: pytest.StashKey[object] = pytest.StashKey()
-"""Of the config: the subject that the options named; another is of a fixture of the user's own."""
+"""Of the config: the subject loaded from options, where no fixture of the user's replaces it."""
 TOLD: pytest.StashKey[dict[tuple[str | None, str], str]] = pytest.StashKey()
 """Of the config: the errors that were told, by stage and message, and the test that told each whole."""
 UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()

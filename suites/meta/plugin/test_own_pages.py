@@ -47,7 +47,7 @@ def unseen(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest
     page = Image.open(recorded_page()).convert("RGB")
     ImageDraw.Draw(page).rectangle((2, 2, 40, 12), "black")
     page.save(pytester.path / "unseen.png")
-    pytester.makeini("[pytest]\ndsocr_presets = tiny\n")
+    monkeypatch.setenv("DSOCR_PRESETS", "tiny")
     return pytester
 
 
