@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -276,7 +276,10 @@ def test_a_hang_is_told_with_the_stack_and_leaves_no_process(
         assert "misdeeds.py" in traced(caught.value.__cause__)
 
 
-def test_a_state_whose_process_is_gone_is_an_error(staged: CheckedSubject) -> None:
+@pytest.mark.usefixtures("watch", "cold", "_misdeed_file")
+def test_a_state_whose_process_is_gone_is_an_error() -> None:
+    """An interpreter of its own is gone when it is killed; a forked one outlives a little what stands for it."""
+    staged = CheckedSubject(cast("Any", IsolatedSubject(STAGED, Setup(), LIMIT_S)))
     state, _ = staged.prefill(staged.inputs(CASE), None)
     os.kill(staged.subject.pid, signal.SIGKILL)
     with pytest.raises(SubjectFaultError, match="it was killed by SIGKILL"):
@@ -285,6 +288,7 @@ def test_a_state_whose_process_is_gone_is_an_error(staged: CheckedSubject) -> No
     for ask in (lambda: staged.step(state, 1), lambda: KvProbe(state).lengths):
         with pytest.raises(SubjectFaultError, match=r"^the subject's process ended before "):
             ask()
+    close_subject(staged.subject)
 
 
 @pytest.mark.parametrize(

@@ -119,4 +119,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 
 def test_a_checkpoint_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--checkpoint", "synthetic:none"]) == 2
-    assert "there is no synthetic model" in capsys.readouterr().err
+    assert "'synthetic:none' is no checkpoint" in capsys.readouterr().err
