@@ -127,7 +127,8 @@ class Core(nn.Module):
         self.projector = Projector(arch)
         self.image_newline = nn.Parameter(torch.empty(config.hidden_size))
         self.view_seperator = nn.Parameter(torch.empty(config.hidden_size))
-        self.register_buffer("inv_freq", torch.empty(config.head_dim // 2), persistent=False)
+        frequencies = inverse_frequencies(config).to(self.norm.weight.device)
+        self.register_buffer("inv_freq", frequencies, persistent=False)
 
     def decode(self, x_BTC: Tensor, cache: KVCache) -> Tensor:
         """Run the layers on ``[B, T, C]`` and normalise."""

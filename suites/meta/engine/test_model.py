@@ -54,3 +54,8 @@ def test_nothing_in_it_wants_a_gradient_or_drops_out() -> None:
     model = empty(torch.float32)
     assert not any(parameter.requires_grad for parameter in model.parameters())
     assert not model.training
+
+
+def test_a_model_made_directly_has_its_rotary_frequencies() -> None:
+    """It was made with what lay in memory for them."""
+    assert torch.equal(DeepseekOCR(ARCH).model.inv_freq, empty(torch.float32, round_rope=False).model.inv_freq)
