@@ -23,6 +23,8 @@ from pytest_dsocr.plugin.options import OPTIONS, Option
 from pytest_dsocr.report.file import RUN_ID, RunIdentity, mark_running, read_result
 
 INSTALLED = "pytest_dsocr.suites"
+SAFE_PATH = "-P"
+"""Keeps a checkout in the working directory from being imported in place of the installation, as `pytest` does."""
 OWN_TESTS = "meta"
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
@@ -72,7 +74,7 @@ def run(options: Namespace) -> Iterator[str]:
         raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")
     tests = options.tests or suites()
     arguments = [*tests, "-p", "dsocr", f"{OUT_FLAG}={out}", *_typed(options), *options.of_pytest]
-    command = [sys.executable, "-m", "pytest", *arguments]
+    command = [sys.executable, SAFE_PATH, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))
     mark_running(out, identity)
     status = _status_of(command, identity.id)

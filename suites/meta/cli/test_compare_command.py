@@ -80,6 +80,16 @@ def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result() -> N
     assert result["run"]["pages"] == [PAGE]
 
 
+@pytest.mark.usefixtures("cold")
+def test_a_checkout_in_the_folder_is_not_run_in_place_of_the_installation(pytester: pytest.Pytester) -> None:
+    """As the README's main job is called: from a clone, with the command of an installed wheel."""
+    pytester.mkpydir("pytest_dsocr").joinpath("__init__.py").write_text("raise ImportError('not the installed one')")
+    asked = [sys.executable, "-P", "-m", "pytest_dsocr", "compare", PAGE, *TEXT_ALONE]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert verdict() == "passes"
+
+
 def test_a_subject_is_heard_reading_whatever_its_stages_give() -> None:
     done = compare(PAGE, "--subject=mine:nonsense", *TEXT_ALONE)
     assert done.returncode == 1

@@ -128,7 +128,8 @@ def run(call: Call, python: str) -> None:
     sys.executable = python
     how, what, rest = told
     named = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    sys.path[:] = ["" if how == "-c" else call["folder"], *named, *PATH]
+    first = [] if arguments[:1] == ["-P"] else ["" if how == "-c" else call["folder"]]
+    sys.path[:] = [*first, *named, *PATH]
     importlib.invalidate_caches()
     sys.argv[:] = [how, *rest]
     if how == "-m":
@@ -168,7 +169,7 @@ def end(status: int) -> None:
 
 def what_is_run(arguments: list[str]) -> tuple[str, str, list[str]] | None:
     """Give ``-m`` or ``-c``, what it is given, and what follows; None where it is called in another way."""
-    if arguments[:1] == ["-u"]:
+    if arguments[:1] in (["-u"], ["-P"]):
         arguments = arguments[1:]
     if not arguments or arguments[0][:2] not in ("-m", "-c"):
         return None
