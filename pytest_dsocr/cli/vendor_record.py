@@ -11,12 +11,12 @@ from typing import Any
 
 from tqdm import tqdm
 
-from pytest_dsocr.cli.cases import found_by
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.pages.named import Cases, make_cases
 from pytest_dsocr.reference.environment.environment import find_environment
 from pytest_dsocr.reference.goldens import check_writable
 from pytest_dsocr.reference.live.reference import LiveReference
@@ -39,6 +39,11 @@ def run(options: Namespace) -> Iterator[str]:
     yield from _recorded(found.good, options)
     if found.bad:
         raise DsocrError(f"left out {count(len(found.bad), 'page')}, as is said above; mend what is wrong with them")
+
+
+def found_by(options: Namespace) -> Cases:
+    """Give every page in every preset with every prompt that ``options`` name, and the pages that cannot be opened."""
+    return make_cases(options.pages, options.prompts, options.presets, options.max_new_tokens)
 
 
 def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:

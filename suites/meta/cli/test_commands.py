@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pytest_dsocr.cli.cases import cases_of
 from pytest_dsocr.cli.main import main, parser
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
+from suites.meta.cli.cases import cases_of
 
 FILES = ("b.PNG", "a.jpg", "c.tif", "notes.md", "d.webp", "e.pdf", "f.jpeg", "g.bmp", "h.gif", "i.tiff")
 

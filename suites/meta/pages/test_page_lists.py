@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pytest_dsocr.cli.cases import cases_of
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import SUBSETS, BadPage, read_list
 from pytest_dsocr.pages.shipped import PAGES, shipped
+from suites.meta.cli.cases import cases_of
 
 
 @pytest.fixture
