@@ -1,0 +1,64 @@
+"""What was measured of one implementation: rounds of one page, and quantities that are the same in each round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Round:
+    """One page read once, stage by stage."""
+
+    wall_ms: Mapping[str, float]
+    """Milliseconds of the host's clock by quantity, such as ``sam``, ``prefill``, ``decode`` (a token) and ``page``;
+    on a GPU with a synchronise on both sides."""
+    stream_ms: Mapping[str, float] = field(default_factory=dict)
+    """Milliseconds between CUDA events on the stream, by quantity; empty on a CPU."""
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    """Of the machine around the round: clocks in MHz, temperature, load."""
+    spoilt: tuple[str, ...] = ()
+    """Why the round is not used, a clause each, such as ``the GPU was throttled (power cap)``."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one implementation was measured to do with one page."""
+
+    identity: Mapping[str, Any]
+    """What ran where: the machine, versions, subject, checkpoint, page; JSON values."""
+    exact: Mapping[str, int]
+    """Quantities that noise does not touch, such as ``tokens`` and ``decode.synchronisations``."""
+    rounds: tuple[Round, ...]
+
+    @property
+    def good(self) -> tuple[Round, ...]:
+        """The rounds that are used."""
+        return tuple(one for one in self.rounds if not one.spoilt)
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """What every good round has the time of, in the order of the stages."""
+        if not self.good:
+            return ()
+        return tuple(name for name in self.good[0].wall_ms if all(name in one.wall_ms for one in self.good))
+
+    def wall_ms(self, quantity: str) -> list[float]:
+        """Give a quantity's milliseconds in each good round."""
+        return [one.wall_ms[quantity] for one in self.good]
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Measured:
+        """Read what :meth:`to_json` gave; raise ``KeyError`` or ``TypeError`` where something is missing."""
+        rounds = tuple(Round(**{**one, "spoilt": tuple(one["spoilt"])}) for one in value["rounds"])
+        return cls(value["identity"], value["exact"], rounds)
+
+
+def good_pairs(ours: Sequence[Round], theirs: Sequence[Round]) -> list[tuple[Round, Round]]:
+    """Give the rounds that were taken in turn and are both used."""
+    return [(a, b) for a, b in zip(ours, theirs, strict=True) if not a.spoilt and not b.spoilt]
