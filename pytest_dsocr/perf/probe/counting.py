@@ -1,0 +1,140 @@
+"""Quantities that noise does not touch: tokens, operators, waits, bytes; on a GPU kernels and allocations as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_dsocr.perf.probe.lines import lines_growth
+from pytest_dsocr.perf.probe.operators import Counting, Operators
+from pytest_dsocr.perf.probe.stopwatch import Stopwatch
+from pytest_dsocr.perf.probe.walk import ENCODERS, module_of
+
+if TYPE_CHECKING:
+    from pytest_dsocr.perf.probe.page import PageProbe
+
+
+def count(probe: PageProbe) -> dict[str, int]:
+    """Count one page of ``probe``: its whole reading, and its stages where the subject has them."""
+    found = _of_reading(probe)
+    if probe.has_stages:
+        found |= _of_stages(probe)
+    if (growth := lines_growth(probe.read, found.get("tokens.output", probe.max_new_tokens))) is not None:
+        found["page.lines.growth"] = growth
+    if probe.has_stages and probe.device.startswith("cuda"):
+        found |= _of_gpu(probe)
+    return found
+
+
+def _of_reading(probe: PageProbe) -> dict[str, int]:
+    with _views(probe.subject) as views, Counting() as counting:
+        text = probe.read()
+    seen = counting.seen
+    found = {"page.characters": len(text), "page.operators": seen.count, "page.waits": seen.synchronisations}
+    if views is not None:
+        found["page.views"] = sum(views)
+    return found
+
+
+def _of_stages(probe: PageProbe) -> dict[str, int]:
+    walk = probe.walk(Stopwatch("cpu"))
+    with Counting() as counting:
+        inputs, state = walk.begin()
+    begun = counting.seen
+    steps: list[Operators] = []
+
+    @contextmanager
+    def counted() -> Iterator[None]:
+        with Counting() as one:
+            yield
+        steps.append(one.seen)
+
+    with _views(probe.subject) as views:
+        walk.decode(state, counted)
+    mask = inputs.get("images_seq_mask")
+    found = {
+        "tokens.output": len(walk.tokens),
+        "tokens.prompt": int(inputs["input_ids"].shape[-1]),
+        **({} if mask is None else {"tokens.image": int(mask.sum())}),
+        "first_token.operators": begun.count,
+        "first_token.waits": begun.synchronisations,
+        **_of_steps(steps),
+        **({} if views is None else {"decode.views": sum(views)}),
+    }
+    if (bytes_of_token := _cache_bytes(state)) is not None:
+        found["cache.bytes_a_token"] = bytes_of_token
+    return found
+
+
+def _of_steps(steps: list[Operators]) -> dict[str, int]:
+    """Give the counts of the last step, and by how much it has grown a token since the second: the first may prepare."""
+    if len(steps) < 3:
+        return {}
+    second, last, between = steps[1], steps[-1], len(steps) - 2
+    return {
+        "decode.operators": last.count,
+        "decode.operators.growth": (last.count - second.count) // between,
+        "decode.waits": last.synchronisations,
+        "decode.convolutions": last.convolutions,
+        "decode.bytes": last.new_bytes,
+        "decode.bytes.growth": (last.new_bytes - second.new_bytes) // between,
+    }
+
+
+def _of_gpu(probe: PageProbe) -> dict[str, int]:
+    """Count one step's kernels and the device's time in them, its allocations, and the page's peak of memory."""
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile
+
+    gpu = torch.device(probe.device)
+    torch.cuda.reset_peak_memory_stats(gpu)
+    probe.read()
+    peak = torch.cuda.max_memory_allocated(gpu)
+    walk = probe.walk(Stopwatch("cpu"))
+    _, state = walk.begin()
+    walk.decode(state)
+    before = _allocations(gpu)
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
+        probe.subject.step(state, walk.tokens[-1])
+        torch.cuda.synchronize(gpu)
+    after = _allocations(gpu)
+    events = [event for event in profiled.events() if event.device_type == DeviceType.CUDA]
+    return {
+        "page.peak_bytes": peak,
+        "decode.kernels": len(events),
+        "decode.busy_us": round(sum(event.device_time for event in events)),
+        "decode.allocations": after - before,
+    }
+
+
+def _allocations(gpu: torch.device) -> int:
+    found: Mapping[str, Any] = torch.cuda.memory_stats(gpu)
+    return int(found["allocation.all.allocated"])
+
+
+def _cache_bytes(state: Any) -> int | None:
+    """Give the cache's bytes a position, where the state shows it."""
+    cache = getattr(state, "cache", None)
+    try:
+        held = [side(layer) for layer in range(cache.layers) for side in (cache.keys, cache.values)]  # type: ignore[union-attr]
+        return sum(one.numel() * one.element_size() // one.shape[-2] for one in held)
+    except (AttributeError, TypeError, ZeroDivisionError, NotImplementedError):
+        return None
+
+
+@contextmanager
+def _views(subject: Any) -> Iterator[list[int] | None]:
+    """Note how many views each call of SAM encodes; None where the subject does not show it as a module."""
+    module = module_of(subject, ENCODERS["sam"])
+    if module is None:
+        yield None
+        return
+    views: list[int] = []
+    hook = module.register_forward_pre_hook(lambda _, args: views.append(len(args[0])))
+    try:
+        yield views
+    finally:
+        hook.remove()

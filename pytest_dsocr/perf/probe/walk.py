@@ -1,0 +1,100 @@
+"""One page read stage by stage from outside: each stage of the subject called by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.perf.probe.stopwatch import Stopwatch
+
+ENCODERS = {"sam": "model.sam_model", "clip": "model.vision_model", "projector": "model.projector"}
+"""Stages that are modules, by the names that the vendor gives them."""
+
+
+@dataclass
+class Walk:
+    """One page, and the tokens that were the best on the way, without any rule of repetition."""
+
+    subject: Any
+    page: Path
+    asked: Mapping[str, Any]
+    max_new_tokens: int
+    watch: Stopwatch
+    tokens: list[int] = field(default_factory=list)
+
+    def whole(self) -> None:
+        """Go from the page to its text."""
+        inputs, state = self.begin()
+        self.decode(state)
+        self.end()
+
+    def begin(self) -> tuple[Mapping[str, Tensor], Any]:
+        """Make the inputs, run vision and prefill; give the inputs and the state. The first token is chosen."""
+        with self.watch.lap("tokenizer"):
+            inputs = self.subject.inputs(self.page, **self.asked)
+        kept = _copied(inputs)
+        with self._encoders(), self.watch.lap("vision"):
+            fused = self.subject.vision(inputs).get("vision_fusion")
+        fused = None if fused is None else fused.clone()
+        inputs = _copied(kept)
+        with self.watch.lap("prefill"):
+            state = self.subject.prefill(inputs, fused)
+            self.tokens.append(int(state.logits.argmax()))
+        return kept, state
+
+    def decode(self, state: Any, around: Callable[[], Any] | None = None) -> None:
+        """Feed each best token until the ceiling or the end of the text; ``around`` gives a context for each step."""
+        eos = getattr(getattr(self.subject, "policy", None), "eos_id", None)
+        while len(self.tokens) < self.max_new_tokens and self.tokens[-1] != eos:
+            with self.watch.lap("decode"):
+                if around is None:
+                    logits = self.subject.step(state, self.tokens[-1])
+                else:
+                    with around():
+                        logits = self.subject.step(state, self.tokens[-1])
+                self.tokens.append(int(logits.argmax()))
+
+    def end(self) -> str:
+        """Give the text, where the subject tells it."""
+        if not callable(text_of := getattr(self.subject, "text_of", None)):
+            return ""
+        with self.watch.lap("postprocess"):
+            text: str = text_of(list(self.tokens))
+        return text
+
+    @contextmanager
+    def _encoders(self) -> Iterator[None]:
+        """Time the encoders and the projector, where the subject has them as modules."""
+        with ExitStack() as hooks:
+            for stage, name in ENCODERS.items():
+                if (module := module_of(self.subject, name)) is not None:
+                    self._hook(stage, module, hooks)
+            yield
+
+    def _hook(self, stage: str, module: Any, hooks: ExitStack) -> None:
+        running: list[Callable[[], None]] = []
+        before = module.register_forward_pre_hook(lambda *_: running.append(self.watch.start(stage)))
+        after = module.register_forward_hook(lambda *_: running.pop()())
+        hooks.callback(before.remove)
+        hooks.callback(after.remove)
+
+
+def module_of(subject: Any, name: str) -> Any:
+    """Give the module that the vendor calls ``name``, or None where the subject does not show it."""
+    if not callable(found := getattr(subject, "module", None)):
+        return None
+    try:
+        return found(name)
+    except AttributeError:
+        return None
+
+
+def _copied(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copy tensors: a subject may overwrite what it is given."""
+    return {name: tensor.clone() if isinstance(tensor, torch.Tensor) else tensor for name, tensor in inputs.items()}
