@@ -1,0 +1,184 @@
+"""Baselines: what a proven run measured, kept by what it was measured on, and refused where anything of that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import seal, unseal, write_whole
+from pytest_dsocr.perf.rounds import Measured
+
+FORMAT = 1
+NOT_KEY = frozenset(("versions.pytest-dsocr", "conditions"))
+"""Of an identity, what may differ: the package is under test as well."""
+FEWEST_GOOD = 10
+SHOWN = 4
+
+
+class NoBaselineError(DsocrError):
+    """There is no baseline that a run can be held against; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """An accepted measurement."""
+
+    measured: Measured
+    parity: Mapping[str, Any]
+    """What was compared before the times were taken: ``verdict``, ``comparisons``, ``reference``."""
+    made: str
+    """The day, as ``2026-11-22``."""
+    command: str
+    commit: str | None
+
+    @property
+    def age_days(self) -> int:
+        """Days since it was made."""
+        return (date.today() - date.fromisoformat(self.made)).days
+
+    def write(self, folder: Path) -> Path:
+        """Write it into the folder of its machine; give the file.
+
+        Raises:
+            DsocrError: where the disk does not take it.
+        """
+        path = folder / file_name(self.measured.identity)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = {
+            "format": FORMAT,
+            "made": self.made,
+            "command": self.command,
+            "commit": self.commit,
+            "parity": dict(self.parity),
+            **self.measured.to_json(),
+        }
+        write_whole(path, seal(content))
+        return path
+
+
+def check_acceptable(measured: Measured, parity: Mapping[str, Any]) -> None:
+    """Raise ``NoBaselineError`` where a measurement may not become a baseline: its output was wrong, its rounds bad."""
+    if not parity.get("passes"):
+        raise NoBaselineError(
+            f"no baseline was made: what the subject reads is not right ({parity.get('verdict', 'not compared')}); "
+            "a wrong answer may be fast, so mend it first"
+        )
+    if len(measured.good) < FEWEST_GOOD:
+        why = next((reason for one in measured.rounds for reason in one.spoilt), "too few were taken")
+        raise NoBaselineError(
+            f"no baseline was made: {len(measured.good)} of {len(measured.rounds)} rounds are good, {FEWEST_GOOD} are "
+            f"needed ({why}); let the machine come to rest and run it again"
+        )
+
+
+def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float) -> Baseline:
+    """Find the baseline of what is measured.
+
+    Args:
+        folders: looked into in this order.
+        identity: of the run; see :func:`key`.
+        most_days: the greatest age.
+
+    Raises:
+        NoBaselineError: where there is none, or it is damaged or too old; the message names the nearest there is.
+    """
+    wanted = key(identity)
+    near: list[tuple[list[str], Path]] = []
+    for path in _files(folders):
+        baseline = read(path)
+        differing = _differences(wanted, key(baseline.measured.identity))
+        if not differing:
+            return _fresh(baseline, path, most_days)
+        near.append((differing, path))
+    raise NoBaselineError(_nearest(identity, near, folders))
+
+
+def read(path: Path) -> Baseline:
+    """Read one; raise ``NoBaselineError`` where it is damaged or of another format."""
+    try:
+        content = unseal(path.read_bytes())
+        if content["format"] != FORMAT:
+            raise NoBaselineError(
+                f"{path} is of format {content['format']}, this version reads {FORMAT}; make it anew, {HOW}"
+            )
+        return Baseline(
+            Measured.from_json({name: content[name] for name in ("identity", "exact", "rounds")}),
+            content["parity"],
+            content["made"],
+            content["command"],
+            content["commit"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NoBaselineError(
+            f"{path} is damaged: {error}; restore it from version control, or make it anew, {HOW}"
+        ) from error
+
+
+HOW = "--dsocr-baseline-update"
+
+
+def key(identity: Mapping[str, Any]) -> dict[str, str]:
+    """Give what has to be equal, each under a name such as ``machine.gpu``."""
+    flat: dict[str, str] = {}
+    for name, value in identity.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{name}.{inner}": str(one) for inner, one in value.items()}
+        else:
+            flat[name] = str(value)
+    return {name: value for name, value in flat.items() if name not in NOT_KEY}
+
+
+def file_name(identity: Mapping[str, Any]) -> str:
+    """Give a baseline's path below its folder: by machine, and by what was measured there."""
+    parts = (identity[name] for name in ("subject", "checkpoint", "dtype", "attention", "page", "preset"))
+    return f"{machine_name(identity['machine'])}/{'-'.join(map(_slug, parts))}.json"
+
+
+def machine_name(machine: Mapping[str, Any]) -> str:
+    """Give a machine's name for files, such as ``nvidia-h200`` or ``amd-epyc-2-cores``."""
+    if "gpu" in machine:
+        return _slug(machine["gpu"]) + (f"-x{machine['gpus']}" if machine.get("gpus", 1) > 1 else "")
+    return f"{_slug(machine['cpu'])}-{machine['cores']}-cores"
+
+
+def _files(folders: Sequence[Path]) -> Iterator[Path]:
+    """Yield every baseline; other JSON files of the folder, such as a calibration, are none."""
+    for folder in folders:
+        for path in sorted(folder.glob("*/*.json")):
+            if path.name != "calibration.json" and path.read_bytes()[:64].startswith(b'{\n "format"'):
+                yield path
+
+
+def _fresh(baseline: Baseline, path: Path, most_days: float) -> Baseline:
+    if baseline.age_days <= most_days:
+        return baseline
+    raise NoBaselineError(
+        f"{path} is {baseline.age_days} days old, and {most_days:g} are allowed (--dsocr-baseline-days); machines "
+        f"change, so make it anew, {HOW}"
+    )
+
+
+def _differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    names = dict.fromkeys([*wanted, *found])
+    return [
+        f"{name} {found.get(name, 'unknown')}, here {wanted.get(name, 'unknown')}"
+        for name in names
+        if wanted.get(name) != found.get(name)
+    ]
+
+
+def _nearest(identity: Mapping[str, Any], near: list[tuple[list[str], Path]], folders: Sequence[Path]) -> str:
+    what = f"no baseline of {file_name(identity).removesuffix('.json')}"
+    if not near:
+        return f"{what}: {', '.join(map(str, folders))} hold none; accept this run's times as one, {HOW}"
+    differing, path = min(near, key=lambda one: len(one[0]))
+    more = f", and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
+    return f"{what} as it is here; the nearest, {path}, has {'; '.join(differing[:SHOWN])}{more}; accept this one, {HOW}"
+
+
+def _slug(value: Any) -> str:
+    return "-".join("".join(c if c.isalnum() or c in "._" else " " for c in str(value).lower()).split()) or "unnamed"

@@ -1,0 +1,109 @@
+"""What a measurement says in sentences: where the time goes, and what limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from pytest_dsocr.perf.flags import idle_share
+from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.perf.rounds import Measured
+
+LAUNCH_BOUND = 0.5
+"""Share of a step that the device idles from which on the host's launches are what limits it."""
+GLYPHS = "▁▂▃▄▅▆▇█"
+BINS = 12
+
+
+def in_short(measured: Measured) -> Iterator[str]:
+    """Yield what is worth reading at once: the page, a token, and the limit."""
+    if not measured.good:
+        yield f"no good round of {len(measured.rounds)}: {why_spoilt(measured)}"
+        return
+    times = {name: median(measured.wall_ms(name)) for name in measured.quantities}
+    page = f"a page takes {ms(times['page'])}"
+    if "decode" in times:
+        tokens, decode = measured.exact.get("tokens.output", 0), times["decode"]
+        share = times["first_token"] / (times["first_token"] + decode * max(tokens - 1, 0))
+        page += (
+            f", {tokens} tokens of {ms(decode)} ({1e3 / decode:.0f} a second); the first comes after "
+            f"{ms(times['first_token'])}, {share:.0%} of the page"
+        )
+    yield page
+    yield from _limit(measured, times)
+    if "prefill" in times and "decode" in times:
+        yield (
+            f"prefill takes as long as {times['prefill'] / times['decode']:.1f} decode steps, for it runs "
+            f"{measured.exact.get('tokens.prompt', 0)} tokens at once where a step runs one"
+        )
+    spoilt = len(measured.rounds) - len(measured.good)
+    if spoilt:
+        yield f"{spoilt} of {len(measured.rounds)} rounds were not used: {why_spoilt(measured)}"
+
+
+def _limit(measured: Measured, times: Mapping[str, float]) -> Iterator[str]:
+    idle = idle_share(measured)
+    if idle is None:
+        return
+    busy_ms, kernels = measured.exact["decode.busy_us"] / 1e3, measured.exact["decode.kernels"]
+    word = "launch-bound" if idle > LAUNCH_BOUND else "bound by the device"
+    yield (
+        f"decode is {word}: of {ms(times['decode'])} on the wall the device works {ms(busy_ms)}, in {kernels} kernels; "
+        f"it idles {idle:.0%} of a step"
+    )
+
+
+def why_spoilt(measured: Measured) -> str:
+    """Give the first reason why a round was not used."""
+    return next((reason for one in measured.rounds for reason in one.spoilt), "none was taken")
+
+
+def told(one: Judgement) -> str:
+    """Say how a quantity compares, in a phrase that begins with the finding."""
+    if one.pace is Pace.NOT_COMPARED:
+        return one.reason
+    change = f"{one.ratio - 1:+.1%} ({one.low - 1:+.1%} to {one.high - 1:+.1%})"
+    times = f"{ms(one.after_ms)}, the baseline {ms(one.before_ms)}"
+    more = f"; some {one.wanted} rounds would tell" if one.pace is Pace.AMBIGUOUS else ""
+    return f"{one.pace}: {change}, allowed +{one.limit:.1%}; {times}, {one.rounds} rounds{more}"
+
+
+def distribution(times_ms: Sequence[float], low: float, high: float) -> str:
+    """Draw where times lie between two bounds, as one line of bars."""
+    counts = [0] * BINS
+    for one in times_ms:
+        place = (one - low) / (high - low) if high > low else 0.0
+        counts[min(BINS - 1, max(0, int(place * BINS)))] += 1
+    most = max(counts) or 1
+    return "".join(" " if not number else GLYPHS[(len(GLYPHS) - 1) * number // most] for number in counts)
+
+
+def distributions(before_ms: Sequence[float], after_ms: Sequence[float]) -> tuple[str, str]:
+    """Draw two sides one above the other, on one scale."""
+    low, high = min(*before_ms, *after_ms), max(*before_ms, *after_ms)
+    scale = f"{ms(low)} to {ms(high)}"
+    return (
+        f"baseline |{distribution(before_ms, low, high)}| {scale}, {len(before_ms)} rounds",
+        f"this run |{distribution(after_ms, low, high)}| {len(after_ms)} rounds",
+    )
+
+
+def changed(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
+    """Name the exact quantities that differ, each with both values."""
+    names = dict.fromkeys([*before, *after])
+    return [
+        f"{name} {before.get(name, 'unknown')} -> {after.get(name, 'unknown')}"
+        for name in names
+        if before.get(name) != after.get(name) and name not in NOISY
+    ]
+
+
+NOISY = frozenset(("decode.busy_us",))
+"""Kept beside the exact quantities, and not compared for equality."""
+
+
+def ms(value: float) -> str:
+    """Give milliseconds with three figures, and in seconds from ten thousand on."""
+    if value >= 1e4:
+        return f"{value / 1e3:.1f} s"
+    return f"{value:.0f} ms" if value >= 100 else f"{value:.3g} ms"
