@@ -41,7 +41,7 @@ class Task:
     setup: Mapping[str, str]
     """The fields of :class:`pytest_dsocr.subjects.protocol.Setup`."""
     page: Mapping[str, Any]
-    """``path``, ``prompt``, ``preset`` by name, ``max_new_tokens``."""
+    """``path``, ``prompt``, ``preset`` by name, ``max_new_tokens``; and what else tells the page."""
     slower: Mapping[str, float] = field(default_factory=dict)
     """How much slower a quantity may be, where that is not the default."""
     looks: Sequence[int] = LOOKS
@@ -209,7 +209,7 @@ def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:
     candidate = side.candidate
     subject = candidate.subject or task.subject
     planted = task.planted if side.label == LABELS[-1] else {}
-    found = side.ask("load", spec=subject, setup=task.setup, page=task.page, planted=planted, friends=friends)
+    found = side.ask("load", spec=subject, setup=task.setup, reading=task.page, planted=planted, friends=friends)
     page = {name: value for name, value in task.page.items() if name != "path"}
     return {
         "name": candidate.name,
