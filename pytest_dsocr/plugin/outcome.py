@@ -37,9 +37,13 @@ def reason_of(report: pytest.TestReport) -> str:
 
 
 def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
+    from pytest_dsocr.perf.baseline import NoBaselineError
     from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
 
     told = bounded(message_of(error), OF_MESSAGE)
+    if isinstance(error, NoBaselineError):
+        item.stash[LEFT_OUT] = "baseline"
+        told = f"NOT-COMPARED: {told}"
     if isinstance(error, NotRecordedError | NoRecordingError):
         told += _without_vendor(item.config)
     if isinstance(error, NotRecordedError | ReferenceFaultError) and hasattr(report, "wasxfail"):
