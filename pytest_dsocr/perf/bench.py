@@ -1,0 +1,231 @@
+"""Two sides measured in turn, in processes of their own, until each quantity is judged or the bound is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from pytest_dsocr.foundation.words import listed
+from pytest_dsocr.perf.candidate import Candidate, opened
+from pytest_dsocr.perf.changes import Change, exact_changes, text_change
+from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.perf.limits import limits_of
+from pytest_dsocr.perf.rounds import Measured, Round, good_pairs
+from pytest_dsocr.perf.schedule import LOOKS, next_rounds, order
+from pytest_dsocr.perf.side import Side, sides
+from pytest_dsocr.perf.statistics import judge
+
+LABELS = ("A", "B")
+Watcher = Callable[[str, int, int], None]
+"""Told what is being done, how many pairs of rounds are done, and how many there will be at most."""
+
+
+class Status(IntEnum):
+    """The exit status of a comparison."""
+
+    NOT_SLOWER = 0
+    SLOWER = 1
+    UNTOLD = 2
+    NOT_RUN = 3
+
+
+@dataclass(frozen=True)
+class Task:
+    """What both sides do."""
+
+    subject: str
+    """Of the side that names none of its own."""
+    setup: Mapping[str, str]
+    """The fields of :class:`pytest_dsocr.subjects.protocol.Setup`."""
+    page: Mapping[str, Any]
+    """``path``, ``prompt``, ``preset`` by name, ``max_new_tokens``."""
+    slower: Mapping[str, float] = field(default_factory=dict)
+    """How much slower a quantity may be, where that is not the default."""
+    looks: Sequence[int] = LOOKS
+    """After how many pairs of rounds it is judged."""
+    planted: Mapping[str, float] = field(default_factory=dict)
+    """Share by which stages of B are really made slower."""
+    limit_s: float = 600.0
+    """Seconds that one answer of a side may take."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What came out."""
+
+    a: Measured
+    b: Measured
+    judgements: tuple[Judgement, ...]
+    apart: str = ""
+    """How the sides' texts differ; nothing where they do not."""
+
+    @property
+    def changes(self) -> list[Change]:
+        """The exact quantities that differ."""
+        return exact_changes(self.a.exact, self.b.exact)
+
+    @property
+    def is_same_work(self) -> bool:
+        """Whether both sides did the same work, without which times say nothing."""
+        return not self.apart and not any(change.is_work for change in self.changes)
+
+    @property
+    def status(self) -> Status:
+        """The exit status."""
+        paces = {one.pace for one in self.judgements}
+        if not self.is_same_work or not self.judgements:
+            return Status.UNTOLD
+        if Pace.SLOWER in paces or any(change.is_worse for change in self.changes):
+            return Status.SLOWER
+        return Status.UNTOLD if paces & {Pace.AMBIGUOUS, Pace.NOT_COMPARED} else Status.NOT_SLOWER
+
+    @property
+    def verdict(self) -> str:
+        """The status in words."""
+        if not self.is_same_work:
+            return "could not tell: the sides do different work, so that their times do not compare"
+        slower = self._of(Pace.SLOWER) + [f"{one.quantity} (counted)" for one in self.changes if one.is_worse]
+        if slower:
+            return f"B is slower: {listed(slower)}"
+        if open_ones := self._of(Pace.AMBIGUOUS, Pace.NOT_COMPARED):
+            return f"could not tell: {listed(open_ones)}"
+        if not self.judgements:
+            return "could not tell: no round was fit for use"
+        faster = self._of(Pace.FASTER)
+        return f"B is faster: {listed(faster)}" if faster else "B is the same"
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as JSON values."""
+        return {
+            "verdict": self.verdict,
+            "status": int(self.status),
+            "apart": self.apart,
+            "judgements": [asdict(one) for one in self.judgements],
+            "changes": [change.told for change in self.changes],
+            "a": self.a.to_json(),
+            "b": self.b.to_json(),
+        }
+
+    def _of(self, *paces: Pace) -> list[str]:
+        return [one.quantity for one in self.judgements if one.pace in paces]
+
+
+@dataclass
+class Pair:
+    """Both sides, loaded and warm, and what is known of them before any round that counts."""
+
+    sides: Sequence[Side]
+    identities: Sequence[dict[str, Any]]
+    exact: Sequence[dict[str, int]]
+    texts: Sequence[str]
+
+    def rounds(self, count: int, taken: int = 0) -> Iterator[tuple[Round, Round]]:
+        """Take so many pairs of rounds in turn, and yield them, A's first.
+
+        Args:
+            count: pairs.
+            taken: pairs before these, so that the order of the sides goes on from there.
+        """
+        for first in order(taken, count):
+            found = {k: _round(self.sides[k].ask("round")) for k in (first, 1 - first)}
+            yield found[0], found[1]
+
+    def measured(self, pairs: Sequence[tuple[Round, Round]]) -> tuple[Measured, Measured]:
+        """Give both sides with their rounds."""
+        a, b = (
+            Measured(self.identities[k], self.exact[k], tuple(pair[k] for pair in pairs)) for k in range(len(LABELS))
+        )
+        return a, b
+
+
+def compare(names: Sequence[str], task: Task, watch: Watcher) -> Bench:
+    """Compare what two names stand for.
+
+    Raises:
+        DsocrError: where one of them cannot be run.
+    """
+    with ExitStack() as stack:
+        candidates = [stack.enter_context(opened(name)) for name in names]
+        with pair_of(candidates, task, watch) as pair:
+            return _compared(pair, task, watch)
+
+
+@contextmanager
+def pair_of(candidates: Sequence[Candidate], task: Task, watch: Watcher) -> Iterator[Pair]:
+    """Start both sides, load and warm them up, and end them.
+
+    Raises:
+        DsocrError: where a side cannot do that, or would not run what it is named for.
+    """
+    with sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s) as both:
+        steps: dict[str, Callable[[Side], Any]] = {
+            "loads": lambda side: _load(side, task, [other.pid for other in both]),
+            "reads the page": lambda side: side.ask("read"),
+            "counts": lambda side: side.ask("exact"),
+            "warms up": lambda side: side.ask("warm_up"),
+        }
+        found: dict[str, list[Any]] = {step: [] for step in steps}
+        for step, do in steps.items():
+            for side in both:
+                watch(f"{side.label} {step}", 0, task.looks[-1])
+                found[step].append(do(side))
+        for side in both:
+            side.check_used()
+        yield Pair(both, found["loads"], found["counts"], found["reads the page"])
+
+
+def judged(pairs: Sequence[tuple[Round, Round]], task: Task, look: int, looks: int) -> list[Judgement]:
+    """Judge pairs of rounds; what only one side has the time of is not compared."""
+    good = good_pairs([a for a, _ in pairs], [b for _, b in pairs])
+    if not good:
+        return []
+    names = dict.fromkeys(name for pair in good for one in pair for name in one.wall_ms)
+    common = [name for name in names if all(name in one.wall_ms for pair in good for one in pair)]
+    times = {name: ([a.wall_ms[name] for a, _ in good], [b.wall_ms[name] for _, b in good]) for name in common}
+    limits = limits_of(times, task.slower)
+    of_one = [_not_compared(name, "not timed in every round of both sides") for name in names if name not in common]
+    unknown = [_not_compared(name, "neither side has it") for name in task.slower if name not in names and name != "*"]
+    return [*judge(times, limits, paired=True, look=look, looks=looks), *of_one, *unknown]
+
+
+def _compared(pair: Pair, task: Task, watch: Watcher) -> Bench:
+    pairs: list[tuple[Round, Round]] = []
+    judgements: list[Judgement] = []
+    look = 0
+    while wanted := next_rounds(judgements, len(pairs), task.looks):
+        look += 1
+        for one in pair.rounds(wanted, len(pairs)):
+            pairs.append(one)
+            watch("rounds in turn", len(pairs), task.looks[-1])
+        judgements = judged(pairs, task, look, len(task.looks))
+    a, b = pair.measured(pairs)
+    return Bench(a, b, tuple(judgements), text_change(*pair.texts))
+
+
+def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:
+    candidate = side.candidate
+    subject = candidate.subject or task.subject
+    planted = task.planted if side.label == LABELS[-1] else {}
+    found = side.ask("load", spec=subject, setup=task.setup, page=task.page, planted=planted, friends=friends)
+    page = {name: value for name, value in task.page.items() if name != "path"}
+    return {
+        "name": candidate.name,
+        "commit": candidate.commit,
+        "subject": subject,
+        "setup": dict(task.setup),
+        "page": page,
+        "planted": dict(planted),
+        **found,
+    }
+
+
+def _round(value: Mapping[str, Any]) -> Round:
+    return Round(**{**value, "spoilt": tuple(value["spoilt"])})
+
+
+def _not_compared(quantity: str, reason: str) -> Judgement:
+    nan = float("nan")
+    return Judgement(quantity, Pace.NOT_COMPARED, nan, nan, nan, nan, nan, nan, 0, 0, reason)

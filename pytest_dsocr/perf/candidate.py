@@ -1,0 +1,145 @@
+"""From what a user names to what is run: a commit, a wheel, an environment, a subject, or the files here as they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_dsocr.foundation.errors import DsocrError
+
+HERE, ENVIRONMENT, SUBJECT, WHEEL = ".", "env:", "subject:", ".whl"
+VALID = (
+    "give a commit, tag or branch of the repository here, FILE.whl, env:FOLDER, subject:package.module:factory, "
+    "or . for the files here as they are"
+)
+OWN_ROOT = Path(__file__).parents[2]
+"""Where this package lies: a checkout, or what packages are installed in."""
+TEMPORARY = "dsocr-bench-"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What one side runs."""
+
+    name: str
+    """As the user named it."""
+    folder: Path
+    """Where it runs; modules there come first, as ``python -m`` has it."""
+    python: Path = field(default_factory=lambda: Path(sys.executable))
+    path: tuple[Path, ...] = ()
+    """Folders in front of all others that modules are looked for in."""
+    subject: str | None = None
+    """Of its own; None: that of both sides."""
+    commit: str = ""
+    """With ``-changed`` where files differ from it."""
+    is_required: bool = False
+    """Whether code of ``path`` has to be what runs, for the name says nothing else."""
+
+    def environment(self) -> Mapping[str, str]:
+        """Give the variables of its process."""
+        given = [Path(one).absolute() for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+        own = [OWN_ROOT] if self.python == Path(sys.executable) else []
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*self.path, *given, *own)))}
+
+
+@contextmanager
+def opened(name: str) -> Iterator[Candidate]:
+    """Make what ``name`` names; what is made in temporary folders for that is removed again.
+
+    Raises:
+        DsocrError: where it names nothing; the message says what is valid.
+    """
+    if name == HERE:
+        yield _here()
+    elif name.startswith(ENVIRONMENT):
+        yield _environment(name)
+    elif name.startswith(SUBJECT):
+        yield Candidate(name, Path.cwd(), subject=name.removeprefix(SUBJECT), commit=_commit_here())
+    elif name.endswith(WHEEL):
+        with _wheel(name) as candidate:
+            yield candidate
+    else:
+        with _worktree(name) as candidate:
+            yield candidate
+
+
+def _here() -> Candidate:
+    root = _root() or Path.cwd()
+    return Candidate(HERE, Path.cwd(), path=_import_folders(root), commit=_commit_here())
+
+
+def _environment(name: str) -> Candidate:
+    folder = Path(name.removeprefix(ENVIRONMENT)).expanduser().absolute()
+    python = folder / "bin" / "python"
+    if not python.is_file():
+        raise DsocrError(f"{name} is no environment: there is no {python}; make one with python -m venv")
+    return Candidate(name, Path.cwd(), python, commit=_commit_here())
+
+
+@contextmanager
+def _wheel(name: str) -> Iterator[Candidate]:
+    wheel = Path(name).absolute()
+    if not wheel.is_file():
+        raise DsocrError(f"there is no wheel {name}; build one, or {VALID}")
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", folder]
+        done = subprocess.run([*command, str(wheel)], capture_output=True, text=True)
+        if done.returncode:
+            raise DsocrError(f"{name} cannot be installed: {_last_line(done.stderr)}")
+        yield Candidate(name, Path(folder), path=(Path(folder),), is_required=True)
+
+
+@contextmanager
+def _worktree(name: str) -> Iterator[Candidate]:
+    root = _root()
+    if root is None:
+        raise DsocrError(f"{name!r} names nothing to measure, and there is no git repository here; {VALID}")
+    done = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    if done.returncode:
+        raise DsocrError(f"{name!r} names nothing to measure, and {root} has no such commit; {VALID}")
+    commit, inside = done.stdout.strip(), Path.cwd().resolve().relative_to(root.resolve())
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
+        tree = Path(folder).resolve() / "tree"
+        try:
+            made = _git("worktree", "add", "--detach", "--quiet", str(tree), commit)
+            if made.returncode:
+                raise DsocrError(f"{name} cannot be checked out: {_last_line(made.stderr)}")
+            at = tree / inside if (tree / inside).is_dir() else tree
+            yield Candidate(name, at, path=_import_folders(tree), commit=commit, is_required=True)
+        finally:
+            _git("-C", str(root), "worktree", "remove", "--force", "--force", str(tree))
+
+
+def _import_folders(root: Path) -> tuple[Path, ...]:
+    return (*((root / "src",) if (root / "src").is_dir() else ()), root)
+
+
+def _root() -> Path | None:
+    done = _git("rev-parse", "--show-toplevel")
+    return Path(done.stdout.strip()) if done.returncode == 0 else None
+
+
+def _commit_here() -> str:
+    """Give the commit that is checked out here, and whether files differ from it; nothing outside of a repository."""
+    done = _git("rev-parse", "HEAD")
+    if done.returncode:
+        return ""
+    changed = _git("status", "--porcelain", "--untracked-files=no").stdout.strip()
+    return done.stdout.strip() + ("-changed" if changed else "")
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(["git", *arguments], capture_output=True, text=True, start_new_session=True)
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(arguments, 127, "", "git is not installed")
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "without a word")

@@ -1,0 +1,156 @@
+"""What was measured run by run: a file with a line of JSON for each side of each run, which only grows."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.words import HASH_CHARACTERS
+from pytest_dsocr.perf.judgement import Judgement
+from pytest_dsocr.perf.rounds import Measured
+
+FILE_NAME = "history.jsonl"
+FORMAT = 1
+OF_SERIES = ("machine", "subject", "setup", "page")
+"""What has to be equal for two lines to be in one chart, beside the kind of machine: parts of an identity."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A quantity's rounds in one run, in milliseconds: the median, and the quartiles around it."""
+
+    median_ms: float
+    low_ms: float
+    high_ms: float
+
+    @classmethod
+    def of(cls, times_ms: Sequence[float]) -> Spread:
+        """Give that of some rounds."""
+        if len(times_ms) == 1:
+            return cls(times_ms[0], times_ms[0], times_ms[0])
+        low, middle, high = statistics.quantiles(times_ms, n=4, method="inclusive")
+        return cls(middle, low, high)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One side of one run."""
+
+    date: str
+    name: str
+    """As the user named the side, such as ``HEAD~3``."""
+    commit: str
+    series: Mapping[str, Any]
+    """The machine, the subject, how it was set up, and the page: lines of other series are not comparable."""
+    quantities: Mapping[str, Spread]
+    exact: Mapping[str, int] = field(default_factory=dict)
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+    """By quantity, where this side was judged against another."""
+
+    @classmethod
+    def of(cls, side: Measured, judgements: Iterable[Judgement] = (), date: str = "") -> Line:
+        """Give the line of what was measured of one side."""
+        identity = side.identity
+        return cls(
+            date or datetime.now(UTC).isoformat(timespec="seconds"),
+            str(identity.get("name", "")),
+            str(identity.get("commit", "")),
+            {name: identity.get(name) for name in OF_SERIES},
+            {quantity: Spread.of(side.wall_ms(quantity)) for quantity in side.quantities},
+            side.exact,
+            {one.quantity: str(one.pace) for one in judgements},
+        )
+
+    @classmethod
+    def read(cls, text: str) -> Line:
+        """Read a line; raise ``ValueError``, ``KeyError`` or ``TypeError`` where it is damaged."""
+        value = json.loads(text)
+        if value.pop("format") != FORMAT:
+            raise ValueError("of another version")
+        spreads = {name: Spread(**{k: float(v) for k, v in one.items()}) for name, one in value["quantities"].items()}
+        return cls(**{**value, "quantities": spreads})
+
+    @property
+    def short(self) -> str:
+        """Give the commit in a few digits, or the side's name where there is none."""
+        commit, _, changed = self.commit.partition("-")
+        return (commit[:HASH_CHARACTERS] + (f"-{changed}" if changed else "")) or self.name
+
+
+@dataclass(frozen=True)
+class Series:
+    """Lines of one machine, subject, setting and page, in the order of their dates."""
+
+    what: Mapping[str, Any]
+    lines: tuple[Line, ...]
+
+    @property
+    def quantities(self) -> list[str]:
+        """What any of the lines has."""
+        return list(dict.fromkeys(name for line in self.lines for name in line.quantities))
+
+    def of(self, quantity: str) -> list[tuple[Line, Spread]]:
+        """Give a quantity over the runs that have it."""
+        return [(line, line.quantities[quantity]) for line in self.lines if quantity in line.quantities]
+
+    @property
+    def title(self) -> str:
+        """Give in words what is equal in all lines."""
+        parts = (part.values() if isinstance(part, Mapping) else [part] for part in self.what.values())
+        return ", ".join(str(value) for values in parts for value in values if value not in (None, ""))
+
+
+def append(path: Path, lines: Iterable[Line]) -> None:
+    """Add lines to a file, each by one write; what was there is left as it is.
+
+    Raises:
+        DsocrError: where the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torn = path.is_file() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+        with path.open("ab", buffering=0) as file:
+            for line in lines:
+                file.write(b"\n" * torn + json.dumps({"format": FORMAT, **asdict(line)}).encode() + b"\n")
+                torn = False
+    except OSError as error:
+        raise DsocrError(f"{path} cannot be written ({error.strerror}); name another file with --history") from error
+
+
+def read(place: Path) -> tuple[list[Series], list[str]]:
+    """Read a file, or all of that name in a folder; give the series, and what is wrong with which lines.
+
+    Raises:
+        DsocrError: where there is no such file.
+    """
+    files = sorted(place.rglob(FILE_NAME)) if place.is_dir() else [place]
+    if not files or not files[0].is_file():
+        raise DsocrError(f"{place} holds no history; name a {FILE_NAME} that dsocr bench has written, or its folder")
+    good: list[Line] = []
+    damaged: list[str] = []
+    for file in files:
+        for line in _read_file(file):
+            (good if isinstance(line, Line) else damaged).append(line)  # type: ignore[arg-type]
+    return _in_series(good), damaged
+
+
+def _read_file(file: Path) -> Iterator[Line | str]:
+    for number, text in enumerate(file.read_bytes().decode("utf-8", "replace").split("\n"), 1):
+        if text.strip():
+            try:
+                yield Line.read(text)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                yield f"{file}:{number} is damaged and left out ({type(error).__name__}: {error})"
+
+
+def _in_series(lines: Iterable[Line]) -> list[Series]:
+    found: dict[str, list[Line]] = {}
+    for line in sorted(lines, key=lambda line: line.date):
+        found.setdefault(json.dumps(line.series, sort_keys=True), []).append(line)
+    return [Series(group[0].series, tuple(group)) for group in found.values()]
