@@ -10,7 +10,7 @@ from typing import Literal
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.protocol import Setup
 
-MISSING = ("gpu", "recording", "snapshot", "vendor")
+MISSING = ("baseline", "gpu", "recording", "snapshot", "timings", "vendor")
 """What may be allowed to be missing from a run."""
 
 
@@ -37,6 +37,11 @@ class Config:
     reference_dtype: str
     reference_attention: str
     tolerances: Mapping[str, float]
+    slower: Mapping[str, float]
+    """By quantity, or ``*`` for each."""
+    rounds: int
+    baseline_update: bool
+    baseline_days: float
     may_miss: frozenset[str]
     level: Level | None
     no_skip: bool

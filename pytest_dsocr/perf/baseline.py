@@ -13,7 +13,7 @@ from pytest_dsocr.foundation.sealed import seal, unseal, write_whole
 from pytest_dsocr.perf.rounds import Measured
 
 FORMAT = 1
-NOT_KEY = frozenset(("versions.pytest-dsocr", "conditions"))
+NOT_KEY = frozenset(("versions.pytest-dsocr", "name", "commit"))
 """Of an identity, what may differ: the package is under test as well."""
 FEWEST_GOOD = 10
 SHOWN = 4
@@ -134,7 +134,8 @@ def key(identity: Mapping[str, Any]) -> dict[str, str]:
 
 def file_name(identity: Mapping[str, Any]) -> str:
     """Give a baseline's path below its folder: by machine, and by what was measured there."""
-    parts = (identity[name] for name in ("subject", "checkpoint", "dtype", "attention", "page", "preset"))
+    setup, page = identity["setup"], identity["page"]
+    parts = (identity["subject"], *(setup[name] for name in ("checkpoint", "dtype", "attention")), page["name"], page["preset"])
     return f"{machine_name(identity['machine'])}/{'-'.join(map(_slug, parts))}.json"
 
 

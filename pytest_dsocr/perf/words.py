@@ -58,13 +58,13 @@ def why_spoilt(measured: Measured) -> str:
     return next((reason for one in measured.rounds for reason in one.spoilt), "none was taken")
 
 
-def told(one: Judgement) -> str:
-    """Say how a quantity compares, in a phrase that begins with the finding."""
+def told(one: Judgement, other: str = "the baseline") -> str:
+    """Say how a quantity compares with that of ``other``, in a phrase that begins with the finding."""
     if one.pace is Pace.NOT_COMPARED:
         return one.reason
     change = f"{one.ratio - 1:+.1%} ({one.low - 1:+.1%} to {one.high - 1:+.1%})"
-    times = f"{ms(one.after_ms)}, the baseline {ms(one.before_ms)}"
-    more = f"; some {one.wanted} rounds would tell" if one.pace is Pace.AMBIGUOUS else ""
+    times = f"{ms(one.after_ms)}, {other} {ms(one.before_ms)}"
+    more = f"; {one.reason or f'some {one.wanted} rounds would tell'}" if one.pace is Pace.AMBIGUOUS else ""
     return f"{one.pace}: {change}, allowed +{one.limit:.1%}; {times}, {one.rounds} rounds{more}"
 
 
@@ -86,20 +86,6 @@ def distributions(before_ms: Sequence[float], after_ms: Sequence[float]) -> tupl
         f"baseline |{distribution(before_ms, low, high)}| {scale}, {len(before_ms)} rounds",
         f"this run |{distribution(after_ms, low, high)}| {len(after_ms)} rounds",
     )
-
-
-def changed(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
-    """Name the exact quantities that differ, each with both values."""
-    names = dict.fromkeys([*before, *after])
-    return [
-        f"{name} {before.get(name, 'unknown')} -> {after.get(name, 'unknown')}"
-        for name in names
-        if before.get(name) != after.get(name) and name not in NOISY
-    ]
-
-
-NOISY = frozenset(("decode.busy_us",))
-"""Kept beside the exact quantities, and not compared for equality."""
 
 
 def ms(value: float) -> str:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.pages.page_list import BadPage
 
 FIXTURES = "pytest_dsocr.plugin.fixtures"
-pytest_plugins = (FIXTURES,)
+pytest_plugins = (FIXTURES, "pytest_dsocr.plugin.perf")
 HEADED: pytest.StashKey[bool] = pytest.StashKey()
 """Of the config: whether the header was printed."""
 

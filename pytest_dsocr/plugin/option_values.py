@@ -19,6 +19,7 @@ from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.reference.vendor_code.files import check_vendor_folder
 from pytest_dsocr.subjects.loading import SESSION, VALID, VENDOR, level_before_loading
 
+ANY_STAGE, EXAMPLE_OF_SLOWER = "*", "0.05, or decode=0.05"
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -129,6 +130,22 @@ def tolerance(text: str) -> tuple[str, float]:
         number = int(number)
     check_tolerance(name, number)
     return name, number
+
+
+def slower(text: str) -> tuple[str, float]:
+    """Read ``STAGE=SHARE``, or ``SHARE`` for each stage."""
+    name, _, value = text.rpartition("=")
+    return name or ANY_STAGE, _number(value, float, f"above 0, such as {EXAMPLE_OF_SLOWER}")
+
+
+def days(text: str) -> float:
+    """Read a number of days above 0."""
+    return _number(text, float, "of days above 0")
+
+
+def rounds(text: str) -> int:
+    """Read a whole number above 0."""
+    return int(_number(text, int, "of rounds, 1 or more"))
 
 
 def seconds(text: str) -> float:

@@ -174,6 +174,17 @@ OPTIONS = (
         many=True,
     ),
     Option(
+        "slower",
+        read.slower,
+        "how much slower than its baseline a stage may be, such as decode=0.05 (5 %), or 0.05 for each",
+        "STAGE=SHARE",
+        unset="0.05, and half a per cent of the page",
+        many=True,
+    ),
+    Option("rounds", read.rounds, "most rounds that are timed before a stage is called AMBIGUOUS", "ROUNDS", "48"),
+    Option("baseline_update", read.yes_or_no, "accept the times of this run as the baseline of this machine"),
+    Option("baseline_days", read.days, "greatest age of a baseline", "DAYS", "180"),
+    Option(
         "may_miss",
         read.one_of(*MISSING),
         f"what is allowed to be missing without failing the run: {', '.join(MISSING)}",
@@ -198,7 +209,7 @@ OPTIONS = (
     Option(
         "golden",
         read.folder,
-        "folder with vendor/ (recordings) and snapshots/",
+        "folder with vendor/ (recordings), snapshots/ and baselines/",
         "FOLDER",
         unset="./golden, or else the shipped one",
     ),
@@ -238,6 +249,7 @@ def resolve(config: pytest.Config) -> Config:
     for name in ("device", "dtype", "attention"):
         found[f"reference_{name}"] = found[f"reference_{name}"] or found[name]
     found["tolerances"] = dict(found["tolerances"])
+    found["slower"] = dict(found["slower"])
     found["may_miss"] = frozenset(found["may_miss"])
     found["golden"] = found["golden"] or golden_folder()
     return Config(**found)

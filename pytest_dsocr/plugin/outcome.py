@@ -9,7 +9,7 @@ import pytest
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.traces import OF_MESSAGE, bounded, message_of, traced
 from pytest_dsocr.foundation.words import COLUMNS, fit
-from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, LEFT_OUT, LOADED, NOTES, RUN, TOLD
+from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, LEFT_OUT, LOADED, NOTES, PERF, RUN, TOLD
 from pytest_dsocr.subjects.loading import SESSION
 
 if TYPE_CHECKING:
@@ -37,9 +37,13 @@ def reason_of(report: pytest.TestReport) -> str:
 
 
 def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
+    from pytest_dsocr.perf.baseline import NoBaselineError
     from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
 
     told = bounded(message_of(error), OF_MESSAGE)
+    if isinstance(error, NoBaselineError):
+        item.stash[LEFT_OUT] = "baseline"
+        told = f"NOT-COMPARED: {told}"
     if isinstance(error, NotRecordedError | NoRecordingError):
         told += _without_vendor(item.config)
     if isinstance(error, NotRecordedError | ReferenceFaultError) and hasattr(report, "wasxfail"):
@@ -88,6 +92,8 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
     }
     if isinstance(error, DsocrError) and LEFT_OUT not in item.stash:
         payload["fault"] = of_fault(error, case_id or None)
+    if perf := item.config.stash.get(PERF, None):
+        payload["perf"] = perf
     if run := item.config.stash.get(RUN, None):
         payload["run"] = run
     return payload

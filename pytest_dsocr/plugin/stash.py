@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -32,6 +32,8 @@ CHECK: pytest.StashKey[Check] = pytest.StashKey()
 """Of a test: what it compared."""
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
 """Of a test that we skipped: what is missing, a word of ``judge.config.MISSING``, or ``Reason.NOT_OFFERED``."""
+PERF: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
+"""Of the config: what was measured, as JSON values."""
 LOADED: pytest.StashKey[object] = pytest.StashKey()
 """Of the config: the subject loaded from options, where no fixture of the user's replaces it."""
 TOLD: pytest.StashKey[dict[tuple[str | None, str], str]] = pytest.StashKey()

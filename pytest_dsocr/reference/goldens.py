@@ -9,7 +9,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 PACKAGE_FOLDER = Path(__file__).parents[1]
 OWN = Path("golden")
 """Relative to the working directory: looked into first, and written to."""
-RECORDINGS, SNAPSHOTS, ANCHORS = "vendor", "snapshots", "anchors.json"
+RECORDINGS, SNAPSHOTS, BASELINES, ANCHORS = "vendor", "snapshots", "baselines", "anchors.json"
 
 
 def golden_folder() -> Path:
@@ -39,10 +39,20 @@ def snapshots_in(golden: Path) -> Path:
     return _part(golden, SNAPSHOTS)
 
 
+def baseline_places(golden: Path) -> list[Path]:
+    """Give where a baseline is looked for, in this order: the folder's own, to which they are written, the shipped."""
+    return list(dict.fromkeys((golden / BASELINES, shipped_folder() / BASELINES)))
+
+
 def anchors_file() -> Path:
     """Give the anchors that drift is measured from: those beside one's own recordings, or the shipped ones."""
     own = OWN / RECORDINGS / ANCHORS
     return own if own.is_file() else shipped_folder() / RECORDINGS / ANCHORS
+
+
+def is_installed(path: Path) -> bool:
+    """Say whether ``path`` is in the installed package."""
+    return path.resolve().is_relative_to(PACKAGE_FOLDER.resolve())
 
 
 def check_writable(path: Path, instead: str) -> None:
@@ -52,7 +62,7 @@ def check_writable(path: Path, instead: str) -> None:
         path: of goldens.
         instead: the option that names another place.
     """
-    if path.resolve().is_relative_to(PACKAGE_FOLDER.resolve()):
+    if is_installed(path):
         raise DsocrError(f"{path} would be written, in the installed package; name a folder of your own: {instead}")
 
 

@@ -44,7 +44,7 @@ class RunIdentity:
     @classmethod
     def now(cls, command: str) -> RunIdentity:
         """Give that of a run that begins."""
-        return cls(os.environ.get(RUN_ID) or uuid.uuid4().hex, _now(), _commit(), command)
+        return cls(os.environ.get(RUN_ID) or uuid.uuid4().hex, _now(), commit(), command)
 
 
 def mark_running(folder: Path, identity: RunIdentity) -> None:
@@ -108,7 +108,8 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
+    """Give the commit that is checked out in the working directory, where there is one."""
     try:
         found = subprocess.run(GIT, capture_output=True, text=True, timeout=GIT_TIME_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -11,6 +11,7 @@ from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, count
 from pytest_dsocr.report.file import INDEX_NAME
+from pytest_dsocr.report.times import rows
 from pytest_dsocr.report.words import BY_SESSION, counts, first_wrong, reference_in_words, subject_in_words
 
 TEMPLATE = "index.html.j2"
@@ -49,6 +50,7 @@ def html(result: Mapping[str, Any]) -> str:
     return environment.get_template(TEMPLATE).render(
         result=result,
         sides=sides,
+        times=list(rows(result["perf"])) if result.get("perf") else [],
         not_offered=Reason.NOT_OFFERED,
         tag_of=TAG_OF,
         by_session=BY_SESSION,

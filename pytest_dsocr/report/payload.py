@@ -7,6 +7,7 @@ numbers which are none go as words.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pytest_dsocr.compare.verdict import Comparison
@@ -121,6 +122,8 @@ class TestPayload(TypedDict, total=False):
     fault: FaultPayload | None
     notes: list[str]
     """What else was noticed so far, a sentence each."""
+    perf: Mapping[str, Any]
+    """What :meth:`pytest_dsocr.perf.against.PerfRun.to_json` gives, once times were taken."""
     promised: bool
     """Whether the test was to compare: it asked for ``dsocr_check``, or is marked ``dsocr``."""
 

@@ -58,6 +58,8 @@ class RunResult:
     plan: Plan
     tests: dict[str, TestResult] = field(default_factory=dict)
     run: RunPayload | None = None
+    perf: Mapping[str, Any] | None = None
+    """Times and counts of the subject, where they were taken: see ``PerfRun.to_json``."""
     notes: list[str] = field(default_factory=list)
     """What else was noticed, a sentence each."""
     _cases: dict[str, CasePayload] = field(default_factory=dict)
@@ -79,6 +81,7 @@ class RunResult:
         """
         self.tests.setdefault(nodeid, TestResult(nodeid, "passed")).add(outcome, payload, reason)
         self.run = self.run or payload.get("run")
+        self.perf = self.perf or payload.get("perf")
         self.notes += [note for note in payload.get("notes", []) if note not in self.notes]
         if case := payload.get("case"):
             self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
@@ -228,6 +231,7 @@ class RunResult:
             "comparisons": self.made,
             "counts": {str(verdict): self.counts.get(verdict, 0) for verdict in SEVERITY[::-1]},
             "run": self.run,
+            "perf": self.perf,
             "environment": {"platform": platform.platform(), "versions": versions()},
             "not_offered": self.not_offered,
             "missing": self.missing,

@@ -12,6 +12,7 @@ from pytest_dsocr.foundation.words import count, listed, near, told
 from pytest_dsocr.report.commands import following
 from pytest_dsocr.report.judged import JudgedCase
 from pytest_dsocr.report.payload import number
+from pytest_dsocr.report.times import table
 from pytest_dsocr.report.result import Missing, RunResult
 from pytest_dsocr.report.words import counts, first_wrong, reference_in_words, subject_in_words
 
@@ -23,6 +24,7 @@ MOST, MOST_DRIFTING = 20, 3
 GOOD, BAD, NOTED = {"green": True}, {"red": True, "bold": True}, {"yellow": True}
 Item = TypeVar("Item")
 NO_MARKUP: Mapping[str, bool] = {}
+MARKUP_OF_PACE = {"SLOWER": BAD, "FASTER": GOOD, "SAME": GOOD, "AMBIGUOUS": NOTED, "NOT-COMPARED": NOTED}
 
 
 class Line(NamedTuple):
@@ -66,6 +68,7 @@ class Summary:
         yield self._counted()
         yield from self._faults()
         yield from self._cases()
+        yield from self._perf()
         yield from self._beside()
         yield from self._left_out()
         if self.written:
@@ -106,6 +109,15 @@ class Summary:
         for case in () if self.result.failing_cases else self.result.drifting_cases[:MOST_DRIFTING]:
             error = f"{number(case['worst_error']):.1e}"
             yield from _told("largest drift", f"{case['id']}: {error}; {counts(case['counts'])}")
+
+    def _perf(self) -> Iterator[Line]:
+        """Yield each quantity's median, beside the baseline's where there is one, and what limits the subject."""
+        if self.result.perf is None:
+            return
+        for line in table(self.result.perf):
+            yield Line(f"    {line.text}", MARKUP_OF_PACE.get(line.pace, NO_MARKUP))
+        for sentence in self.result.perf["in_short"]:
+            yield from _told("times", sentence)
 
     def _beside(self) -> Iterator[Line]:
         """Yield what does not change the verdict: comparisons outside the run's limits, flaky tests, notes."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,16 @@ class SessionSubject:
     def module(self, name: str) -> nn.Module:
         """Give the module that the vendor calls ``name``; raise ``AttributeError`` where there is none."""
         return self.session.model.get_submodule(name)
+
+    @contextmanager
+    def instrumented(self, on: bool) -> Iterator[None]:
+        """Open NVTX ranges around its stages, or none, within."""
+        stages = self.session.stages
+        before, stages.instrument = stages.instrument, "nvtx" if on else "off"
+        try:
+            yield
+        finally:
+            stages.instrument = before
 
     def text_of(self, token_ids: Sequence[int]) -> str:
         """Decode tokens, special ones kept."""

@@ -41,7 +41,7 @@ def _of_reading(probe: PageProbe) -> dict[str, int]:
 
 def _of_stages(probe: PageProbe) -> dict[str, int]:
     walk = probe.walk(Stopwatch("cpu"))
-    with Counting() as counting:
+    with _views(probe.subject) as once, Counting() as counting:
         inputs, state = walk.begin()
     begun = counting.seen
     steps: list[Operators] = []
@@ -62,7 +62,7 @@ def _of_stages(probe: PageProbe) -> dict[str, int]:
         "first_token.operators": begun.count,
         "first_token.waits": begun.synchronisations,
         **_of_steps(steps),
-        **({} if views is None else {"decode.views": sum(views)}),
+        **({} if once is None or views is None else {"vision.views": sum(once), "decode.views": sum(views)}),
     }
     if (bytes_of_token := _cache_bytes(state)) is not None:
         found["cache.bytes_a_token"] = bytes_of_token

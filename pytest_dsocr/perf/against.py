@@ -1,0 +1,116 @@
+"""One run of a subject, measured until it is judged against its baseline, or as a baseline of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+from pytest_dsocr.perf.baseline import Baseline
+from pytest_dsocr.perf.changes import Change, exact_changes
+from pytest_dsocr.perf.flags import flags, idle_share
+from pytest_dsocr.perf.judgement import Judgement
+from pytest_dsocr.perf.limits import limits_of
+from pytest_dsocr.perf.rounds import Measured, Round
+from pytest_dsocr.perf.schedule import LOOKS, next_rounds
+from pytest_dsocr.perf.statistics import judge
+from pytest_dsocr.perf.words import in_short
+
+OnRound = Callable[[str, int, int], None]
+"""Told what is under way, how much of it is done, and its total."""
+
+
+class Probe(Protocol):
+    """What measures a page: :class:`pytest_dsocr.perf.probe.page.PageProbe`."""
+
+    def warm_up(self) -> int:
+        """Read until a round is no faster than the one before."""
+
+    def round(self) -> dict[str, Any]:
+        """Read once, watched."""
+
+
+@dataclass(frozen=True)
+class PerfRun:
+    """What one run measured, and how that compares."""
+
+    measured: Measured
+    judgements: tuple[Judgement, ...] = ()
+    baseline: Baseline | None = None
+    no_baseline: str = ""
+    """Why there is none to compare with."""
+    accepted: Path | None = None
+    """Where this run was written as a baseline."""
+
+    @property
+    def changes(self) -> list[Change]:
+        """The exact quantities that differ from the baseline's."""
+        return exact_changes(self.baseline.measured.exact, self.measured.exact) if self.baseline else []
+
+    def judgement(self, quantity: str) -> Judgement | None:
+        """Give the one of a quantity, where there is one."""
+        return next((one for one in self.judgements if one.quantity == quantity), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as JSON values: medians and verdicts by quantity, flags, changes, and what it says in words."""
+        of = self.measured
+        return {
+            "identity": dict(of.identity),
+            "rounds": {"taken": len(of.rounds), "used": len(of.good)},
+            "median_ms": {name: median(of.wall_ms(name)) for name in of.quantities},
+            "exact": dict(of.exact),
+            "idle_share": idle_share(of),
+            "in_short": list(in_short(of)),
+            "flags": {name: asdict(one) for name, one in flags(of.exact).items()},
+            "judgements": [{**asdict(one), "pace": str(one.pace)} for one in self.judgements],
+            "changes": [one.told for one in self.changes],
+            "baseline": {"made": self.baseline.made, "commit": self.baseline.commit} if self.baseline else None,
+            "no_baseline": self.no_baseline,
+            "accepted": str(self.accepted) if self.accepted else None,
+        }
+
+
+def measure(
+    probe: Probe,
+    counts: Measured,
+    baseline: Baseline | None,
+    slower: Mapping[str, float],
+    *,
+    most_rounds: int = LOOKS[-1],
+    on_round: OnRound = lambda what, done, total: None,
+) -> tuple[Measured, tuple[Judgement, ...]]:
+    """Measure a page until each quantity is judged, or ``most_rounds`` are taken; without a baseline, the first look.
+
+    Args:
+        probe: of the page.
+        counts: of what is measured: its identity, and its exact quantities.
+        baseline: to judge against.
+        slower: how much slower quantities may be, where that is not the default.
+        most_rounds: the bound.
+        on_round: told as it goes.
+    """
+    looks = [*(one for one in LOOKS if one < most_rounds), most_rounds]
+    on_round("warming up", 0, looks[0])
+    probe.warm_up()
+    rounds: list[Round] = []
+    judgements: Sequence[Judgement] = ()
+    look = 0
+    while wanted := next_rounds(judgements, len(rounds), looks):
+        look += 1
+        for _ in range(wanted):
+            found = probe.round()
+            rounds.append(Round(**{**found, "spoilt": tuple(found["spoilt"])}))
+            on_round("rounds", len(rounds), looks[-1])
+        if baseline is None:
+            break
+        judgements = judged(baseline.measured, replace(counts, rounds=tuple(rounds)), slower, look, len(looks))
+    return replace(counts, rounds=tuple(rounds)), tuple(judgements)
+
+
+def judged(before: Measured, after: Measured, slower: Mapping[str, float], look: int, looks: int) -> list[Judgement]:
+    """Judge the quantities that both have; nothing where one of them has no good round."""
+    common = [name for name in before.quantities if name in after.quantities]
+    times = {name: (before.wall_ms(name), after.wall_ms(name)) for name in common}
+    return judge(times, limits_of(times, slower), paired=False, look=look, looks=looks) if times else []

@@ -1,0 +1,153 @@
+"""The fixtures of time: the subject timed once a run, and judged quantity by quantity against its baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.plugin.markers import arguments_of
+from pytest_dsocr.plugin.stash import PERF, leave_out
+from pytest_dsocr.plugin.waiting import waiting_for
+
+if TYPE_CHECKING:
+    from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.perf.against import PerfRun
+    from pytest_dsocr.perf.probe.page import PageProbe
+    from pytest_dsocr.perf.rounds import Measured
+
+TOKENS = 64
+"""Ceiling of the output of a timed page, where the run names none."""
+
+
+@pytest.fixture(scope="session")
+def dsocr_probe(_dsocr_perf_case: Case, dsocr_config: Config, dsocr_subject: Any) -> PageProbe:
+    """The subject on the run's first page, to be timed and counted; see ``perf.probe.page.PageProbe``."""
+    from pytest_dsocr.perf.probe.page import PageProbe
+
+    case = _dsocr_perf_case
+    return PageProbe(
+        dsocr_subject,
+        case.page.absolute(),
+        prompt=case.prompt,
+        preset=case.preset,
+        max_new_tokens=case.max_new_tokens,
+        device=dsocr_config.device,
+    )
+
+
+@pytest.fixture(scope="session")
+def dsocr_counts(
+    pytestconfig: pytest.Config, _dsocr_perf_case: Case, dsocr_config: Config, dsocr_probe: PageProbe
+) -> Measured:
+    """What is the same in every round: tokens, operators, waits, bytes; see ``perf.rounds.Measured``."""
+    from pytest_dsocr.perf.rounds import Measured
+    from pytest_dsocr.plugin.perf_run import identity_of
+
+    with waiting_for("the counts of the subject", pytestconfig):
+        return Measured(identity_of(dsocr_config, _dsocr_perf_case), dsocr_probe.exact(), ())
+
+
+@pytest.fixture(scope="session")
+def dsocr_perf_run(
+    request: pytest.FixtureRequest,
+    _dsocr_perf_case: Case,
+    dsocr_config: Config,
+    dsocr_probe: PageProbe,
+    dsocr_counts: Measured,
+) -> PerfRun:
+    """The times of the run, and how they compare with the baseline; see ``perf.against.PerfRun``."""
+    from pytest_dsocr.plugin.perf_run import perf_run
+
+    slower = _slower(request, dsocr_config)
+    with waiting_for("the times of the subject", request.config) as waiting:
+        found = perf_run(
+            request, dsocr_config, _dsocr_perf_case, dsocr_probe, dsocr_counts, slower, waiting.on_progress
+        )
+    request.config.stash[PERF] = found.to_json()
+    return found
+
+
+@pytest.fixture
+def dsocr_pace(request: pytest.FixtureRequest, _dsocr_alone: None) -> Callable[[str], Comparison]:
+    """Judge one quantity: ``dsocr_check([dsocr_pace("decode")])``. pytest-benchmark is handed its rounds as well."""
+    run: PerfRun = request.getfixturevalue("dsocr_perf_run")
+
+    def judge(quantity: str) -> Comparison:
+        from pytest_dsocr.plugin.perf_checks import comparison_of
+
+        if quantity not in run.measured.quantities:
+            _left_unmeasured(request.node, run, quantity)
+        _hand_over(request, run, quantity)
+        if run.baseline is None:
+            leave_out(request.node, "baseline", run.no_baseline)
+        return told_or_left(comparison_of(run, quantity, request.node), request.node)
+
+    return judge
+
+
+@pytest.fixture
+def _dsocr_alone(request: pytest.FixtureRequest, dsocr_config: Config) -> None:
+    """Leave a test out where times would not be the subject's: beside other workers, or in another process."""
+    if hasattr(request.config, "workerinput"):
+        leave_out(request.node, "timings", "times are not taken beside other workers; run suites/perf without -n")
+    leave_isolated_out(request.node, dsocr_config)
+
+
+@pytest.fixture(scope="session")
+def _dsocr_perf_case(dsocr_config: Config) -> Case:
+    """The run's first page, with its first prompt and preset."""
+    from pytest_dsocr.observation.case import make_case
+    from pytest_dsocr.pages.named import first_pages
+
+    page = first_pages(dsocr_config.pages)[0]
+    return make_case(page, dsocr_config.prompts[0], dsocr_config.presets[0], dsocr_config.max_new_tokens or TOKENS)
+
+
+def leave_isolated_out(item: pytest.Item, config: Config) -> None:
+    """Leave a test out whose subject is in a process that cannot be looked into."""
+    if config.isolate:
+        leave_out(item, "timings", "the subject is timed and counted in this process; run this without --dsocr-isolate")
+
+
+def told_or_left(found: Comparison, item: pytest.Item) -> Comparison:
+    """Give a comparison; leave the test out where the times do not tell."""
+    if found.verdict is Verdict.NOT_COMPARED:
+        leave_out(item, "timings", found.measured)
+    return found
+
+
+def _slower(request: pytest.FixtureRequest, config: Config) -> Mapping[str, float]:
+    """Give how much slower quantities may be: the run's options, then the markers of its tests."""
+    found = dict(config.slower)
+    for item in request.session.items:
+        for mark in reversed(list(item.iter_markers("dsocr_perf"))):
+            found |= arguments_of(mark)
+    return found
+
+
+def _left_unmeasured(item: pytest.Item, run: PerfRun, quantity: str) -> NoReturn:
+    from pytest_dsocr.perf.words import why_spoilt
+
+    if run.measured.good:
+        leave_out(item, Reason.NOT_OFFERED, f"{quantity}: {Reason.NOT_OFFERED} by the subject")
+    leave_out(item, "timings", f"no round can be used: {why_spoilt(run.measured)}")
+
+
+def _hand_over(request: pytest.FixtureRequest, run: PerfRun, quantity: str) -> None:
+    """Play the rounds to pytest-benchmark, where it is there and on, for its table, storage and plots."""
+    plugins, option = request.config.pluginmanager, request.config.option
+    if not plugins.has_plugin("benchmark") or option.benchmark_disable or option.benchmark_skip:
+        return
+    from pytest_dsocr.perf.playback import Playback
+
+    times_ms = run.measured.wall_ms(quantity)
+    playback = Playback(times_ms)
+    request.node.add_marker(pytest.mark.benchmark(timer=playback.now, group="dsocr"))
+    benchmark = request.getfixturevalue("benchmark")
+    benchmark.pedantic(playback.play, rounds=len(times_ms), iterations=1)
+    benchmark.extra_info |= {"quantity": quantity, "identity": dict(run.measured.identity)}

@@ -1,0 +1,128 @@
+"""One run's times: measured, judged against the baseline of this machine, and accepted as one if that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.perf.against import OnRound, PerfRun, measure
+from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, machine_name
+from pytest_dsocr.perf.history import FILE_NAME, Line, append
+from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.plugin.configured import command_of
+from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
+from pytest_dsocr.report.file import commit
+from pytest_dsocr.subjects.watch import current
+
+if TYPE_CHECKING:
+    from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.perf.probe.page import PageProbe
+
+
+def perf_run(
+    request: pytest.FixtureRequest,
+    config: Config,
+    case: Case,
+    probe: PageProbe,
+    counts: Measured,
+    slower: Mapping[str, float],
+    on_round: OnRound,
+) -> PerfRun:
+    """Measure ``probe``'s page, and judge it; with ``--dsocr-baseline-update`` write it as the baseline instead.
+
+    Raises:
+        NoBaselineError: where this machine has baselines, and none that this run can be held against, or where this run
+            may not become one.
+    """
+    identity = counts.identity
+    folders = baseline_places(config.golden)
+    baseline, no_baseline = (None, "") if config.baseline_update else _found(folders, identity, config)
+    measured, judgements = measure(
+        probe, counts, baseline, slower, most_rounds=config.rounds, on_round=on_round
+    )
+    run = PerfRun(measured, judgements, baseline, no_baseline)
+    if config.baseline_update:
+        run = _accepted(request, config, case, run, folders[0])
+    if measured.good and not is_installed(folders[0]):
+        append(folders[0] / machine_name(identity["machine"]) / FILE_NAME, [Line.of(measured, judgements)])
+    return run
+
+
+def identity_of(config: Config, case: Case) -> dict[str, Any]:
+    """Give what is measured where: all that a baseline has to have in common with a run, and the commit."""
+    import torch
+
+    from pytest_dsocr.engine.checkpoint import resolve
+    from pytest_dsocr.perf.probe.machine import machine, versions
+
+    return {
+        "name": config.subject,
+        "commit": commit() or "",
+        "machine": machine(config.device),
+        "versions": versions(),
+        "subject": config.subject,
+        "setup": {
+            "checkpoint": config.checkpoint,
+            "checkpoint_sha256": resolve(config.checkpoint).sha256,
+            "dtype": config.dtype,
+            "attention": config.attention,
+            "threads": torch.get_num_threads(),
+        },
+        "page": {
+            "name": case.page.stem,
+            "sha256": case.page_sha256,
+            "prompt": case.prompt,
+            "preset": case.preset.name,
+            "max_new_tokens": case.max_new_tokens,
+        },
+    }
+
+
+def _found(folders: list[Path], identity: Mapping[str, Any], config: Config) -> tuple[Baseline | None, str]:
+    """Give the baseline. A machine that has none at all has promised none; why is told."""
+    try:
+        return find(folders, identity, config.baseline_days), ""
+    except NoBaselineError as error:
+        name = machine_name(identity["machine"])
+        if "baseline" not in config.may_miss and any((folder / name).glob("*.json") for folder in folders):
+            raise
+        return None, str(error)
+
+
+def _accepted(
+    request: pytest.FixtureRequest, config: Config, case: Case, run: PerfRun, folder: Path
+) -> PerfRun:
+    check_writable(folder, "--dsocr-golden=FOLDER")
+    parity = _parity(request, config, case)
+    check_acceptable(run.measured, parity)
+    made = Baseline(run.measured, parity, date.today().isoformat(), command_of(request.config), commit())
+    path = made.write(folder)
+    current().note(
+        f"accepted as the baseline: {path}, {len(run.measured.good)} rounds; before that {parity['verdict']}"
+    )
+    return replace(run, accepted=path, no_baseline=f"accepted as the baseline just now: {path}")
+
+
+def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[str, Any]:
+    """Hold what the subject reads of the page against the reference: a wrong answer may be fast."""
+    from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
+    from pytest_dsocr.judge.hold import hold
+    from pytest_dsocr.judge.limits import limits_of
+    from pytest_dsocr.report.words import counts
+
+    subject, reference = request.getfixturevalue("dsocr_subject"), request.getfixturevalue("dsocr_reference")
+    whole = replace(case, max_new_tokens=config.max_new_tokens or VENDOR_MAX_NEW_TOKENS)
+    report = hold(whole, subject, reference, config.setup, limits_of(config, subject, reference), always_read=True)
+    return {
+        "passes": report.passes,
+        "verdict": counts(report.counts),
+        "comparisons": sum(report.counts.values()),
+        "case": whole.id,
+        "reference": reference.provenance.to_json(),
+    }

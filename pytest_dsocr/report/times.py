@@ -1,0 +1,72 @@
+"""The times of a run as rows: for the terminal, and for the page with a bar for each quantity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pytest_dsocr.perf.words import ms
+
+UNKNOWN = ""
+
+
+class Row(NamedTuple):
+    """A line of the table, and its verdict."""
+
+    text: str
+    pace: str = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Times:
+    """One quantity, as the page shows it."""
+
+    quantity: str
+    median: str
+    baseline: str
+    ratio: str
+    interval: str
+    pace: str
+    share: float
+    """Of the whole page, in per cent; a bar's length."""
+
+
+def rows(perf: Mapping[str, Any]) -> Iterator[Times]:
+    """Yield each quantity that was timed, in the order of the stages."""
+    judged = {one["quantity"]: one for one in perf["judgements"]}
+    page_ms = perf["median_ms"].get("page", 0.0)
+    for quantity, median_ms in perf["median_ms"].items():
+        one = judged.get(quantity)
+        compared = one is not None and one["pace"] != "NOT-COMPARED"
+        yield Times(
+            quantity,
+            ms(median_ms),
+            ms(one["before_ms"]) if one and compared else UNKNOWN,
+            f"{one['ratio']:.3f}" if one and compared else UNKNOWN,
+            f"{one['low']:.3f} to {one['high']:.3f}" if one and compared else UNKNOWN,
+            one["pace"] if one else UNKNOWN,
+            min(100.0, 100 * median_ms / page_ms) if page_ms else 0.0,
+        )
+
+
+def table(perf: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield a heading and the rows, aligned."""
+    found = list(rows(perf))
+    if not found:
+        return
+    against = any(one.baseline for one in found)
+    heading = ("stage", "this run", *(("baseline", "ratio", "interval", "") if against else ()))
+    cells = [
+        (one.quantity, one.median, *((one.baseline, one.ratio, one.interval, one.pace) if against else ()))
+        for one in found
+    ]
+    widths = [max(len(row[k]) for row in (heading, *cells)) for k in range(len(heading))]
+    yield Row(_aligned(heading, widths))
+    for one, row in zip(found, cells, strict=True):
+        yield Row(_aligned(row, widths), one.pace)
+
+
+def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
+    first, *rest = row
+    return "  ".join([first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))])

@@ -1,0 +1,63 @@
+"""What noise does not touch: no sign of needless work, and no count that has grown since the baseline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.perf.flags import FLAGS, flag
+from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.plugin.perf import leave_isolated_out, told_or_left
+from pytest_dsocr.plugin.stash import leave_out
+
+if TYPE_CHECKING:
+    from pytest_dsocr.perf.against import PerfRun
+    from pytest_dsocr.perf.probe.page import PageProbe
+
+pytestmark = pytest.mark.dsocr_perf
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_no_red_flag(name: str, request: pytest.FixtureRequest, dsocr_config: Config, dsocr_check: Check) -> None:
+    leave_isolated_out(request.node, dsocr_config)
+    found = flag(name, request.getfixturevalue("dsocr_counts").exact)
+    if found is None:
+        leave_out(request.node, Reason.NOT_OFFERED, f"{name}: {Reason.NOT_OFFERED} by the subject")
+    dsocr_check([Comparison(f"perf/{name}", Verdict.WRONG if found.raised else Verdict.MATCH, found.measured)])
+
+
+def test_counts_are_the_baselines(request: pytest.FixtureRequest, _dsocr_alone: None, dsocr_check: Check) -> None:
+    from pytest_dsocr.plugin.perf_checks import exact_comparisons
+
+    run: PerfRun = request.getfixturevalue("dsocr_perf_run")
+    if run.baseline is None:
+        leave_out(request.node, "baseline", run.no_baseline)
+    dsocr_check(exact_comparisons(run))
+
+
+def test_watching_costs_little(request: pytest.FixtureRequest, _dsocr_alone: None, dsocr_check: Check) -> None:
+    """The subject's own ranges make a decode step longer by less than 1 %."""
+    from pytest_dsocr.perf.probe.instrumentation import instrumentation
+    from pytest_dsocr.plugin.perf_checks import watching_costs
+
+    probe: PageProbe = request.getfixturevalue("dsocr_probe")
+    steps = instrumentation(probe)
+    if steps is None:
+        leave_out(request.node, Reason.NOT_OFFERED, f"instrumented: {Reason.NOT_OFFERED} by the subject")
+    dsocr_check([told_or_left(watching_costs(*steps), request.node)])
+
+
+def test_a_step_grows_with_the_cache_alone(
+    request: pytest.FixtureRequest, _dsocr_alone: None, dsocr_check: Check
+) -> None:
+    """A late step is longer than an early one by no more than the positions that it attends to."""
+    from pytest_dsocr.plugin.perf_checks import growth
+
+    run: PerfRun = request.getfixturevalue("dsocr_perf_run")
+    if "decode.late" not in run.measured.quantities:
+        leave_out(request.node, Reason.NOT_OFFERED, f"decode steps: {Reason.NOT_OFFERED}, or too few, by the subject")
+    dsocr_check([told_or_left(growth(run.measured), request.node)])

@@ -1,0 +1,34 @@
+"""No stage is slower than its baseline, beyond what its limit allows and noise explains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.plugin.check import Check
+
+QUANTITIES = (
+    "tokenizer",
+    "sam",
+    "clip",
+    "projector",
+    "vision_fusion",
+    "vision",
+    "prefill",
+    "first_token",
+    "decode",
+    "decode.early",
+    "decode.late",
+    "postprocess",
+    "page",
+)
+"""What may be timed; what a subject does not offer is left out. ``vision`` is that of a subject without modules."""
+
+pytestmark = pytest.mark.dsocr_perf
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_is_no_slower(quantity: str, dsocr_pace: Callable[[str], Comparison], dsocr_check: Check) -> None:
+    dsocr_check([dsocr_pace(quantity)])
