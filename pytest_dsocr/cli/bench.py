@@ -6,22 +6,20 @@ import json
 import signal
 import threading
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.sealed import write_whole
-from pytest_dsocr.foundation.words import told
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.perf import calibrating, history, table
+from pytest_dsocr.perf.baseline import machine_name
 from pytest_dsocr.perf.bench import Bench, Status, Task, Watcher, compare
-from pytest_dsocr.perf.schedule import LOOKS
-from pytest_dsocr.reference.goldens import OWN, check_writable, golden_folder
-
-BASELINES, CALIBRATION = "baselines", "calibration.json"
+from pytest_dsocr.perf.candidate import opened
+from pytest_dsocr.reference.goldens import BASELINES, OWN, baseline_places, golden_folder
 
 
 def run(options: Namespace) -> Iterator[str]:
@@ -45,7 +43,9 @@ def _compared(options: Namespace, task: Task) -> Iterator[str]:
     with _watching("pair") as watch:
         bench = compare(options.sides, task, watch)
     yield from table.lines_of(bench)
-    yield from _calibration_of(bench)
+    places = [OWN / BASELINES, *baseline_places(golden_folder())]
+    quantities = [one.quantity for one in bench.judgements]
+    yield from calibrating.quoted(bench.b.identity["machine"], places, quantities)
     for path in _written(bench, options):
         yield f"written         {path}"
     yield f"verdict         {bench.verdict}"
@@ -53,7 +53,16 @@ def _compared(options: Namespace, task: Task) -> Iterator[str]:
 
 
 def _calibrated(options: Namespace, task: Task) -> Iterator[str]:
-    raise NotImplementedError
+    if not 0 < options.processes <= options.judgements:
+        raise DsocrError(
+            f"--judgements={options.judgements} cannot be spread over --processes={options.processes}; "
+            "give at least one process, and a judgement for each"
+        )
+    with _watching("judgement") as watch, opened(options.sides[0]) as candidate:
+        found = calibrating.calibrated(candidate, task, options.judgements, options.processes, watch)
+    yield from calibrating.lines_of(found)
+    yield f"written         {calibrating.write(found, OWN / BASELINES)}"
+    options.status = Status.NOT_SLOWER
 
 
 def _task(options: Namespace) -> Task:
@@ -75,9 +84,8 @@ def _task(options: Namespace) -> Task:
     }
     if options.rounds < 1:
         raise DsocrError(f"--rounds={options.rounds} leaves nothing to judge; give at least 1")
-    looks = (*(look for look in LOOKS if look < options.rounds), options.rounds)
     slower, planted = (_shares(flag, getattr(options, flag) or ()) for flag in ("slower", "planted"))
-    return Task(options.subject, setup, page, slower, looks, planted, options.time_limit)
+    return Task(options.subject, setup, page, slower, options.rounds, planted, options.time_limit)
 
 
 def _shares(flag: str, given: Sequence[str]) -> dict[str, float]:
@@ -95,17 +103,15 @@ def _shares(flag: str, given: Sequence[str]) -> dict[str, float]:
 
 def _written(bench: Bench, options: Namespace) -> Iterator[Path]:
     if not bench.b.identity["planted"]:
+        machine = machine_name(bench.b.identity["machine"])
+        path = options.history or OWN / BASELINES / machine / history.FILE_NAME
         lines = [history.Line.of(bench.a), history.Line.of(bench.b, bench.judgements)]
-        history.append(options.history, [line for line in lines if line.quantities])
-        yield options.history
+        history.append(path, [line for line in lines if line.quantities])
+        yield path
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         write_whole(options.out, json.dumps(bench.to_json(), indent=1).encode() + b"\n")
         yield options.out
-
-
-def _calibration_of(bench: Bench) -> Iterator[str]:
-    yield ""
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from typing import Any
 
 from pytest_dsocr.perf.history import FILE_NAME
 from pytest_dsocr.perf.schedule import LOOKS
+from pytest_dsocr.reference.goldens import BASELINES, OWN
 
-DEFAULT_HISTORY = Path("dsocr-out") / FILE_NAME
 DEFAULT_TOKENS = 64
 
 
@@ -30,7 +30,8 @@ def add_arguments(command: ArgumentParser) -> None:
     _add(command, "--rounds", "take at most so many pairs of rounds", LOOKS[-1], type=int, metavar="PAIRS")
     _add(command, "--time-limit", "longest time without an answer", 600.0, type=float, metavar="SECONDS")
     _add(command, "--out", "write the result and every round to this file, as JSON", type=Path, metavar="FILE")
-    _add(command, "--history", "add both sides to this file", DEFAULT_HISTORY, type=Path, metavar="FILE")
+    where = f"add both sides to this file (default: {OWN / BASELINES}/MACHINE/{FILE_NAME})"
+    _add(command, "--history", where, type=Path, metavar="FILE")
     _add(
         command,
         "--planted",

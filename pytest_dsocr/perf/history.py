@@ -105,10 +105,15 @@ class Series:
     @property
     def title(self) -> str:
         """Give in words what is equal in all lines."""
-        machine, setup, page = (self.what.get(part) or {} for part in ("machine", "setup", "page"))
-        name, subject = machine_name(machine) if machine else "unknown machine", str(self.what.get("subject"))
-        how = {**setup, **page}
-        return ", ".join((name, subject, *(str(how[part]) for part in SHOWN if part in how)))
+        return title_of(self.what)
+
+
+def title_of(identity: Mapping[str, Any]) -> str:
+    """Give the parts of an identity that decide which times compare, in words."""
+    machine, setup, page = (identity.get(part) or {} for part in ("machine", "setup", "page"))
+    how = {**setup, **page}
+    name = machine_name(machine) if machine else "unknown machine"
+    return ", ".join((name, str(identity.get("subject")), *(str(how[part]) for part in SHOWN if part in how)))
 
 
 def append(path: Path, lines: Iterable[Line]) -> None:

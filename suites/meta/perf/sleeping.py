@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,7 +39,7 @@ class Other(Sleeping):
 
 class Loud(Sleeping):
     def read(self, page: Path, **how: Any) -> str:
-        print("to stdout, from Python")
+        sys.stdout.write("to stdout, from Python\n")
         os.write(1, b"to stdout, by its number\n")
         return super().read(page, **how)
 

@@ -70,7 +70,7 @@ def test_a_planted_slowdown_is_found_and_kept_out_of_the_history() -> None:
     assert bench("Staged", "Staged", "--slower=*=0.25", "--planted=prefill=0.6", "--rounds=12") == 1
     assert {name for name, pace in paces().items() if pace == "SLOWER"} >= {"prefill"}
     assert result()["b"]["identity"]["planted"] == {"prefill": 0.6}
-    assert not Path("dsocr-out").exists()
+    assert not Path("golden").exists()
 
 
 def test_rounds_are_taken_in_turn_and_the_order_changes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,10 @@ def test_a_side_that_cannot_be_measured_is_told_in_words(capsys: Capture, subjec
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["nothing", "."], "'nothing' names nothing to measure, and there is no git repository here; give a commit, tag"),
+        (
+            ["nothing", "."],
+            "'nothing' names nothing to measure, and there is no git repository here; give a commit, tag",
+        ),
         (["absent.whl", "."], "there is no wheel absent.whl"),
         (["env:absent", "."], "env:absent is no environment"),
         (["."], "name two sides, not 1"),
@@ -168,7 +171,10 @@ def test_two_commits_are_compared_and_their_worktrees_removed(repository: Path, 
     both = ("bench", "HEAD~1", "main", "--subject=my_engine:Engine", "--slower=page=0.1", "--out=out.json", *QUICK)
     assert main(both) == 1
     found = result()
-    assert [found[side]["identity"]["commit"] for side in "ab"] == [git("rev-parse", "HEAD~1"), git("rev-parse", "HEAD")]
+    assert [found[side]["identity"]["commit"] for side in "ab"] == [
+        git("rev-parse", "HEAD~1"),
+        git("rev-parse", "HEAD"),
+    ]
     assert found["judgements"][0]["pace"] == "SLOWER"
     assert git("worktree", "list").count("\n") == 0
     assert left_behind() == before
@@ -202,9 +208,7 @@ def test_an_interrupt_ends_both_sides_and_removes_the_worktrees(repository: Path
     git("commit", "-am", "it hangs")
     started, before = repository / "started", left_behind()
     command = [sys.executable, "-m", "pytest_dsocr", "bench", "HEAD", "HEAD", "--subject=my_engine:Engine", *QUICK]
-    process = subprocess.Popen(
-        command, env={**os.environ, "STARTED": str(started)}, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, env={**os.environ, "STARTED": str(started)}, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: started.is_file() and len(started.read_text(encoding="utf-8").split()) == 2)
     assert git("worktree", "list").count("\n") == 2
     process.send_signal(number)

@@ -29,7 +29,9 @@ def wheel(version: str, name: str) -> str:
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("my_engine.py", CODE.format(name))
         file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: my-engine\nVersion: {version}\n")
-        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         file.writestr(f"{info}/RECORD", "".join(f"{one},,\n" for one in (*file.namelist(), f"{info}/RECORD")))
     return str(path)
 
@@ -43,8 +45,9 @@ def test_two_wheels_are_compared_whatever_lies_in_the_folder(capsys: pytest.Capt
 
 def test_a_file_that_is_no_wheel_is_refused() -> None:
     Path("no-1.0-py3-none-any.whl").write_bytes(b"nothing")
-    with pytest.raises(DsocrError, match=r"no-1.0-py3-none-any.whl cannot be installed: "), opened(
-        "no-1.0-py3-none-any.whl"
+    with (
+        pytest.raises(DsocrError, match=r"no-1.0-py3-none-any.whl cannot be installed: "),
+        opened("no-1.0-py3-none-any.whl"),
     ):
         pass
 

@@ -19,15 +19,17 @@ from pytest_dsocr.perf.rounds import Measured, Round
 MACHINE = {"cpu": "A CPU", "cores": 2, "system": "Linux"}
 
 
-def measured(decode_ms: float, commit: str = "a" * 40, **identity: Any) -> Measured:
+def measured(decode_ms: float, **identity: Any) -> Measured:
     rounds = tuple(Round({"prefill": 10.0 + k, "decode": decode_ms + k}) for k in range(4))
-    told = {"name": "HEAD", "commit": commit, "subject": "session", "machine": MACHINE, **identity}
+    told = {"name": "HEAD", "commit": "a" * 40, "subject": "session", "machine": MACHINE, **identity}
     return Measured(told, {"decode.waits": 1}, rounds)
 
 
 def line(day: int, decode_ms: float, **identity: Any) -> Line:
     verdict = Judgement("decode", Pace.SLOWER, 1.0, 2.0, 2.0, 1.9, 2.1, 0.05, 4, 4)
-    return Line.of(measured(decode_ms, f"{day:040}", **identity), [verdict], f"2026-11-{day:02}T00:00:00+00:00")
+    return Line.of(
+        measured(decode_ms, **{"commit": f"{day:040}", **identity}), [verdict], f"2026-11-{day:02}T00:00:00+00:00"
+    )
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def test_what_is_written_is_read_in_the_order_of_dates(file: Path) -> None:
 
 
 def test_another_machine_or_setting_is_another_chart(file: Path) -> None:
-    history.append(file, [line(4, 1.0, machine={**MACHINE, "cores": 8}), line(5, 2.0, dtype="bfloat16")])
+    history.append(file, [line(4, 1.0, machine={**MACHINE, "cores": 8}), line(5, 2.0, setup={"dtype": "bfloat16"})])
     found, _ = history.read(file)
     assert [len(series.lines) for series in found] == [3, 1, 1]
     assert [series.title for series in found][1:] == ["a-cpu-8-cores, session", "a-cpu-2-cores, session, bfloat16"]
@@ -73,7 +75,9 @@ def test_a_line_that_was_torn_does_not_take_the_next_with_it(file: Path) -> None
 
 def test_the_terminal_shows_bars_and_the_last_run(file: Path) -> None:
     told = "\n".join(lines_of(*history.read(file)))
-    assert re.search(r"^  decode +▃▅█  41\.5 ms \(40\.8 ms to 42\.2 ms\) at 0{12} \(SLOWER\), 11\.5 ms .* first$", told, re.M)
+    assert re.search(
+        r"^  decode +▃▅█  41\.5 ms \(40\.8 ms to 42\.2 ms\) at 0{12} \(SLOWER\), 11\.5 ms .* first$", told, re.M
+    )
     assert sparkline([0.0, 0.0]) == "▁▁"
 
 
