@@ -19,6 +19,8 @@ from pytest_dsocr.perf.side import Side, sides
 from pytest_dsocr.perf.statistics import judge
 
 LABELS = ("A", "B")
+MOST_TAKEN = 2
+"""Pairs that are taken at most for each that is wanted, where rounds are spoilt."""
 RoundPair = tuple[Round, Round]
 Watcher = Callable[[str, int, int], None]
 """Told what is being done, how many pairs of rounds are done, and how many there will be at most."""
@@ -180,9 +182,9 @@ def settled(pair: Pair, task: Task, watch: Watcher) -> tuple[list[RoundPair], li
     looks = looks_at(len(pairs[0][0].wall_ms), task.most_rounds)
     judgements: list[Judgement] = []
     for look, upto in enumerate(looks, 1):
-        for number in range(len(pairs), upto):
-            pairs.append(pair.rounds(number))
-            watch("rounds in turn", len(pairs), looks[-1])
+        while (good := len(_good(pairs))) < upto and len(pairs) < MOST_TAKEN * upto:
+            watch("rounds in turn", good, looks[-1])
+            pairs.append(pair.rounds(len(pairs)))
         judgements = judged(pairs, task, look, len(looks))
         if judgements and all(one.settled for one in judgements):
             break
@@ -201,10 +203,14 @@ def judged(pairs: Sequence[RoundPair], task: Task, look: int, looks: int) -> lis
 
 def times_of(pairs: Sequence[RoundPair]) -> dict[str, tuple[list[float], list[float]]]:
     """Give the milliseconds of both sides in the good pairs, of each quantity that all of them have."""
-    good = good_pairs([a for a, _ in pairs], [b for _, b in pairs])
+    good = _good(pairs)
     names = good[0][0].wall_ms if good else {}
     common = [name for name in names if all(name in one.wall_ms for pair in good for one in pair)]
     return {name: ([a.wall_ms[name] for a, _ in good], [b.wall_ms[name] for _, b in good]) for name in common}
+
+
+def _good(pairs: Sequence[RoundPair]) -> list[RoundPair]:
+    return good_pairs([a for a, _ in pairs], [b for _, b in pairs])
 
 
 def looks_at(quantities: int, most_rounds: int) -> Sequence[int]:

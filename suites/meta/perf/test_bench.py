@@ -60,14 +60,14 @@ def test_a_side_against_itself_is_the_same_and_one_that_sleeps_longer_slower(cap
 
 
 def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
-    assert bench("Staged", "StagedSlower", "--slower=*=0.25", "--slower=decode=0.1", "--rounds=12") == 1
+    assert bench("Staged", "StagedSlower", "--slower=*=0.25", "--slower=decode=0.1", "--rounds=24") == 1
     found = paces()
     assert found.pop("decode") == "SLOWER"
     assert {found[name] for name in ("vision", "prefill")} == {"SAME"}
 
 
 def test_a_planted_slowdown_is_found_and_kept_out_of_the_history() -> None:
-    assert bench("Staged", "Staged", "--slower=*=0.25", "--planted=prefill=0.6", "--rounds=12") == 1
+    assert bench("Staged", "Staged", "--slower=*=0.25", "--planted=prefill=0.6", "--rounds=24") == 1
     assert {name for name, pace in paces().items() if pace == "SLOWER"} >= {"prefill"}
     assert result()["b"]["identity"]["planted"] == {"prefill": 0.6}
     assert not Path("golden").exists()
