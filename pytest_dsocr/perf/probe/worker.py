@@ -77,7 +77,7 @@ def serve(requests: TextIO, answers: TextIO, worker: Worker) -> None:
         if request["do"] == "end":
             return
         answer = _answer(getattr(worker, f"on_{request['do']}"), request["how"])
-        print(json.dumps(answer), file=answers, flush=True)  # noqa: T201
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 def _answer(method: Callable[..., Any], how: Mapping[str, Any]) -> dict[str, Any]:
