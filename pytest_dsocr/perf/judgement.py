@@ -38,7 +38,7 @@ class Judgement:
     wanted: int
     """How many would settle it, estimated; as many as there are where it is settled."""
     reason: str = ""
-    """Why it was not compared."""
+    """Why it was not compared, or why more rounds would not settle it."""
 
     @property
     def settled(self) -> bool:

@@ -1,11 +1,43 @@
+"""How much slower a quantity may be."""
+
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from statistics import median
+from collections.abc import Mapping
+
+DEFAULT = 0.05
+ANY = "*"
+"""The name under which a limit is given for every quantity that has none of its own."""
+OF_PAGE = 0.005
+"""The part of the page's time by which any stage may be slower."""
+EACH_TOKEN = "decode"
+"""How quantities begin of which a page has as many as tokens; one of them says nothing of its part in the page."""
 
 
-def limits_of(
-    times: Mapping[str, tuple[Sequence[float], Sequence[float]]], given: Mapping[str, float]
-) -> dict[str, float]:
-    page = median(times["page"][0]) if "page" in times else 0.0
-    return {n: max(given.get(n, given.get("*", 0.05)), 0.005 * page / median(a)) for n, (a, _) in times.items()}
+def limit_of(quantity: str, given: Mapping[str, float], medians_ms: Mapping[str, float], page_ms: float) -> float:
+    """Give a quantity's relative limit; a stage of which a page has one is raised to what hardly matters.
+
+    Args:
+        quantity: its name, such as ``sam``.
+        given: limits by quantity, and of all others as ``*``.
+        medians_ms: the first side's median of each quantity.
+        page_ms: the first side's median of the whole page.
+    """
+    limit = given.get(quantity, given.get(ANY, DEFAULT))
+    median_ms = medians_ms[quantity]
+    if quantity.startswith(EACH_TOKEN) or not (median_ms > 0 and page_ms > 0):
+        return limit
+    return max(limit, OF_PAGE * page_ms / median_ms)
+
+
+def limits_told(given: Mapping[str, float]) -> str:
+    """Say in one sentence what is allowed."""
+    named = "".join(f", {quantity} by {percent(limit)}" for quantity, limit in given.items() if quantity != ANY)
+    return (
+        f"a quantity may be slower by {percent(given.get(ANY, DEFAULT))}{named}; "
+        f"a stage always by {percent(OF_PAGE)} of the page's time"
+    )
+
+
+def percent(share: float) -> str:
+    """Give a share with three digits at most."""
+    return f"{100 * share:.3g} %"

@@ -56,7 +56,7 @@ def judge(
             process tell nothing of the next one, so this is added to what they leave open.
     """
     spread = spread or {}
-    reasons = {quantity: _unusable(*sides, paired) for quantity, sides in times.items()}
+    reasons = {quantity: unusable(*sides, paired) for quantity, sides in times.items()}
     asked = {
         quantity: _Question.of(times[quantity], paired, limits[quantity], spread.get(quantity, 0))
         for quantity, reason in reasons.items()
@@ -160,7 +160,7 @@ class _Question:
         return max(self.rounds + 1, min(MOST_ROUNDS, math.ceil(self.rounds * shrink**2))), ""
 
 
-def _unusable(before: Sequence[float], after: Sequence[float], paired: bool) -> str:
+def unusable(before: Sequence[float], after: Sequence[float], paired: bool) -> str:
     """Say why a quantity cannot be compared; nothing if it can."""
     if not len(before) or not len(after):
         return "it has no rounds"

@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "session_reference": "foundation contract observation engine reference subjects",
     "compare": "foundation contract observation",
     "judge": "foundation contract observation engine reference subjects compare",
+    "perf": "foundation",
     "pages": "foundation contract observation",
     "report": "foundation contract observation reference session_reference compare judge",
     "plugin": "foundation contract observation engine reference subjects session_reference compare judge pages report",

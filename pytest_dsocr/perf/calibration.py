@@ -1,0 +1,134 @@
+"""What verdicts are worth on a machine: tables of the same thing against itself, as it is and with a slowdown."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass
+from itertools import combinations, islice
+from typing import Any
+
+from pytest_dsocr.foundation.sealed import seal, unseal
+from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.perf.limits import percent
+from pytest_dsocr.perf.schedule import look_at, looks_for
+from pytest_dsocr.perf.statistics import Sides, unusable
+
+SLOWDOWNS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.10, 0.15, 0.20, 0.30)
+OFTEN = 0.95
+"""The share of windows in which a slowdown is to be found."""
+ALARMS = frozenset({Pace.SLOWER, Pace.FASTER})
+
+Window = Mapping[str, Sides]
+"""Pairs of rounds of the same thing, by quantity, as many as make a table."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What one machine's tables of the same thing against itself showed."""
+
+    windows: int
+    false_alarms: int
+    """Tables in which anything was called slower or faster."""
+    alarms: Mapping[str, int]
+    """By quantity: in how many windows it was called slower or faster."""
+    ambiguous: Mapping[str, int]
+    """By quantity: in how many windows it could not be told."""
+    spread: Mapping[str, float]
+    """By quantity: how much two windows differ at the median; 0.01 is 1 %."""
+    smallest_found: Mapping[str, float | None]
+    """By quantity: the smallest slowdown that is found in 95 of 100 windows; none where even the largest is not."""
+    limits: Mapping[str, float]
+    """How much slower each quantity was allowed to be."""
+
+    @property
+    def false_alarm_interval(self) -> tuple[float, float]:
+        """Where the share of tables with a false alarm lies, 95 times in 100."""
+        return wilson(self.false_alarms, self.windows)
+
+    def sentence(self, quantity: str) -> str:
+        """Say what a verdict on this quantity is worth here."""
+        found, most = self.smallest_found[quantity], SLOWDOWNS[-1]
+        slowdown = f"a slowdown of {percent(found)}" if found else f"no slowdown up to {percent(most)}"
+        return (
+            f"on this machine: {self.false_alarms} of {self.windows} false alarms; "
+            f"{slowdown} of {quantity} is found {100 * OFTEN:.0f} times in 100"
+        )
+
+    def to_bytes(self) -> bytes:
+        """Give it as sealed JSON."""
+        return seal(asdict(self))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Calibration:
+        """Read what :meth:`to_bytes` gave; raise ``ValueError`` with the reason where that is damaged or another."""
+        content: dict[str, Any] = unseal(data)
+        content.pop("sha256")
+        try:
+            return cls(**content)
+        except TypeError as error:
+            raise ValueError("it is no calibration of this version") from error
+
+
+def calibrate(windows: Sequence[Window], limits: Mapping[str, float], looks: Sequence[int] = ()) -> Calibration:
+    """Judge each window as it is, and with slowdowns multiplied into the second side of one quantity after the other.
+
+    Args:
+        windows: tables of pairs, each as long as a judged one may get.
+        limits: how much slower each quantity may be.
+        looks: after how many pairs they are judged; as always where it is left out.
+
+    Raises:
+        ValueError: where there is no window.
+    """
+    if not windows:
+        raise ValueError("a calibration needs a window of rounds")
+    quantities = tuple(windows[0])
+    looks = looks or looks_for(len(quantities))
+    tables = [look_at(window, limits, looks) for window in windows]
+    return Calibration(
+        windows=len(windows),
+        false_alarms=sum(any(one.pace in ALARMS for one in table) for table in tables),
+        alarms={quantity: _count(tables, quantity, ALARMS) for quantity in quantities},
+        ambiguous={quantity: _count(tables, quantity, {Pace.AMBIGUOUS}) for quantity in quantities},
+        spread={quantity: spread_of([window[quantity] for window in windows]) for quantity in quantities},
+        smallest_found={quantity: _smallest_found(windows, quantity, limits, looks) for quantity in quantities},
+        limits=dict(limits),
+    )
+
+
+def spread_of(windows: Sequence[Sides]) -> float:
+    """Give how much two windows of one quantity differ at the median: 0.01 is 1 %; 0 for a single window."""
+    logs = [math.log(statistics.median([*one, *other])) for one, other in windows if not unusable(one, other, True)]
+    apart = [abs(one - other) for one, other in combinations(logs, 2)]
+    return math.expm1(statistics.median(apart)) if apart else 0.0
+
+
+def wilson(found: int, trials: int, z: float = 1.96) -> tuple[float, float]:
+    """Give Wilson's interval of a share, at 95 % for the usual ``z``."""
+    share, weight = found / trials, z**2 / trials
+    middle = share + weight / 2
+    width = z * math.sqrt((share * (1 - share) + weight / 4) / trials)
+    return max((middle - width) / (1 + weight), 0.0), min((middle + width) / (1 + weight), 1.0)
+
+
+def _count(tables: Iterable[Iterable[Judgement]], quantity: str, paces: Set[Pace]) -> int:
+    return sum(one.quantity == quantity and one.pace in paces for table in tables for one in table)
+
+
+def _smallest_found(
+    windows: Sequence[Window], quantity: str, limits: Mapping[str, float], looks: Sequence[int]
+) -> float | None:
+    most_missed = len(windows) - math.ceil(OFTEN * len(windows))
+    for slowdown in SLOWDOWNS:
+        missed = (not _found(window, quantity, slowdown, limits, looks) for window in windows)
+        if len([*islice(filter(None, missed), most_missed + 1)]) <= most_missed:
+            return slowdown
+    return None
+
+
+def _found(window: Window, quantity: str, slowdown: float, limits: Mapping[str, float], looks: Sequence[int]) -> bool:
+    before, after = window[quantity]
+    slowed = {**window, quantity: (before, [time * (1 + slowdown) for time in after])}
+    return _count([look_at(slowed, limits, looks)], quantity, {Pace.SLOWER}) == 1
