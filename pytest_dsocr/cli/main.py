@@ -1,4 +1,5 @@
-"""The command line: ``dsocr run``, ``dsocr compare``, ``dsocr vendor setup``, ``inspect`` and ``record``."""
+"""The command line: ``dsocr run``, ``compare``, ``bench``, ``history``, and ``dsocr vendor setup``, ``inspect`` and
+``record``."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_dsocr
-from pytest_dsocr.cli import compare
+from pytest_dsocr.cli import bench_arguments, compare
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.system import check_system
@@ -30,6 +31,8 @@ def parser() -> argparse.ArgumentParser:
     compare.add_arguments(
         _command(commands, "compare", "run the suites: compare an implementation (subject) with the vendor's")
     )
+    _bench(_command(commands, "bench", "measure two versions in turn: is the second slower?"))
+    _history(_command(commands, "history", "show what was measured run by run"))
     vendor = commands.add_parser("vendor", help="set up, inspect or record the vendor's code")
     of_vendor = vendor.add_subparsers(required=True, metavar="COMMAND")
     _setup(_command(of_vendor, "setup", "make the environment in which the vendor's code runs", "vendor_setup"))
@@ -73,8 +76,7 @@ def _run(command: argparse.ArgumentParser) -> None:
     command.add_argument("page", nargs="?", type=Path, help="an image or a PDF (default: a shipped page)")
     command.add_argument("--page", type=int, metavar="NUMBER", dest="number", help="read only this page of the PDF")
     _add_model(command)
-    _add(command, "--prompt", "a prompt's name, or a text with <image> in it", "markdown")
-    _add(command, "--preset", "tiny, small, base, large or gundam", "gundam")
+    _add_reading(command)
     _add(command, "--max-new-tokens", "stop after this many tokens", 1024, type=int, metavar="TOKENS")
     _add(
         command,
@@ -83,6 +85,17 @@ def _run(command: argparse.ArgumentParser) -> None:
         Path("dsocr-out"),
         type=Path,
     )
+
+
+def _bench(command: argparse.ArgumentParser) -> None:
+    bench_arguments.add_arguments(command)
+    _add_model(command)
+    _add_reading(command)
+
+
+def _history(command: argparse.ArgumentParser) -> None:
+    command.add_argument("place", type=Path, metavar="FILE", help="a history.jsonl, or a folder with such files")
+    command.add_argument("--html", type=Path, metavar="FILE", help="draw it as a page as well")
 
 
 def _setup(command: argparse.ArgumentParser) -> None:
@@ -140,6 +153,11 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     _add(command, "--device", "cpu, cuda or cuda:N", "cpu")
     _add(command, "--dtype", "float32, bfloat16 or float16", "float32")
     _add(command, "--attention", "attention: eager, sdpa or flash_attention_2", "eager")
+
+
+def _add_reading(command: argparse.ArgumentParser) -> None:
+    _add(command, "--prompt", "a prompt's name, or a text with <image> in it", "markdown")
+    _add(command, "--preset", "tiny, small, base, large or gundam", "gundam")
 
 
 def _add(command: argparse.ArgumentParser, flag: str, what: str, default: Any, **how: Any) -> None:

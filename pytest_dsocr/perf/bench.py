@@ -12,13 +12,14 @@ from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.perf.candidate import Candidate, opened
 from pytest_dsocr.perf.changes import Change, exact_changes, text_change
 from pytest_dsocr.perf.judgement import Judgement, Pace
-from pytest_dsocr.perf.limits import limits_of
+from pytest_dsocr.perf.limits import ANY, limits_of
 from pytest_dsocr.perf.rounds import Measured, Round, good_pairs
-from pytest_dsocr.perf.schedule import LOOKS, next_rounds, order
+from pytest_dsocr.perf.schedule import LOOKS, looks_for, order
 from pytest_dsocr.perf.side import Side, sides
 from pytest_dsocr.perf.statistics import judge
 
 LABELS = ("A", "B")
+RoundPair = tuple[Round, Round]
 Watcher = Callable[[str, int, int], None]
 """Told what is being done, how many pairs of rounds are done, and how many there will be at most."""
 
@@ -41,11 +42,11 @@ class Task:
     setup: Mapping[str, str]
     """The fields of :class:`pytest_dsocr.subjects.protocol.Setup`."""
     page: Mapping[str, Any]
-    """``path``, ``prompt``, ``preset`` by name, ``max_new_tokens``."""
+    """``path``, ``prompt``, ``preset`` by name, ``max_new_tokens``; and what else tells the page."""
     slower: Mapping[str, float] = field(default_factory=dict)
     """How much slower a quantity may be, where that is not the default."""
-    looks: Sequence[int] = LOOKS
-    """After how many pairs of rounds it is judged."""
+    most_rounds: int = LOOKS[-1]
+    """RoundPair of rounds that are taken at most."""
     planted: Mapping[str, float] = field(default_factory=dict)
     """Share by which stages of B are really made slower."""
     limit_s: float = 600.0
@@ -103,7 +104,7 @@ class Bench:
             "verdict": self.verdict,
             "status": int(self.status),
             "apart": self.apart,
-            "judgements": [asdict(one) for one in self.judgements],
+            "judgements": [_without_nan(asdict(one)) for one in self.judgements],
             "changes": [change.told for change in self.changes],
             "a": self.a.to_json(),
             "b": self.b.to_json(),
@@ -122,18 +123,12 @@ class Pair:
     exact: Sequence[dict[str, int]]
     texts: Sequence[str]
 
-    def rounds(self, count: int, taken: int = 0) -> Iterator[tuple[Round, Round]]:
-        """Take so many pairs of rounds in turn, and yield them, A's first.
+    def rounds(self, number: int) -> tuple[Round, Round]:
+        """Take the pair of rounds of a number, one side after the other; give A's first."""
+        found = {k: _round(self.sides[k].ask("round")) for k in order(number)}
+        return found[0], found[1]
 
-        Args:
-            count: pairs.
-            taken: pairs before these, so that the order of the sides goes on from there.
-        """
-        for first in order(taken, count):
-            found = {k: _round(self.sides[k].ask("round")) for k in (first, 1 - first)}
-            yield found[0], found[1]
-
-    def measured(self, pairs: Sequence[tuple[Round, Round]]) -> tuple[Measured, Measured]:
+    def measured(self, pairs: Sequence[RoundPair]) -> tuple[Measured, Measured]:
         """Give both sides with their rounds."""
         a, b = (
             Measured(self.identities[k], self.exact[k], tuple(pair[k] for pair in pairs)) for k in range(len(LABELS))
@@ -150,7 +145,9 @@ def compare(names: Sequence[str], task: Task, watch: Watcher) -> Bench:
     with ExitStack() as stack:
         candidates = [stack.enter_context(opened(name)) for name in names]
         with pair_of(candidates, task, watch) as pair:
-            return _compared(pair, task, watch)
+            pairs, judgements = settled(pair, task, watch)
+            a, b = pair.measured(pairs)
+            return Bench(a, b, tuple(judgements), text_change(*pair.texts))
 
 
 @contextmanager
@@ -170,46 +167,56 @@ def pair_of(candidates: Sequence[Candidate], task: Task, watch: Watcher) -> Iter
         found: dict[str, list[Any]] = {step: [] for step in steps}
         for step, do in steps.items():
             for side in both:
-                watch(f"{side.label} {step}", 0, task.looks[-1])
+                watch(f"{side.label} {step}", 0, task.most_rounds)
                 found[step].append(do(side))
         for side in both:
             side.check_used()
         yield Pair(both, found["loads"], found["counts"], found["reads the page"])
 
 
-def judged(pairs: Sequence[tuple[Round, Round]], task: Task, look: int, looks: int) -> list[Judgement]:
-    """Judge pairs of rounds; what only one side has the time of is not compared."""
-    good = good_pairs([a for a, _ in pairs], [b for _, b in pairs])
-    if not good:
-        return []
-    names = dict.fromkeys(name for pair in good for one in pair for name in one.wall_ms)
-    common = [name for name in names if all(name in one.wall_ms for pair in good for one in pair)]
-    times = {name: ([a.wall_ms[name] for a, _ in good], [b.wall_ms[name] for _, b in good]) for name in common}
-    limits = limits_of(times, task.slower)
-    of_one = [_not_compared(name, "not timed in every round of both sides") for name in names if name not in common]
-    unknown = [_not_compared(name, "neither side has it") for name in task.slower if name not in names and name != "*"]
-    return [*judge(times, limits, paired=True, look=look, looks=looks), *of_one, *unknown]
-
-
-def _compared(pair: Pair, task: Task, watch: Watcher) -> Bench:
-    pairs: list[tuple[Round, Round]] = []
+def settled(pair: Pair, task: Task, watch: Watcher) -> tuple[list[RoundPair], list[Judgement]]:
+    """Take pairs of rounds until all is judged, or the bound is reached; give them, and the verdicts."""
+    pairs = [pair.rounds(0)]
+    looks = looks_at(len(pairs[0][0].wall_ms), task.most_rounds)
     judgements: list[Judgement] = []
-    look = 0
-    while wanted := next_rounds(judgements, len(pairs), task.looks):
-        look += 1
-        for one in pair.rounds(wanted, len(pairs)):
-            pairs.append(one)
-            watch("rounds in turn", len(pairs), task.looks[-1])
-        judgements = judged(pairs, task, look, len(task.looks))
-    a, b = pair.measured(pairs)
-    return Bench(a, b, tuple(judgements), text_change(*pair.texts))
+    for look, upto in enumerate(looks, 1):
+        for number in range(len(pairs), upto):
+            pairs.append(pair.rounds(number))
+            watch("rounds in turn", len(pairs), looks[-1])
+        judgements = judged(pairs, task, look, len(looks))
+        if judgements and all(one.settled for one in judgements):
+            break
+    return pairs, judgements
+
+
+def judged(pairs: Sequence[RoundPair], task: Task, look: int, looks: int) -> list[Judgement]:
+    """Judge pairs of rounds; what only one side has the time of is not compared. Nothing where all are spoilt."""
+    times = times_of(pairs)
+    if not times:
+        return []
+    named = dict.fromkeys((*(name for pair in pairs for one in pair for name in one.wall_ms), *task.slower))
+    lost = [_not_compared(name) for name in named if name not in times and name != ANY]
+    return [*judge(times, limits_of(times, task.slower), paired=True, look=look, looks=looks), *lost]
+
+
+def times_of(pairs: Sequence[RoundPair]) -> dict[str, tuple[list[float], list[float]]]:
+    """Give the milliseconds of both sides in the good pairs, of each quantity that all of them have."""
+    good = good_pairs([a for a, _ in pairs], [b for _, b in pairs])
+    names = good[0][0].wall_ms if good else {}
+    common = [name for name in names if all(name in one.wall_ms for pair in good for one in pair)]
+    return {name: ([a.wall_ms[name] for a, _ in good], [b.wall_ms[name] for _, b in good]) for name in common}
+
+
+def looks_at(quantities: int, most_rounds: int) -> Sequence[int]:
+    """Give after how many pairs of rounds a table of so many quantities is judged."""
+    return (*(look for look in looks_for(quantities) if look < most_rounds), most_rounds)
 
 
 def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:
     candidate = side.candidate
     subject = candidate.subject or task.subject
     planted = task.planted if side.label == LABELS[-1] else {}
-    found = side.ask("load", spec=subject, setup=task.setup, page=task.page, planted=planted, friends=friends)
+    found = side.ask("load", spec=subject, setup=task.setup, reading=task.page, planted=planted, friends=friends)
     page = {name: value for name, value in task.page.items() if name != "path"}
     return {
         "name": candidate.name,
@@ -226,6 +233,12 @@ def _round(value: Mapping[str, Any]) -> Round:
     return Round(**{**value, "spoilt": tuple(value["spoilt"])})
 
 
-def _not_compared(quantity: str, reason: str) -> Judgement:
+def _not_compared(quantity: str) -> Judgement:
     nan = float("nan")
-    return Judgement(quantity, Pace.NOT_COMPARED, nan, nan, nan, nan, nan, nan, 0, 0, reason)
+    why = "not timed in every round of both sides"
+    return Judgement(quantity, Pace.NOT_COMPARED, nan, nan, nan, nan, nan, nan, 0, 0, why)
+
+
+def _without_nan(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what JSON has words for."""
+    return {name: None if value != value else value for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""From what a user names to what is run: a commit, a wheel, an environment, a subject, or the files here as they are."""
+"""From what a user names to what is run: a commit, a wheel, an environment, a subject, or the files as they are."""
 
 from __future__ import annotations
 

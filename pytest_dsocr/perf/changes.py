@@ -10,7 +10,7 @@ from typing import Any
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.perf.rounds import Measured
 
-WORK = ("tokens.", "page.characters", "page.views")
+WORK = ("tokens.", "page.characters", "vision.views")
 """Quantities of the work itself: where they differ, times are of different work."""
 NOISY = ("_us",)
 """Counted beside the exact ones, but measured times all the same."""
@@ -61,8 +61,8 @@ def text_change(a: str, b: str) -> str:
 
 def other_changes(a: Measured, b: Measured) -> Iterator[str]:
     """Yield what differs of the sides' versions, machines and clocks."""
-    yield from _identity_changes("", a.identity.get("machine", {}), b.identity.get("machine", {}))
-    yield from _identity_changes("", a.identity.get("versions", {}), b.identity.get("versions", {}))
+    for part in ("machine", "versions"):
+        yield from _differences(a.identity.get(part, {}), b.identity.get(part, {}))
     ours, theirs = _conditions(a), _conditions(b)
     for name in (name for name in ours if name in theirs):
         if abs(theirs[name] - ours[name]) > CLOCK_SHARE * max(abs(ours[name]), abs(theirs[name])):
@@ -72,10 +72,10 @@ def other_changes(a: Measured, b: Measured) -> Iterator[str]:
             yield f"{label}: {count(rounds, 'round')} not used: {why}"
 
 
-def _identity_changes(prefix: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
+def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
     for name in dict.fromkeys((*a, *b)):
         if a.get(name) != b.get(name):
-            yield f"{prefix}{name}: A {a.get(name, 'has none')}, B {b.get(name, 'has none')}"
+            yield f"{name}: A {a.get(name, 'has none')}, B {b.get(name, 'has none')}"
 
 
 def _conditions(side: Measured) -> dict[str, float]:

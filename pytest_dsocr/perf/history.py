@@ -12,13 +12,16 @@ from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import HASH_CHARACTERS
+from pytest_dsocr.perf.baseline import machine_name
 from pytest_dsocr.perf.judgement import Judgement
 from pytest_dsocr.perf.rounds import Measured
 
 FILE_NAME = "history.jsonl"
 FORMAT = 1
 OF_SERIES = ("machine", "subject", "setup", "page")
-"""What has to be equal for two lines to be in one chart, beside the kind of machine: parts of an identity."""
+"""Parts of an identity that have to be equal for two lines to be in one chart."""
+SHOWN = ("checkpoint", "device", "dtype", "attention", "name", "preset", "max_new_tokens")
+"""Of a setup and a page, what a chart's title names."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,15 @@ class Series:
     @property
     def title(self) -> str:
         """Give in words what is equal in all lines."""
-        parts = (part.values() if isinstance(part, Mapping) else [part] for part in self.what.values())
-        return ", ".join(str(value) for values in parts for value in values if value not in (None, ""))
+        return title_of(self.what)
+
+
+def title_of(identity: Mapping[str, Any]) -> str:
+    """Give the parts of an identity that decide which times compare, in words."""
+    machine, setup, page = (identity.get(part) or {} for part in ("machine", "setup", "page"))
+    how = {**setup, **page}
+    name = machine_name(machine) if machine else "unknown machine"
+    return ", ".join((name, str(identity.get("subject")), *(str(how[part]) for part in SHOWN if part in how)))
 
 
 def append(path: Path, lines: Iterable[Line]) -> None:

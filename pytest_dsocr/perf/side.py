@@ -59,7 +59,8 @@ class Side:
             start_new_session=True,  # Ctrl-C is for the command, which ends this
         )
         self._answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     @property
     def pid(self) -> int:
@@ -81,7 +82,7 @@ class Side:
                 return answer["value"]
             error, trace = answer["error"], answer["trace"]
         except (ValueError, TypeError, KeyError):
-            said = fit(line.decode(errors="replace"), COLUMNS).strip()
+            said = fit(line.decode(errors="replace").strip(), COLUMNS)
             raise self._failed(what, f"gave something that is no answer: {said!r}") from None
         raise DsocrError(f"{self._name}: {what} failed with {shown(error, 400)}\n{_last_lines(trace)}".strip())
 
@@ -97,8 +98,6 @@ class Side:
         """End it: of itself if it does, else with all that it has started."""
         with suppress(OSError, ValueError):
             self._send({"do": "end", "how": {}})
-        with suppress(OSError):
-            self._process.stdin.close()  # type: ignore[union-attr]
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(CLOSING_S)
         self.kill()
@@ -108,6 +107,10 @@ class Side:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        if self._process.stdin:
+            with suppress(OSError):
+                self._process.stdin.close()
+        self._listener.join(CLOSING_S)
         self._stderr.close()
 
     @property
@@ -124,8 +127,9 @@ class Side:
     def _listen(self) -> None:
         pipe = self._process.stdout
         assert pipe is not None
-        for line in pipe:
-            self._answers.put(line)
+        with pipe:
+            for line in pipe:
+                self._answers.put(line)
         self._answers.put(b"")
 
     def _line(self, what: str) -> bytes:

@@ -69,8 +69,8 @@ class PageProbe:
     def round(self) -> dict[str, Any]:
         """Read the page once, watched; give the fields of :class:`pytest_dsocr.perf.rounds.Round`."""
         watch = Stopwatch(self.device, self.planted)
-        self.surveyor.begin()
         with _without_collection(), torch.no_grad():
+            self.surveyor.begin()
             if self.has_stages:
                 self.walk(watch).whole()
             with watch.lap("page"):

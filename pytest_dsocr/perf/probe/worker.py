@@ -5,6 +5,7 @@ Answers go to a copy of stdout that nothing else knows of; what the subject prin
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -26,7 +27,7 @@ class Worker:
         self._reading: dict[str, Any] = {}
         self._page = Path()
 
-    def on_load(self, spec: str, setup: Mapping[str, str], page: Mapping[str, Any], **how: Any) -> dict[str, Any]:
+    def on_load(self, spec: str, setup: Mapping[str, str], reading: Mapping[str, Any], **how: Any) -> dict[str, Any]:
         """Load the subject; give the machine and the versions that it runs on."""
         from pytest_dsocr.contract.presets import PRESETS
         from pytest_dsocr.perf.probe.machine import machine, versions
@@ -35,12 +36,9 @@ class Worker:
         from pytest_dsocr.subjects.protocol import Setup
 
         self._subject = load_subject(spec, Setup(**setup))
-        self._page = Path(page["path"])
-        self._reading = {
-            "prompt": page["prompt"],
-            "preset": PRESETS[page["preset"]],
-            "max_new_tokens": page["max_new_tokens"],
-        }
+        asked = {name: reading[name] for name in ("prompt", "max_new_tokens")}
+        self._reading = {**asked, "preset": PRESETS[reading["preset"]]}
+        self._page = Path(reading["path"])
         self._probe = PageProbe(self._subject, self._page, **self._reading, device=setup["device"], **how)
         return {"machine": machine(setup["device"]), "versions": versions()}
 
@@ -55,6 +53,8 @@ class Worker:
 
     def on_warm_up(self) -> int:
         """Read until that takes no less time than before; give the rounds."""
+        gc.collect()
+        gc.freeze()  # so that the collection before each round does not go through all modules again
         return int(self._probe.warm_up())
 
     def on_exact(self) -> dict[str, int]:
@@ -67,7 +67,7 @@ class Worker:
 
 
 def _is_in(file: Path, roots: Sequence[str]) -> bool:
-    return any(file.resolve().is_relative_to(root) for root in roots)
+    return file.is_absolute() and any(file.resolve().is_relative_to(root) for root in roots)
 
 
 def serve(requests: TextIO, answers: TextIO, worker: Worker) -> None:

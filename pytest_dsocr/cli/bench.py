@@ -1,0 +1,138 @@
+"""``dsocr bench``: two sides measured in turn, and a machine's own false alarms. The status is 0 if B is not slower."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.progress import progress_bar
+from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.perf import calibrating, history, table
+from pytest_dsocr.perf.baseline import machine_name
+from pytest_dsocr.perf.bench import Bench, Status, Task, Watcher, compare
+from pytest_dsocr.perf.candidate import opened
+from pytest_dsocr.reference.goldens import BASELINES, OWN, baseline_places, golden_folder
+
+
+def run(options: Namespace) -> Iterator[str]:
+    """Measure, and yield what to tell the user. ``options.status`` becomes that of the comparison.
+
+    Raises:
+        DsocrError: where a side cannot be run, or an option is bad.
+    """
+    options.status = Status.NOT_RUN
+    wanted = 1 if options.calibrate else 2
+    if len(options.sides) != wanted:
+        raise DsocrError(
+            f"{'--calibrate takes one side' if wanted == 1 else 'name two sides'}, not {len(options.sides)}"
+        )
+    task = _task(options)
+    with _interrupted_by_sigterm():
+        yield from _calibrated(options, task) if options.calibrate else _compared(options, task)
+
+
+def _compared(options: Namespace, task: Task) -> Iterator[str]:
+    with _watching("pair") as watch:
+        bench = compare(options.sides, task, watch)
+    yield from table.lines_of(bench)
+    places = [OWN / BASELINES, *baseline_places(golden_folder())]
+    quantities = [one.quantity for one in bench.judgements]
+    yield from calibrating.quoted(bench.b.identity["machine"], places, quantities)
+    for path in _written(bench, options):
+        yield f"written         {path}"
+    yield f"verdict         {bench.verdict}"
+    options.status = bench.status
+
+
+def _calibrated(options: Namespace, task: Task) -> Iterator[str]:
+    if not 0 < options.processes <= options.judgements:
+        raise DsocrError(
+            f"--judgements={options.judgements} cannot be spread over --processes={options.processes}; "
+            "give at least one process, and a judgement for each"
+        )
+    with _watching("judgement") as watch, opened(options.sides[0]) as candidate:
+        found = calibrating.calibrated(candidate, task, options.judgements, options.processes, watch)
+    yield from calibrating.lines_of(found)
+    yield f"written         {calibrating.write(found, OWN / BASELINES)}"
+    options.status = Status.NOT_SLOWER
+
+
+def _task(options: Namespace) -> Task:
+    case = make_case(options.page or shipped("dev-3")[0], options.prompt, options.preset, options.max_new_tokens)
+    page = {
+        "path": str(case.page.resolve()),
+        "name": case.page.stem,
+        "sha256": case.page_sha256,
+        "prompt": case.prompt,
+        "preset": case.preset.name,
+        "max_new_tokens": case.max_new_tokens,
+    }
+    checkpoint = Path(options.checkpoint)
+    setup = {
+        "checkpoint": str(checkpoint.resolve()) if checkpoint.is_dir() else options.checkpoint,
+        "device": options.device,
+        "dtype": options.dtype,
+        "attention": options.attention,
+    }
+    if options.rounds < 1:
+        raise DsocrError(f"--rounds={options.rounds} leaves nothing to judge; give at least 1")
+    slower, planted = (_shares(flag, getattr(options, flag) or ()) for flag in ("slower", "planted"))
+    return Task(options.subject, setup, page, slower, options.rounds, planted, options.time_limit)
+
+
+def _shares(flag: str, given: Sequence[str]) -> dict[str, float]:
+    found = {}
+    for one in given:
+        name, _, share = one.partition("=")
+        try:
+            found[name] = float(share)
+        except ValueError:
+            found[name] = -1.0
+        if not 0 < found[name] < 10:
+            raise DsocrError(f"--{flag}={one} is no stage and share; give one such as decode=0.05 for 5 %")
+    return found
+
+
+def _written(bench: Bench, options: Namespace) -> Iterator[Path]:
+    if not bench.b.identity["planted"]:
+        machine = machine_name(bench.b.identity["machine"])
+        path = options.history or OWN / BASELINES / machine / history.FILE_NAME
+        lines = [history.Line.of(bench.a), history.Line.of(bench.b, bench.judgements)]
+        history.append(path, [line for line in lines if line.quantities])
+        yield path
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(options.out, json.dumps(bench.to_json(), indent=1).encode() + b"\n")
+        yield options.out
+
+
+@contextmanager
+def _watching(unit: str) -> Iterator[Watcher]:
+    with progress_bar(unit=unit) as bar:
+
+        def watch(what: str, done: int, total: int) -> None:
+            bar.total, bar.n = total, done
+            bar.set_description_str(what)
+
+        yield watch
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """End as by Ctrl-C, so that what was made for the run is removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,108 @@
+"""Subjects that sleep for a while and read the same text, and ones that misbehave while they are measured."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+PAGE_S, STEP_S = 0.02, 0.004
+TEXT = "a page"
+
+
+class Sleeping:
+    """L0: takes its time, and offers nothing but text."""
+
+    page_s = PAGE_S
+
+    def read(self, page: Path, *, prompt: str, preset: Any, max_new_tokens: int) -> str:
+        time.sleep(self.page_s)
+        return TEXT
+
+
+class Slower(Sleeping):
+    page_s = PAGE_S * 1.5
+
+
+class Other(Sleeping):
+    def read(self, page: Path, **how: Any) -> str:
+        return super().read(page, **how) + " of another text"
+
+
+class Loud(Sleeping):
+    def read(self, page: Path, **how: Any) -> str:
+        sys.stdout.write("to stdout, from Python\n")
+        os.write(1, b"to stdout, by its number\n")
+        return super().read(page, **how)
+
+
+class Raising(Sleeping):
+    def read(self, page: Path, **how: Any) -> str:
+        raise RuntimeError("out of luck")
+
+
+class Crashing(Sleeping):
+    """Ends its process when it is read for the fourth time, after it has been loaded and counted."""
+
+    def __init__(self) -> None:
+        self.reads = itertools.count(1)
+
+    def read(self, page: Path, **how: Any) -> str:
+        if next(self.reads) > 3:
+            os.write(2, b"cannot go on\n")
+            os._exit(7)
+        return super().read(page, **how)
+
+
+class Hanging(Sleeping):
+    page_s = 600.0
+
+
+class Garbled(Sleeping):
+    """Writes into every file that is open, and so into the answers."""
+
+    def read(self, page: Path, **how: Any) -> str:
+        for file in range(3, 20):
+            try:
+                os.write(file, b"no answer\n")
+            except OSError:
+                continue
+        return super().read(page, **how)
+
+
+class Staged:
+    """L2, with sleeps in place of all work."""
+
+    step_s = STEP_S
+    policy = SimpleNamespace(eos_id=1)
+
+    def read(self, page: Path, *, prompt: str, preset: Any, max_new_tokens: int) -> str:
+        time.sleep(PAGE_S + self.step_s * max_new_tokens)
+        return TEXT
+
+    def inputs(self, page: Path, *, prompt: str, preset: Any) -> dict[str, Tensor]:
+        return {"input_ids": torch.zeros(1, 8, dtype=torch.long)}
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        time.sleep(PAGE_S / 2)
+        return {"vision_fusion": torch.zeros(4, 2)}
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> SimpleNamespace:
+        time.sleep(PAGE_S / 2)
+        return SimpleNamespace(logits=torch.zeros(4))
+
+    def step(self, state: Any, token: int) -> Tensor:
+        time.sleep(self.step_s)
+        return torch.zeros(4)
+
+
+class StagedSlower(Staged):
+    step_s = STEP_S * 1.5
