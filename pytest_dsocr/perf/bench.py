@@ -14,7 +14,7 @@ from pytest_dsocr.perf.changes import Change, exact_changes, text_change
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.limits import ANY, limits_of
 from pytest_dsocr.perf.rounds import Measured, Round, good_pairs
-from pytest_dsocr.perf.schedule import LOOKS, looks_for, order
+from pytest_dsocr.perf.schedule import LOOKS, looks_at, order
 from pytest_dsocr.perf.side import Side, sides
 from pytest_dsocr.perf.statistics import judge
 
@@ -205,11 +205,6 @@ def times_of(pairs: Sequence[RoundPair]) -> dict[str, tuple[list[float], list[fl
     names = good[0][0].wall_ms if good else {}
     common = [name for name in names if all(name in one.wall_ms for pair in good for one in pair)]
     return {name: ([a.wall_ms[name] for a, _ in good], [b.wall_ms[name] for _, b in good]) for name in common}
-
-
-def looks_at(quantities: int, most_rounds: int) -> Sequence[int]:
-    """Give after how many pairs of rounds a table of so many quantities is judged."""
-    return (*(look for look in looks_for(quantities) if look < most_rounds), most_rounds)
 
 
 def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import combinations, islice
 from typing import Any
 
@@ -41,6 +41,10 @@ class Calibration:
     """By quantity: the smallest slowdown that is found in 95 of 100 windows; none where even the largest is not."""
     limits: Mapping[str, float]
     """How much slower each quantity was allowed to be."""
+    made: str = ""
+    """The day, as ``2026-11-22``."""
+    of: Mapping[str, Any] = field(default_factory=dict)
+    """The identity of what was measured; see :class:`pytest_dsocr.perf.rounds.Measured`."""
 
     @property
     def false_alarm_interval(self) -> tuple[float, float]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import median
+
+from pytest_dsocr.perf.statistics import Sides
 
 DEFAULT = 0.05
 ANY = "*"
@@ -27,6 +30,12 @@ def limit_of(quantity: str, given: Mapping[str, float], medians_ms: Mapping[str,
     if quantity.startswith(EACH_TOKEN) or not (median_ms > 0 and page_ms > 0):
         return limit
     return max(limit, OF_PAGE * page_ms / median_ms)
+
+
+def limits_of(times: Mapping[str, Sides], given: Mapping[str, float]) -> dict[str, float]:
+    """Give the limit of each quantity of a table."""
+    medians_ms = {name: median(before) for name, (before, _) in times.items()}
+    return {name: limit_of(name, given, medians_ms, medians_ms.get("page", 0.0)) for name in times}
 
 
 def limits_told(given: Mapping[str, float]) -> str:

@@ -11,7 +11,7 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.perf.flags import FLAGS, flag
 from pytest_dsocr.plugin.check import Check
-from pytest_dsocr.plugin.perf import leave_isolated_out, told_or_left
+from pytest_dsocr.plugin.perf import leave_isolated_out, leave_unmeasured_out, told_or_left
 from pytest_dsocr.plugin.stash import leave_out
 
 if TYPE_CHECKING:
@@ -60,5 +60,5 @@ def test_a_step_grows_with_the_cache_alone(request: pytest.FixtureRequest, dsocr
 
     run: PerfRun = request.getfixturevalue("dsocr_perf_run")
     if "decode.late" not in run.measured.quantities:
-        leave_out(request.node, Reason.NOT_OFFERED, f"decode steps: {Reason.NOT_OFFERED}, or too few, by the subject")
+        leave_unmeasured_out(request.node, run, "decode.late")
     dsocr_check([told_or_left(growth(run.measured), request.node)])
