@@ -14,7 +14,7 @@ from pytest_dsocr.perf.flags import flags, idle_share
 from pytest_dsocr.perf.judgement import Judgement
 from pytest_dsocr.perf.limits import limits_of
 from pytest_dsocr.perf.rounds import Measured, Round
-from pytest_dsocr.perf.schedule import LOOKS, next_rounds
+from pytest_dsocr.perf.schedule import LOOKS, looks_at
 from pytest_dsocr.perf.statistics import judge
 from pytest_dsocr.perf.words import in_short
 
@@ -91,22 +91,26 @@ def measure(
         most_rounds: the bound.
         on_round: told as it goes.
     """
-    looks = [*(one for one in LOOKS if one < most_rounds), most_rounds]
-    on_round("warming up", 0, looks[0])
+    on_round("warming up", 0, most_rounds)
     probe.warm_up()
-    rounds: list[Round] = []
+    rounds = [_round(probe)]
     judgements: Sequence[Judgement] = ()
-    look = 0
-    while wanted := next_rounds(judgements, len(rounds), looks):
-        look += 1
-        for _ in range(wanted):
-            found = probe.round()
-            rounds.append(Round(**{**found, "spoilt": tuple(found["spoilt"])}))
+    looks = looks_at(len(rounds[0].wall_ms), most_rounds)
+    for look, upto in enumerate(looks, 1):
+        while len(rounds) < upto:
+            rounds.append(_round(probe))
             on_round("rounds", len(rounds), looks[-1])
         if baseline is None:
             break
         judgements = judged(baseline.measured, replace(counts, rounds=tuple(rounds)), slower, look, len(looks))
+        if all(one.settled or one.reason for one in judgements):
+            break
     return replace(counts, rounds=tuple(rounds)), tuple(judgements)
+
+
+def _round(probe: Probe) -> Round:
+    found = probe.round()
+    return Round(**{**found, "spoilt": tuple(found["spoilt"])})
 
 
 def judged(before: Measured, after: Measured, slower: Mapping[str, float], look: int, looks: int) -> list[Judgement]:

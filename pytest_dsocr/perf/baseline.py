@@ -1,4 +1,4 @@
-"""Baselines: what a proven run measured, kept by what it was measured on, and refused where anything of that differs."""
+"""Baselines: what a proven run measured, kept by what it was measured on, and refused where any of that differs."""
 
 from __future__ import annotations
 
@@ -97,6 +97,11 @@ def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float)
     raise NoBaselineError(_nearest(identity, near, folders))
 
 
+def has_any(folders: Sequence[Path], machine: Mapping[str, Any]) -> bool:
+    """Say whether there is any baseline of a machine."""
+    return any(path.parent.name == machine_name(machine) for path in _files(folders))
+
+
 def read(path: Path) -> Baseline:
     """Read one; raise ``NoBaselineError`` where it is damaged or of another format."""
     try:
@@ -135,7 +140,12 @@ def key(identity: Mapping[str, Any]) -> dict[str, str]:
 def file_name(identity: Mapping[str, Any]) -> str:
     """Give a baseline's path below its folder: by machine, and by what was measured there."""
     setup, page = identity["setup"], identity["page"]
-    parts = (identity["subject"], *(setup[name] for name in ("checkpoint", "dtype", "attention")), page["name"], page["preset"])
+    parts = (
+        identity["subject"],
+        *(setup[name] for name in ("checkpoint", "dtype", "attention")),
+        page["name"],
+        page["preset"],
+    )
     return f"{machine_name(identity['machine'])}/{'-'.join(map(_slug, parts))}.json"
 
 
@@ -178,7 +188,9 @@ def _nearest(identity: Mapping[str, Any], near: list[tuple[list[str], Path]], fo
         return f"{what}: {', '.join(map(str, folders))} hold none; accept this run's times as one, {HOW}"
     differing, path = min(near, key=lambda one: len(one[0]))
     more = f", and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
-    return f"{what} as it is here; the nearest, {path}, has {'; '.join(differing[:SHOWN])}{more}; accept this one, {HOW}"
+    return (
+        f"{what} as it is here; the nearest, {path}, has {'; '.join(differing[:SHOWN])}{more}; accept this one, {HOW}"
+    )
 
 
 def _slug(value: Any) -> str:

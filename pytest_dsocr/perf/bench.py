@@ -14,7 +14,7 @@ from pytest_dsocr.perf.changes import Change, exact_changes, text_change
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.limits import ANY, limits_of
 from pytest_dsocr.perf.rounds import Measured, Round, good_pairs
-from pytest_dsocr.perf.schedule import LOOKS, looks_for, order
+from pytest_dsocr.perf.schedule import LOOKS, looks_at, order
 from pytest_dsocr.perf.side import Side, sides
 from pytest_dsocr.perf.statistics import judge
 
@@ -211,11 +211,6 @@ def times_of(pairs: Sequence[RoundPair]) -> dict[str, tuple[list[float], list[fl
 
 def _good(pairs: Sequence[RoundPair]) -> list[RoundPair]:
     return good_pairs([a for a, _ in pairs], [b for _, b in pairs])
-
-
-def looks_at(quantities: int, most_rounds: int) -> Sequence[int]:
-    """Give after how many pairs of rounds a table of so many quantities is judged."""
-    return (*(look for look in looks_for(quantities) if look < most_rounds), most_rounds)
 
 
 def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:

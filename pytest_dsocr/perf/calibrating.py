@@ -12,11 +12,12 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.words import count, fit, told
 from pytest_dsocr.perf.baseline import machine_name
-from pytest_dsocr.perf.bench import LABELS, Task, Watcher, looks_at, pair_of, settled, times_of
+from pytest_dsocr.perf.bench import LABELS, Task, Watcher, pair_of, settled, times_of
 from pytest_dsocr.perf.calibration import OFTEN, Calibration, Window, calibrate
 from pytest_dsocr.perf.candidate import Candidate
 from pytest_dsocr.perf.history import title_of
 from pytest_dsocr.perf.limits import limits_of, percent
+from pytest_dsocr.perf.schedule import looks_at
 from pytest_dsocr.perf.table import aligned
 
 FILE_NAME = "calibration.json"

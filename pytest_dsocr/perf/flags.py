@@ -48,16 +48,17 @@ def _waits_a_token(exact: Mapping[str, int]) -> Flag:
 
 def _cache_copied(exact: Mapping[str, int]) -> Flag:
     found, token = exact["decode.bytes.growth"], exact["cache.bytes_a_token"]
-    told = (
-        f"each step stores {found:,} bytes more than the one before, and a token of the cache has {token:,}: "
-        + ("the cache is copied whole at each step" if found >= token else "it is not copied")
+    told = f"each step stores {found:,} bytes more than the one before, and a token of the cache has {token:,}: " + (
+        "the cache is copied whole at each step" if found >= token else "it is not copied"
     )
     return Flag(found >= token, told)
 
 
 def _operators_grow(exact: Mapping[str, int]) -> Flag:
     found = exact["decode.operators.growth"]
-    told = f"each step calls {found} operators more than the one before, of {exact['decode.operators']}; none is allowed"
+    told = (
+        f"each step calls {found} operators more than the one before, of {exact['decode.operators']}; none is allowed"
+    )
     return Flag(found > 0, told)
 
 

@@ -1,4 +1,4 @@
-"""Rounds that were taken already, played to pytest-benchmark, which times what it calls by a clock of its own choice."""
+"""Rounds that were taken already, played to pytest-benchmark, which times what it calls by a clock of one's choice."""
 
 from __future__ import annotations
 

@@ -17,6 +17,11 @@ def looks_for(quantities: int, alpha: float = ALPHA) -> tuple[int, ...]:
     return (fewest + fewest % 2, *LOOKS[1:])
 
 
+def looks_at(quantities: int, most_rounds: int) -> Sequence[int]:
+    """Give after how many pairs of rounds a table of so many quantities is judged."""
+    return (*(look for look in looks_for(quantities) if look < most_rounds), most_rounds)
+
+
 def next_rounds(judgements: Sequence[Judgement], taken: int, looks: Sequence[int] = LOOKS) -> int:
     """Give how many pairs to take until the next look; none after the last one, or where more settle nothing.
 

@@ -81,7 +81,7 @@ def dsocr_pace(request: pytest.FixtureRequest, _dsocr_alone: None) -> Callable[[
         from pytest_dsocr.plugin.perf_checks import comparison_of
 
         if quantity not in run.measured.quantities:
-            _left_unmeasured(request.node, run, quantity)
+            leave_unmeasured_out(request.node, run, quantity)
         _hand_over(request, run, quantity)
         if run.baseline is None:
             leave_out(request.node, "baseline", run.no_baseline)
@@ -130,7 +130,8 @@ def _slower(request: pytest.FixtureRequest, config: Config) -> Mapping[str, floa
     return found
 
 
-def _left_unmeasured(item: pytest.Item, run: PerfRun, quantity: str) -> NoReturn:
+def leave_unmeasured_out(item: pytest.Item, run: PerfRun, quantity: str) -> NoReturn:
+    """Leave a test out whose quantity has no times: no round can be used, or the subject does not offer it."""
     from pytest_dsocr.perf.words import why_spoilt
 
     if run.measured.good:

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.perf.against import OnRound, PerfRun, measure
-from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, machine_name
+from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any, machine_name
 from pytest_dsocr.perf.history import FILE_NAME, Line, append
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.plugin.configured import command_of
@@ -43,9 +43,7 @@ def perf_run(
     identity = counts.identity
     folders = baseline_places(config.golden)
     baseline, no_baseline = (None, "") if config.baseline_update else _found(folders, identity, config)
-    measured, judgements = measure(
-        probe, counts, baseline, slower, most_rounds=config.rounds, on_round=on_round
-    )
+    measured, judgements = measure(probe, counts, baseline, slower, most_rounds=config.rounds, on_round=on_round)
     run = PerfRun(measured, judgements, baseline, no_baseline)
     if config.baseline_update:
         run = _accepted(request, config, case, run, folders[0])
@@ -89,15 +87,12 @@ def _found(folders: list[Path], identity: Mapping[str, Any], config: Config) -> 
     try:
         return find(folders, identity, config.baseline_days), ""
     except NoBaselineError as error:
-        name = machine_name(identity["machine"])
-        if "baseline" not in config.may_miss and any((folder / name).glob("*.json") for folder in folders):
+        if "baseline" not in config.may_miss and has_any(folders, identity["machine"]):
             raise
         return None, str(error)
 
 
-def _accepted(
-    request: pytest.FixtureRequest, config: Config, case: Case, run: PerfRun, folder: Path
-) -> PerfRun:
+def _accepted(request: pytest.FixtureRequest, config: Config, case: Case, run: PerfRun, folder: Path) -> PerfRun:
     check_writable(folder, "--dsocr-golden=FOLDER")
     parity = _parity(request, config, case)
     check_acceptable(run.measured, parity)
@@ -121,7 +116,7 @@ def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[
     report = hold(whole, subject, reference, config.setup, limits_of(config, subject, reference), always_read=True)
     return {
         "passes": report.passes,
-        "verdict": counts(report.counts),
+        "verdict": counts({str(name): number for name, number in report.counts.items()}),
         "comparisons": sum(report.counts.values()),
         "case": whole.id,
         "reference": reference.provenance.to_json(),

@@ -12,8 +12,8 @@ from pytest_dsocr.foundation.words import count, listed, near, told
 from pytest_dsocr.report.commands import following
 from pytest_dsocr.report.judged import JudgedCase
 from pytest_dsocr.report.payload import number
-from pytest_dsocr.report.times import table
 from pytest_dsocr.report.result import Missing, RunResult
+from pytest_dsocr.report.times import table
 from pytest_dsocr.report.words import counts, first_wrong, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:

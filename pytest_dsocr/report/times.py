@@ -69,4 +69,6 @@ def table(perf: Mapping[str, Any]) -> Iterator[Row]:
 
 def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
     first, *rest = row
-    return "  ".join([first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))])
+    return "  ".join(
+        [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]
+    )

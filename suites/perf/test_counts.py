@@ -11,7 +11,7 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.perf.flags import FLAGS, flag
 from pytest_dsocr.plugin.check import Check
-from pytest_dsocr.plugin.perf import leave_isolated_out, told_or_left
+from pytest_dsocr.plugin.perf import leave_isolated_out, leave_unmeasured_out, told_or_left
 from pytest_dsocr.plugin.stash import leave_out
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ def test_no_red_flag(name: str, request: pytest.FixtureRequest, dsocr_config: Co
     dsocr_check([Comparison(f"perf/{name}", Verdict.WRONG if found.raised else Verdict.MATCH, found.measured)])
 
 
-def test_counts_are_the_baselines(request: pytest.FixtureRequest, _dsocr_alone: None, dsocr_check: Check) -> None:
+@pytest.mark.usefixtures("_dsocr_alone")
+def test_counts_are_the_baselines(request: pytest.FixtureRequest, dsocr_check: Check) -> None:
     from pytest_dsocr.plugin.perf_checks import exact_comparisons
 
     run: PerfRun = request.getfixturevalue("dsocr_perf_run")
@@ -39,7 +40,8 @@ def test_counts_are_the_baselines(request: pytest.FixtureRequest, _dsocr_alone: 
     dsocr_check(exact_comparisons(run))
 
 
-def test_watching_costs_little(request: pytest.FixtureRequest, _dsocr_alone: None, dsocr_check: Check) -> None:
+@pytest.mark.usefixtures("_dsocr_alone")
+def test_watching_costs_little(request: pytest.FixtureRequest, dsocr_check: Check) -> None:
     """The subject's own ranges make a decode step longer by less than 1 %."""
     from pytest_dsocr.perf.probe.instrumentation import instrumentation
     from pytest_dsocr.plugin.perf_checks import watching_costs
@@ -51,13 +53,12 @@ def test_watching_costs_little(request: pytest.FixtureRequest, _dsocr_alone: Non
     dsocr_check([told_or_left(watching_costs(*steps), request.node)])
 
 
-def test_a_step_grows_with_the_cache_alone(
-    request: pytest.FixtureRequest, _dsocr_alone: None, dsocr_check: Check
-) -> None:
+@pytest.mark.usefixtures("_dsocr_alone")
+def test_a_step_grows_with_the_cache_alone(request: pytest.FixtureRequest, dsocr_check: Check) -> None:
     """A late step is longer than an early one by no more than the positions that it attends to."""
     from pytest_dsocr.plugin.perf_checks import growth
 
     run: PerfRun = request.getfixturevalue("dsocr_perf_run")
     if "decode.late" not in run.measured.quantities:
-        leave_out(request.node, Reason.NOT_OFFERED, f"decode steps: {Reason.NOT_OFFERED}, or too few, by the subject")
+        leave_unmeasured_out(request.node, run, "decode.late")
     dsocr_check([told_or_left(growth(run.measured), request.node)])

@@ -70,7 +70,7 @@ def _of_stages(probe: PageProbe) -> dict[str, int]:
 
 
 def _of_steps(steps: list[Operators]) -> dict[str, int]:
-    """Give the counts of the last step, and by how much it has grown a token since the second: the first may prepare."""
+    """Give the counts of the last step, and how much it has grown a token since the second: the first may prepare."""
     if len(steps) < 3:
         return {}
     second, last, between = steps[1], steps[-1], len(steps) - 2
@@ -86,7 +86,6 @@ def _of_steps(steps: list[Operators]) -> dict[str, int]:
 
 def _of_gpu(probe: PageProbe) -> dict[str, int]:
     """Count one step's kernels and the device's time in them, its allocations, and the page's peak of memory."""
-    from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
 
     gpu = torch.device(probe.device)
@@ -101,7 +100,7 @@ def _of_gpu(probe: PageProbe) -> dict[str, int]:
         probe.subject.step(state, walk.tokens[-1])
         torch.cuda.synchronize(gpu)
     after = _allocations(gpu)
-    events = [event for event in profiled.events() if event.device_type == DeviceType.CUDA]
+    events = [event for event in profiled.events() if event.device_type.name == "CUDA"]
     return {
         "page.peak_bytes": peak,
         "decode.kernels": len(events),
@@ -120,7 +119,8 @@ def _cache_bytes(state: Any) -> int | None:
     cache = getattr(state, "cache", None)
     try:
         held = [side(layer) for layer in range(cache.layers) for side in (cache.keys, cache.values)]  # type: ignore[union-attr]
-        return sum(one.numel() * one.element_size() // one.shape[-2] for one in held)
+        total: int = sum(one.numel() * one.element_size() // one.shape[-2] for one in held)
+        return total
     except (AttributeError, TypeError, ZeroDivisionError, NotImplementedError):
         return None
 

@@ -14,7 +14,7 @@ PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "flash-att
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Give the CPU and the cores that this process may use; on a GPU, its model, count, driver and power cap as well."""
+    """Give the CPU and the cores that this process may use; on a GPU, its model, count, driver and power cap too."""
     found: dict[str, Any] = {"cpu": _cpu(), "cores": cores(), "system": f"{platform.system()} {platform.machine()}"}
     if device.startswith("cuda"):
         import torch

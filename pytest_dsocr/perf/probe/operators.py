@@ -31,10 +31,10 @@ class Operators:
 
 
 class Counting(TorchDispatchMode):
-    """Counts the operators that are called within, on any device; what a CUDA graph or another library runs is not seen."""
+    """Counts the operators called within, on any device; what a CUDA graph or another library runs is not seen."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.seen = Operators()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -53,9 +53,7 @@ class Stopwatch:
     @property
     def stream_ms(self) -> dict[str, list[float]]:
         """Milliseconds between the events of each lap; nothing on a CPU."""
-        return {
-            name: [opened.elapsed_time(closed) for opened, closed in laps] for name, laps in self._events.items()
-        }
+        return {name: [opened.elapsed_time(closed) for opened, closed in laps] for name, laps in self._events.items()}
 
     def _wait(self) -> None:
         if self.gpu is not None:

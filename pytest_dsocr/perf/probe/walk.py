@@ -30,7 +30,7 @@ class Walk:
 
     def whole(self) -> None:
         """Go from the page to its text."""
-        inputs, state = self.begin()
+        _, state = self.begin()
         self.decode(state)
         self.end()
 
