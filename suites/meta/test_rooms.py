@@ -21,11 +21,12 @@ MAY_IMPORT = {
     "session_reference": "foundation contract observation engine reference subjects",
     "compare": "foundation contract observation",
     "judge": "foundation contract observation engine reference subjects compare",
-    "perf": "foundation",
+    "perf": "foundation contract subjects",
     "pages": "foundation contract observation",
-    "report": "foundation contract observation reference session_reference compare judge",
-    "plugin": "foundation contract observation engine reference subjects session_reference compare judge pages report",
-    "cli": "foundation contract observation engine reference pages report plugin",
+    "report": "foundation contract observation reference session_reference compare judge perf",
+    "plugin": "foundation contract observation engine reference subjects session_reference compare judge perf pages "
+    "report",
+    "cli": "foundation contract observation engine reference perf pages report plugin",
     "mini": "",
 }
 """Each room with those that it imports, at any time: at the top of a module, in a function, or for types alone."""
