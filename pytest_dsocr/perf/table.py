@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, fit, told
 from pytest_dsocr.perf.bench import LABELS, Bench
+from pytest_dsocr.perf.candidate import SUBJECT
 from pytest_dsocr.perf.changes import other_changes
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.rounds import Measured
@@ -20,10 +21,11 @@ def lines_of(bench: Bench) -> Iterator[str]:
         yield from told(label, side_in_words(side))
     page = bench.a.identity["page"]
     yield from told("page", f"{page['name']}, {page['preset']}, up to {count(page['max_new_tokens'], 'token')}")
-    yield from told("rounds", f"{count(len(bench.a.rounds), 'pair')} taken in turn")
+    yield from told("rounds", f"{count(len(bench.a.rounds), 'pair')} taken in turn, A and B first by turns")
     yield ""
-    yield from aligned([HEAD, *(row_of(one) for one in bench.judgements)])
-    yield ""
+    if bench.judgements:
+        yield from aligned([HEAD, *(row_of(one) for one in bench.judgements)])
+        yield ""
     if bench.apart:
         yield from told("apart", bench.apart)
     else:
@@ -43,7 +45,9 @@ def side_in_words(side: Measured) -> str:
     what = [str(identity["name"])]
     if commit:
         what.append(f"commit {commit[:HASH_CHARACTERS]}" + (" with changes" if changed else ""))
-    what += [str(identity["subject"]), *map(str, identity["setup"].values())]
+    if identity["name"] != f"{SUBJECT}{identity['subject']}":
+        what.append(str(identity["subject"]))
+    what += map(str, identity["setup"].values())
     what += [f"planted {name} +{share:.0%}" for name, share in identity["planted"].items()]
     return ", ".join(what)
 
@@ -52,7 +56,7 @@ def row_of(one: Judgement) -> tuple[str, ...]:
     """Give the row of one quantity."""
     if one.pace is Pace.NOT_COMPARED:
         return (one.quantity, "", "", "", "", "", f"{one.pace}: {one.reason}")
-    more = f"; {one.wanted} rounds might tell" if one.pace is Pace.AMBIGUOUS else ""
+    more = f"; {one.reason or f'{one.wanted} pairs might tell'}" if one.pace is Pace.AMBIGUOUS else ""
     return (
         one.quantity,
         f"{one.before_ms:.4g}",
