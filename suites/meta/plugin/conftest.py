@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 
 import pytest
-import scipy.optimize  # noqa: F401  # a run within this process forgets what it was the first to import, and
 from PIL import Image
 
 from pytest_dsocr.plugin.options import OPTIONS
 from suites.meta.plugin import standin
+from suites.meta.warm_python.server import import_project
 
 CONFTEST = """
     import pytest
@@ -25,6 +26,13 @@ TEST_TEXT = """
 """
 UNNEEDED = ("cacheprovider", "hypothesispytest", "threadexception", "unraisableexception")
 """Plugins that take their time, most of it at the end of a run, and that no test here is about."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _imported_once() -> None:
+    """A run within this process forgets what it was the first to import, and the next imports it again."""
+    importlib.import_module("scipy.optimize")
+    import_project()
 
 
 @pytest.fixture(autouse=True)
