@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import shutil
 
 import pytest
@@ -10,7 +9,7 @@ from PIL import Image
 
 from pytest_dsocr.plugin.options import OPTIONS
 from suites.meta.plugin import standin
-from suites.meta.warm_python.server import import_project
+from suites.meta.warm_python.server import import_all
 
 CONFTEST = """
     import pytest
@@ -31,8 +30,7 @@ UNNEEDED = ("cacheprovider", "hypothesispytest", "threadexception", "unraisablee
 @pytest.fixture(scope="session", autouse=True)
 def _imported_once() -> None:
     """A run within this process forgets what it was the first to import, and the next imports it again."""
-    importlib.import_module("scipy.optimize")
-    import_project()
+    import_all()
 
 
 @pytest.fixture(autouse=True)

@@ -113,12 +113,14 @@ class Importing:
     """A plugin that imports this project where pytest would collect tests."""
 
     def pytest_collection(self) -> bool:
-        import_project()
+        import_all()
         return True
 
 
-def import_project() -> None:
-    """Import what the package has, but for the suites and for what is run."""
+def import_all() -> None:
+    """Import what takes long, and what the package has but for the suites and for what is run."""
+    for name in LONG:
+        importlib.import_module(name)
     package = importlib.import_module("pytest_dsocr")
     for module in pkgutil.walk_packages(package.__path__, "pytest_dsocr."):
         if not module.name.startswith("pytest_dsocr.suites") and not module.name.endswith(STARTED):
@@ -126,7 +128,7 @@ def import_project() -> None:
 
 
 def import_in_a_run() -> None:
-    """Import the plugins of pytest and this project."""
+    """Import what a run has imported at its end."""
     import pytest
 
     with tempfile.TemporaryDirectory() as folder:
@@ -216,8 +218,6 @@ def read_at_start(environment: Mapping[str, str]) -> Mapping[str, str]:
 if __name__ == "__main__":
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     PATH = [path for path in sys.path[1:] if path not in named]
-    for name in LONG:
-        importlib.import_module(name)
     import_in_a_run()
     called = Server(sys.argv[1])
     with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
