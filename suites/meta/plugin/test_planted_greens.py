@@ -34,7 +34,8 @@ DEATHS = [
     *((way, moment, "alone") for way in OF_A_KIND for moment in MOMENTS),
     *((way, "read", "alone") for others in OF_A_KIND.values() for way in others),
     *((way, moment, "on two workers") for way, moment in zip(OF_A_KIND, MOMENTS, strict=True)),
-    *((way, "read", "on two workers") for way in ("_exit(0)", "pytest.exit")),
+    *(("_exit(0)", moment, "on two workers") for moment in ("make", "close")),
+    ("pytest.exit", "read", "on two workers"),
 ]
 """One of a kind at every moment; of a worker, whose end its controller sees alike, every kind and every moment."""
 PASSED = RunIdentity("0" * 32, "2026-11-21T04:00:00+00:00", None, "pytest")
