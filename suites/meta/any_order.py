@@ -1,7 +1,7 @@
 """A plugin for pytest: tests in another order than their files', by ``--order``.
 
 ``alone`` runs each as if it were the only one: session fixtures end with it, and what functions of this project
-remember is forgotten. Of each function the first and the last test are enough, for its others differ in data only.
+remember is forgotten. Of each function the last test is enough: its others differ in data only, and come before it.
 ``backwards`` runs the last first: with the order of the files, in which every other run has them, each test has then
 been both before and after each other.
 """
@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.option.order == ALONE:
-        items[:] = first_and_last(items)
+        items[:] = last_of_each(items)
     else:
         items.reverse()
 
@@ -43,10 +43,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     return True
 
 
-def first_and_last(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+def last_of_each(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
     for _, group in itertools.groupby(items, lambda item: item.nodeid.partition("[")[0]):
-        of_one = list(group)
-        yield from of_one if len(of_one) == 1 else (of_one[0], of_one[-1])
+        yield [*group][-1]
 
 
 def caches() -> list[functools._lru_cache_wrapper[object]]:

@@ -35,7 +35,11 @@ def _found_by_processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture(scope="session")
-def _warm_python() -> Iterator[str]:
+def warm_python() -> Iterator[str]:
+    """What to call for ``sys.executable``, so that it has imported torch already, where the system can do that."""
+    if sys.platform != "linux":
+        yield PYTHON
+        return
     from suites.meta.warm_python import warm_python
 
     with warm_python() as python:
@@ -43,10 +47,9 @@ def _warm_python() -> Iterator[str]:
 
 
 @pytest.fixture
-def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that a test starts by ``sys.executable`` have imported torch already, where the system can do that."""
-    if sys.platform == "linux":
-        monkeypatch.setattr(sys, "executable", request.getfixturevalue("_warm_python"))
+def warm(warm_python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that a test starts by ``sys.executable`` have imported torch already."""
+    monkeypatch.setattr(sys, "executable", warm_python)
 
 
 @pytest.fixture

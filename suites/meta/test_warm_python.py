@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from suites.meta.conftest import PYTHON
 from suites.meta.reference.played import await_ended
 
 pytestmark = [
@@ -40,13 +42,26 @@ def test_it_ends_as_its_process_does(code: str, status: int) -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == status
 
 
-def test_a_process_has_the_callers_place_and_nothing_of_this_project(tmp_path: Path) -> None:
+def test_a_process_has_the_callers_place(tmp_path: Path) -> None:
     code = "import os, sys; print(os.getcwd(), sys.argv, os.environ['GIVEN'], sys.path[1], 'torch' in sys.modules)"
-    ours = "; print([name for name in sys.modules if name.startswith(('pytest_dsocr', 'suites'))], input())"
+    ours = "; print([name for name in sys.modules if name.startswith('suites')], input())"
     given = {**os.environ, "GIVEN": "word", "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-c", code + ours, "a", "b"]
     told = subprocess.run(command, cwd=tmp_path, env=given, input="in\n", capture_output=True, text=True, check=True)
     assert told.stdout == f"{tmp_path} ['-c', 'a', 'b'] word {tmp_path} True\n[] in\n"
+
+
+def test_a_run_in_it_says_what_it_would_say_of_an_interpreter(pytester: pytest.Pytester) -> None:
+    """Plugins that pytest finds imported, and could no longer rewrite, it warns of."""
+    pytester.makepyfile("def test_it(dsocr_config): assert dsocr_config.max_new_tokens == 0")
+    options = ("-q", "-p", "no:cacheprovider")
+    warm, cold = (
+        subprocess.run([python, "-m", "pytest", *options], capture_output=True, text=True, check=False)
+        for python in (sys.executable, PYTHON)
+    )
+    timeless = [re.sub(r"[\d.]+s", "", done.stdout) for done in (warm, cold)]
+    assert timeless[0] == timeless[1]
+    assert "1 failed" in timeless[0]
 
 
 def test_what_is_read_at_the_start_of_an_interpreter_has_a_new_one() -> None:

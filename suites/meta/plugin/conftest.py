@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 
 import pytest
-import scipy.optimize  # noqa: F401  # a run within this process forgets what it was the first to import, and
 from PIL import Image
 
 from pytest_dsocr.plugin.options import OPTIONS
 from suites.meta.plugin import standin
+from suites.meta.warm_python.server import import_all
 
 CONFTEST = """
     import pytest
@@ -25,6 +25,12 @@ TEST_TEXT = """
 """
 UNNEEDED = ("cacheprovider", "hypothesispytest", "threadexception", "unraisableexception")
 """Plugins that take their time, most of it at the end of a run, and that no test here is about."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _imported_once() -> None:
+    """A run within this process forgets what it was the first to import, and the next imports it again."""
+    import_all()
 
 
 @pytest.fixture(autouse=True)

@@ -75,8 +75,8 @@ def costs_one_case(result: pytest.RunResult, *told: str) -> None:
 @pytest.mark.parametrize("arguments", [("-n", "2"), (ISOLATE,)])
 def test_a_hang_costs_one_case(settled: Repository, arguments: tuple[str, ...]) -> None:
     """The limit is one for loading as well, on a machine that is busy."""
-    result = run(settled, "read:sleep", "--dsocr-subject-time-limit=5", *arguments)
-    costs_one_case(result, "the subject's read did not return in read within 5 s", "misdeeds.py")
+    result = run(settled, "read:sleep", "--dsocr-subject-time-limit=3", *arguments)
+    costs_one_case(result, "the subject's read did not return in read within 3 s", "misdeeds.py")
 
 
 def test_a_hang_that_cannot_be_interrupted_ends_the_run_with_its_stack(settled: Repository) -> None:

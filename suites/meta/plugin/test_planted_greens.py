@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from textwrap import dedent
 
 import pytest
@@ -24,12 +23,21 @@ from suites.meta.plugin.conftest import CONFTEST, TEST_TEXT, Repository
 PAGES = ("first", planted.PAGE, "third")
 MOMENTS = ("import", "make", "read", "close")
 WORKERS: Mapping[str, Sequence[str]] = {"alone": (), "on two workers": ("-p", "xdist", "-n", "2")}
+OF_A_KIND: Mapping[str, Sequence[str]] = {
+    "SIGKILL": ("SIGTERM", "SIGSEGV", "SIGABRT"),
+    "SIGINT": (),
+    "_exit(0)": ("_exit(1)",),
+    "pytest.exit": (),
+}
+"""Ways of which one does to a run what the others do: it is gone, interrupted, gone with a status, or leaves."""
 DEATHS = [
-    *((way, moment, "alone") for way in planted.WAYS for moment in MOMENTS),
-    *((way, moment, "on two workers") for way, moment in zip(planted.WAYS, cycle(MOMENTS), strict=False)),
-    *((way, "read", "on two workers") for way in ("_exit(0)", "pytest.exit")),
+    *((way, moment, "alone") for way in OF_A_KIND for moment in MOMENTS),
+    *((way, "read", "alone") for others in OF_A_KIND.values() for way in others),
+    *((way, moment, "on two workers") for way, moment in zip(OF_A_KIND, MOMENTS, strict=True)),
+    *(("_exit(0)", moment, "on two workers") for moment in ("make", "close")),
+    ("pytest.exit", "read", "on two workers"),
 ]
-"""Every way at every moment; of a worker, whose end its controller sees alike, every way and every moment."""
+"""One of a kind at every moment; of a worker, whose end its controller sees alike, every kind and every moment."""
 PASSED = RunIdentity("0" * 32, "2026-11-21T04:00:00+00:00", None, "pytest")
 
 STOPPED = """
@@ -166,6 +174,10 @@ def test_nor_does_one_that_lies_or_stops_short(
     both = (CONFTEST.format(reference="Reference"), conftest)
     planted_repository.pytester.makeconftest("\n".join(map(dedent, both)))
     never_passes(planted_repository, monkeypatch, arguments)
+
+
+def test_every_way_to_die_is_tried() -> None:
+    assert {way for way, _, _ in DEATHS} == planted.WAYS.keys()
 
 
 @pytest.mark.parametrize("workers", WORKERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -40,10 +41,17 @@ MINI, TINY = Wanted(resolve("mini")), Wanted(resolve("synthetic:tiny"))
 TOKENS = 4
 
 
+@pytest.fixture(autouse=True)
+def _started_at_once(warm: None) -> None:
+    """The session's process."""
+
+
 @pytest.fixture(scope="module")
-def alone() -> Iterator[SessionReference]:
+def alone(warm_python: str) -> Iterator[SessionReference]:
     """Without any recording behind it."""
-    reference = SessionReference(TINY, time_limit_s=60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", warm_python)
+        reference = SessionReference(TINY, time_limit_s=60)
     yield reference
     reference.close()
 
@@ -80,7 +88,7 @@ def test_it_is_what_was_recorded_of_the_vendor_though_this_process_computes_othe
 ) -> None:
     """On a shipped page, to its end: a subject that bends the engine, as this test does, bends not its reference."""
     monkeypatch.setattr(DeepseekOCR, "sam", lambda self, pixels: 0)
-    [page] = [page for page in shipped("dev-3") if page.stem == "receipt_086"]
+    [page] = [page for page in shipped("dev-20") if page.stem == "figures_009"]
     case, recorded = make_case(page, "markdown", "gundam"), open_reference(RECORDINGS, MINI)
     reference = SessionReference(MINI)
     try:

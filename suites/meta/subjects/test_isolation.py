@@ -30,6 +30,7 @@ from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import close_subject, load_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
 from pytest_dsocr.subjects.watch import Watch, watching
+from suites.meta.conftest import PYTHON
 from suites.meta.crops import cropped_case
 
 STAGED = "suites.meta.plugin.misdeeds:Staged"
@@ -42,6 +43,7 @@ import os, sys, time
 from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
 from pytest_dsocr.subjects.protocol import Setup
 
+sys.executable = sys.argv[2]
 subject = IsolatedSubject(sys.argv[1], Setup(), 600)
 print(subject.pid, flush=True)
 subject.read(None, prompt="", preset=None, max_new_tokens=1)
@@ -340,11 +342,10 @@ def test_a_leaked_thread_keeps_no_process(misdo: Misdo, staged: CheckedSubject) 
     assert is_gone(pid)
 
 
-@pytest.mark.usefixtures("cold")
 @pytest.mark.parametrize("deed", ["nothing", "leak thread", "c with the lock"])
 def test_it_ends_with_whoever_started_it(misdo: Misdo, deed: str) -> None:
     misdo(f"read:{deed}")
-    held = subprocess.Popen([sys.executable, "-c", HELD, STAGED], stdout=subprocess.PIPE, text=True)
+    held = subprocess.Popen([sys.executable, "-c", HELD, STAGED, PYTHON], stdout=subprocess.PIPE, text=True)
     assert held.stdout
     pid = int(held.stdout.readline())
     try:

@@ -2,11 +2,13 @@
 
 It is called as ``python`` is. Behind it a server, started once, has imported what takes long; each call is a process
 that the server forks. It has the working directory, environment, files, arguments and exit status of a call of
-``python``, it is sent the signals that the caller is sent, and it has imported nothing of this project.
+``python``, and it is sent the signals that the caller is sent. This project and the plugins of pytest it has imported
+as a run of pytest does; a test of another installation, or of what is imported when, needs an interpreter of its own.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,7 @@ def warm_python() -> Iterator[str]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd="/",
+            env={name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "DSOCR_"))},
         )
         assert process.stdin
         assert process.stdout

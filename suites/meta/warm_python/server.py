@@ -1,7 +1,7 @@
 """Imports what takes long, and forks a process for each call: ``server.py SOCKET PYTHON``; ends with its stdin.
 
-A script of its own: it imports nothing of this project and no plugin of pytest's, which pytest has to import itself to
-rewrite their assertions.
+A script of its own. This project and the plugins of pytest are imported within a run of pytest, which rewrites their
+assertions, and so that a run in a process has nothing to say of them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import selectors
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import types
 from collections.abc import Mapping
@@ -27,6 +29,8 @@ LONG = (
     *("torch", "torch.fx.experimental.symbolic_shapes", "safetensors.torch", "tokenizers"),
     *("scipy.optimize", "PIL.Image", "jinja2", "rapidfuzz", "pytest"),
 )
+STARTED = ("__main__", "live.worker", "anchors.probe")
+"""How names of modules end that are run, and not imported."""
 READ_AT_START = ("PYTHON", "OMP_", "MKL_", "TORCH_", "LD_")
 """How variables begin that an interpreter or a library reads as it starts: another value needs another interpreter."""
 MOVED, FILES = 1000, 64
@@ -103,6 +107,34 @@ class Server:
                 self._selector.unregister(client)
             with suppress(OSError), client:
                 client.sendall(os.waitstatus_to_exitcode(status).to_bytes(4, "big", signed=True))
+
+
+class Importing:
+    """A plugin that imports this project where pytest would collect tests."""
+
+    def pytest_collection(self) -> bool:
+        import_all()
+        return True
+
+
+def import_all() -> None:
+    """Import what takes long, and what the package has but for the suites and for what is run."""
+    for name in LONG:
+        importlib.import_module(name)
+    package = importlib.import_module("pytest_dsocr")
+    for module in pkgutil.walk_packages(package.__path__, "pytest_dsocr."):
+        if not module.name.startswith("pytest_dsocr.suites") and not module.name.endswith(STARTED):
+            importlib.import_module(module.name)
+
+
+def import_in_a_run() -> None:
+    """Import what a run has imported at its end."""
+    import pytest
+
+    with tempfile.TemporaryDirectory() as folder:
+        status = pytest.main(["-q", "-c", os.devnull, "--rootdir", folder, folder], plugins=[Importing()])
+    if status != pytest.ExitCode.NO_TESTS_COLLECTED:
+        sys.exit(status)
 
 
 def take(files: list[int], places: list[int]) -> None:
@@ -186,8 +218,7 @@ def read_at_start(environment: Mapping[str, str]) -> Mapping[str, str]:
 if __name__ == "__main__":
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     PATH = [path for path in sys.path[1:] if path not in named]
-    for name in LONG:
-        importlib.import_module(name)
+    import_in_a_run()
     called = Server(sys.argv[1])
     with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
         os.dup2(nowhere.fileno(), 1)
