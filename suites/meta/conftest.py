@@ -35,18 +35,21 @@ def _found_by_processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture(scope="session")
-def _warm_python() -> Iterator[str]:
+def warm_python() -> Iterator[Path]:
+    """An interpreter that has imported torch already, where the system can do that, else the ordinary one."""
+    if sys.platform != "linux":
+        yield Path(PYTHON)
+        return
     from suites.meta.warm_python import warm_python
 
     with warm_python() as python:
-        yield python
+        yield Path(python)
 
 
 @pytest.fixture
-def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that a test starts by ``sys.executable`` have imported torch already, where the system can do that."""
-    if sys.platform == "linux":
-        monkeypatch.setattr(sys, "executable", request.getfixturevalue("_warm_python"))
+def warm(warm_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that a test starts by ``sys.executable`` are of that interpreter."""
+    monkeypatch.setattr(sys, "executable", str(warm_python))
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ rewrite their assertions.
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import fcntl
 import gc
 import importlib
@@ -26,9 +27,12 @@ from typing import Any
 LONG = (
     *("torch", "torch.fx.experimental.symbolic_shapes", "safetensors.torch", "tokenizers"),
     *("scipy.optimize", "PIL.Image", "jinja2", "rapidfuzz", "pytest"),
+    *("transformers.models.auto.tokenization_auto", "transformers.tokenization_utils_fast"),
 )
 READ_AT_START = ("PYTHON", "OMP_", "MKL_", "TORCH_", "LD_")
 """How variables begin that an interpreter or a library reads as it starts: another value needs another interpreter."""
+FLAGS = {"-u": 1, "-P": 1, "-B": 1, "-I": 1, "-X": 2}
+"""What may stand before ``-m`` or ``-c``, with how many arguments each takes, itself among them."""
 MOVED, FILES = 1000, 64
 
 Call = Mapping[str, Any]
@@ -119,16 +123,20 @@ def run(call: Call, python: str) -> None:
     os.chdir(call["folder"])
     if call["is_leader"]:
         os.setsid()
-    arguments = [*call["arguments"]]
+    flags, arguments = parted([*call["arguments"]])
     told = what_is_run(arguments)
-    if told is None or read_at_start(os.environ) != read_at_start(call["environment"]):
-        os.execve(sys.executable, [sys.executable, *arguments], call["environment"])
+    is_isolated = "-I" in flags
+    if told is None or read_at_start(os.environ, is_isolated) != read_at_start(call["environment"], is_isolated):
+        os.execve(sys.executable, [sys.executable, *flags, *arguments], call["environment"])
     os.environ.clear()
     os.environ.update(call["environment"])
     sys.executable = python
+    sys.dont_write_bytecode = "-B" in flags
+    if "faulthandler" in flags:
+        faulthandler.enable()
     how, what, rest = told
-    named = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    first = [] if arguments[:1] == ["-P"] else ["" if how == "-c" else call["folder"]]
+    named = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and not is_isolated]
+    first = [] if is_isolated or "-P" in flags else ["" if how == "-c" else call["folder"]]
     sys.path[:] = [*first, *named, *PATH]
     importlib.invalidate_caches()
     sys.argv[:] = [how, *rest]
@@ -167,19 +175,28 @@ def end(status: int) -> None:
     os._exit(status & 0xFF)
 
 
+def parted(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Give the flags in front, and what follows them."""
+    count = 0
+    while arguments[count:] and arguments[count] in FLAGS:
+        count += FLAGS[arguments[count]]
+    return arguments[:count], arguments[count:]
+
+
 def what_is_run(arguments: list[str]) -> tuple[str, str, list[str]] | None:
     """Give ``-m`` or ``-c``, what it is given, and what follows; None where it is called in another way."""
-    if arguments[:1] in (["-u"], ["-P"]):
-        arguments = arguments[1:]
     if not arguments or arguments[0][:2] not in ("-m", "-c"):
         return None
     how, what = arguments[0][:2], arguments[0][2:]
     return (how, what, arguments[1:]) if what else (how, arguments[1], arguments[2:])
 
 
-def read_at_start(environment: Mapping[str, str]) -> Mapping[str, str]:
+def read_at_start(environment: Mapping[str, str], is_isolated: bool) -> Mapping[str, str]:
+    ignored = ("PYTHON",) if is_isolated else ("PYTHONPATH",)
     return {
-        name: value for name, value in environment.items() if name.startswith(READ_AT_START) and name != "PYTHONPATH"
+        name: value
+        for name, value in environment.items()
+        if name.startswith(READ_AT_START) and not name.startswith(ignored)
     }
 
 
