@@ -34,9 +34,9 @@ EACH = (
     *("portrait-tiny-free", "portrait-small-markdown", "portrait-large-markdown"),
     *("tiny-gundam-markdown", "landscape-gundam-markdown", "portrait-gundam-free"),
 )
-"""Each prompt and size of a view; ``gundam`` of a page without crops, which ``base`` sees alike, with a row of them, and
-with rows and columns. What sets the other pages apart ends at the inputs, of which ``contract/test_inputs.py`` holds each
-against the vendor's."""
+"""Each prompt and size of a view; ``gundam`` of a page without crops, which ``base`` sees alike, with a row of them,
+and with rows and columns. What sets the other pages apart ends at the inputs, of which ``contract/test_inputs.py``
+holds each against the vendor's."""
 OF_A_GPU = ("portrait-small-markdown", "landscape-gundam-markdown")
 """Only the limits depend on it: with crops, and without."""
 VISION = {"sam", "clip", "projector", "vision_fusion"}

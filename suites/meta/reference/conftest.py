@@ -7,10 +7,13 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pytest_dsocr.engine.session import Session
 from pytest_dsocr.reference.environment.environment import find_environment, interpreter
+from suites.meta.reference.replay import Made, make_cases, observe
 
 STAND_IN = Path(__file__).with_name("stand_in")
 
@@ -51,6 +54,14 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session")
+def made(tiny: Session[Any], tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """What tests of recordings record."""
+    pages = tmp_path_factory.mktemp("pages")
+    cases = make_cases(pages)
+    return Made(pages, cases, {case.id: observe(tiny, case) for case in cases})
 
 
 def worker_folders(temporary: Path) -> set[Path]:

@@ -1,7 +1,6 @@
 """Imports what takes long, and forks a process for each call: ``server.py SOCKET PYTHON``; ends with its stdin.
 
-A script of its own: it imports nothing of this project and no plugin of pytest's, which pytest has to import itself to
-rewrite their assertions.
+A script of its own: it imports nothing of this project.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ import threading
 import types
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib import metadata
 from typing import Any
 
 LONG = (
@@ -191,6 +191,14 @@ def what_is_run(arguments: list[str]) -> tuple[str, str, list[str]] | None:
     return (how, what, arguments[1:]) if what else (how, arguments[1], arguments[2:])
 
 
+def forget_plugins() -> None:
+    """Forget the plugins of pytest's that came along: pytest has to import them itself, to rewrite their assertions."""
+    plugins = {point.module.partition(".")[0] for point in metadata.entry_points(group="pytest11")}
+    for name in [*sys.modules]:
+        if name.partition(".")[0] in plugins:
+            del sys.modules[name]
+
+
 def read_at_start(environment: Mapping[str, str], is_isolated: bool) -> Mapping[str, str]:
     ignored = ("PYTHON",) if is_isolated else ("PYTHONPATH",)
     return {
@@ -205,6 +213,7 @@ if __name__ == "__main__":
     PATH = [path for path in sys.path[1:] if path not in named]
     for name in LONG:
         importlib.import_module(name)
+    forget_plugins()
     called = Server(sys.argv[1])
     with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
         os.dup2(nowhere.fileno(), 1)
