@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,7 +41,9 @@ def home(request: pytest.FixtureRequest, warm_python: Path) -> Home:
 
 @pytest.fixture(scope="session")
 def warm_environment(warm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment, for all that is asked of one, with an interpreter that has imported torch already."""
+    """A virtual environment, for all that is asked of one, with that interpreter."""
+    if sys.platform != "linux":
+        return Path(sys.prefix)
     folder = tmp_path_factory.mktemp("warm-environment")
     interpreter(folder).parent.mkdir()
     interpreter(folder).symlink_to(warm_python)

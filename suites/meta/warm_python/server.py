@@ -31,8 +31,8 @@ LONG = (
 )
 READ_AT_START = ("PYTHON", "OMP_", "MKL_", "TORCH_", "LD_")
 """How variables begin that an interpreter or a library reads as it starts: another value needs another interpreter."""
-FLAGS = {"-u": 1, "-P": 1, "-B": 1, "-I": 1, "-X": 2}
-"""What may stand before ``-m`` or ``-c``, with how many arguments each takes, itself among them."""
+FLAGS = (["-u"], ["-P"], ["-B"], ["-I"], ["-X", "faulthandler"])
+"""What may stand in front of ``-m`` or ``-c``."""
 MOVED, FILES = 1000, 64
 
 Call = Mapping[str, Any]
@@ -131,7 +131,7 @@ def run(call: Call, python: str) -> None:
     os.environ.clear()
     os.environ.update(call["environment"])
     sys.executable = python
-    sys.dont_write_bytecode = "-B" in flags
+    sys.dont_write_bytecode |= "-B" in flags
     if "faulthandler" in flags:
         faulthandler.enable()
     how, what, rest = told
@@ -177,10 +177,11 @@ def end(status: int) -> None:
 
 def parted(arguments: list[str]) -> tuple[list[str], list[str]]:
     """Give the flags in front, and what follows them."""
-    count = 0
-    while arguments[count:] and arguments[count] in FLAGS:
-        count += FLAGS[arguments[count]]
-    return arguments[:count], arguments[count:]
+    for flag in FLAGS:
+        if arguments[: len(flag)] == flag:
+            more, rest = parted(arguments[len(flag) :])
+            return [*flag, *more], rest
+    return [], arguments
 
 
 def what_is_run(arguments: list[str]) -> tuple[str, str, list[str]] | None:
