@@ -35,21 +35,21 @@ def _found_by_processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture(scope="session")
-def warm_python() -> Iterator[str]:
-    """What to call for ``sys.executable``, so that it has imported torch already, where the system can do that."""
+def warm_python() -> Iterator[Path]:
+    """An interpreter that has imported torch already, where the system can do that, else the ordinary one."""
     if sys.platform != "linux":
-        yield PYTHON
+        yield Path(PYTHON)
         return
     from suites.meta.warm_python import warm_python
 
     with warm_python() as python:
-        yield python
+        yield Path(python)
 
 
 @pytest.fixture
-def warm(warm_python: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that a test starts by ``sys.executable`` have imported torch already."""
-    monkeypatch.setattr(sys, "executable", warm_python)
+def warm(warm_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that a test starts by ``sys.executable`` are of that interpreter."""
+    monkeypatch.setattr(sys, "executable", str(warm_python))
 
 
 @pytest.fixture

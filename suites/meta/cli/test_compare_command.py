@@ -80,7 +80,6 @@ def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result() -> N
     assert result["run"]["pages"] == [PAGE]
 
 
-@pytest.mark.usefixtures("cold")
 def test_a_checkout_in_the_folder_is_not_run_in_place_of_the_installation(pytester: pytest.Pytester) -> None:
     """As the README's main job is called: from a clone, with the command of an installed wheel."""
     pytester.mkpydir("pytest_dsocr").joinpath("__init__.py").write_text("raise ImportError('not the installed one')")

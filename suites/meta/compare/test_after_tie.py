@@ -23,6 +23,7 @@ MINI = real_ties("mini", ON_GPU, ON_CPU) | {
 SOME = dict(list(MINI.items())[::5])
 """Of every kind of page one, for what is tried in thirty ways."""
 RANDOM = real_ties("synthetic:small", ON_GPU, ON_CPU)
+SOME_RANDOM = dict(list(RANDOM.items())[::3])
 
 
 def outputs(found: dict[str, Comparison]) -> dict[str, Verdict]:
@@ -97,7 +98,7 @@ WRONG: dict[str, Callable[[str, RealTie], str]] = {
     "empty": lambda text, tie: "",
     "white space": lambda text, tie: " \n\n",
     "nonsense": lambda text, tie: "nonsense",
-    **{f"the first {n} tenths": lambda text, tie, n=n: text[: len(text) * n // 10] for n in range(1, 10)},  # type: ignore[misc]
+    **{f"the first {n} tenths": lambda text, tie, n=n: text[: len(text) * n // 10] for n in (1, 4, 9)},  # type: ignore[misc]
     "all but the last character": lambda text, tie: text[:-1],
     "a character more": lambda text, tie: text + ".",
     "what stands before the tie": lambda text, tie: text[: parted(tie)],
@@ -140,7 +141,7 @@ def test_what_its_own_steps_do_not_give_is_wrong(kind: str, of: str) -> None:
 
 @pytest.mark.parametrize("kind", WRONG)
 def test_of_random_weights_no_more_is_excused(kind: str) -> None:
-    for name, tie in RANDOM.items():
+    for name, tie in SOME_RANDOM.items():
         read = said(WRONG[kind](tie.mine.output.text, tie))
         if read.text not in (tie.mine.output.text, tie.theirs.output.text):
             assert tie.compared(read)["text"].verdict is Verdict.WRONG, name

@@ -37,7 +37,7 @@ from suites.meta.compare.made import observation
 from suites.meta.crops import CROPS
 
 Plant = Callable[[pytest.MonkeyPatch, Session[Any]], None]
-NEW_TOKENS = 24
+NEW_TOKENS = 12
 WHOLE = PRESETS["gundam"]
 """Sees the whole page at the size of the encoders' own tables, which nothing resizes then."""
 LIMITS = tolerances("float32")
@@ -137,7 +137,7 @@ def plant_steps_that_stand_still(patch: pytest.MonkeyPatch, _: Session[Any]) -> 
 
 
 def plant_ngram_rule(patch: pytest.MonkeyPatch, session: Session[Any]) -> None:
-    patch.setattr(session, "policy", replace(session.policy, no_repeat_ngram_size=2))
+    patch.setattr(session, "policy", replace(session.policy, no_repeat_ngram_size=1))
 
 
 def prompted(before: str, end: str = ".") -> Plant:

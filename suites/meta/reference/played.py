@@ -58,6 +58,14 @@ def store(id, *values):
         file.write(struct.pack("<Q", len(text)) + text + data)
     return path
 
+def stall():
+    with open(HERE + "/stalled", "w") as file:
+        file.write(str(os.getpid()))
+
+def hang():
+    stall()
+    time.sleep(60)
+
 note(os.getpid())
 say("Hello", pid=os.getpid(), versions={{"python": "3.11.7"}})
 """
@@ -67,6 +75,19 @@ answer(hear()["id"], {})
 request = hear()
 id = request["id"]
 """
+
+
+class Clock:
+    """Time that flies where a played worker has stalled: each look is ten seconds after the one before."""
+
+    def __init__(self, folder: Path) -> None:
+        self._stalled = folder / "stalled"
+        self.flown_s = 0.0
+
+    def monotonic(self) -> float:
+        if self._stalled.exists() and not has_ended(int(self._stalled.read_text() or 0)):
+            self.flown_s += 10
+        return time.monotonic() + self.flown_s
 
 
 @dataclass(frozen=True)

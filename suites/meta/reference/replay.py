@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import to_mmd
 from pytest_dsocr.contract.presets import PRESETS
@@ -60,7 +59,7 @@ def observe(session: Session[Any], case: Case) -> Observation:
     state = session.prefill(inputs)
     seams = {name: tensor for vision in state.visions for name, tensor in vision.seams.items()}
     prefill = state.logits[0]
-    steps = tuple(_steps(session, inputs, case.max_new_tokens))
+    steps = tuple(_steps(session, state, case.max_new_tokens))
     text = session.tokenizer.decode([step.token for step in steps]).strip()
     spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
     mmd = to_mmd(text)
@@ -75,8 +74,7 @@ def observe(session: Session[Any], case: Case) -> Observation:
     )
 
 
-def _steps(session: Session[Any], inputs: Inputs, count: int) -> Iterator[Step]:
-    state = session.prefill(inputs)
+def _steps(session: Session[Any], state: Any, count: int) -> Iterator[Step]:
     for _ in range(count):
         token = int(state.logits[0].argmax())
         yield Step(token, Best.of(state.logits[0]))
@@ -95,6 +93,18 @@ class Replay:
         self.asked.append(case.id)
         ceiling = f"generate: max_new_tokens {case.max_new_tokens} in place of 8192"
         return replace(self.observations[case.id], provenance=self.provenance.with_override(ceiling))
+
+
+@dataclass(frozen=True)
+class Made:
+    """Cases, and what was seen of each."""
+
+    pages: Path
+    cases: list[Case]
+    observations: dict[str, Observation]
+
+    def reference(self, **options: Any) -> Replay:
+        return Replay(self.observations, **options)
 
 
 def record(golden: Path, reference: Replay, cases: Sequence[Case], *, again: bool = False) -> Recording:

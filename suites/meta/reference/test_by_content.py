@@ -17,8 +17,8 @@ import torch
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine import weights
 from pytest_dsocr.engine.checkpoint import MINI_FOLDER, resolve
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.judge.limits import key_of
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
@@ -27,7 +27,7 @@ from pytest_dsocr.reference.recorded.recording import find_recordings
 from pytest_dsocr.subjects.protocol import Setup
 from suites.meta.engine.written import write_synthetic
 from suites.meta.recordings import FOLDER, find_recording
-from suites.meta.reference.replay import MADE, Replay, make_cases, observe, record
+from suites.meta.reference.replay import MADE, Made, Replay, record
 
 ROOT = Path(__file__).parents[3]
 HOME = "synthetic-tiny/cpu-float32-eager"
@@ -95,13 +95,12 @@ def test_a_hash_is_found_once_for_files_that_have_not_changed(other: Path) -> No
 
 
 @pytest.fixture(scope="module")
-def live(tiny: Session[Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[Replay, list[Any]]:
+def live(made: Made) -> tuple[Replay, list[Case]]:
     """A reference of three cases."""
-    cases = make_cases(tmp_path_factory.mktemp("pages"))
-    return Replay({case.id: observe(tiny, case) for case in cases}), cases
+    return made.reference(), made.cases
 
 
-def test_a_copy_is_recorded_into_the_originals_recording(live: tuple[Replay, list[Any]], tmp_path: Path) -> None:
+def test_a_copy_is_recorded_into_the_originals_recording(live: tuple[Replay, list[Case]], tmp_path: Path) -> None:
     reference, cases = live
     record(tmp_path, reference, cases[:1])
     of_copy = replace(reference, provenance=replace(MADE, checkpoint="a copy"))
@@ -114,7 +113,7 @@ def test_a_copy_is_recorded_into_the_originals_recording(live: tuple[Replay, lis
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["synthetic-tiny"]
 
 
-def places(live: tuple[Replay, list[Any]], folder: Path, **shipped: Any) -> list[Path]:
+def places(live: tuple[Replay, list[Case]], folder: Path, **shipped: Any) -> list[Path]:
     """Give two folders of recordings, of the first case and of all others."""
     reference, cases = live
     record(folder / "own", reference, cases[:1])
@@ -134,7 +133,7 @@ def opened(places: list[Path]) -> Any:
 
 
 def test_cases_that_ones_own_recording_lacks_are_the_shipped_ones(
-    live: tuple[Replay, list[Any]], tmp_path: Path
+    live: tuple[Replay, list[Case]], tmp_path: Path
 ) -> None:
     found = places(live, tmp_path)
     reference = opened(found)
@@ -151,7 +150,7 @@ def test_cases_that_ones_own_recording_lacks_are_the_shipped_ones(
     "other", [{"vendor_sha256": {"modeling_deepseekocr.py": "9c" * 32}}, {"dtype": "bfloat16"}, {"resampling": "feed"}]
 )
 def test_but_not_those_that_were_made_otherwise(
-    live: tuple[Replay, list[Any]], tmp_path: Path, other: Mapping[str, Any]
+    live: tuple[Replay, list[Case]], tmp_path: Path, other: Mapping[str, Any]
 ) -> None:
     reference = opened(places(live, tmp_path, **other))
     assert reference.behind == ()
@@ -159,7 +158,7 @@ def test_but_not_those_that_were_made_otherwise(
         reference.observe(live[1][1])
 
 
-def test_of_another_pillow_it_says_which_would_do(live: tuple[Replay, list[Any]], tmp_path: Path) -> None:
+def test_of_another_pillow_it_says_which_would_do(live: tuple[Replay, list[Case]], tmp_path: Path) -> None:
     older = replace(MADE, resampling="feed", versions={**MADE.versions, "pillow": "12.3.0"})
     record(tmp_path, replace(live[0], provenance=older), live[1][:1])
     with pytest.raises(ReferenceFaultError) as caught:

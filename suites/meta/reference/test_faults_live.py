@@ -58,9 +58,9 @@ def copy_stand_in(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def struck(tmp_path_factory: pytest.TempPathFactory, case: Case) -> Iterator[Struck]:
+def struck(tmp_path_factory: pytest.TempPathFactory, case: Case, warm_python: Path) -> Iterator[Struck]:
     folder = copy_stand_in(tmp_path_factory.mktemp("struck"))
-    with LiveReference(folder, CHECKPOINT, python=Path(sys.executable), time_limit_s=60) as reference:
+    with LiveReference(folder, CHECKPOINT, python=warm_python, time_limit_s=60) as reference:
         yield Struck(reference, folder, reference.observe(case))
 
 
@@ -114,7 +114,7 @@ def test_an_exception_is_answered(struck: Struck, case: Case, fault: str, said: 
 
 LOST = {  # test_faults.py has more; here is what the worker itself does against what is written into its pipe
     "abort": ("was killed by SIGABRT; look", "planted.py"),
-    "hang": ("gave no sign of life for 5 s and was killed; raise", ""),
+    "hang": ("gave no sign of life for 2 s and was killed; raise", ""),
     "garbage": (r"wrote what is no message, '\x1b[2KLoading model... 97%'; find", "  | noise from C\n"),
 }
 
@@ -141,7 +141,7 @@ def test_a_lost_worker_is_replaced_once(
 def shorten_limit(reference: LiveReference, monkeypatch: pytest.MonkeyPatch) -> None:
     """For the worker that runs, and not for the next one's start."""
     worker = reference._client._worker
-    monkeypatch.setattr(worker, "time_limit_s", 5)
+    monkeypatch.setattr(worker, "time_limit_s", 2)
 
 
 def test_kill_9_in_mid_request(home: Home, case: Case, caplog: pytest.LogCaptureFixture) -> None:
@@ -167,6 +167,7 @@ def test_kill_9_in_mid_request(home: Home, case: Case, caplog: pytest.LogCapture
     await_ended(*pids)
 
 
+@pytest.mark.usefixtures("warm")
 def test_kill_9_of_the_client_ends_the_worker(tmp_path: Path, case: Case, temporary: Path) -> None:
     """In mid-request, where the worker would not look at its stdin for a long time."""
     folder = copy_stand_in(tmp_path)

@@ -76,13 +76,17 @@ def test_what_is_recorded_lies_where_a_run_looks_first(capsys: pytest.CaptureFix
     ("command", "option"), [(["record", "code", "page.png", "--golden"], "--golden DIR"), (["inspect"], "--anchors")]
 )
 def test_the_installed_package_is_not_written_to(
-    command: list[str], option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: list[str],
+    option: str,
+    warm_environment: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     package = Path("package")
     monkeypatch.setattr(goldens, "PACKAGE_FOLDER", package.absolute())
     target = package / "golden" / "vendor"
     full = [*command, str(target)] if "record" in command else [*command, str(STAND_IN), "--write"]
-    more = [] if "record" in command else ["--env", sys.prefix, "--anchors", str(target / "anchors.json")]
+    more = [] if "record" in command else ["--env", str(warm_environment), "--anchors", str(target / "anchors.json")]
     main(["vendor", *full, *more])
     assert f"in the installed package; name a folder of your own: {option}" in capsys.readouterr().err
     assert not package.exists()

@@ -61,14 +61,14 @@ def test_what_is_loaded_is_told_and_the_folder_is_left_as_it_was(
 
 
 def test_what_runs_in_the_place_of_the_folder_s_code_is_told(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, warm_environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change(folder, MAIN, body_of("re_match"), "from json import dumps as re_match\n")
     py_compile.compile(str(folder / ENCODER), doraise=True)
     times = (folder / ENCODER).stat()
     change(folder, ENCODER, "quick_gelu as it was", "quick_gelu as it is!")
     os.utime(folder / ENCODER, ns=(times.st_atime_ns, times.st_mtime_ns))
-    environment = str(PYTHON.parents[1])
+    environment = str(warm_environment)
     command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", str(tmp_path / "anchors.json")]
     assert main([*command, "--write"]) == 1
     told = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("elsewhere", "stale"))]
@@ -79,10 +79,10 @@ def test_what_runs_in_the_place_of_the_folder_s_code_is_told(
 
 
 def test_versions_are_told_where_the_import_fails(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, warm_environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change(folder, CONFIG, "def DeepseekV2Config", "import torch, no_such_module\ndef DeepseekV2Config")
-    environment = str(PYTHON.parents[1])
+    environment = str(warm_environment)
     command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", str(tmp_path / "anchors.json")]
     assert main([*command, "--write"]) == 2
     done = capsys.readouterr()
@@ -101,12 +101,12 @@ def test_versions_are_told_where_the_import_fails(
     ],
 )
 def test_an_interpreter_that_breaks_down_is_an_error(
-    folder: Path, code: str, time_limit_s: float, message: str
+    folder: Path, code: str, time_limit_s: float, message: str, warm_python: Path
 ) -> None:
     change(folder, CONFIG, "def DeepseekV2Config", f"{code}\ndef DeepseekV2Config")
     started_s = time.monotonic()
     with pytest.raises(DsocrError, match=message):
-        load_in(PYTHON, folder, time_limit_s)
+        load_in(warm_python, folder, time_limit_s)
     assert time.monotonic() - started_s < 600
 
 

@@ -38,6 +38,26 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield wheels
 
 
+COPYING = """\
+#!/bin/sh
+# PYTHON -I -m venv FOLDER, whose pip takes seconds to install: one environment is made so, all others are its copies.
+made="{made}"
+[ "$3" = venv ] || exec "{python}" "$@"
+[ -d "$made" ] || "{python}" "$1" "$2" "$3" "$made"
+cp -a "$made/." "$4"
+"""
+
+
+@pytest.fixture
+def copying(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what comes after the virtual environment."""
+    python = tmp_path / "copying"
+    made = tmp_path_factory.getbasetemp() / "made-by-venv"
+    python.write_text(COPYING.format(python=sys.executable, made=made), encoding="utf-8")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return ["vendor", "setup", str(write_small_folder(tmp_path_factory.mktemp("user") / "vendor"))]
@@ -70,6 +90,7 @@ def test_setup_of_what_is_made_only_makes_it_the_last(command: list[str], capsys
     assert stamp.stat().st_mtime > 1
 
 
+@pytest.mark.usefixtures("copying")
 def test_torch_is_reused_behind_the_environment_s_own_packages(
     tmp_path: Path, wheels: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,6 +108,7 @@ def test_torch_is_reused_behind_the_environment_s_own_packages(
     assert _listing(callers) == before
 
 
+@pytest.mark.usefixtures("copying")
 def test_a_setup_waits_for_another_and_finishes_what_that_left_when_killed(tmp_path: Path) -> None:
     folder = tmp_path / "env"
     code = (
@@ -111,6 +133,7 @@ def test_a_setup_waits_for_another_and_finishes_what_that_left_when_killed(tmp_p
     assert is_made(LEAST, folder)
 
 
+@pytest.mark.usefixtures("copying")
 def test_pip_that_fails_is_quoted_with_advice_and_what_it_left_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

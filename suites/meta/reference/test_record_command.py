@@ -20,6 +20,12 @@ from suites.meta.reference.played import await_
 HOME = "synthetic-tiny/cpu-float32-eager"
 
 
+@pytest.fixture(autouse=True)
+def _started_at_once(warm: None, warm_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both the command and the reference's worker; ``test_goldens.py`` names an environment by ``--env``."""
+    monkeypatch.setenv("DSOCR_VENDOR_ENV", str(warm_environment))
+
+
 @pytest.fixture
 def pages(tmp_path: Path) -> Path:
     folder = tmp_path / "pages"
@@ -33,7 +39,7 @@ def pages(tmp_path: Path) -> Path:
 def arguments(pages: Path, golden: Path, *more: str, vendor: Path = STAND_IN) -> list[str]:
     return [
         *("vendor", "record", str(vendor), str(pages), *([str(pages / "tiny.png")] if pages.is_dir() else [])),
-        *("--env", sys.prefix, "--golden", str(golden), "--checkpoint", "synthetic:tiny"),
+        *("--golden", str(golden), "--checkpoint", "synthetic:tiny"),
         *("--presets", "tiny", "small", "--max-new-tokens", "4", *more),
     ]
 

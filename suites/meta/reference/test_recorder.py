@@ -8,47 +8,26 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pytest
 
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.recorded.case import RecordedCase
 from pytest_dsocr.reference.recorded.recorder import recorder
 from pytest_dsocr.reference.recorded.recording import MANIFEST
 from suites.meta.recordings import find_recording
-from suites.meta.reference.replay import MADE, Replay, content_of, make_cases, observe, record
+from suites.meta.reference.replay import MADE, Made, content_of, record
 
 HOME = "synthetic-tiny/cpu-float32-eager"
 WORK = "synthetic-tiny/.cpu-float32-eager.recording"
 LOCK = "synthetic-tiny/.cpu-float32-eager.lock"
 OTHER_TORCH = replace(MADE, versions={**MADE.versions, "torch": "2.12.0"})
 OLDER_PILLOW = replace(MADE, resampling="0123456789abcdef", versions={**MADE.versions, "pillow": "12.0.0"})
-
-
-@dataclass(frozen=True)
-class Made:
-    """What the tests record."""
-
-    pages: Path
-    cases: list[Case]
-    observations: dict[str, Observation]
-
-    def reference(self, **options: Any) -> Replay:
-        return Replay(self.observations, **options)
-
-
-@pytest.fixture(scope="module")
-def made(tiny: Session[Any], tmp_path_factory: pytest.TempPathFactory) -> Made:
-    pages = tmp_path_factory.mktemp("pages")
-    cases = make_cases(pages)
-    return Made(pages, cases, {case.id: observe(tiny, case) for case in cases})
 
 
 @pytest.fixture
@@ -300,7 +279,7 @@ SCENARIOS = {"nothing": None, "one-case": MADE, "another-torch": OTHER_TORCH, "a
 
 
 @pytest.fixture(scope="module")
-def killed(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def killed(made: Made, warm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An undisturbed recording of two cases and, for each scenario, what recorders left that were killed."""
     folder, cases = tmp_path_factory.mktemp("killed"), made.cases[:2]
     record(folder / "undisturbed", made.reference(), cases)
@@ -309,7 +288,7 @@ def killed(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
         start.mkdir(parents=True)
         if made_by:
             record(start, made.reference(provenance=made_by), cases if scenario == "again" else cases[:1])
-    command = [sys.executable, "-m", "suites.meta.reference.killed", folder / "undisturbed" / HOME, made.pages]
+    command = [warm_python, "-m", "suites.meta.reference.killed", folder / "undisturbed" / HOME, made.pages]
     subprocess.run([*map(str, command), *(str(folder / scenario) for scenario in SCENARIOS)], check=True, timeout=300)
     return folder
 

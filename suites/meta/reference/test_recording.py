@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -39,7 +39,7 @@ from pytest_dsocr.reference.recorded.case import RecordedCase
 from pytest_dsocr.reference.recorded.recording import MANIFEST, RecordedReference, Recording
 from suites.contract.pages import write_page
 from suites.meta.recordings import find_recording
-from suites.meta.reference.replay import MADE, Replay, content_of, make_cases, observe, record
+from suites.meta.reference.replay import MADE, Made, Replay, content_of, observe, record
 
 HOME = "synthetic-tiny/cpu-float32-eager"
 BYTES_A_CASE = 30_000
@@ -49,13 +49,11 @@ Written = tuple[Path, Replay, list[Case]]
 
 
 @pytest.fixture(scope="module")
-def written(tiny: Session[Any], tmp_path_factory: pytest.TempPathFactory) -> Written:
+def written(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Written:
     """A folder of recordings, what was recorded in it, and of which cases."""
-    cases = make_cases(tmp_path_factory.mktemp("pages"))
-    reference = Replay({case.id: observe(tiny, case) for case in cases})
     golden = tmp_path_factory.mktemp("golden")
-    record(golden, reference, cases)
-    return golden, reference, cases
+    record(golden, made.reference(), made.cases)
+    return golden, made.reference(), made.cases
 
 
 @pytest.fixture
@@ -180,6 +178,7 @@ DESCRIBED = {
 }
 
 
+@settings(max_examples=40)
 @given(observations)
 def test_every_observation_is_read_as_it_was_written(observation: Observation) -> None:
     content, tensors = RecordedCase(DESCRIBED, MADE, observation).encode()
@@ -202,7 +201,7 @@ def files_of(folder: Path) -> list[Path]:
 
 def flipped(content: bytes) -> Iterator[bytes]:
     """The content with one bit changed, at places that are spread over it and at both ends."""
-    for count, place in enumerate([*range(0, len(content), max(1, len(content) // 200)), len(content) - 1]):
+    for count, place in enumerate([*range(0, len(content), max(1, len(content) // 40)), len(content) - 1]):
         yield content[:place] + bytes([content[place] ^ 1 << count % 8]) + content[place + 1 :]
 
 

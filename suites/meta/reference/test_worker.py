@@ -38,6 +38,7 @@ from pytest_dsocr.reference.vendor_code.files import FILES
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from suites.contract.pages import write_page
 from suites.meta.conftest import model_of
+from suites.meta.crops import cropped_case
 from suites.meta.reference.conftest import STAND_IN, Home, worker_folders
 
 CHECKPOINT = "synthetic:tiny"
@@ -83,7 +84,9 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 @pytest.fixture(scope="module")
-def cropped(case: Case) -> Case:
+def cropped(home: Home, case: Case) -> Case:
+    if home.folder == STAND_IN:
+        return cropped_case(case.page.parent, "free", 2)
     return make_case(case.page, "free", "gundam", 2)
 
 

@@ -47,10 +47,10 @@ def _started_at_once(warm: None) -> None:
 
 
 @pytest.fixture(scope="module")
-def alone(warm_python: str) -> Iterator[SessionReference]:
+def alone(warm_python: Path) -> Iterator[SessionReference]:
     """Without any recording behind it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "executable", warm_python)
+        patch.setattr(sys, "executable", str(warm_python))
         reference = SessionReference(TINY, time_limit_s=60)
     yield reference
     reference.close()

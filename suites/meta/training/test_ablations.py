@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,18 @@ def intact(tiny: Session[Any], inputs: Inputs) -> dict[str, Tensor]:
     return seams(tiny, inputs)
 
 
+@pytest.fixture(scope="module")
+def found(tiny: Session[Any], inputs: Inputs) -> Callable[[str], dict[str, Tensor]]:
+    """Gives the seams under an ablation, each computed once."""
+
+    @cache
+    def of(name: str) -> dict[str, Tensor]:
+        with broken(tiny, NAMED[name]):
+            return seams(tiny, inputs)
+
+    return of
+
+
 @pytest.fixture(autouse=True)
 def mended(tiny: Session[Any]) -> Iterator[None]:
     """Whatever a test does, the session that it shares with others is as it was."""
@@ -81,11 +94,10 @@ def test_every_ablation_has_its_expectation() -> None:
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_an_ablation_changes_its_seams_and_none_before(
-    name: str, tiny: Session[Any], inputs: Inputs, intact: dict[str, Tensor]
+    name: str, found: Callable[[str], dict[str, Tensor]], intact: dict[str, Tensor]
 ) -> None:
-    with broken(tiny, NAMED[name]):
-        found = seams(tiny, inputs)
-    assert {seam for seam in intact if not torch.equal(found[seam], intact[seam])} == CHANGED[name]
+    seen = found(name)
+    assert {seam for seam in intact if not torch.equal(seen[seam], intact[seam])} == CHANGED[name]
 
 
 def test_intact_is_intact(tiny: Session[Any], inputs: Inputs, intact: dict[str, Tensor]) -> None:
@@ -104,26 +116,21 @@ def test_a_session_is_mended_after_an_error(tiny: Session[Any]) -> None:
         fail()
 
 
-def fused(name: str, session: Session[Any], inputs: Inputs) -> Tensor:
-    with broken(session, NAMED[name]):
-        return seams(session, inputs)["vision_fusion"]
-
-
 @pytest.mark.parametrize(
     ("name", "rows"), [("separator zero", [-1]), ("newline zero", [*range(20, 420, 21), *range(424, 440, 5)])]
 )
 def test_a_vector_is_zeroed_where_it_stands(
-    name: str, rows: list[int], tiny: Session[Any], inputs: Inputs, intact: dict[str, Tensor]
+    name: str, rows: list[int], found: Callable[[str], dict[str, Tensor]], intact: dict[str, Tensor]
 ) -> None:
     expected = intact["vision_fusion"].clone()
     expected[rows] = 0.0
-    assert torch.equal(fused(name, tiny, inputs), expected)
+    assert torch.equal(found(name)["vision_fusion"], expected)
 
 
 def test_the_whole_view_comes_first_and_the_separator_last(
-    tiny: Session[Any], inputs: Inputs, intact: dict[str, Tensor]
+    found: Callable[[str], dict[str, Tensor]], intact: dict[str, Tensor]
 ) -> None:
-    before, after = intact["vision_fusion"], fused("whole view before the crops", tiny, inputs)
+    before, after = intact["vision_fusion"], found("whole view before the crops")["vision_fusion"]
     assert torch.equal(after[:PAGE_TOKENS], before[CROP_TOKENS:-1])
     assert torch.equal(after[PAGE_TOKENS:-1], before[:CROP_TOKENS])
     assert torch.equal(after[-1], before[-1])
@@ -148,11 +155,10 @@ def test_what_is_zeroed_is_all_that_its_name_says(name: str, tiny: Session[Any])
 
 
 def test_crops_by_columns_are_the_same_crops_elsewhere(
-    tiny: Session[Any], inputs: Inputs, intact: dict[str, Tensor]
+    found: Callable[[str], dict[str, Tensor]], intact: dict[str, Tensor]
 ) -> None:
-    with broken(tiny, NAMED["crops laid out by columns"]):
-        found = seams(tiny, inputs)["projector.crops"]
-    assert torch.equal(found, intact["projector.crops"][[0, 2, 1, 3]])
+    seen = found("crops laid out by columns")["projector.crops"]
+    assert torch.equal(seen, intact["projector.crops"][[0, 2, 1, 3]])
 
 
 def test_the_last_expert_stands_for_all(tiny: Session[Any]) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import replace
+from multiprocessing import spawn
 from pathlib import Path
 
 import pytest
@@ -148,7 +151,8 @@ def threads(source: int | Path) -> tuple[int | Path, int]:
     return source, torch.get_num_threads()
 
 
-def test_jobs_share_the_threads_and_keep_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_share_the_threads_and_keep_the_order(warm: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spawn, "_python_exe", os.fsencode(sys.executable))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
     assert list(each(threads, [4, 3, 2], jobs=1)) == [(4, 6), (3, 6), (2, 6)]
     assert list(each(threads, [4, 3, 2], jobs=2)) == [(4, 3), (3, 3), (2, 3)]

@@ -119,7 +119,7 @@ def test_a_mosaic_of_many_pages_is_each_pages() -> None:
         assert torch.equal(found, fused[: 6 * 10].view(6, 10, 4)[:, :9])
 
 
-@pytest.mark.parametrize(("preset", "grid"), [(QUICK, (2, 3)), (QUICK, (2, 1)), (QUICK, (1, 1)), (SMALL, (1, 3))])
+@pytest.mark.parametrize(("preset", "grid"), [(QUICK, (2, 3)), (QUICK, (1, 1)), (SMALL, (1, 3))])
 def test_training_sees_and_says_what_the_engine_does(preset: Preset, grid: Grid) -> None:
     model, batch = small_model(), contract_batch(range(5, 7), preset, grid)
     engine = DeepseekOCR.empty(model.arch, eager, CPU, torch.float32)

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image, ImageChops
 
 from ci.training import picture
+from ci.training.generator import generate
 from ci.training.page import Block, Page, Rect
 from ci.training.picture import TRUTH, contact_sheet, different_pages, draw_reading
 from pytest_dsocr.contract.markup import parse
@@ -70,6 +71,7 @@ def test_the_command_draws_what_it_read(
 ) -> None:
     monkeypatch.setattr(picture, "CEILING", 2)
     monkeypatch.setattr(picture, "ROWS", 1)
+    monkeypatch.setattr(picture, "different_pages", lambda count: [generate(k, grid=(1, 1)) for k in range(count)])
     path = tmp_path / "new" / "reading.png"
     assert picture.main(["--checkpoint", "synthetic:tiny", "--out", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -7,6 +7,7 @@ assertions, and so that a run in a process has nothing to say of them.
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import fcntl
 import gc
 import importlib
@@ -28,11 +29,14 @@ from typing import Any
 LONG = (
     *("torch", "torch.fx.experimental.symbolic_shapes", "safetensors.torch", "tokenizers"),
     *("scipy.optimize", "PIL.Image", "jinja2", "rapidfuzz", "pytest"),
+    *("transformers.models.auto.tokenization_auto", "transformers.tokenization_utils_fast"),
 )
 STARTED = ("__main__", "live.worker", "anchors.probe")
 """How names of modules end that are run, and not imported."""
 READ_AT_START = ("PYTHON", "OMP_", "MKL_", "TORCH_", "LD_")
 """How variables begin that an interpreter or a library reads as it starts: another value needs another interpreter."""
+FLAGS = (["-u"], ["-P"], ["-B"], ["-I"], ["-X", "faulthandler"])
+"""What may stand in front of ``-m`` or ``-c``."""
 MOVED, FILES = 1000, 64
 
 Call = Mapping[str, Any]
@@ -151,16 +155,20 @@ def run(call: Call, python: str) -> None:
     os.chdir(call["folder"])
     if call["is_leader"]:
         os.setsid()
-    arguments = [*call["arguments"]]
+    flags, arguments = parted([*call["arguments"]])
     told = what_is_run(arguments)
-    if told is None or read_at_start(os.environ) != read_at_start(call["environment"]):
-        os.execve(sys.executable, [sys.executable, *arguments], call["environment"])
+    is_isolated = "-I" in flags
+    if told is None or read_at_start(os.environ, is_isolated) != read_at_start(call["environment"], is_isolated):
+        os.execve(sys.executable, [sys.executable, *flags, *arguments], call["environment"])
     os.environ.clear()
     os.environ.update(call["environment"])
     sys.executable = python
+    sys.dont_write_bytecode |= "-B" in flags
+    if "faulthandler" in flags:
+        faulthandler.enable()
     how, what, rest = told
-    named = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    first = [] if arguments[:1] == ["-P"] else ["" if how == "-c" else call["folder"]]
+    named = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and not is_isolated]
+    first = [] if is_isolated or "-P" in flags else ["" if how == "-c" else call["folder"]]
     sys.path[:] = [*first, *named, *PATH]
     importlib.invalidate_caches()
     sys.argv[:] = [how, *rest]
@@ -199,19 +207,29 @@ def end(status: int) -> None:
     os._exit(status & 0xFF)
 
 
+def parted(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Give the flags in front, and what follows them."""
+    for flag in FLAGS:
+        if arguments[: len(flag)] == flag:
+            more, rest = parted(arguments[len(flag) :])
+            return [*flag, *more], rest
+    return [], arguments
+
+
 def what_is_run(arguments: list[str]) -> tuple[str, str, list[str]] | None:
     """Give ``-m`` or ``-c``, what it is given, and what follows; None where it is called in another way."""
-    if arguments[:1] in (["-u"], ["-P"]):
-        arguments = arguments[1:]
     if not arguments or arguments[0][:2] not in ("-m", "-c"):
         return None
     how, what = arguments[0][:2], arguments[0][2:]
     return (how, what, arguments[1:]) if what else (how, arguments[1], arguments[2:])
 
 
-def read_at_start(environment: Mapping[str, str]) -> Mapping[str, str]:
+def read_at_start(environment: Mapping[str, str], is_isolated: bool) -> Mapping[str, str]:
+    ignored = ("PYTHON",) if is_isolated else ("PYTHONPATH",)
     return {
-        name: value for name, value in environment.items() if name.startswith(READ_AT_START) and name != "PYTHONPATH"
+        name: value
+        for name, value in environment.items()
+        if name.startswith(READ_AT_START) and not name.startswith(ignored)
     }
 
 
