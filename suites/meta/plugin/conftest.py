@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 import scipy.optimize  # noqa: F401  # a run within this process forgets what it was the first to import, and
 from PIL import Image
 
 from pytest_dsocr.plugin.options import OPTIONS
-from suites.meta.plugin import standin
 
+STANDIN = Path(__file__).with_name("standin.py")
 CONFTEST = """
     import pytest
     import standin
@@ -42,7 +43,7 @@ class Repository:
 
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
-        shutil.copy(standin.__file__, pytester.path)
+        shutil.copy(STANDIN, pytester.path)
         Image.new("RGB", (32, 32)).save(pytester.path / "page.png")
 
     def settle(self, subject: str = "Reader", reference: str = "Reference", ini: str = "") -> None:
