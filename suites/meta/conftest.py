@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.session import Session
+if TYPE_CHECKING:
+    from pytest_dsocr.engine.model import DeepseekOCR
+    from pytest_dsocr.engine.session import Session
 
 with suppress(ImportError):  # where only what needs a GPU is run
     from hypothesis import HealthCheck, settings
@@ -61,10 +62,14 @@ def cold(warm: None, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def tiny() -> Session[Any]:
     """A session on the smallest synthetic checkpoint."""
+    from pytest_dsocr.engine.session import Session  # here, because a process that spreads the tests needs no torch
+
     return Session.from_checkpoint("synthetic:tiny")
 
 
 def model_of(session: Session[Any]) -> DeepseekOCR:
     """The engine's model behind a session, with its modules."""
+    from pytest_dsocr.engine.model import DeepseekOCR
+
     assert isinstance(session.model, DeepseekOCR)
     return session.model

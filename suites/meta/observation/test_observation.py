@@ -17,6 +17,7 @@ from pytest_dsocr.observation.observation import (
     Artefact,
     Best,
     InputsDigest,
+    NotFinite,
     Seam,
     bytes_sha256,
     runs,
@@ -78,6 +79,15 @@ def test_a_seam_that_is_not_finite_is_summed_up_without_a_warning(bad: float) ->
     assert not math.isfinite(seam.norm)
     assert seam.sketch.isfinite().sum() == 127
     assert torch.equal(Seam.of(torch.tensor([math.inf, -math.inf])).sample, torch.tensor([math.inf, -math.inf]))
+
+
+def test_nans_and_infinities_are_counted_apart() -> None:
+    tensor = random(3, 40)
+    tensor[1, 7], tensor[1, 9], tensor[2, 0] = math.inf, math.nan, -math.inf
+    found = Seam.of(tensor).not_finite
+    assert found == NotFinite(nans=1, infinities=2, values=120, first=(1, 7))
+    assert str(found) == "1 NaN and 2 infinite of 120 values, the first at [1, 7]"
+    assert Seam.of(random(3)).not_finite is None
 
 
 def test_best_are_in_order_with_their_logits_in_float32() -> None:

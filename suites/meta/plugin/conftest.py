@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from pytest_dsocr.plugin.options import OPTIONS
-from suites.meta.plugin import standin
 from suites.meta.warm_python.server import import_all
 
+STANDIN = Path(__file__).with_name("standin.py")
 CONFTEST = """
     import pytest
     import standin
@@ -48,7 +49,7 @@ class Repository:
 
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
-        shutil.copy(standin.__file__, pytester.path)
+        shutil.copy(STANDIN, pytester.path)
         Image.new("RGB", (32, 32)).save(pytester.path / "page.png")
 
     def settle(self, subject: str = "Reader", reference: str = "Reference", ini: str = "") -> None:

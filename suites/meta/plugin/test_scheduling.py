@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from pytest_dsocr.plugin.xdist.scheduling import make_scheduler, on_own_gpu, scope_of
+from suites.meta.plugin.conftest import TEST_TEXT, Repository
 from suites.meta.report.made import config
 
 CASES = [f"page_{number}-gundam-markdown" for number in range(6)]
@@ -118,3 +119,16 @@ def test_only_where_there_are_cases_are_others_done_one_by_one(
 @pytest.mark.parametrize("arguments", [(), ("-p", "no:xdist"), ("-p", "no:dsocr")])
 def test_nothing_needs_pytest_xdist(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
     workers(pytester, CASES, *arguments)
+
+
+def test_what_is_left_of_a_case_that_killed_a_worker_is_told_and_not_tried(repository: Repository) -> None:
+    repository.pytester.makepyfile(
+        dies="import os, standin\n\nclass Dies(standin.Reader):\n    def read(self, page, **how): os._exit(0)\n"
+    )
+    tests = TEST_TEXT + TEST_TEXT.replace("text", "boxes")
+    result = repository.run(tests, "-n", "2", "--dsocr-subject=dies:Dies", apart=True)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        ["not run, for its case killed a worker in test_it.py::test_text[[]page-tiny-markdown]"]
+    )

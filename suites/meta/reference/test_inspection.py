@@ -47,6 +47,13 @@ def test_without_an_environment_the_static_part_and_the_drift_are_told(
     )
 
 
+def test_an_environment_that_is_named_must_be_there(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["vendor", "inspect", str(folder), "--env", str(tmp_path / "none")]) == 2
+    assert f"{tmp_path / 'none'} is no virtual environment" in capsys.readouterr().err
+
+
 def test_what_is_loaded_is_told_and_the_folder_is_left_as_it_was(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,6 +70,7 @@ def test_what_is_loaded_is_told_and_the_folder_is_left_as_it_was(
 def test_what_runs_in_the_place_of_the_folder_s_code_is_told(
     folder: Path, tmp_path: Path, warm_environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    main_before = (folder / MAIN).read_text(encoding="utf-8")
     change(folder, MAIN, body_of("re_match"), "from json import dumps as re_match\n")
     py_compile.compile(str(folder / ENCODER), doraise=True)
     times = (folder / ENCODER).stat()
@@ -76,6 +84,9 @@ def test_what_runs_in_the_place_of_the_folder_s_code_is_told(
     assert "re_match: loaded from" in told[0]
     assert "json/__init__.py, sha256 " in told[0]
     assert f"{ENCODER}: what runs is an older source" in told[1]
+    (folder / MAIN).write_text(main_before, encoding="utf-8")
+    assert main([*command, "--write"]) == 1, "each of the two is told by the status"
+    assert "elsewhere" not in capsys.readouterr().out
 
 
 def test_versions_are_told_where_the_import_fails(

@@ -1,0 +1,74 @@
+"""The layout of sealed files, which are read and compared by the line."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import LINE_CHARACTERS, seal, unseal, write_whole
+
+E, B, C = f'"{"é" * 70}"', f'"{"b" * 120}"', f'"{"c" * 230}"'
+CONTENT = {
+    "one line": [1, "é"],
+    "rows": [[E[1:-1]] * 4, {"k": [B[1:-1]] * 2}],
+    "object": {"of": {"x": C[1:-1], "y": 1}},
+}
+LINES = f"""\
+{{
+ "one line": [1, "é"],
+ "rows": [
+  [
+   {E}, {E}, {E},
+   {E}
+  ],
+  {{
+   "k": [
+    {B},
+    {B}
+   ]
+  }}
+ ],
+ "object": {{
+  "of": {{
+   "x": {C},
+   "y": 1
+  }}
+ }}"""
+
+
+def test_each_level_is_one_space_deeper_and_text_stands_as_it_is() -> None:
+    sealed = seal(CONTENT)
+    digest = hashlib.sha256(LINES.encode()).hexdigest()
+    assert sealed.decode() == f'{LINES},\n "sha256": "{digest}"\n}}\n'
+    assert unseal(sealed) == {**CONTENT, "sha256": digest}
+
+
+@pytest.mark.parametrize(("characters", "lines"), [(LINE_CHARACTERS - 9, 1), (LINE_CHARACTERS - 8, 3)])
+def test_a_value_stands_on_one_line_as_long_as_it_fits(characters: int, lines: int) -> None:
+    sealed = seal({"k": ["a" * 100, "b" * (characters - 100)]})
+    assert len(sealed.splitlines()) == lines + 3
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda data: data[:-1], "its end is missing"),
+        (lambda data: data.replace(b"1", b"2", 1), "does not have the SHA-256"),
+    ],
+)
+def test_damage_is_told(damage: Callable[[bytes], bytes], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        unseal(damage(seal({"a": 1})))
+
+
+def test_a_file_that_the_disk_does_not_take_is_an_error_and_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_whole(path, b"old")
+    (tmp_path / "a.json.partial").mkdir()
+    with pytest.raises(DsocrError, match=r"a\.json cannot be written \(Is a directory\); make room"):
+        write_whole(path, b"new")
+    assert path.read_bytes() == b"old"

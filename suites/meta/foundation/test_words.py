@@ -1,0 +1,77 @@
+"""Words for counts, paths and text of unknown origin."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.foundation.printable import in_shell, plain, printable
+from pytest_dsocr.foundation.sealed import unseal
+from pytest_dsocr.foundation.traces import traced
+from pytest_dsocr.foundation.words import COLUMNS, MARGIN, PACKAGE, count, fit, listed, near, told
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a page", "a page"),
+        ("第一页 é", "第一页 é"),
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("a\nb\tc\rd", r"a\nb\tc\rd"),
+        ("\u202egnp.", r"\u202egnp."),
+        ("\udc80", r"\udc80"),
+    ],
+)
+def test_nothing_steers_a_terminal(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+def test_lines_and_tabs_can_be_kept() -> None:
+    assert printable("a\nb\tc\rd\x1b[31m") == "a\nb\tc\\rd\\x1b[31m"
+
+
+def test_a_shell_takes_words_as_they_were() -> None:
+    words = ["a b", "it's", "\x1b[31m'\\", "\n", "第一页", "\udcff"]
+    told = in_shell(words)
+    assert told.isprintable()
+    printed = subprocess.run(["bash", "-c", f"printf '%s\\0' {told}"], capture_output=True, check=True).stdout
+    assert printed.split(b"\0")[:-1] == [os.fsencode(word) for word in words]
+
+
+def test_a_line_is_cut_at_its_end() -> None:
+    assert fit("a" * COLUMNS) == "a" * COLUMNS
+    assert fit("a" * (COLUMNS + 1)) == "a" * (COLUMNS - 3) + "..."
+
+
+def test_paths_inside_this_package_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert near(str(PACKAGE / "golden" / "vendor")) == "golden/vendor"
+    assert near(str(tmp_path.parent)) == str(tmp_path.parent)
+    with pytest.raises(ValueError, match="its end is missing") as raised:
+        unseal(b"")
+    assert 'File "foundation/sealed.py", line' in traced(raised.value)
+    assert str(PACKAGE) not in traced(raised.value)
+
+
+def test_long_text_goes_on_below_itself_up_to_a_limit() -> None:
+    lines = list(told("check", "word " * 100, 3))
+    assert [line[:MARGIN].strip() for line in lines] == ["check", "", ""]
+    assert all(len(line) <= COLUMNS for line in lines)
+    assert lines[-1].endswith("...")
+    assert list(told("check", "")) == [f"{'check':<{MARGIN}}"]
+
+
+def test_lists_and_counts_read_as_prose() -> None:
+    assert [count(0, "case"), count(1, "case"), count(2, "case")] == ["0 cases", "1 case", "2 cases"]
+    assert listed(["a", "b"]) == "a, b"
+    assert listed(list("abcdefgh")) == "a, b, c, d, e, f and 2 more"
+
+
+def test_a_path_is_told_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert near(str(tmp_path / "out" / "a.json")) == "out/a.json"
+    assert near("out") == "out"
+    assert near("/elsewhere/out") == "/elsewhere/out"
