@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.perf.candidate import Candidate, opened
 from pytest_dsocr.perf.changes import Change, exact_changes, text_change
@@ -17,6 +19,7 @@ from pytest_dsocr.perf.rounds import Measured, Round, good_pairs
 from pytest_dsocr.perf.schedule import LOOKS, looks_at, order
 from pytest_dsocr.perf.side import Side, sides
 from pytest_dsocr.perf.statistics import judge
+from pytest_dsocr.subjects.loading import VENDOR
 
 LABELS = ("A", "B")
 MOST_TAKEN = 2
@@ -179,6 +182,10 @@ def pair_of(candidates: Sequence[Candidate], task: Task, watch: Watcher) -> Iter
 def settled(pair: Pair, task: Task, watch: Watcher) -> tuple[list[RoundPair], list[Judgement]]:
     """Take pairs of rounds until all is judged, or the bound is reached; give them, and the verdicts."""
     pairs = [pair.rounds(0)]
+    if unknown := task.planted.keys() - {*pairs[0][1].wall_ms, "vision"}:
+        raise DsocrError(
+            f"nothing can be planted in {listed(sorted(unknown))}; there are {', '.join(pairs[0][1].wall_ms)}"
+        )
     looks = looks_at(len(pairs[0][0].wall_ms), task.most_rounds)
     judgements: list[Judgement] = []
     for look, upto in enumerate(looks, 1):
@@ -217,7 +224,10 @@ def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:
     candidate = side.candidate
     subject = candidate.subject or task.subject
     planted = task.planted if side.label == LABELS[-1] else {}
-    found = side.ask("load", spec=subject, setup=task.setup, reading=task.page, planted=planted, friends=friends)
+    setup = {**task.setup, "checkpoint": _absolute(task.setup["checkpoint"])}
+    found = side.ask(
+        "load", spec=_absolute(subject, VENDOR), setup=setup, reading=task.page, planted=planted, friends=friends
+    )
     page = {name: value for name, value in task.page.items() if name != "path"}
     return {
         "name": candidate.name,
@@ -228,6 +238,12 @@ def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:
         "planted": dict(planted),
         **found,
     }
+
+
+def _absolute(name: str, prefix: str = "") -> str:
+    """Give a name that holds a folder of this process's as the side's process finds it."""
+    folder = Path(name.removeprefix(prefix))
+    return f"{prefix}{folder.absolute()}" if name.startswith(prefix) and folder.is_dir() else name
 
 
 def _round(value: Mapping[str, Any]) -> Round:

@@ -43,7 +43,7 @@ def paces() -> dict[str, str]:
 
 
 def test_a_side_against_itself_is_the_same_and_one_that_sleeps_longer_slower(capsys: Capture) -> None:
-    assert bench("Sleeping", "Sleeping", "--slower=page=0.3") == 0
+    assert bench("Sleeping", "Sleeping", "--slower=page=0.4") == 0
     assert paces() == {"page": "SAME"}
     assert bench("Sleeping", "Slower", "--slower=page=0.1") == 1
     assert paces() == {"page": "SLOWER"}
@@ -60,17 +60,31 @@ def test_a_side_against_itself_is_the_same_and_one_that_sleeps_longer_slower(cap
 
 
 def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
-    assert bench("Staged", "StagedSlower", "--slower=*=0.25", "--slower=decode=0.1", "--rounds=24") == 1
+    assert bench("Staged", "StagedSlower", "--slower=0.6", "--slower=decode=0.1", "--rounds=24") == 1
     found = paces()
     assert found.pop("decode") == "SLOWER"
     assert {found[name] for name in ("vision", "prefill")} == {"SAME"}
 
 
 def test_a_planted_slowdown_is_found_and_kept_out_of_the_history() -> None:
-    assert bench("Staged", "Staged", "--slower=*=0.25", "--planted=prefill=0.6", "--rounds=24") == 1
+    assert bench("Staged", "Staged", "--slower=0.3", "--planted=prefill=1", "--rounds=24") == 1
     assert {name for name, pace in paces().items() if pace == "SLOWER"} >= {"prefill"}
-    assert result()["b"]["identity"]["planted"] == {"prefill": 0.6}
+    assert result()["b"]["identity"]["planted"] == {"prefill": 1.0}
     assert not Path("golden").exists()
+
+
+def test_nothing_is_planted_where_there_is_no_such_stage(capsys: Capture) -> None:
+    assert bench("Sleeping", "Sleeping", "--planted=decode=0.5") == 3
+    assert "nothing can be planted in decode; there are page" in capsys.readouterr().err
+
+
+def test_the_status_is_told_even_where_nobody_reads_the_table() -> None:
+    sides = [f"subject:{SUBJECTS}{name}" for name in ("Sleeping", "Slower")]
+    command = [sys.executable, "-m", "pytest_dsocr", "bench", *sides, *QUICK, "--slower=0.1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout
+    process.stdout.close()
+    assert process.wait(30) == 1
 
 
 def test_rounds_are_taken_in_turn_and_the_order_changes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,6 +148,8 @@ def test_a_side_that_cannot_be_measured_is_told_in_words(capsys: Capture, subjec
         (["."], "name two sides, not 1"),
         ([".", ".", "--calibrate"], "--calibrate takes one side, not 2"),
         ([".", ".", "--slower=decode"], "--slower=decode is no stage and share; give one such as decode=0.05 for 5 %"),
+        ([".", ".", "--planted=0.05"], "--planted=0.05 is no stage and share"),
+        ([".", ".", "--out=absent/out.json"], "there is no folder absent for --out=absent/out.json"),
         ([".", ".", "--rounds=0"], "--rounds=0 leaves nothing to judge"),
         ([".", ".", "--page=absent.png"], "there is no page absent.png"),
     ],
@@ -198,6 +214,19 @@ def test_a_commit_whose_code_is_not_what_runs_is_refused(repository: Path, capsy
 def test_an_unknown_commit_is_refused(repository: Path, capsys: Capture) -> None:
     assert main(["bench", "HEAD~9", "HEAD"]) == 3
     assert "'HEAD~9' names nothing to measure, and" in capsys.readouterr().err
+
+
+def test_a_folder_named_from_here_is_found_from_a_worktree(repository: Path) -> None:
+    code = "from suites.meta.perf.sleeping import Sleeping\n\n\ndef engine(setup):\n"
+    code += (
+        "    import pathlib\n    assert pathlib.Path(setup.checkpoint, 'weights').is_file()\n    return Sleeping()\n"
+    )
+    (repository / "src" / "my_engine.py").write_text(code, encoding="utf-8")
+    git("commit", "-am", "it has weights")
+    (repository / "mine").mkdir()
+    (repository / "mine" / "weights").touch()
+    both = ("bench", "HEAD", ".", "--subject=my_engine:engine", "--checkpoint=mine", "--slower=0.4", *QUICK)
+    assert main(both) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
