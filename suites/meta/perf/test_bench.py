@@ -166,8 +166,11 @@ def git(*arguments: str) -> str:
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def repository(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository of two commits, the second of which sleeps longer; its module is in ``src``."""
+    temporary = str(tmp_path_factory.mktemp("temporary"))
+    monkeypatch.setenv("TMPDIR", temporary)
+    monkeypatch.setattr(tempfile, "tempdir", temporary)
     (tmp_path / "src").mkdir()
     git("init")
     for name in ("Sleeping", "Slower"):
@@ -178,12 +181,11 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def left_behind() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"))
+def left_behind() -> list[Path]:
+    return [*Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*")]
 
 
 def test_two_commits_are_compared_and_their_worktrees_removed(repository: Path, capsys: Capture) -> None:
-    before = left_behind()
     (repository / "src" / "my_engine.py").write_text("raise ImportError('not to be imported')\n", encoding="utf-8")
     both = ("bench", "HEAD~1", "main", "--subject=my_engine:Engine", "--slower=page=0.1", "--out=out.json", *QUICK)
     assert main(both) == 1
@@ -194,7 +196,7 @@ def test_two_commits_are_compared_and_their_worktrees_removed(repository: Path, 
     ]
     assert found["judgements"][0]["pace"] == "SLOWER"
     assert git("worktree", "list").count("\n") == 0
-    assert left_behind() == before
+    assert left_behind() == []
     assert re.search(r"^A  +HEAD~1, commit [0-9a-f]{12}, my_engine:Engine", capsys.readouterr().out, re.MULTILINE)
 
 
@@ -236,16 +238,16 @@ def test_an_interrupt_ends_both_sides_and_removes_the_worktrees(repository: Path
     code += "        import os\n        open(os.environ['STARTED'], 'a').write(f'{os.getpid()}\\n')\n"
     (repository / "src" / "my_engine.py").write_text(code, encoding="utf-8")
     git("commit", "-am", "it hangs")
-    started, before = repository / "started", left_behind()
+    started = repository / "started"
     command = [sys.executable, "-m", "pytest_dsocr", "bench", "HEAD", "HEAD", "--subject=my_engine:Engine", *QUICK]
     process = subprocess.Popen(command, env={**os.environ, "STARTED": str(started)}, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: started.is_file() and len(started.read_text(encoding="utf-8").split()) == 2)
-    assert git("worktree", "list").count("\n") == 2
+    assert (git("worktree", "list").count("\n"), len(left_behind())) == (2, 2)
     process.send_signal(number)
     _, told = process.communicate(timeout=20)
     assert (process.returncode, told.strip()) == (130, "dsocr: interrupted")
     assert git("worktree", "list").count("\n") == 0
-    assert left_behind() == before
+    assert left_behind() == []
     wait_until(lambda: not any(is_running(int(pid)) for pid in started.read_text(encoding="utf-8").split()))
 
 

@@ -44,7 +44,8 @@ def test_none_and_a_damaged_one_are_told(tmp_path: Path) -> None:
     path = tmp_path / "a-cpu-2-cores" / FILE_NAME
     path.parent.mkdir()
     path.write_bytes(b'{"windows": 3}\n')
-    assert f"{path.name} is damaged" in " ".join(quoted(MACHINE, [tmp_path], ["page"])).replace("\n", "")
+    told = " ".join(" ".join(quoted(MACHINE, [tmp_path], ["page"])).split())
+    assert f"{path.name} is damaged (its end is missing); make it anew" in told
 
 
 def test_judgements_that_cannot_be_spread_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
