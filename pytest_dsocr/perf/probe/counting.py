@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -96,7 +97,10 @@ def _of_gpu(probe: PageProbe) -> dict[str, int]:
     _, state = walk.begin()
     walk.decode(state)
     before = _allocations(gpu)
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
+    with (
+        warnings.catch_warnings(action="ignore"),  # of the profiler's own: of what it would do in another cycle
+        profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled,
+    ):
         probe.subject.step(state, walk.tokens[-1])
         torch.cuda.synchronize(gpu)
     after = _allocations(gpu)

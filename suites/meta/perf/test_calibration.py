@@ -60,6 +60,8 @@ def test_sides_that_are_not_the_same_are_false_alarms() -> None:
     rng = np.random.default_rng(3)
     found = calibrated([table(rng, normal, 48, 2, 0.15) for _ in range(5)] + windows(normal, count=5))
     assert (found.false_alarms, found.alarms) == (5, {"stage0": 5, "stage1": 0})
+    faster = calibrated([table(rng, normal, 48, 2, -0.5) for _ in range(5)])
+    assert faster.smallest_found["stage0"] is None, "an alarm in the other direction finds no slowdown"
 
 
 def test_the_spread_is_what_windows_differ_by() -> None:
