@@ -101,7 +101,8 @@ def test_rounds_are_taken_in_turn_and_the_order_changes(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(side.Side, "ask", noted)
     bench("Sleeping", "Sleeping", "--rounds=4")
-    assert "".join(asked) in ("ABBAABBA", "BAABBAAB")
+    assert len(asked) >= 8
+    assert ("ABBA" * len(asked)).startswith("".join(asked))
 
 
 def test_texts_that_differ_are_no_verdict_on_time(capsys: Capture) -> None:
