@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import threading
 from argparse import Namespace
@@ -19,6 +20,7 @@ from pytest_dsocr.perf import calibrating, history, table
 from pytest_dsocr.perf.baseline import machine_name
 from pytest_dsocr.perf.bench import Bench, Status, Task, Watcher, compare
 from pytest_dsocr.perf.candidate import opened
+from pytest_dsocr.perf.limits import ANY
 from pytest_dsocr.reference.goldens import BASELINES, OWN, baseline_places, golden_folder
 
 
@@ -35,6 +37,8 @@ def run(options: Namespace) -> Iterator[str]:
             f"{'--calibrate takes one side' if wanted == 1 else 'name two sides'}, not {len(options.sides)}"
         )
     task = _task(options)
+    if options.out and not options.out.parent.is_dir():
+        raise DsocrError(f"there is no folder {options.out.parent} for --out={options.out}; make it, or name another")
     with _interrupted_by_sigterm():
         yield from _calibrated(options, task) if options.calibrate else _compared(options, task)
 
@@ -42,6 +46,7 @@ def run(options: Namespace) -> Iterator[str]:
 def _compared(options: Namespace, task: Task) -> Iterator[str]:
     with _watching("pair") as watch:
         bench = compare(options.sides, task, watch)
+    options.status = bench.status  # before anything is told, for the reader may close our output
     yield from table.lines_of(bench)
     places = [OWN / BASELINES, *baseline_places(golden_folder())]
     quantities = [one.quantity for one in bench.judgements]
@@ -49,7 +54,6 @@ def _compared(options: Namespace, task: Task) -> Iterator[str]:
     for path in _written(bench, options):
         yield f"written         {path}"
     yield f"verdict         {bench.verdict}"
-    options.status = bench.status
 
 
 def _calibrated(options: Namespace, task: Task) -> Iterator[str]:
@@ -75,13 +79,7 @@ def _task(options: Namespace) -> Task:
         "preset": case.preset.name,
         "max_new_tokens": case.max_new_tokens,
     }
-    checkpoint = Path(options.checkpoint)
-    setup = {
-        "checkpoint": str(checkpoint.resolve()) if checkpoint.is_dir() else options.checkpoint,
-        "device": options.device,
-        "dtype": options.dtype,
-        "attention": options.attention,
-    }
+    setup = {name: getattr(options, name) for name in ("checkpoint", "device", "dtype", "attention")}
     if options.rounds < 1:
         raise DsocrError(f"--rounds={options.rounds} leaves nothing to judge; give at least 1")
     slower, planted = (_shares(flag, getattr(options, flag) or ()) for flag in ("slower", "planted"))
@@ -91,12 +89,13 @@ def _task(options: Namespace) -> Task:
 def _shares(flag: str, given: Sequence[str]) -> dict[str, float]:
     found = {}
     for one in given:
-        name, _, share = one.partition("=")
+        name, _, share = one.rpartition("=")
+        name = name or ANY
         try:
             found[name] = float(share)
         except ValueError:
-            found[name] = -1.0
-        if not 0 < found[name] < 10:
+            found[name] = math.nan
+        if not 0 < found[name] < math.inf or (flag, name) == ("planted", ANY):
             raise DsocrError(f"--{flag}={one} is no stage and share; give one such as decode=0.05 for 5 %")
     return found
 
@@ -109,7 +108,6 @@ def _written(bench: Bench, options: Namespace) -> Iterator[Path]:
         history.append(path, [line for line in lines if line.quantities])
         yield path
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
         write_whole(options.out, json.dumps(bench.to_json(), indent=1).encode() + b"\n")
         yield options.out
 

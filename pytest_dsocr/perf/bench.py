@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.perf.candidate import Candidate, opened
 from pytest_dsocr.perf.changes import Change, exact_changes, text_change
@@ -17,6 +19,7 @@ from pytest_dsocr.perf.rounds import Measured, Round, good_pairs
 from pytest_dsocr.perf.schedule import LOOKS, looks_at, order
 from pytest_dsocr.perf.side import Side, sides
 from pytest_dsocr.perf.statistics import judge
+from pytest_dsocr.subjects.loading import VENDOR
 
 LABELS = ("A", "B")
 MOST_TAKEN = 2
@@ -160,25 +163,28 @@ def pair_of(candidates: Sequence[Candidate], task: Task, watch: Watcher) -> Iter
         DsocrError: where a side cannot do that, or would not run what it is named for.
     """
     with sides(dict(zip(LABELS, candidates, strict=True)), task.limit_s) as both:
-        steps: dict[str, Callable[[Side], Any]] = {
-            "loads": lambda side: _load(side, task, [other.pid for other in both]),
-            "reads the page": lambda side: side.ask("read"),
-            "counts": lambda side: side.ask("exact"),
-            "warms up": lambda side: side.ask("warm_up"),
-        }
-        found: dict[str, list[Any]] = {step: [] for step in steps}
-        for step, do in steps.items():
-            for side in both:
-                watch(f"{side.label} {step}", 0, task.most_rounds)
-                found[step].append(do(side))
+        friends = [side.pid for side in both]
+        loads = [_load(side, task, friends) for side in both]
+        watch("loading", 0, task.most_rounds)
+        identities = [
+            _identity(side, task, found) for side, found in zip(both, _at_once(both, "load", loads), strict=True)
+        ]
+        watch("counting", 0, task.most_rounds)
+        texts, exact = _at_once(both, "read"), _at_once(both, "exact")
         for side in both:
+            watch(f"warming up {side.label}", 0, task.most_rounds)
+            side.ask("warm_up")
             side.check_used()
-        yield Pair(both, found["loads"], found["counts"], found["reads the page"])
+        yield Pair(both, identities, exact, texts)
 
 
 def settled(pair: Pair, task: Task, watch: Watcher) -> tuple[list[RoundPair], list[Judgement]]:
     """Take pairs of rounds until all is judged, or the bound is reached; give them, and the verdicts."""
     pairs = [pair.rounds(0)]
+    if unknown := task.planted.keys() - {*pairs[0][1].wall_ms, "vision"}:
+        raise DsocrError(
+            f"nothing can be planted in {listed(sorted(unknown))}; there are {', '.join(pairs[0][1].wall_ms)}"
+        )
     looks = looks_at(len(pairs[0][0].wall_ms), task.most_rounds)
     judgements: list[Judgement] = []
     for look, upto in enumerate(looks, 1):
@@ -213,21 +219,43 @@ def _good(pairs: Sequence[RoundPair]) -> list[RoundPair]:
     return good_pairs([a for a, _ in pairs], [b for _, b in pairs])
 
 
+def _at_once(both: Sequence[Side], what: str, how: Sequence[Mapping[str, Any]] = ({}, {})) -> list[Any]:
+    """Ask both sides for what takes long and is not timed."""
+    for side, one in zip(both, how, strict=True):
+        side.begin(what, **one)
+    return [side.answer(what) for side in both]
+
+
 def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:
-    candidate = side.candidate
-    subject = candidate.subject or task.subject
-    planted = task.planted if side.label == LABELS[-1] else {}
-    found = side.ask("load", spec=subject, setup=task.setup, reading=task.page, planted=planted, friends=friends)
-    page = {name: value for name, value in task.page.items() if name != "path"}
     return {
-        "name": candidate.name,
-        "commit": candidate.commit,
-        "subject": subject,
+        "spec": _absolute(side.candidate.subject or task.subject, VENDOR),
+        "setup": {**task.setup, "checkpoint": _absolute(task.setup["checkpoint"])},
+        "reading": task.page,
+        "planted": _planted(side, task),
+        "friends": friends,
+    }
+
+
+def _identity(side: Side, task: Task, found: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": side.candidate.name,
+        "commit": side.candidate.commit,
+        "subject": side.candidate.subject or task.subject,
         "setup": dict(task.setup),
-        "page": page,
-        "planted": dict(planted),
+        "page": {name: value for name, value in task.page.items() if name != "path"},
+        "planted": _planted(side, task),
         **found,
     }
+
+
+def _planted(side: Side, task: Task) -> dict[str, float]:
+    return dict(task.planted) if side.label == LABELS[-1] else {}
+
+
+def _absolute(name: str, prefix: str = "") -> str:
+    """Give a name that holds a folder of this process's as the side's process finds it."""
+    folder = Path(name.removeprefix(prefix))
+    return f"{prefix}{folder.absolute()}" if name.startswith(prefix) and folder.is_dir() else name
 
 
 def _round(value: Mapping[str, Any]) -> Round:

@@ -68,13 +68,21 @@ class Side:
         return self._process.pid
 
     def ask(self, what: str, **how: Any) -> Any:
-        """Ask the worker for something; give its answer.
+        """Ask the worker for something; give its answer, or raise as :meth:`answer`."""
+        self.begin(what, **how)
+        return self.answer(what)
+
+    def begin(self, what: str, **how: Any) -> None:
+        """Ask the worker for something, and do not wait for it."""
+        self._send({"do": what, "how": how})
+
+    def answer(self, what: str) -> Any:
+        """Wait for the answer to what was asked.
 
         Raises:
             DsocrError: where it raises, ends, hangs, or gives something that is no answer; the message says which, and
                 the end of what it printed.
         """
-        self._send({"do": what, "how": how})
         line = self._line(what)
         try:
             answer = json.loads(line)

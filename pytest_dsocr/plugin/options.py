@@ -176,7 +176,7 @@ OPTIONS = (
     Option(
         "slower",
         read.slower,
-        "how much slower than its baseline a stage may be, such as decode=0.05 (5 %), or 0.05 for each",
+        "how much slower than its baseline a stage may be, such as decode=0.05, or 0.05 for each",
         "STAGE=SHARE",
         unset="0.05, and half a per cent of the page",
         many=True,
