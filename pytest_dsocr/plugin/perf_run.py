@@ -18,6 +18,7 @@ from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.plugin.configured import command_of
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
 from pytest_dsocr.report.file import commit
+from pytest_dsocr.subjects.loading import VENDOR
 from pytest_dsocr.subjects.watch import current
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
         "commit": commit() or "",
         "machine": machine(config.device),
         "versions": versions(),
-        "subject": config.subject,
+        "subject": VENDOR.rstrip(":") if config.subject.startswith(VENDOR) else config.subject,
         "setup": {
             "checkpoint": config.checkpoint,
             "checkpoint_sha256": resolve(config.checkpoint).sha256,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_dsocr.perf.probe.lines import lines_growth
+from pytest_dsocr.perf.probe.lines import growth_by_length, growth_by_token
 from pytest_dsocr.perf.probe.operators import Counting, Operators
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
-from pytest_dsocr.perf.probe.walk import ENCODERS, module_of
+from pytest_dsocr.perf.probe.walk import ENCODERS, FIRST_LAYER, module_of
 
 if TYPE_CHECKING:
     from pytest_dsocr.perf.probe.page import PageProbe
@@ -23,11 +23,18 @@ def count(probe: PageProbe) -> dict[str, int]:
     found = _of_reading(probe)
     if probe.has_stages:
         found |= _of_stages(probe)
-    if (growth := lines_growth(probe.read, found.get("tokens.output", probe.max_new_tokens))) is not None:
+    if (growth := _lines_growth(probe, found)) is not None:
         found["page.lines.growth"] = growth
     if probe.has_stages and probe.device.startswith("cuda"):
         found |= _of_gpu(probe)
     return found
+
+
+def _lines_growth(probe: PageProbe, found: Mapping[str, int]) -> int | None:
+    first_layer = module_of(probe.subject, FIRST_LAYER)
+    if first_layer is not None:
+        return growth_by_token(probe.read, first_layer)
+    return growth_by_length(probe.read, found.get("tokens.output", probe.max_new_tokens))
 
 
 def _of_reading(probe: PageProbe) -> dict[str, int]:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
+from statistics import median
 from types import FrameType
 from typing import Any
 
+FEW = 8
+"""Tokens at each end of a page that are compared."""
 LEAST_TOKENS = 12
-"""Fewer show no bend."""
+"""Fewer show no bend of the whole reading."""
+LEAST_LINES = 4
+"""What a whole reading shows for sure: the text itself decides how many lines it takes to tell its boxes."""
 
 
 class Lines:
@@ -34,8 +40,29 @@ def counted_lines() -> Iterator[Lines]:
         sys.settrace(before)
 
 
-def lines_growth(read: Callable[[int], object], tokens: int) -> int | None:
-    """Give how many lines more each token runs than the one before, from readings of three lengths.
+def growth_by_token(read: Callable[[], object], first_layer: Any) -> int | None:
+    """Give how many lines more each token runs than the one before; None where there are too few tokens to tell.
+
+    Args:
+        read: reads the page.
+        first_layer: the decoder's first module, which is called once for each token.
+    """
+    marks: list[int] = []
+    with counted_lines() as lines:
+        hook = first_layer.register_forward_pre_hook(lambda *_: marks.append(lines.count))
+        try:
+            read()
+        finally:
+            hook.remove()
+    a_token = [late - early for early, late in pairwise(marks)][1:]  # the first holds the prompt
+    if len(a_token) < 2 * FEW:
+        return None
+    grown = median(a_token[-FEW:]) - median(a_token[:FEW])
+    return round(grown / (len(a_token) - FEW))
+
+
+def growth_by_length(read: Callable[[int], object], tokens: int) -> int | None:
+    """Give the same from readings of three lengths, where nothing tells one token from the next; only if it is large.
 
     Args:
         read: reads the page up to so many tokens.
@@ -48,7 +75,8 @@ def lines_growth(read: Callable[[int], object], tokens: int) -> int | None:
         return None
     third = tokens // 3
     short, middle, long = (_lines_of(read, third * times) for times in (1, 2, 3))
-    return (long - 2 * middle + short) // third**2
+    grown = (long - 2 * middle + short) // third**2
+    return grown if abs(grown) >= LEAST_LINES else 0
 
 
 def _lines_of(read: Callable[[int], object], tokens: int) -> int:

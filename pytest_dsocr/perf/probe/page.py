@@ -101,7 +101,7 @@ class PageProbe:
 
 
 def in_quantities(laps: Mapping[str, list[float]]) -> dict[str, float]:
-    """Give what is judged of a round's laps: sums of stages, the mean decode step, an early and a late one."""
+    """Give what is judged of a round's laps: sums of stages, the median decode step, an early and a late one."""
     found = {name: sum(laps[name]) for name in laps if name not in ("vision", "decode", "page")}
     if "vision" in laps:
         encoders = sum(found.get(name, 0.0) for name in ("sam", "clip", "projector"))
@@ -109,7 +109,7 @@ def in_quantities(laps: Mapping[str, list[float]]) -> dict[str, float]:
         found = {**_upto(found, "prefill"), rest: sum(laps["vision"]) - encoders, **_from(found, "prefill")}
         found["first_token"] = sum(laps["tokenizer"]) + sum(laps["vision"]) + found["prefill"]
     if steps := laps.get("decode"):
-        found["decode"] = statistics.mean(steps)
+        found["decode"] = statistics.median(steps)
         if len(steps) >= 2 * FEW:
             found["decode.early"] = statistics.median(steps[:FEW])
             found["decode.late"] = statistics.median(steps[-FEW:])

@@ -15,6 +15,7 @@ from pytest_dsocr.perf.probe.stopwatch import Stopwatch
 
 ENCODERS = {"sam": "model.sam_model", "clip": "model.vision_model", "projector": "model.projector"}
 """Stages that are modules, by the names that the vendor gives them."""
+FIRST_LAYER = "model.layers.0"
 
 
 @dataclass
