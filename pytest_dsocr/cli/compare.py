@@ -25,7 +25,8 @@ from pytest_dsocr.report.file import RUN_ID, RunIdentity, mark_running, read_res
 INSTALLED = "pytest_dsocr.suites"
 SAFE_PATH = "-P"
 """Keeps a checkout in the working directory from being imported in place of the installation, as `pytest` does."""
-OWN_TESTS = "meta"
+LEFT_OUT = ("meta", "perf")
+"""The project's own tests, and times, which are taken by themselves."""
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
 
@@ -86,11 +87,12 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def suites() -> list[str]:
-    """Give what pytest is to run: the suites of the installation, or those of the checkout, without its own tests."""
-    if find_spec(INSTALLED) is not None:
-        return ["--pyargs", INSTALLED]
-    folder = Path(pytest_dsocr.__path__[0]).parent / "suites"
-    return sorted(str(init.parent) for init in folder.glob("*/__init__.py") if init.parent.name != OWN_TESTS)
+    """Give what pytest is to run: the suites of the installation, or those of the checkout, but for times."""
+    is_installed = find_spec(INSTALLED) is not None
+    package = Path(pytest_dsocr.__path__[0])
+    folder = package / "suites" if is_installed else package.parent / "suites"
+    found = sorted(init.parent for init in folder.glob("*/__init__.py") if init.parent.name not in LEFT_OUT)
+    return ["--pyargs", *(f"{INSTALLED}.{one.name}" for one in found)] if is_installed else [*map(str, found)]
 
 
 def _typed(options: Namespace) -> Iterator[str]:
