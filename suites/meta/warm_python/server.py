@@ -162,6 +162,7 @@ def run(call: Call, python: str) -> None:
         os.execve(sys.executable, [sys.executable, *flags, *arguments], call["environment"])
     os.environ.clear()
     os.environ.update(call["environment"])
+    tempfile.tempdir = None  # it was found by this process's own environment
     sys.executable = python
     sys.dont_write_bytecode |= "-B" in flags
     if "faulthandler" in flags:
