@@ -40,14 +40,8 @@ def _lines_growth(probe: PageProbe, found: Mapping[str, int]) -> int | None:
 def _of_reading(probe: PageProbe) -> dict[str, int]:
     with _views(probe.subject) as views, Counting() as counting:
         text = probe.read()
-    with Counting() as first:
-        probe.read(1)
-    found = {
-        "page.characters": len(text),
-        "page.operators": counting.seen.count,
-        "page.waits": counting.seen.synchronisations,
-        "page.waits.first": first.seen.synchronisations,
-    }
+    seen = counting.seen
+    found = {"page.characters": len(text), "page.operators": seen.count, "page.waits": seen.synchronisations}
     if views is not None:
         found["page.views"] = sum(views)
     return found
@@ -68,6 +62,8 @@ def _of_stages(probe: PageProbe) -> dict[str, int]:
 
     with _views(probe.subject) as views:
         walk.decode(state, counted)
+    with Counting() as first:
+        probe.read(1)
     mask = inputs.get("images_seq_mask")
     found = {
         "tokens.output": len(walk.tokens),
@@ -75,6 +71,7 @@ def _of_stages(probe: PageProbe) -> dict[str, int]:
         **({} if mask is None else {"tokens.image": int(mask.sum())}),
         "first_token.operators": begun.count,
         "first_token.waits": begun.synchronisations,
+        "page.waits.first": first.seen.synchronisations,
         **_of_steps(steps),
         **({} if once is None or views is None else {"vision.views": sum(once), "decode.views": sum(views)}),
     }
