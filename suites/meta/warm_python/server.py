@@ -162,6 +162,7 @@ def run(call: Call, python: str) -> None:
         os.execve(sys.executable, [sys.executable, *flags, *arguments], call["environment"])
     os.environ.clear()
     os.environ.update(call["environment"])
+    tempfile.tempdir = None  # by the environment of this process
     sys.executable = python
     sys.dont_write_bytecode |= "-B" in flags
     if "faulthandler" in flags:
