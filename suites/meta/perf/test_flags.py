@@ -73,8 +73,8 @@ def test_a_planted_cost_raises_its_own_flag_alone(
     assert told.startswith(measured)
 
 
-@pytest.mark.parametrize("subject", [SessionSubject, planted.StepByStep])
-def test_a_right_subject_raises_none(probe: Probe, subject: type[SessionSubject]) -> None:
+@pytest.mark.parametrize("subject", [SessionSubject, planted.StepByStep, planted.CostlyRanges])
+def test_without_needless_work_none_is_raised(probe: Probe, subject: type[SessionSubject]) -> None:
     assert raised(probe(subject)) == {}
 
 
@@ -114,10 +114,6 @@ def test_the_sessions_ranges_are_not_called_costly(probe: Probe) -> None:
     steps = instrumentation(probe(SessionSubject, TIMED_TOKENS))
     assert steps is not None
     assert watching_costs(*steps).verdict is not Verdict.WRONG
-
-
-def test_ranges_that_cost_raise_no_flag(probe: Probe) -> None:
-    assert raised(probe(planted.CostlyRanges)) == {}
 
 
 def test_the_suite_names_the_sign(pytester: pytest.Pytester, page: Path) -> None:
