@@ -41,7 +41,7 @@ def _waits_in_step(exact: Mapping[str, int]) -> Flag:
 
 def _waits_a_token(exact: Mapping[str, int]) -> Flag:
     tokens = max(1, exact["tokens.output"])
-    found = (exact["page.waits"] - exact["first_token.waits"]) / tokens
+    found = (exact["page.waits"] - exact["page.waits.first"]) / tokens
     told = f"reading waits for the device {found:.2f} times a token; {WAITS_A_TOKEN} is allowed, to learn the token"
     return Flag(found > WAITS_A_TOKEN, told)
 
@@ -72,7 +72,7 @@ FLAGS: Mapping[str, tuple[tuple[str, ...], Callable[[Mapping[str, int]], Flag]]]
     "vision in decode": (("decode.convolutions",), _vision_in_decode),
     "vision runs again": (("vision.views", "page.views"), _vision_again),
     "waits in a step": (("decode.waits",), _waits_in_step),
-    "waits a token": (("page.waits", "first_token.waits", "tokens.output"), _waits_a_token),
+    "waits a token": (("page.waits", "page.waits.first", "tokens.output"), _waits_a_token),
     "cache copied": (("decode.bytes.growth", "cache.bytes_a_token"), _cache_copied),
     "operators grow": (("decode.operators.growth", "decode.operators"), _operators_grow),
     "host work grows": (("page.lines.growth",), _host_work_grows),

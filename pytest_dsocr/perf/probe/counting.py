@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_dsocr.perf.probe.lines import growth_by_length, growth_by_token
+from pytest_dsocr.perf.probe.lines import growth, growth_by_length, growth_by_token
 from pytest_dsocr.perf.probe.operators import Counting, Operators
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
 from pytest_dsocr.perf.probe.walk import ENCODERS, FIRST_LAYER, module_of
@@ -23,8 +23,8 @@ def count(probe: PageProbe) -> dict[str, int]:
     found = _of_reading(probe)
     if probe.has_stages:
         found |= _of_stages(probe)
-    if (growth := _lines_growth(probe, found)) is not None:
-        found["page.lines.growth"] = growth
+    if (grown := _lines_growth(probe, found)) is not None:
+        found["page.lines.growth"] = grown
     if probe.has_stages and probe.device.startswith("cuda"):
         found |= _of_gpu(probe)
     return found
@@ -62,6 +62,8 @@ def _of_stages(probe: PageProbe) -> dict[str, int]:
 
     with _views(probe.subject) as views:
         walk.decode(state, counted)
+    with Counting() as first:
+        probe.read(1)
     mask = inputs.get("images_seq_mask")
     found = {
         "tokens.output": len(walk.tokens),
@@ -69,6 +71,7 @@ def _of_stages(probe: PageProbe) -> dict[str, int]:
         **({} if mask is None else {"tokens.image": int(mask.sum())}),
         "first_token.operators": begun.count,
         "first_token.waits": begun.synchronisations,
+        "page.waits.first": first.seen.synchronisations,
         **_of_steps(steps),
         **({} if once is None or views is None else {"vision.views": sum(once), "decode.views": sum(views)}),
     }
@@ -78,17 +81,17 @@ def _of_stages(probe: PageProbe) -> dict[str, int]:
 
 
 def _of_steps(steps: list[Operators]) -> dict[str, int]:
-    """Give the counts of the last step, and how much it has grown a token since the second: the first may prepare."""
+    """Give the counts of the last step, and how much they grow a token; the first step may prepare, and is left out."""
     if len(steps) < 3:
         return {}
-    second, last, between = steps[1], steps[-1], len(steps) - 2
+    last, alike = steps[-1], steps[1:]
     return {
         "decode.operators": last.count,
-        "decode.operators.growth": (last.count - second.count) // between,
+        "decode.operators.growth": growth([one.count for one in alike]),
         "decode.waits": last.synchronisations,
         "decode.convolutions": last.convolutions,
         "decode.bytes": last.new_bytes,
-        "decode.bytes.growth": (last.new_bytes - second.new_bytes) // between,
+        "decode.bytes.growth": growth([one.new_bytes for one in alike]),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from statistics import median
@@ -40,6 +40,15 @@ def counted_lines() -> Iterator[Lines]:
         sys.settrace(before)
 
 
+def growth(values: Sequence[int]) -> int:
+    """Give how much more each value is than the one before, from the medians at both ends: one that stands out is none.
+
+    A cache that doubles its room, say, makes one step store far more than its neighbours.
+    """
+    few = min(FEW, len(values) // 2)
+    return round((median(values[-few:]) - median(values[:few])) / (len(values) - few))
+
+
 def growth_by_token(read: Callable[[], object], first_layer: Any) -> int | None:
     """Give how many lines more each token runs than the one before; None where there are too few tokens to tell.
 
@@ -57,8 +66,7 @@ def growth_by_token(read: Callable[[], object], first_layer: Any) -> int | None:
     a_token = [late - early for early, late in pairwise(marks)][1:]  # the first holds the prompt
     if len(a_token) < 2 * FEW:
         return None
-    grown = median(a_token[-FEW:]) - median(a_token[:FEW])
-    return round(grown / (len(a_token) - FEW))
+    return growth(a_token)
 
 
 def growth_by_length(read: Callable[[int], object], tokens: int) -> int | None:

@@ -1,0 +1,144 @@
+"""The session with one needless cost each, and right ones that do the same work in another way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.session import SessionSubject
+
+NGRAM = 3
+RANGE_SHARE = 0.05
+"""Of a step, that ranges cost where they cost too much."""
+
+
+class StepByStep(SessionSubject):
+    """Right: reads by its own stages, and waits once a token."""
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        inputs = self.inputs(page, prompt=prompt, preset=preset)
+        state = self.prefill(inputs, self.vision(inputs).get("vision_fusion"))
+        tokens = [self.chosen(state.logits)]
+        while len(tokens) < max_new_tokens and tokens[-1] != self.policy.eos_id:
+            tokens.append(self.chosen(self.step(state, tokens[-1])))
+        return self.text_of(tokens)
+
+    def chosen(self, logits: Tensor) -> int:
+        return int(logits.argmax())
+
+
+class VisionInDecode(SessionSubject):
+    """Encodes the page again in each decode step."""
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        self.pixels = inputs["images_ori"]
+        return super().vision(inputs)
+
+    def step(self, state: Any, token: int) -> Tensor:
+        self.session.pipeline.view(self.pixels)
+        return super().step(state, token)
+
+
+class VisionTwice(SessionSubject):
+    """Encodes the page a second time before it reads it."""
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        self.vision(self.inputs(page, prompt=prompt, preset=preset))
+        return super().read(page, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens)
+
+
+class WaitsInStep(SessionSubject):
+    """Looks at a number of the device in each step."""
+
+    def step(self, state: Any, token: int) -> Tensor:
+        logits = super().step(state, token)
+        assert logits.isfinite().all().item()
+        return logits
+
+
+class WaitsInRead(StepByStep):
+    """Waits for the best logit as well as for its place, and in ``read`` alone."""
+
+    def chosen(self, logits: Tensor) -> int:
+        assert logits.max().item() < torch.inf
+        return super().chosen(logits)
+
+
+class ConcatenatedCache(KVCache):
+    """Has no room to spare: each step copies all positions into new tensors."""
+
+    def append(self, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        if (old_keys := self._keys[layer]) is not None and (old_values := self._values[layer]) is not None:
+            keys, values = torch.cat([old_keys, keys], dim=2), torch.cat([old_values, values], dim=2)
+        self._keys[layer], self._values[layer] = keys, values
+        return keys, values
+
+
+class CacheConcatenated(SessionSubject):
+    """Keeps its keys and values in a :class:`ConcatenatedCache`."""
+
+    def __init__(self, session: Session[Any]) -> None:
+        super().__init__(session)
+        self.layers = session.model.new_cache().layers
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        state = super().prefill(inputs, vision_fusion)
+        full, state.cache = state.cache, ConcatenatedCache(self.layers)
+        for layer in range(self.layers):
+            state.cache.append(layer, full.keys(layer).clone(), full.values(layer).clone(), torch.empty(0))
+        state.cache.advance(full.length)
+        return state
+
+
+class CostlyRanges(SessionSubject):
+    """Its ranges make a step longer by :data:`RANGE_SHARE`."""
+
+    in_ranges = False
+
+    @contextmanager
+    def instrumented(self, on: bool) -> Iterator[None]:
+        self.in_ranges = on
+        try:
+            yield
+        finally:
+            self.in_ranges = False
+
+    def step(self, state: Any, token: int) -> Tensor:
+        began = time.perf_counter()
+        logits = super().step(state, token)
+        until = time.perf_counter() + (time.perf_counter() - began) * RANGE_SHARE * self.in_ranges
+        while time.perf_counter() < until:
+            pass
+        return logits
+
+
+class NgramSearch(SessionSubject):
+    """Looks through all that it has read for the last n-gram, at each token."""
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        tokens: list[int] = []
+
+        def search(token: int) -> None:
+            tokens.append(token)
+            for start in range(len(tokens) - NGRAM):
+                if tokens[start : start + NGRAM] == tokens[-NGRAM:]:
+                    self.repeats += 1
+
+        self.repeats = 0
+        inputs = self.session.prepare(page, prompt=prompt, preset=preset)
+        return self.session.run_prepared(inputs, max_new_tokens=max_new_tokens, on_token=search).text
+
+
+def vision_in_decode(setup: Setup) -> VisionInDecode:
+    """Load one as the suites do."""
+    return VisionInDecode(Session.from_checkpoint(setup.checkpoint))
