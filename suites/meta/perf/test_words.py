@@ -53,9 +53,7 @@ def test_rounds_that_were_not_used_are_told() -> None:
 
 
 def test_a_verdict_comes_first_and_then_what_it_rests_on() -> None:
-    assert told(SLOWER) == (
-        "SLOWER: +20.0% (+18.0% to +22.5%), allowed +5.0%; 17 ms, the baseline 14.2 ms, 24 rounds"
-    )
+    assert told(SLOWER) == ("SLOWER: +20.0% (+18.0% to +22.5%), allowed +5.0%; 17 ms, the baseline 14.2 ms, 24 rounds")
     assert ", an early step 14.2 ms, " in told(SLOWER, "an early step")
 
 
