@@ -17,6 +17,8 @@ NOT_KEY = frozenset(("versions.pytest-dsocr", "name", "commit"))
 """Of an identity, what may differ: the package is under test as well."""
 FEWEST_GOOD = 10
 SHOWN = 4
+SEAL_BYTES = 96
+"""The end of a file, with its seal."""
 
 
 class NoBaselineError(DsocrError):
@@ -88,7 +90,8 @@ def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float)
     """
     wanted = key(identity)
     near: list[tuple[list[str], Path]] = []
-    for path in _files(folders):
+    own = file_name(identity)
+    for path in sorted(_files(folders), key=lambda one: not one.match(own)):  # others are not in the way of one's own
         baseline = read(path)
         differing = _differences(wanted, key(baseline.measured.identity))
         if not differing:
@@ -160,8 +163,13 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
     """Yield every baseline; other JSON files of the folder, such as a calibration, are none."""
     for folder in folders:
         for path in sorted(folder.glob("*/*.json")):
-            if path.name != "calibration.json" and path.read_bytes()[:64].startswith(b'{\n "format"'):
+            if path.name != "calibration.json" and _is_baseline(path.read_bytes()):
                 yield path
+
+
+def _is_baseline(data: bytes) -> bool:
+    """Tell one, though damaged at one end, from figures of other kinds."""
+    return data.startswith(b'{\n "format"') or b'\n "sha256": "' in data[-SEAL_BYTES:]
 
 
 def _fresh(baseline: Baseline, path: Path, most_days: float) -> Baseline:

@@ -6,6 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+QUANTITIES = (
+    "tokenizer",
+    "sam",
+    "clip",
+    "projector",
+    "vision_fusion",
+    "vision",
+    "prefill",
+    "first_token",
+    "decode",
+    "decode.early",
+    "decode.late",
+    "postprocess",
+    "page",
+)
+"""What may be timed; what a subject does not offer is left out. ``vision`` is that of a subject without modules."""
+
 
 @dataclass(frozen=True)
 class Round:

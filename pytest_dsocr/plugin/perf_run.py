@@ -99,10 +99,9 @@ def _accepted(request: pytest.FixtureRequest, config: Config, case: Case, run: P
     check_acceptable(run.measured, parity)
     made = Baseline(run.measured, parity, date.today().isoformat(), command_of(request.config), commit())
     path = made.write(folder)
-    current().note(
-        f"accepted as the baseline: {path}, {len(run.measured.good)} rounds; before that {parity['verdict']}"
-    )
-    return replace(run, accepted=path, no_baseline=f"accepted as the baseline just now: {path}")
+    told = f"accepted as the baseline: {path}, {len(run.measured.good)} rounds; what it reads: {parity['verdict']}"
+    current().note(told)
+    return replace(run, accepted=path, no_baseline=told)
 
 
 def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[str, Any]:

@@ -13,9 +13,9 @@ RECORDINGS, SNAPSHOTS, BASELINES, ANCHORS = "vendor", "snapshots", "baselines", 
 
 
 def golden_folder() -> Path:
-    """Give the folder with ``vendor/`` or ``snapshots/``: ``./golden`` where it is one, else the shipped one."""
+    """Give the folder with any of the three: ``./golden`` where it is one, else the shipped one."""
     own = OWN.absolute()
-    return own if any((own / part).is_dir() for part in (RECORDINGS, SNAPSHOTS)) else shipped_folder()
+    return own if any((own / part).is_dir() for part in (RECORDINGS, SNAPSHOTS, BASELINES)) else shipped_folder()
 
 
 def shipped_folder() -> Path:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pytest_dsocr.reference.protocol import Reference
 
 MOST_LINES = 40
+COMMANDS = ("accept: ", "profile: ")
+"""How details begin that are never cut: they are to be copied."""
 MOST_COMPARISONS, LINES_OF_COMPARISON, MOST_DETAILS, MOST_FINDINGS, LINES_OF_FINDING = 5, 2, 9, 3, 2
 
 
@@ -107,7 +109,7 @@ class _Failure:
             is_told = k == 0 and self._headline.startswith(plain(_finding(one)))
             found = f"{one.what}{of}" if is_told else _finding(one)
             yield from told(one.verdict, found, LINES_OF_COMPARISON)
-            details = [fit(f"{'':<{MARGIN}}{line}") for line in one.details] + [*diff_lines(one.diff)]
+            details = [*map(_detail, one.details), *diff_lines(one.diff)]
             yield from details[:left]
             left = max(0, left - len(details))
         if len(self.failing) > MOST_COMPARISONS:
@@ -139,6 +141,11 @@ class _Failure:
             yield from told("accept", f"where this may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})")
         else:
             yield from told("accept", "no tolerance is meant for a difference like this")
+
+
+def _detail(line: str) -> str:
+    shown = f"{'':<{MARGIN}}{line}"
+    return shown if line.startswith(COMMANDS) else fit(shown)
 
 
 def _finding(comparison: Comparison) -> str:

@@ -62,7 +62,7 @@ def table(perf: Mapping[str, Any]) -> Iterator[Row]:
         for one in found
     ]
     widths = [max(len(row[k]) for row in (heading, *cells)) for k in range(len(heading))]
-    yield Row(_aligned(heading, widths))
+    yield Row(_aligned(heading, widths).rstrip())
     for one, row in zip(found, cells, strict=True):
         yield Row(_aligned(row, widths), one.pace)
 

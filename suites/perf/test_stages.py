@@ -7,24 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.perf.rounds import QUANTITIES
 from pytest_dsocr.plugin.check import Check
-
-QUANTITIES = (
-    "tokenizer",
-    "sam",
-    "clip",
-    "projector",
-    "vision_fusion",
-    "vision",
-    "prefill",
-    "first_token",
-    "decode",
-    "decode.early",
-    "decode.late",
-    "postprocess",
-    "page",
-)
-"""What may be timed; what a subject does not offer is left out. ``vision`` is that of a subject without modules."""
 
 pytestmark = pytest.mark.dsocr_perf
 

@@ -14,6 +14,10 @@ from pytest_dsocr.reference.vendor_code.files import FILES
 
 PAGES = "dev-3, dev-20, typeset, all"
 TOLERANCES = "boxes, coords, text, seam, logits, ties"
+STAGES = (
+    "tokenizer, sam, clip, projector, vision_fusion, vision, prefill, first_token, decode, decode.early, decode.late, "
+    "postprocess, page"
+)
 LACKS = f"lacks {', '.join(FILES)}; give a folder with the vendor's Python files"
 NO_FOLDER = "is not a folder; give one, which is made if it does not exist"
 TOLD: Sequence[tuple[str, str, str]] = (
@@ -94,7 +98,16 @@ TOLD: Sequence[tuple[str, str, str]] = (
     ("tolerances", "boxes=-1", "the tolerance boxes=-1 is not a whole number of 0 or more; give one"),
     ("tolerances", "coords=nan", "the tolerance coords=nan is not a number of 0 or more; give one"),
     ("tolerances", "crops=1", f"there is no tolerance 'crops'; there are {TOLERANCES}"),
-    ("may_miss", "luck", "'luck' is not one of gpu, recording, snapshot, vendor"),
+    ("slower", "decode", "'decode' is not a number above 0, such as 0.05, or decode=0.05"),
+    ("slower", "decode=nan", "'nan' is not a number above 0, such as 0.05, or decode=0.05"),
+    ("slower", "0", "'0' is not a number above 0, such as 0.05, or decode=0.05"),
+    ("slower", "decoder=0.05", f"there is no stage 'decoder'; there are {STAGES}"),
+    ("rounds", "0", "'0' is not a number of rounds, 1 or more"),
+    ("rounds", "many", "'many' is not a number of rounds, 1 or more"),
+    ("baseline_update", "perhaps", "'perhaps' is neither yes nor no; give true or false"),
+    ("baseline_days", "0", "'0' is not a number of days above 0"),
+    ("baseline_days", "inf", "'inf' is not a number of days above 0"),
+    ("may_miss", "luck", "'luck' is not one of baseline, gpu, recording, snapshot, timings, vendor"),
     ("level", "L9", "'L9' is not a level; give L0 (text), L1 (inputs), L2 (stages and cache), L3 (named modules)"),
     ("no_skip", "perhaps", "'perhaps' is neither yes nor no; give true or false"),
     ("out", "torn.py", f"'torn.py' {NO_FOLDER}"),

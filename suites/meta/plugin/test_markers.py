@@ -15,7 +15,8 @@ REGISTERED = (
     "L0 text, L1 inputs, L2 stages and cache, L3 named modules",
     "@pytest.mark.dsocr_gpu: needs a GPU",
     "@pytest.mark.dsocr_vendor: needs the vendor's Python files: --dsocr-reference=FOLDER",
-    "@pytest.mark.dsocr_perf: measures time or memory",
+    "@pytest.mark.dsocr_perf(slower, stage): measures time or memory; a stage, or each, may be slower by this share: "
+    "slower=0.05",
     "@pytest.mark.dsocr_slow: takes longer than a few seconds",
 )
 BESIDE = """
@@ -66,6 +67,7 @@ def test_strict_markers_know_them(alone: pytest.Pytester) -> None:
         @pytest.mark.dsocr(boxes=1)
         @pytest.mark.dsocr_level("L0")
         @pytest.mark.dsocr_perf
+        @pytest.mark.dsocr_perf(slower=0.05, stage="decode")
         @pytest.mark.dsocr_slow
         def test_it(): pass
 
@@ -102,6 +104,12 @@ REFUSED = {
     "dsocr_level('L9')": f"'L9' is not a level; give {LEVELS}",
     "dsocr_level(2)": f"'2' is not a level; give {LEVELS}",
     "dsocr_level()": "the marker dsocr_level does not fit (missing a required argument: 'needed'); it takes (needed)",
+    "dsocr_perf(0.05)": f"the marker dsocr_perf does not fit {TOO_MANY}; it takes (slower, stage)",
+    "dsocr_perf(stage='decode')": "the marker dsocr_perf names the stage 'decode' and no limit; "
+    "give slower=0.05 as well",
+    "dsocr_perf(slower=-1)": "'-1' is not a number above 0, such as 0.05, or decode=0.05",
+    "dsocr_perf(slower=0.05, stage='decoder')": "there is no stage 'decoder'; there are tokenizer, sam, clip, "
+    "projector, vision_fusion, vision, prefill, first_token, decode, decode.early, decode.late, postprocess, page",
     "dsocr_gpu('h200')": f"the marker dsocr_gpu does not fit {TOO_MANY}; it takes no arguments",
     "dsocr_slow(seconds=3)": "the marker dsocr_slow does not fit (got an unexpected keyword argument 'seconds'); "
     "it takes no arguments",

@@ -1,0 +1,39 @@
+"""Measurements made up: of one page on one GPU, as exact as a test wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_dsocr.perf.rounds import Measured, Round
+
+IDENTITY: Mapping[str, Any] = {
+    "name": "session",
+    "commit": "ab" * 20,
+    "machine": {"cpu": "A CPU", "cores": 16, "gpu": "NVIDIA H200", "gpus": 1, "driver": "580.1"},
+    "versions": {"python": "3.12.3", "torch": "2.11.0", "pytest-dsocr": "0.1.0"},
+    "subject": "session",
+    "setup": {"checkpoint": "mini", "dtype": "bfloat16", "attention": "eager"},
+    "page": {"name": "form 001", "preset": "gundam", "max_new_tokens": 64},
+}
+PLACE = "nvidia-h200/session-mini-bfloat16-eager-form-001-gundam.json"
+PARITY = {"passes": True, "verdict": "9 MATCH", "comparisons": 9}
+
+
+def identity(**parts: Any) -> dict[str, Any]:
+    """That of a run, of which some values are others: ``machine={"gpu": "NVIDIA B200"}``."""
+    return {
+        name: {**value, **parts.get(name, {})} if isinstance(value, Mapping) else parts.get(name, value)
+        for name, value in IDENTITY.items()
+    }
+
+
+def measured(
+    times_ms: Mapping[str, Sequence[float]], exact: Mapping[str, int] = {}, *, conditions: Any = (), **parts: Any
+) -> Measured:
+    """Rounds with these times, all good."""
+    rounds = tuple(
+        Round(dict(zip(times_ms, row, strict=True)), conditions=dict(conditions))
+        for row in zip(*times_ms.values(), strict=True)
+    )
+    return Measured(identity(**parts), dict(exact), rounds)
