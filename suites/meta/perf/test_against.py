@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_dsocr.perf.against import PerfRun, measure
+from pytest_dsocr.perf.against import PerfRun, judged, measure
 from pytest_dsocr.perf.baseline import Baseline
 from pytest_dsocr.perf.changes import Change
 from pytest_dsocr.perf.judgement import Judgement, Pace
@@ -96,6 +96,12 @@ def test_it_stops_at_the_bound(most: int) -> None:
     found = against(probe, most_rounds=most)
     assert (probe.taken, found["decode"].pace) == (most, Pace.AMBIGUOUS)
     assert found["decode"].wanted > found["decode"].rounds
+
+
+def test_each_look_has_its_part_of_the_false_alarms() -> None:
+    found, judgements = measure(Planted(0.055), COUNTS, baseline(0.02), {})
+    assert [*judgements] == judged(baseline(0.02).measured, found, {}, look=2, looks=3)
+    assert [*judgements] != judged(baseline(0.02).measured, found, {}, look=1, looks=1)
 
 
 def test_limits_are_those_of_the_run() -> None:

@@ -29,7 +29,7 @@ def test_without_a_folder_of_ones_own_they_are_the_shipped_ones() -> None:
     assert golden_folder() == shipped_folder(), "a folder of that name may be anybody's"
 
 
-@pytest.mark.parametrize("part", ["vendor", "snapshots"])
+@pytest.mark.parametrize("part", ["vendor", "snapshots", "baselines"])
 def test_ones_own_come_first_and_the_shipped_ones_behind(part: str) -> None:
     own = Path("golden", part).absolute()
     own.mkdir(parents=True)
