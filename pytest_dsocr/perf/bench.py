@@ -119,7 +119,7 @@ class Bench:
         return [one.quantity for one in self.judgements if one.pace in paces]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Pair:
     """Both sides, loaded and warm, and what is known of them before any round that counts."""
 

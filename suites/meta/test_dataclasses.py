@@ -13,6 +13,8 @@ FILLED_AS_WORK_GOES_ON = {
     "contract/literal.py: _Group",
     "engine/pipeline.py: DecodeState",
     "reference/vendor_code/observe.py: VendorRun",
+    "perf/probe/operators.py: Operators",
+    "perf/probe/walk.py: Walk",
     "report/plan.py: Plan",
     "report/result.py: RunResult",
     "report/tested.py: TestResult",
