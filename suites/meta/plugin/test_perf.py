@@ -32,9 +32,9 @@ SLEEPER = """
     class Misreader(Sleeper):
         text = standin.Misreader.text
 """
-OPTIONS = ("--dsocr-golden=gold", "--dsocr-slower=0.25")
+OPTIONS = ("--dsocr-golden=gold", "--dsocr-slower=0.5")
 """The limit leaves room for a machine that is busy with other tests."""
-SLEEP_MS = 20.0
+SLEEP_MS = 15.0
 UPDATE = "--dsocr-baseline-update"
 TEST = r"'test_it\.py::test_is_no_slower\[page\]'"
 OTHERS = 12
@@ -133,25 +133,25 @@ def test_the_same_again_passes_and_is_told_everywhere(accepted: Timed) -> None:
 
 
 def test_a_slower_one_fails_its_own_test_and_says_all_there_is_to_say(accepted: Timed) -> None:
-    result = accepted.run(sleep_ms=1.5 * SLEEP_MS)
+    result = accepted.run(sleep_ms=3 * SLEEP_MS)
     result.assert_outcomes(failed=1, skipped=OTHERS)
     result.stdout.re_match_lines(
         [
             r"_+ test_is_no_slower\[page\] _+",
-            r"perf/page: SLOWER: \+\d\d\.\d% \(.*\), allowed \+25\.0%; \d\d.* ms, the baseline \d\d.* ms, 12 rounds",
+            r"perf/page: SLOWER: \+\d+\.\d% \(.*\), allowed \+50\.0%; \d\d.* ms, the baseline \d\d.* ms, 12 rounds",
             r"WRONG +perf/page",
             r" +baseline \|.*\| \d\d.* ms to .* ms, 12 rounds",
             r" +this run \|.*\| \d\d rounds",
             r" +what else changed: .*",
             r" +the baseline is of 20\d\d-\d\d-\d\d, commit .*",
-            rf" +accept: pytest {TEST} --dsocr-subject=.* --dsocr-slower=0.25 --dsocr-baseline-update",
-            rf" +profile: nsys profile --trace=cuda,nvtx python -m pytest {TEST} .* --dsocr-slower=0.25",
+            rf" +accept: pytest {TEST} --dsocr-subject=.* --dsocr-slower=0.5 --dsocr-baseline-update",
+            rf" +profile: nsys profile --trace=cuda,nvtx python -m pytest {TEST} .* --dsocr-slower=0.5",
             rf"rerun +pytest {TEST} .*",
             r"FAILED test_it.py::test_is_no_slower\[page\].*",
         ]
     )
-    assert accepted.run(UPDATE, sleep_ms=1.5 * SLEEP_MS).ret == pytest.ExitCode.OK
-    accepted.run(sleep_ms=1.5 * SLEEP_MS).assert_outcomes(passed=1, skipped=OTHERS)
+    assert accepted.run(UPDATE, sleep_ms=3 * SLEEP_MS).ret == pytest.ExitCode.OK
+    accepted.run(sleep_ms=3 * SLEEP_MS).assert_outcomes(passed=1, skipped=OTHERS)
 
 
 @pytest.mark.parametrize(
