@@ -86,6 +86,7 @@ def timed(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Iterator[T
     """One on a machine that may be as busy as it likes."""
     module = types.ModuleType("test_clock")
     vars(module)["clock"] = clock = Clock()
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # by which pytest-benchmark knows that it is to be off
     monkeypatch.setitem(sys.modules, "test_clock", module)
     monkeypatch.setattr("pytest_dsocr.perf.probe.stopwatch.time", clock)
     monkeypatch.setattr("pytest_dsocr.perf.probe.conditions.WAITED_SHARE", 1e9)

@@ -11,6 +11,7 @@ import faulthandler
 import fcntl
 import gc
 import importlib
+import io
 import json
 import os
 import pkgutil
@@ -23,7 +24,7 @@ import tempfile
 import threading
 import types
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from typing import Any
 
 LONG = (
@@ -135,7 +136,8 @@ def import_in_a_run() -> None:
     """Import what a run has imported at its end."""
     import pytest
 
-    with tempfile.TemporaryDirectory() as folder:
+    nowhere = io.StringIO()  # a forked process would print what is left in a buffer
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(nowhere):
         status = pytest.main(["-q", "-c", os.devnull, "--rootdir", folder, folder], plugins=[Importing()])
     if status != pytest.ExitCode.NO_TESTS_COLLECTED:
         sys.exit(status)
