@@ -161,7 +161,9 @@ def test_every_option_of_the_plugin_is_offered_by_both_names(capsys: pytest.Capt
 
 
 def test_the_suites_are_found_wherever_it_is_called() -> None:
-    """And the project's own tests, which a checkout has beside them, are none of a subject's."""
+    """And the project's own tests, and times, are none of them."""
     found = suites()
     names = [Path(path).name for path in found]
-    assert found == ["--pyargs", "pytest_dsocr.suites"] or names == ["cache", "contract", "parity", "reference"]
+    assert [name.removeprefix("pytest_dsocr.suites.") for name in names if name != "--pyargs"] == [
+        *("cache", "contract", "parity", "reference")
+    ]
