@@ -14,8 +14,8 @@ import pytest
 from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
+from pytest_dsocr.perf.limits import ANY
 from pytest_dsocr.plugin import option_values
-from pytest_dsocr.plugin.option_values import ANY_STAGE
 
 
 def dsocr(
@@ -52,7 +52,7 @@ def dsocr_perf(*, slower: float | None = None, stage: str | None = None) -> dict
     """measures time or memory; a stage, or each, may be slower by this share: slower=0.05"""
     if slower is None and stage is not None:
         raise DsocrError(f"the marker dsocr_perf names the stage {stage!r} and no limit; give slower=0.05 as well")
-    return {} if slower is None else dict([option_values.slower(f"{stage or ANY_STAGE}={slower}")])
+    return {} if slower is None else dict([option_values.slower(f"{stage or ANY}={slower}")])
 
 
 def dsocr_slow() -> None:

@@ -15,12 +15,13 @@ from pytest_dsocr.engine.names import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHEC
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import SUBSETS, is_list, read_list
+from pytest_dsocr.perf.limits import ANY
 from pytest_dsocr.perf.rounds import QUANTITIES
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.reference.vendor_code.files import check_vendor_folder
 from pytest_dsocr.subjects.loading import SESSION, VALID, VENDOR, level_before_loading
 
-ANY_STAGE, EXAMPLE_OF_SLOWER = "*", "0.05, or decode=0.05"
+EXAMPLE_OF_SLOWER = "0.05, or decode=0.05"
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -136,8 +137,8 @@ def tolerance(text: str) -> tuple[str, float]:
 def slower(text: str) -> tuple[str, float]:
     """Read ``STAGE=SHARE``, or ``SHARE`` for each stage."""
     name, _, value = text.rpartition("=")
-    name = name or ANY_STAGE
-    if name not in (ANY_STAGE, *QUANTITIES):
+    name = name or ANY
+    if name not in (ANY, *QUANTITIES):
         raise DsocrError(f"there is no stage {name!r}; there are {', '.join(QUANTITIES)}")
     return name, _number(value, float, f"above 0, such as {EXAMPLE_OF_SLOWER}")
 
