@@ -14,7 +14,7 @@ from pytest_dsocr.perf.flags import flags, idle_share
 from pytest_dsocr.perf.judgement import Judgement
 from pytest_dsocr.perf.limits import limits_of
 from pytest_dsocr.perf.rounds import Measured, Round
-from pytest_dsocr.perf.schedule import LOOKS, looks_at
+from pytest_dsocr.perf.schedule import LOOKS, is_over, looks_at
 from pytest_dsocr.perf.statistics import judge
 from pytest_dsocr.perf.words import in_short
 
@@ -93,24 +93,19 @@ def measure(
     """
     on_round("warming up", 0, most_rounds)
     probe.warm_up()
-    rounds = [_round(probe)]
+    rounds = [Round.from_json(probe.round())]
     judgements: Sequence[Judgement] = ()
     looks = looks_at(len(rounds[0].wall_ms), most_rounds)
     for look, upto in enumerate(looks, 1):
         while len(rounds) < upto:
-            rounds.append(_round(probe))
+            rounds.append(Round.from_json(probe.round()))
             on_round("rounds", len(rounds), looks[-1])
         if baseline is None:
             break
         judgements = judged(baseline.measured, replace(counts, rounds=tuple(rounds)), slower, look, len(looks))
-        if all(one.settled or one.reason for one in judgements):
+        if not judgements or is_over(judgements):
             break
     return replace(counts, rounds=tuple(rounds)), tuple(judgements)
-
-
-def _round(probe: Probe) -> Round:
-    found = probe.round()
-    return Round(**{**found, "spoilt": tuple(found["spoilt"])})
 
 
 def judged(before: Measured, after: Measured, slower: Mapping[str, float], look: int, looks: int) -> list[Judgement]:

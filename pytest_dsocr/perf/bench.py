@@ -15,8 +15,8 @@ from pytest_dsocr.perf.candidate import Candidate, opened
 from pytest_dsocr.perf.changes import Change, exact_changes, text_change
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.limits import ANY, limits_of
-from pytest_dsocr.perf.rounds import Measured, Round, good_pairs
-from pytest_dsocr.perf.schedule import LOOKS, looks_at, order
+from pytest_dsocr.perf.rounds import Measured, Round
+from pytest_dsocr.perf.schedule import LOOKS, is_over, looks_at, order
 from pytest_dsocr.perf.side import Side, sides
 from pytest_dsocr.perf.statistics import judge
 from pytest_dsocr.subjects.loading import VENDOR
@@ -130,7 +130,7 @@ class Pair:
 
     def rounds(self, number: int) -> tuple[Round, Round]:
         """Take the pair of rounds of a number, one side after the other; give A's first."""
-        found = {k: _round(self.sides[k].ask("round")) for k in order(number)}
+        found = {k: Round.from_json(self.sides[k].ask("round")) for k in order(number)}
         return found[0], found[1]
 
     def measured(self, pairs: Sequence[RoundPair]) -> tuple[Measured, Measured]:
@@ -192,7 +192,7 @@ def settled(pair: Pair, task: Task, watch: Watcher) -> tuple[list[RoundPair], li
             watch("rounds in turn", good, looks[-1])
             pairs.append(pair.rounds(len(pairs)))
         judgements = judged(pairs, task, look, len(looks))
-        if judgements and all(one.settled for one in judgements):
+        if is_over(judgements):
             break
     return pairs, judgements
 
@@ -216,7 +216,7 @@ def times_of(pairs: Sequence[RoundPair]) -> dict[str, tuple[list[float], list[fl
 
 
 def _good(pairs: Sequence[RoundPair]) -> list[RoundPair]:
-    return good_pairs([a for a, _ in pairs], [b for _, b in pairs])
+    return [pair for pair in pairs if not any(one.spoilt for one in pair)]
 
 
 def _at_once(both: Sequence[Side], what: str, how: Sequence[Mapping[str, Any]] = ({}, {})) -> list[Any]:
@@ -256,10 +256,6 @@ def _absolute(name: str, prefix: str = "") -> str:
     """Give a name that holds a folder of this process's as the side's process finds it."""
     folder = Path(name.removeprefix(prefix))
     return f"{prefix}{folder.absolute()}" if name.startswith(prefix) and folder.is_dir() else name
-
-
-def _round(value: Mapping[str, Any]) -> Round:
-    return Round(**{**value, "spoilt": tuple(value["spoilt"])})
 
 
 def _not_compared(quantity: str) -> Judgement:

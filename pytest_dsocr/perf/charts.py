@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_dsocr.foundation.templates import templates
 from pytest_dsocr.foundation.words import count, fit
 from pytest_dsocr.perf.history import Line, Series, Spread
 from pytest_dsocr.perf.words import GLYPHS, ms
@@ -68,17 +69,8 @@ def sparkline(values: Sequence[float]) -> str:
 
 def html(series: Sequence[Series], damaged: Sequence[str]) -> str:
     """Give the page; it needs no network and no script, and all that is told in it is escaped."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     shown = [(one, [chart(one, quantity) for quantity in one.quantities]) for one in series]
-    template = environment.get_template(TEMPLATE)
+    template = templates(Path(__file__).parent).get_template(TEMPLATE)
     return template.render(series=shown, damaged=damaged, width=WIDTH, height=HEIGHT, margin=MARGIN)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -38,6 +38,11 @@ class Round:
     spoilt: tuple[str, ...] = ()
     """Why the round is not used, a clause each, such as ``the GPU was throttled (power cap)``."""
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Round:
+        """Read what a probe gave, or a file holds; raise ``KeyError`` or ``TypeError`` where something is missing."""
+        return cls(**{**value, "spoilt": tuple(value["spoilt"])})
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -72,10 +77,5 @@ class Measured:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Measured:
         """Read what :meth:`to_json` gave; raise ``KeyError`` or ``TypeError`` where something is missing."""
-        rounds = tuple(Round(**{**one, "spoilt": tuple(one["spoilt"])}) for one in value["rounds"])
+        rounds = tuple(map(Round.from_json, value["rounds"]))
         return cls(value["identity"], value["exact"], rounds)
-
-
-def good_pairs(ours: Sequence[Round], theirs: Sequence[Round]) -> list[tuple[Round, Round]]:
-    """Give the rounds that were taken in turn and are both used."""
-    return [(a, b) for a, b in zip(ours, theirs, strict=True) if not a.spoilt and not b.spoilt]

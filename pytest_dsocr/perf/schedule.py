@@ -22,6 +22,11 @@ def looks_at(quantities: int, most_rounds: int) -> Sequence[int]:
     return (*(look for look in looks_for(quantities) if look < most_rounds), most_rounds)
 
 
+def is_over(judgements: Sequence[Judgement]) -> bool:
+    """Say whether a table is settled, or more rounds settle nothing of what is left; not before its first look."""
+    return bool(judgements) and all(one.settled or one.reason for one in judgements)
+
+
 def next_rounds(judgements: Sequence[Judgement], taken: int, looks: Sequence[int] = LOOKS) -> int:
     """Give how many pairs to take until the next look; none after the last one, or where more settle nothing.
 
@@ -31,7 +36,7 @@ def next_rounds(judgements: Sequence[Judgement], taken: int, looks: Sequence[int
             ``looks``; otherwise take more first.
         looks: after how many pairs they are judged.
     """
-    if judgements and all(one.settled or one.reason for one in judgements):
+    if is_over(judgements):
         return 0
     return next((look - taken for look in looks if look > taken), 0)
 

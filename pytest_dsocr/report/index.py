@@ -9,6 +9,7 @@ from typing import Any
 from pytest_dsocr.compare.diff import Side
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.templates import templates
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, count
 from pytest_dsocr.report.file import INDEX_NAME
 from pytest_dsocr.report.times import rows
@@ -35,15 +36,7 @@ def write_index(result: Mapping[str, Any], folder: Path) -> Path:
 
 def html(result: Mapping[str, Any]) -> str:
     """Give the page. Everything in the result is escaped, whatever a model wrote or a page is called."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(Path(__file__).parent)
     environment.filters |= {"in_words": counts, "error": _error, "of": count, "short": _short}
     run = result["run"]
     sides = (reference_in_words(run), subject_in_words(run)) if run else None
