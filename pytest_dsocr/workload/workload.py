@@ -1,0 +1,52 @@
+"""How much work a page is: views, crops and tokens, from its size, preset and prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_dsocr.contract.grid import CROP_PX, Grid, crop_count, crop_grid
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.schedule import image_token_count
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What one implementation is given, and how much it writes; sizes alone, no content."""
+
+    page_px: tuple[int, int]
+    """Width and height of the page."""
+    preset: Preset
+    text_tokens: int
+    """Tokens of the prompt that are not the image's, BOS among them."""
+    generated_tokens: int
+    """Tokens that are written, the first of which comes from the prefill."""
+    batch: int = 1
+    """Pages of this size that are read together."""
+    dtype: str = "bfloat16"
+    attention: str = "eager"
+    """``eager``, ``sdpa`` or ``flash_attention_2``."""
+
+    @property
+    def grid(self) -> Grid:
+        """Columns and rows of crops; ``(1, 1)`` where the page is not cut."""
+        return crop_grid(*self.page_px) if self.preset.crop else (1, 1)
+
+    @property
+    def views_px(self) -> tuple[int, ...]:
+        """Sides of the square views in pixels: the crops, then the whole page."""
+        return (CROP_PX,) * crop_count(self.grid) + (self.preset.view_size,)
+
+    @property
+    def image_tokens(self) -> int:
+        """Tokens of the prompt that are the image's."""
+        return image_token_count(self.preset, self.grid)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens that the prefill takes."""
+        return self.text_tokens + self.image_tokens
+
+    @property
+    def decode_steps(self) -> int:
+        """Steps of one token each after the prefill."""
+        return max(self.generated_tokens - 1, 0)
