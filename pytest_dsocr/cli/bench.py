@@ -57,13 +57,13 @@ def _compared(options: Namespace, task: Task) -> Iterator[str]:
 
 
 def _calibrated(options: Namespace, task: Task) -> Iterator[str]:
-    if not 0 < options.processes <= options.judgements:
+    if not 0 < options.processes <= options.pairs or options.judgements < 1:
         raise DsocrError(
-            f"--judgements={options.judgements} cannot be spread over --processes={options.processes}; "
-            "give at least one process, and a judgement for each"
+            f"--pairs={options.pairs} cannot be spread over --processes={options.processes} and judged "
+            f"--judgements={options.judgements} times; give at least one of each, and a pair for each process"
         )
-    with _watching("judgement") as watch, opened(options.sides[0]) as candidate:
-        found = calibrating.calibrated(candidate, task, options.judgements, options.processes, watch)
+    with _watching("pair") as watch, opened(options.sides[0]) as candidate:
+        found = calibrating.calibrated(candidate, task, options.judgements, options.pairs, options.processes, watch)
     yield from calibrating.lines_of(found)
     yield f"written         {calibrating.write(found, OWN / BASELINES)}"
     options.status = Status.NOT_SLOWER

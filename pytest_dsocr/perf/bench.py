@@ -16,14 +16,12 @@ from pytest_dsocr.perf.changes import Change, exact_changes, text_change
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.limits import ANY, limits_of
 from pytest_dsocr.perf.rounds import Measured, Round
-from pytest_dsocr.perf.schedule import LOOKS, is_over, looks_at, order
+from pytest_dsocr.perf.schedule import LOOKS, MOST_TAKEN, is_over, looks_at, order
 from pytest_dsocr.perf.side import Side, sides
 from pytest_dsocr.perf.statistics import judge
 from pytest_dsocr.subjects.loading import VENDOR
 
 LABELS = ("A", "B")
-MOST_TAKEN = 2
-"""Pairs that are taken at most for each that is wanted, where rounds are spoilt."""
 RoundPair = tuple[Round, Round]
 Watcher = Callable[[str, int, int], None]
 """Told what is being done, how many pairs of rounds are done, and how many there will be at most."""
@@ -188,13 +186,18 @@ def settled(pair: Pair, task: Task, watch: Watcher) -> tuple[list[RoundPair], li
     looks = looks_at(len(pairs[0][0].wall_ms), task.most_rounds)
     judgements: list[Judgement] = []
     for look, upto in enumerate(looks, 1):
-        while (good := len(_good(pairs))) < upto and len(pairs) < MOST_TAKEN * upto:
-            watch("rounds in turn", good, looks[-1])
-            pairs.append(pair.rounds(len(pairs)))
+        take(pair, pairs, upto, lambda good: watch("rounds in turn", good, looks[-1]))
         judgements = judged(pairs, task, look, len(looks))
         if is_over(judgements):
             break
     return pairs, judgements
+
+
+def take(pair: Pair, pairs: list[RoundPair], upto: int, told: Callable[[int], None]) -> None:
+    """Take pairs of rounds until so many are good, or twice as many are taken."""
+    while (good := len(_good(pairs))) < upto and len(pairs) < MOST_TAKEN * upto:
+        told(good)
+        pairs.append(pair.rounds(len(pairs)))
 
 
 def judged(pairs: Sequence[RoundPair], task: Task, look: int, looks: int) -> list[Judgement]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
@@ -15,6 +16,7 @@ from pytest_dsocr.perf.against import OnRound, PerfRun, measure
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any, machine_name
 from pytest_dsocr.perf.history import FILE_NAME, Line, append
 from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.perf.schedule import LOOKS
 from pytest_dsocr.plugin.configured import command_of
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
 from pytest_dsocr.report.file import commit
@@ -24,6 +26,9 @@ from pytest_dsocr.subjects.watch import current
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.perf.probe.page import PageProbe
+
+BASELINE_ROUNDS = LOOKS[1]
+"""Of a baseline, for every later run leans on them."""
 
 
 def perf_run(
@@ -44,7 +49,13 @@ def perf_run(
     identity = counts.identity
     folders = baseline_places(config.golden)
     baseline, no_baseline = (None, "") if config.baseline_update else _found(folders, identity, config)
-    measured, judgements = measure(probe, counts, baseline, slower, most_rounds=config.rounds, on_round=on_round)
+    fewest = BASELINE_ROUNDS if config.baseline_update else 0
+    try:
+        measured, judgements = measure(
+            probe, counts, baseline, slower, most_rounds=config.rounds, fewest_rounds=fewest, on_round=on_round
+        )
+    finally:
+        gc.unfreeze()  # what the probe froze as it began
     run = PerfRun(measured, judgements, baseline, no_baseline)
     if config.baseline_update:
         run = _accepted(request, config, case, run, folders[0])

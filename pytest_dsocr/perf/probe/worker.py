@@ -5,7 +5,6 @@ Answers go to a copy of stdout that nothing else knows of; what the subject prin
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
@@ -53,8 +52,6 @@ class Worker:
 
     def on_warm_up(self) -> int:
         """Read until that takes no less time than before; give the rounds."""
-        gc.collect()
-        gc.freeze()  # so that the collection before each round does not go through all modules again
         return int(self._probe.warm_up())
 
     def on_exact(self) -> dict[str, int]:
