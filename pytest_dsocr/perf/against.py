@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from pytest_dsocr.perf.baseline import Baseline
 from pytest_dsocr.perf.changes import Change, exact_changes
 from pytest_dsocr.perf.flags import flags
-from pytest_dsocr.perf.host import at_one_pace, host_ratio, idle_share, is_another
+from pytest_dsocr.perf.host import host_ratio, idle_share, is_another, of_runs
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.limits import limits_of
 from pytest_dsocr.perf.rounds import Measured, Round
@@ -124,7 +124,7 @@ def judged(before: Measured, after: Measured, slower: Mapping[str, float], look:
     common = [name for name in before.quantities if name in after.quantities]
     if not common:
         return []
-    times = {name: at_one_pace(before, after, name) for name in common}
+    times = {name: of_runs(before, after, name) for name in common}
     judgements = judge(times, limits_of(times, slower), paired=False, look=look, looks=looks)
     ratio = host_ratio(before, after)
     if not is_another(ratio):

@@ -13,12 +13,13 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.perf.candidate import Candidate, opened
 from pytest_dsocr.perf.changes import Change, exact_changes, text_change
+from pytest_dsocr.perf.host import of_turns
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.limits import ANY, limits_of
 from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.perf.schedule import LOOKS, MOST_TAKEN, is_over, looks_at, order
 from pytest_dsocr.perf.side import Side, sides
-from pytest_dsocr.perf.statistics import judge
+from pytest_dsocr.perf.statistics import Sides, judge
 from pytest_dsocr.subjects.loading import VENDOR
 
 LABELS = ("A", "B")
@@ -187,7 +188,7 @@ def settled(pair: Pair, task: Task, watch: Watcher) -> tuple[list[RoundPair], li
     judgements: list[Judgement] = []
     for look, upto in enumerate(looks, 1):
         take(pair, pairs, upto, lambda good: watch("rounds in turn", good, looks[-1]))
-        judgements = judged(pairs, task, look, len(looks))
+        judgements = judged(pairs, pair.exact, task, look, len(looks))
         if is_over(judgements):
             break
     return pairs, judgements
@@ -200,9 +201,11 @@ def take(pair: Pair, pairs: list[RoundPair], upto: int, told: Callable[[int], No
         pairs.append(pair.rounds(len(pairs)))
 
 
-def judged(pairs: Sequence[RoundPair], task: Task, look: int, looks: int) -> list[Judgement]:
+def judged(
+    pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]], task: Task, look: int, looks: int
+) -> list[Judgement]:
     """Judge pairs of rounds; what only one side has the time of is not compared. Nothing where all are spoilt."""
-    times = times_of(pairs)
+    times = times_of(pairs, exact)
     if not times:
         return []
     named = dict.fromkeys((*(name for pair in pairs for one in pair for name in one.wall_ms), *task.slower))
@@ -210,12 +213,13 @@ def judged(pairs: Sequence[RoundPair], task: Task, look: int, looks: int) -> lis
     return [*judge(times, limits_of(times, task.slower), paired=True, look=look, looks=looks), *lost]
 
 
-def times_of(pairs: Sequence[RoundPair]) -> dict[str, tuple[list[float], list[float]]]:
-    """Give the milliseconds of both sides in the good pairs, of each quantity that all of them have."""
+def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> dict[str, Sides]:
+    """Give the milliseconds of both sides in the good pairs, of each quantity that all of them have, at one pace."""
     good = _good(pairs)
     names = good[0][0].wall_ms if good else {}
     common = [name for name in names if all(name in one.wall_ms for pair in good for one in pair)]
-    return {name: ([a.wall_ms[name] for a, _ in good], [b.wall_ms[name] for _, b in good]) for name in common}
+    a, b = zip(*good, strict=True) if good else ((), ())
+    return {name: (of_turns(a, exact[0], name), of_turns(b, exact[1], name)) for name in common}
 
 
 def _good(pairs: Sequence[RoundPair]) -> list[RoundPair]:

@@ -50,7 +50,7 @@ def calibrated(
             identity = pair.identities[0]
             taken: list[RoundPair] = []
             take(pair, taken, end - start, partial(_from(start, pairs, watch), "rounds in turn"))
-        parts.append(times_of(taken))
+        parts.append(times_of(taken, pair.exact))
     if len(whole := joined(parts)) == 0:
         why = next((clause for two in taken for one in two for clause in one.spoilt), "")
         raise DsocrError(f"no round of {pairs} pairs is fit for use ({why}); let the machine be idle")

@@ -48,9 +48,10 @@ def _limit(measured: Measured, times: Mapping[str, float]) -> Iterator[str]:
     if idle is None:
         return
     word = "launch-bound" if idle > LAUNCH_BOUND else "bound by the device"
+    busy, kernels = busy_ms(measured.exact, "decode"), measured.exact["decode.kernels"]
     yield (
-        f"decode is {word}: of {ms(times['decode'])} on the wall the device works {ms(busy_ms(measured, 'decode'))}, "
-        f"in {measured.exact['decode.kernels']} kernels; it idles {idle:.0%} of a step"
+        f"decode is {word}: of {ms(times['decode'])} on the wall the device works {ms(busy)}, in {kernels} kernels; "
+        f"it idles {idle:.0%} of a step"
     )
 
 

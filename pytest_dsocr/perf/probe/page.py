@@ -114,14 +114,15 @@ class PageProbe:
         return text
 
     def _reading(self) -> _Reading:
-        watch, host_ms = Stopwatch(self.device, self.planted), self.yardstick.host_ms()
+        watch, host_ms = Stopwatch(self.device, self.planted), [self.yardstick.host_ms()]
         self.surveyor.begin()
         if self.has_stages:
             self.walk(watch).whole()
         with watch.lap("page"):
             self.read()
         conditions = self.surveyor.end(sum(map(sum, watch.wall_ms.values())))
-        return _Reading(apart(watch.wall_ms), apart(watch.stream_ms), conditions, host_ms)
+        host_ms.append(self.yardstick.host_ms())
+        return _Reading(apart(watch.wall_ms), apart(watch.stream_ms), conditions, min(host_ms))
 
     def _page_ms(self) -> float:
         with _without_collection(), torch.no_grad():

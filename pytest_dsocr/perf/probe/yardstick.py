@@ -1,4 +1,4 @@
-"""How fast the host is just now: the same small work, timed before each reading, whatever the subject is."""
+"""How fast the host is just now: the same small work, timed around each reading, whatever the subject is."""
 
 from __future__ import annotations
 
