@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.foundation.commit import commit_here
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.perf.against import OnRound, PerfRun, measure
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any, machine_name
@@ -19,7 +20,6 @@ from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.schedule import LOOKS
 from pytest_dsocr.plugin.configured import command_of
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
-from pytest_dsocr.report.file import commit
 from pytest_dsocr.subjects.loading import VENDOR
 from pytest_dsocr.subjects.watch import current
 
@@ -73,7 +73,7 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
 
     return {
         "name": config.subject,
-        "commit": commit() or "",
+        "commit": commit_here() or "",
         "machine": machine(config.device),
         "versions": versions(),
         "subject": VENDOR.rstrip(":") if config.subject.startswith(VENDOR) else config.subject,
@@ -108,7 +108,7 @@ def _accepted(request: pytest.FixtureRequest, config: Config, case: Case, run: P
     check_writable(folder, "--dsocr-golden=FOLDER")
     parity = _parity(request, config, case)
     check_acceptable(run.measured, parity)
-    made = Baseline(run.measured, parity, date.today().isoformat(), command_of(request.config), commit())
+    made = Baseline(run.measured, parity, date.today().isoformat(), command_of(request.config), commit_here())
     path = made.write(folder)
     told = f"accepted as the baseline: {path}, {len(run.measured.good)} rounds; what it reads: {parity['verdict']}"
     current().note(told)
