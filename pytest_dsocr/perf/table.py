@@ -46,9 +46,10 @@ def side_in_words(side: Measured) -> str:
     what = [str(identity["name"])]
     if commit:
         what.append(f"commit {commit[:HASH_CHARACTERS]}" + (" with changes" if changed else ""))
-    if identity["name"] != f"{SUBJECT}{identity['subject']}":
+    if not str(identity["name"]).startswith(f"{SUBJECT}{identity['subject']}"):
         what.append(str(identity["subject"]))
-    what += map(str, identity["setup"].values())
+    setup = identity["setup"]
+    what += [setup["checkpoint"], identity["machine"].get("gpu", "cpu"), setup["dtype"], setup["attention"]]
     what += [f"planted {name} +{share:.0%}" for name, share in identity["planted"].items()]
     return ", ".join(what)
 
