@@ -14,6 +14,7 @@ from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.perf.candidate import Candidate, opened
 from pytest_dsocr.perf.changes import Change, exact_changes, text_change
 from pytest_dsocr.perf.host import of_turns
+from pytest_dsocr.perf.identity import Identity, Reading, Setting
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.limits import ANY, limits_of
 from pytest_dsocr.perf.rounds import Measured, Round
@@ -45,8 +46,11 @@ class Task:
     """Of the side that names none of its own."""
     setup: Mapping[str, str]
     """The fields of :class:`pytest_dsocr.subjects.protocol.Setup`."""
-    page: Mapping[str, Any]
-    """``path``, ``prompt``, ``preset`` by name, ``max_new_tokens``; and what else tells the page."""
+    checkpoint_sha256: str
+    """Empty for one that only the subject can read."""
+    page: Path
+    reading: Reading
+    """The page, and what is asked of it."""
     slower: Mapping[str, float] = field(default_factory=dict)
     """How much slower a quantity may be, where that is not the default."""
     most_rounds: int = LOOKS[-1]
@@ -237,22 +241,24 @@ def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:
     return {
         "spec": _absolute(side.candidate.subject or task.subject, VENDOR),
         "setup": {**task.setup, "checkpoint": _absolute(task.setup["checkpoint"])},
-        "reading": task.page,
+        "reading": {**asdict(task.reading), "path": str(task.page)},
         "planted": _planted(side, task),
         "friends": friends,
     }
 
 
 def _identity(side: Side, task: Task, found: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "name": side.candidate.name,
-        "commit": side.candidate.commit,
-        "subject": side.candidate.subject or task.subject,
-        "setup": dict(task.setup),
-        "page": {name: value for name, value in task.page.items() if name != "path"},
-        "planted": _planted(side, task),
-        **found,
-    }
+    how = {name: task.setup[name] for name in ("checkpoint", "dtype", "attention")}
+    identity = Identity(
+        name=side.candidate.name,
+        commit=side.candidate.commit,
+        machine=found["machine"],
+        versions=found["versions"],
+        subject=side.candidate.subject or task.subject,
+        setup=Setting(**how, checkpoint_sha256=task.checkpoint_sha256, threads=found["threads"]),
+        page=task.reading,
+    )
+    return {**identity.to_json(), "planted": _planted(side, task)}
 
 
 def _planted(side: Side, task: Task) -> dict[str, float]:

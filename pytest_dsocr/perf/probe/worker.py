@@ -27,7 +27,9 @@ class Worker:
         self._page = Path()
 
     def on_load(self, spec: str, setup: Mapping[str, str], reading: Mapping[str, Any], **how: Any) -> dict[str, Any]:
-        """Load the subject; give the machine and the versions that it runs on."""
+        """Load the subject; give the machine, the versions and the threads that it runs on."""
+        import torch
+
         from pytest_dsocr.contract.presets import PRESETS
         from pytest_dsocr.perf.probe.machine import machine, versions
         from pytest_dsocr.perf.probe.page import PageProbe
@@ -39,7 +41,7 @@ class Worker:
         self._reading = {**asked, "preset": PRESETS[reading["preset"]]}
         self._page = Path(reading["path"])
         self._probe = PageProbe(self._subject, self._page, **self._reading, device=setup["device"], **how)
-        return {"machine": machine(setup["device"]), "versions": versions()}
+        return {"machine": machine(setup["device"]), "versions": versions(), "threads": torch.get_num_threads()}
 
     def on_used(self, roots: Sequence[str]) -> list[str]:
         """Give the modules that were loaded from folders."""
