@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.perf.history import FILE_NAME
-from pytest_dsocr.perf.schedule import LOOKS
+from pytest_dsocr.perf.schedule import LOOKS, TOKENS
 from pytest_dsocr.reference.goldens import BASELINES, OWN
-
-DEFAULT_TOKENS = 64
 
 
 def add_arguments(command: ArgumentParser) -> None:
@@ -19,7 +17,7 @@ def add_arguments(command: ArgumentParser) -> None:
     command.add_argument("sides", nargs="+", metavar="A B", help="a commit, FILE.whl, env:FOLDER, subject:NAME, or .")
     _add(command, "--subject", "implementation of a side that names none", "session", metavar="NAME")
     _add(command, "--page", "an image (default: a shipped page)", type=Path, metavar="FILE")
-    _add(command, "--max-new-tokens", "stop after this many tokens", DEFAULT_TOKENS, type=int, metavar="TOKENS")
+    _add(command, "--max-new-tokens", "stop after this many tokens", TOKENS, type=int, metavar="TOKENS")
     _add(
         command,
         "--slower",

@@ -10,6 +10,8 @@ from pytest_dsocr.perf.statistics import ALPHA, Sides, fewest_rounds, judge
 LOOKS = (12, 24, 48)
 """After how many pairs of rounds they are judged; there are no more after the last."""
 
+TOKENS = 24
+"""Ceiling of the output of a timed page, where none is named: eight steps at each end, and some between."""
 MOST_TAKEN = 2
 """Rounds that are taken at most for each that is wanted, where some are spoilt."""
 

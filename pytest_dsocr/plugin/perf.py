@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from pytest_dsocr.perf.probe.page import PageProbe
     from pytest_dsocr.perf.rounds import Measured
 
-TOKENS = 24
-"""Ceiling of the output of a timed page, where the run names none."""
-
 
 @pytest.fixture(scope="session")
 def dsocr_probe(_dsocr_perf_case: Case, dsocr_config: Config, dsocr_subject: Any) -> PageProbe:
@@ -105,6 +102,7 @@ def _dsocr_perf_case(dsocr_config: Config) -> Case:
     """The run's first page, with its first prompt and preset."""
     from pytest_dsocr.observation.case import make_case
     from pytest_dsocr.pages.named import first_pages
+    from pytest_dsocr.perf.schedule import TOKENS
 
     page = first_pages(dsocr_config.pages)[0]
     return make_case(page, dsocr_config.prompts[0], dsocr_config.presets[0], dsocr_config.max_new_tokens or TOKENS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
@@ -25,6 +25,8 @@ PROFILE = "nsys profile --trace=cuda,nvtx"
 CLOCKS = ("sm_mhz", "memory_mhz", "cpu_mhz")
 WATCHING = 0.01
 """How much longer the subject's own ranges may make a step."""
+WATCHED_PAGES = (4, 8)
+"""How many pages are read for it, and how many more where these do not tell."""
 GROWTH = 0.05
 """How much longer a late step may be than an early one, beside what it attends to more."""
 
@@ -49,9 +51,25 @@ def exact_comparisons(run: PerfRun) -> Iterator[Comparison]:
             yield Comparison(f"perf/{name}", Verdict.MATCH, str(value))
 
 
-def watching_costs(without_ms: Sequence[float], within_ms: Sequence[float]) -> Comparison:
-    """Compare decode steps with the subject's ranges shut and open, taken in turn."""
-    [found] = judge({"watching": (without_ms, within_ms)}, {"watching": WATCHING}, paired=True)
+def watching_costs(
+    steps_of: Callable[[int], tuple[list[float], list[float]] | None], more_pages: Sequence[int] = WATCHED_PAGES
+) -> Comparison | None:
+    """Compare decode steps with the subject's ranges shut and open, taken in turn, on more pages while it is open.
+
+    Args:
+        steps_of: gives milliseconds without and within ranges, of so many pages; None where there are none.
+        more_pages: how many are read before each look.
+    """
+    without: list[float] = []
+    within: list[float] = []
+    for look, pages in enumerate(more_pages, 1):
+        if (more := steps_of(pages)) is None:
+            return None
+        without, within = without + more[0], within + more[1]
+        times, limits = {"watching": (without, within)}, {"watching": WATCHING}
+        [found] = judge(times, limits, paired=True, look=look, looks=len(more_pages))
+        if found.settled:
+            break
     return _compared(found, (), "without ranges")
 
 

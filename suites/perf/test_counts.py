@@ -47,10 +47,10 @@ def test_watching_costs_little(request: pytest.FixtureRequest, dsocr_check: Chec
     from pytest_dsocr.plugin.perf_checks import watching_costs
 
     probe: PageProbe = request.getfixturevalue("dsocr_probe")
-    steps = instrumentation(probe)
-    if steps is None:
+    found = watching_costs(lambda pages: instrumentation(probe, pages))
+    if found is None:
         leave_out(request.node, Reason.NOT_OFFERED, f"instrumented: {Reason.NOT_OFFERED} by the subject")
-    dsocr_check([told_or_left(watching_costs(*steps), request.node)])
+    dsocr_check([told_or_left(found, request.node)])
 
 
 @pytest.mark.usefixtures("_dsocr_alone")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -61,15 +61,19 @@ class Ranges(Stopwatch):
 
 
 def _profiled(probe: PageProbe) -> dict[str, list[float]]:
-    """Give the microseconds of each kernel by stage; of decode those of the last step."""
     with _profile() as profiled:
         walk = probe.walk(Ranges(probe.device))
         walk.max_new_tokens = min(walk.max_new_tokens, FEW_STEPS + 1)
         _, state = walk.begin()
         walk.decode(state)
+    return kernels_by_stage(profiled.events())
+
+
+def kernels_by_stage(events: Iterable[Any]) -> dict[str, list[float]]:
+    """Give the microseconds of each kernel that ran while a stage was open; of decode the last step's."""
     laps: dict[str, list[Any]] = {}
     kernels = []
-    for event in profiled.events():
+    for event in events:
         if event.device_type.name == "CUDA" and not event.name.startswith((BEFORE, *TRANSFERS)):
             kernels.append(event)
         elif event.device_type.name == "CPU" and event.name.startswith(BEFORE):

@@ -14,13 +14,12 @@ if TYPE_CHECKING:
 
 BLOCK = (True, False, False, True)
 """On and off, so that what grows along the page weighs on both alike."""
-PAGES = 4
 FIRST_STEPS = 2
 """Of a page, in which memory is still got."""
 
 
-def instrumentation(probe: PageProbe) -> tuple[list[float], list[float]] | None:
-    """Give milliseconds of decode steps without and with the subject's ranges, in pairs taken in turn.
+def instrumentation(probe: PageProbe, pages: int) -> tuple[list[float], list[float]] | None:
+    """Give milliseconds of so many pages' decode steps without and with the subject's ranges, in pairs taken in turn.
 
     None where the subject has no ``instrumented(on)``, which gives a context with its ranges on or off, or where the
     page is too short.
@@ -31,7 +30,7 @@ def instrumentation(probe: PageProbe) -> tuple[list[float], list[float]] | None:
     without: list[float] = []
     within: list[float] = []
     with torch.no_grad():
-        for _ in range(PAGES):
+        for _ in range(pages):
             steps = _steps_of_page(probe, switch)[FIRST_STEPS:]
             whole = len(steps) // len(BLOCK) * len(BLOCK)
             for is_on, took_ms in steps[:whole]:

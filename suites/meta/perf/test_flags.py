@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from pytest_dsocr.perf.flags import FLAGS, flag, flags
 from pytest_dsocr.perf.probe.instrumentation import instrumentation
 from pytest_dsocr.perf.probe.lines import growth
 from pytest_dsocr.perf.probe.page import PageProbe
-from pytest_dsocr.plugin.perf_checks import watching_costs
+from pytest_dsocr.plugin.perf_checks import WATCHED_PAGES, watching_costs
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.perf import planted
 
@@ -26,7 +27,7 @@ SMALL = Preset("small view", 128, 128, crop=False)
 TOKENS = 24
 """The fewest show what grows: eight at each end, and some between."""
 TIMED_TOKENS = 136
-MOST_ROUNDS = 2000
+MANY_PAGES = (4, 8, 20)
 COUNTS = Path(suites.__file__).parent / "perf" / "test_counts.py"
 
 Probe = Callable[..., PageProbe]
@@ -90,17 +91,10 @@ def test_a_cache_that_doubles_its_room_in_the_last_step_is_not_copied(
 
 
 def watched(probe: PageProbe) -> Comparison:
-    """Take more rounds while they do not tell: other work on the machine spreads them."""
-    without: list[float] = []
-    within: list[float] = []
-    while True:
-        steps = instrumentation(probe)
-        assert steps is not None
-        without += steps[0]
-        within += steps[1]
-        found = watching_costs(without, within)
-        if found.verdict is not Verdict.NOT_COMPARED or len(without) > MOST_ROUNDS:
-            return found
+    """Take more pages than a run does, for other work on the machine spreads the times."""
+    found = watching_costs(lambda pages: instrumentation(probe, pages), MANY_PAGES)
+    assert found is not None
+    return found
 
 
 def test_ranges_that_cost_are_found(probe: Probe) -> None:
@@ -111,9 +105,25 @@ def test_ranges_that_cost_are_found(probe: Probe) -> None:
 
 
 def test_the_sessions_ranges_are_not_called_costly(probe: Probe) -> None:
-    steps = instrumentation(probe(SessionSubject, TIMED_TOKENS))
-    assert steps is not None
-    assert watching_costs(*steps).verdict is not Verdict.WRONG
+    assert watched(probe(SessionSubject, TIMED_TOKENS)).verdict is not Verdict.WRONG
+
+
+def test_more_pages_are_read_only_while_it_is_open() -> None:
+    asked: list[int] = []
+    rng = random.Random(1)
+
+    def steps_of(pages: int, noise: float = 0.001) -> tuple[list[float], list[float]]:
+        asked.append(pages)
+        times = [10 * (1 + noise * rng.random()) for _ in range(20 * pages)]
+        return times[::2], times[1::2]
+
+    assert str(watching_costs(steps_of)).count("SAME") == 1
+    assert asked == [WATCHED_PAGES[0]]
+    found = watching_costs(lambda pages: steps_of(pages, 0.3))
+    assert found is not None
+    assert found.verdict is Verdict.NOT_COMPARED
+    assert asked == [WATCHED_PAGES[0], *WATCHED_PAGES]
+    assert watching_costs(lambda _: None) is None
 
 
 def test_the_suite_names_the_sign(pytester: pytest.Pytester, page: Path) -> None:

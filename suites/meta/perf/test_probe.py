@@ -1,0 +1,150 @@
+"""A round of several readings: the shortest of each lap, spoilt readings left out, stages told apart."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.perf.changes import exact_changes
+from pytest_dsocr.perf.probe import page as page_module
+from pytest_dsocr.perf.probe.conditions import Conditions
+from pytest_dsocr.perf.probe.gpu_work import BEFORE, kernels_by_stage
+from pytest_dsocr.perf.probe.page import READINGS, PageProbe, apart, in_quantities, shortest
+from pytest_dsocr.perf.probe.yardstick import Yardstick
+
+FIT = Conditions({"load": 0.1}, ())
+SPOILT = Conditions({"load": 9.0}, ("the process waited for a core",))
+
+
+class Reader:
+    """Reads nothing; it is timed by what the test hands out."""
+
+    def read(self, page: Path, **how: Any) -> str:
+        return ""
+
+
+@pytest.fixture
+def probe() -> Iterator[PageProbe]:
+    yield PageProbe(Reader(), Path("page.png"), prompt="", preset=PRESETS["tiny"], max_new_tokens=8)
+    gc.unfreeze()
+
+
+def handed_out(monkeypatch: pytest.MonkeyPatch, probe: PageProbe, *readings: tuple[float, float, Conditions]) -> None:
+    """Have the probe read pages of these times, each with its host's."""
+    rest = iter(readings)
+
+    def reading() -> Any:
+        page_ms, host_ms, conditions = next(rest)
+        return page_module._Reading({"page": [page_ms]}, {}, conditions, host_ms)
+
+    monkeypatch.setattr(probe, "_reading", reading)
+
+
+def test_of_several_readings_the_shortest_lap_counts(monkeypatch: pytest.MonkeyPatch, probe: PageProbe) -> None:
+    assert probe.readings == READINGS["cpu"] == 2
+    handed_out(monkeypatch, probe, (15.0, 2.1, FIT), (12.0, 2.3, FIT))
+    assert probe.round() == {
+        "wall_ms": {"page": 12.0},
+        "stream_ms": {},
+        "conditions": {"load": 0.1, "host_ms": 2.1},
+        "spoilt": [],
+    }
+
+
+def test_another_is_taken_for_one_that_was_spoilt(monkeypatch: pytest.MonkeyPatch, probe: PageProbe) -> None:
+    handed_out(monkeypatch, probe, (9.0, 1.0, SPOILT), (15.0, 2.1, FIT), (12.0, 2.3, FIT))
+    found = probe.round()
+    assert (found["wall_ms"], found["conditions"]["host_ms"], found["spoilt"]) == ({"page": 12.0}, 2.1, [])
+
+
+def test_a_round_is_spoilt_where_each_reading_is(monkeypatch: pytest.MonkeyPatch, probe: PageProbe) -> None:
+    handed_out(monkeypatch, probe, *[(12.0, 2.0, SPOILT)] * 4)
+    assert probe.round()["spoilt"] == ["the process waited for a core"]
+
+
+def test_it_is_warm_when_a_reading_is_no_faster(monkeypatch: pytest.MonkeyPatch, probe: PageProbe) -> None:
+    handed_out(monkeypatch, probe, *((time, 2.0, FIT) for time in (50.0, 20.0, 12.0, 11.9, 1.0)))
+    assert probe.warm_up() == 4
+
+
+def test_each_step_is_held_against_the_same_step() -> None:
+    readings = [{"decode": [4.0, 9.0, 6.0], "page": [20.0]}, {"decode": [5.0, 5.0, 5.0], "page": [15.0]}]
+    assert shortest(readings) == {"decode": [4.0, 5.0, 5.0], "page": [15.0]}
+
+
+def test_fusion_is_what_vision_takes_beside_its_encoders() -> None:
+    laps = {
+        "tokenizer": [1.0],
+        "sam": [5.0, 7.0],
+        "clip": [3.0],
+        "projector": [1.0],
+        "vision": [18.0],
+        "prefill": [9.0],
+    }
+    assert [*apart(laps)] == ["tokenizer", "sam", "clip", "projector", "vision_fusion", "prefill"]
+    found = in_quantities(apart(laps))
+    assert (found["sam"], found["vision_fusion"], found["first_token"]) == (12.0, 2.0, 28.0)
+    assert apart({"vision": [18.0]}) == {"vision": [18.0]}, "a subject that does not show its modules"
+    assert in_quantities({"tokenizer": [1.0], "vision": [18.0], "prefill": [9.0]})["first_token"] == 28.0
+
+
+def test_steps_are_told_early_and_late_where_there_are_enough() -> None:
+    steps = [*map(float, range(1, 25))]
+    found = in_quantities({"decode": steps})
+    assert (found["decode"], found["decode.early"], found["decode.late"]) == (12.5, 4.5, 20.5)
+    assert [*in_quantities({"decode": steps[:15]})] == ["decode"]
+
+
+def test_the_host_is_timed_by_work_that_takes_long_enough() -> None:
+    assert Yardstick("cpu").host_ms() > 0.05
+
+
+class Event:
+    """One of the profiler's."""
+
+    def __init__(self, name: str, start: float, end: float, on: str = "CUDA") -> None:
+        self.name, self.device_time = name, end - start
+        self.time_range = type("Range", (), {"start": start, "end": end})
+        self.device_type = type("Device", (), {"name": on})
+
+
+def test_kernels_belong_to_the_stage_that_was_open() -> None:
+    ranges = [("vision", 0, 50), ("sam", 1, 10), ("clip", 11, 20), ("sam", 21, 30), ("prefill", 60, 80)]
+    steps = [("decode", 90, 95), ("decode", 96, 99)]
+    events = [Event(BEFORE + name, start, end, "CPU") for name, start, end in [*ranges, *steps]]
+    events += [
+        Event("gemm", *at) for at in ((2, 5), (12, 13), (22, 24), (40, 41), (61, 70), (91, 92), (97, 98), (200, 300))
+    ]
+    events += [
+        Event(BEFORE + "sam", 1, 10),
+        Event("Memcpy HtoD (Pageable -> Device)", 62, 79),
+        Event("aten::mm", 3, 4, "CPU"),
+    ]
+    assert kernels_by_stage(events) == {
+        "vision_fusion": [1],
+        "sam": [3, 2],
+        "clip": [1],
+        "prefill": [9],
+        "decode": [1],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "differs"),
+    [
+        ("sam.busy_us", 18_000, 18_500, False),
+        ("sam.busy_us", 18_000, 18_600, True),
+        ("projector.busy_us", 18, 45, False),
+        ("page.peak_bytes", 7_000_000_000, 7_050_000_000, False),
+        ("page.peak_bytes", 7_000_000_000, 7_100_000_000, True),
+        ("sam.kernels", 1140, 1141, True),
+    ],
+)
+def test_what_is_measured_may_differ_a_little(name: str, before: int, after: int, differs: bool) -> None:
+    assert bool(exact_changes({name: before}, {name: after})) is differs
+    assert [one.is_worse for one in exact_changes({name: before}, {name: after})] == [True] * differs
