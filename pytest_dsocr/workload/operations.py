@@ -2,7 +2,7 @@
 
 Conventions: a multiplication with its addition is two operations, an exponential or a root is one. A product takes in
 the zeros of paddings, and causal attention all pairs of a query and a key: so does ``torch.utils.flop_counter``, and so
-do kernels that skip nothing. Left out, being less than a ten-thousandth of a page: position tables that are resized, the
+do kernels that skip nothing. Left out, being less than a ten-thousandth of a page: resized position tables, the
 angles of rotary positions, comparisons.
 
 Bytes are those that have to be moved: a module that multiplies reads what it is given and writes what it gives, once.
