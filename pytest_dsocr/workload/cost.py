@@ -20,6 +20,8 @@ class Cost:
     """Activations and cache that are read."""
     written_bytes: int = 0
     """Activations and cache that are written."""
+    attention_flops: int = 0
+    """Of ``matrix_flops``, those of queries with keys and of weights with values, which a kernel may hide."""
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -28,6 +30,7 @@ class Cost:
             self.weight_bytes + other.weight_bytes,
             self.read_bytes + other.read_bytes,
             self.written_bytes + other.written_bytes,
+            self.attention_flops + other.attention_flops,
         )
 
     @property
