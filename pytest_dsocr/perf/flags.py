@@ -91,8 +91,9 @@ def flags(exact: Mapping[str, int]) -> dict[str, Flag]:
     return {name: found for name in FLAGS if (found := flag(name, exact)) is not None}
 
 
-def idle_share(measured: Measured) -> float | None:
-    """Give the share of a decode step in which the GPU does nothing; None where its work was not counted."""
-    if "decode.busy_us" not in measured.exact or not measured.good:
+def idle_share(measured: Measured, quantity: str = "decode") -> float | None:
+    """Give the share of a time in which the GPU does nothing; None where its work was not counted."""
+    busy_us = measured.exact.get(f"{quantity}.busy_us")
+    if busy_us is None or not measured.good:
         return None
-    return max(0.0, 1 - measured.exact["decode.busy_us"] / 1e3 / median(measured.wall_ms("decode")))
+    return max(0.0, 1 - busy_us / 1e3 / median(measured.wall_ms(quantity)))

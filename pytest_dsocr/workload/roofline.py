@@ -48,15 +48,16 @@ class Device:
 
 @dataclass(frozen=True)
 class Bound:
-    """The least time that a cost takes on a device, by each of its peaks."""
+    """The least time that a cost takes on a device, the roof; bounds of what comes one after the other add up."""
 
-    compute_ms: float
-    memory_ms: float
+    ms: float = 0.0
+    compute_ms: float = 0.0
+    """With every matrix product at the device's peak."""
+    memory_ms: float = 0.0
+    """With every byte at the device's peak."""
 
-    @property
-    def ms(self) -> float:
-        """The roof: both at their peak, side by side."""
-        return max(self.compute_ms, self.memory_ms)
+    def __add__(self, other: Bound) -> Bound:
+        return Bound(self.ms + other.ms, self.compute_ms + other.compute_ms, self.memory_ms + other.memory_ms)
 
     @property
     def limit(self) -> Limit:
@@ -80,9 +81,10 @@ class Share:
 
 
 def bound(cost: Cost, device: Device, dtype: str) -> Bound:
-    """Give the least time of a cost. Only matrix products are held against the peak of compute."""
-    compute_s = cost.matrix_flops / (device.tflops[dtype] * 1e12)
-    return Bound(1e3 * compute_s, 1e3 * cost.bytes / (device.bandwidth_gb_s * 1e9))
+    """Give the least time of a cost: that of its matrix products or that of its bytes, whichever is longer."""
+    compute_ms = cost.matrix_flops / (device.tflops[dtype] * 1e9)
+    memory_ms = cost.bytes / (device.bandwidth_gb_s * 1e6)
+    return Bound(max(compute_ms, memory_ms), compute_ms, memory_ms)
 
 
 def limit_of(roof: Bound, measured_ms: float, idle: float | None = None) -> Limit | None:
