@@ -7,16 +7,17 @@ from statistics import median
 
 from pytest_dsocr.perf.flags import idle_share
 from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.perf.nearness import nearness
 from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.workload.roof import Roof
+from pytest_dsocr.workload.roofline import LAUNCH_BOUND, Limit
 
-LAUNCH_BOUND = 0.5
-"""Share of a step that the device idles from which on the host's launches are what limits it."""
 GLYPHS = "▁▂▃▄▅▆▇█"
 BINS = 12
 
 
-def in_short(measured: Measured) -> Iterator[str]:
-    """Yield what is worth reading at once: the page, a token, and the limit."""
+def in_short(measured: Measured, roof: Roof | None = None) -> Iterator[str]:
+    """Yield what is worth reading at once: the page, a token, the limit, and how near to the ``roof`` it all is."""
     if not measured.good:
         yield f"no good round of {len(measured.rounds)}: {why_spoilt(measured)}"
         return
@@ -31,10 +32,14 @@ def in_short(measured: Measured) -> Iterator[str]:
         )
     yield page
     yield from _limit(measured, times)
+    if roof is not None:
+        yield _below(measured, roof)
     if "prefill" in times and "decode" in times:
+        expected = roof.prefill_in_steps if roof else None
         yield (
             f"prefill takes as long as {times['prefill'] / times['decode']:.1f} decode steps, for it runs "
             f"{measured.exact.get('tokens.prompt', 0)} tokens at once where a step runs one"
+            + (f"; with both at the roof it would be {expected:.1f}" if expected else "")
         )
     spoilt = len(measured.rounds) - len(measured.good)
     if spoilt:
@@ -46,11 +51,20 @@ def _limit(measured: Measured, times: Mapping[str, float]) -> Iterator[str]:
     if idle is None:
         return
     busy_ms, kernels = measured.exact["decode.busy_us"] / 1e3, measured.exact["decode.kernels"]
-    word = "launch-bound" if idle > LAUNCH_BOUND else "bound by the device"
+    word = Limit.LAUNCHES if idle > LAUNCH_BOUND else "bound by the device"
     yield (
         f"decode is {word}: of {ms(times['decode'])} on the wall the device works {ms(busy_ms)}, in {kernels} kernels; "
         f"it idles {idle:.0%} of a step"
     )
+
+
+def _below(measured: Measured, roof: Roof) -> str:
+    """Tell each stage's share of the roof, under what limits the stage."""
+    by_limit: dict[str, list[str]] = {}
+    for one in nearness(measured, roof):
+        by_limit.setdefault(one.limit_in_words, []).append(f"{one.quantity} {one.share.roof:.1%}")
+    limits = "; ".join(f"{limit}: {', '.join(shares)}" for limit, shares in by_limit.items())
+    return f"of the roof ({roof.told}): {limits}"
 
 
 def why_spoilt(measured: Measured) -> str:

@@ -10,20 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.contract.image import image_size
+from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.perf.against import OnRound, PerfRun, measure
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any, machine_name
 from pytest_dsocr.perf.history import FILE_NAME, Line, append
+from pytest_dsocr.perf.nearness import roof_over
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.plugin.configured import command_of
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
 from pytest_dsocr.report.file import commit
 from pytest_dsocr.subjects.loading import VENDOR
 from pytest_dsocr.subjects.watch import current
+from pytest_dsocr.workload.roofline import device_of_gpu
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.perf.probe.page import PageProbe
+    from pytest_dsocr.workload.roof import Roof
 
 
 def perf_run(
@@ -45,7 +50,7 @@ def perf_run(
     folders = baseline_places(config.golden)
     baseline, no_baseline = (None, "") if config.baseline_update else _found(folders, identity, config)
     measured, judgements = measure(probe, counts, baseline, slower, most_rounds=config.rounds, on_round=on_round)
-    run = PerfRun(measured, judgements, baseline, no_baseline)
+    run = PerfRun(measured, judgements, baseline, no_baseline, roof=_roof(measured, config, case))
     if config.baseline_update:
         run = _accepted(request, config, case, run, folders[0])
     if measured.good and not is_installed(folders[0]):
@@ -81,6 +86,14 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
             "max_new_tokens": case.max_new_tokens,
         },
     }
+
+
+def _roof(measured: Measured, config: Config, case: Case) -> Roof | None:
+    """Give the roof over the page's times, where the peaks of this machine's GPU are known."""
+    device = device_of_gpu(measured.identity["machine"].get("gpu", ""))
+    if device is None:
+        return None
+    return roof_over(measured, architecture_of(config.checkpoint), image_size(case.page), device)
 
 
 def _found(folders: list[Path], identity: Mapping[str, Any], config: Config) -> tuple[Baseline | None, str]:

@@ -25,8 +25,8 @@ MAY_IMPORT = {
     "perf": "foundation contract engine workload subjects",
     "pages": "foundation contract observation",
     "report": "foundation contract observation workload reference session_reference compare judge perf",
-    "plugin": "foundation contract observation engine reference subjects session_reference compare judge perf pages "
-    "report",
+    "plugin": "foundation contract observation engine workload reference subjects session_reference compare judge perf "
+    "pages report",
     "cli": "foundation contract observation engine workload reference perf pages report plugin",
     "mini": "",
 }
