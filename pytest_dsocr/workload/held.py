@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pytest_dsocr.foundation.words import count, listed
 from pytest_dsocr.workload.cost import Cost
 
 WHOLE = ""
 """The name of all that was counted, which every module lies in."""
+OUTSIDE = "outside of the named modules"
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,10 @@ class Difference:
 
     def __str__(self) -> str:
         by = ", ".join(f"{name.partition('::')[2]} {flops:,}" for name, flops in self.operators.items() if flops)
-        called = f" in {self.calls} call{'s' * (self.calls != 1)}" if self.calls else ""
-        absent = f"; not seen: {_listed(self.parts)}" if self.parts else ""
-        where = self.module or "outside of all modules"
-        return f"{where}{called}: {self.found:,}{f' ({by})' if by else ''}; expected {self.expected:,}{self._times()}{absent}"
+        called = f" in {count(self.calls, 'call')}" if self.calls else ""
+        absent = f"; not seen: {listed(self.parts, 3)}" if self.parts else ""
+        found = f"{self.found:,} ({by})" if by else f"{self.found:,}"
+        return f"{self.module or OUTSIDE}{called}: {found}; expected {self.expected:,}{self._times()}{absent}"
 
     def _times(self) -> str:
         return f", {self.found / self.expected:.4g} times as much" if self.expected and self.found else ""
@@ -77,8 +79,3 @@ def _nearest(name: str, modules: Mapping[str, object]) -> str:
     while name and name not in modules:
         name = name.rpartition(".")[0]
     return name
-
-
-def _listed(names: Sequence[str], shown: int = 3) -> str:
-    more = len(names) - shown
-    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")

@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "contract": "foundation",
     "observation": "foundation contract",
     "engine": "foundation contract",
-    "workload": "contract engine",
+    "workload": "foundation contract engine",
     "reference": "foundation contract observation engine",
     "subjects": "foundation contract observation engine reference",
     "session_reference": "foundation contract observation engine reference subjects",

@@ -109,9 +109,9 @@ def _completed() -> dict[Any, Any]:
 
 def _heads_first(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> int:
     """Of ``[B, N, T, D]`` with ``[B, G, S, D]``, all pairs."""
-    return 2 * prod(q[:-1]) * k[-2] * (q[-1] + v[-1])
+    return int(2 * prod(q[:-1]) * k[-2] * (q[-1] + v[-1]))
 
 
 def _positions_first(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> int:
     """Of ``[B, T, N, D]`` with ``[B, S, G, D]``, all pairs."""
-    return 2 * prod(q[:-1]) * k[1] * (q[-1] + v[-1])
+    return int(2 * prod(q[:-1]) * k[1] * (q[-1] + v[-1]))
