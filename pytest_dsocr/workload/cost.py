@@ -67,3 +67,12 @@ class StageCost:
     def cost(self) -> Cost:
         """The whole stage."""
         return total(self.layers.values())
+
+
+def by_module(stages: Iterable[StageCost]) -> dict[str, Cost]:
+    """Add several stages up, module by module: prefill and decode run the same."""
+    found: dict[str, Cost] = {}
+    for stage in stages:
+        for name, cost in stage.layers.items():
+            found[name] = found.get(name, Cost()) + cost
+    return found
