@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import statistics
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Any
 import torch
 
 from pytest_dsocr.perf.probe.conditions import Surveyor
-from pytest_dsocr.perf.probe.laps import in_quantities
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
 from pytest_dsocr.perf.probe.walk import Walk
 
 STAGES = ("inputs", "vision", "prefill", "step")
 """The methods of a subject whose stages can be timed one by one."""
+FEW = 8
+"""Decode steps at each end that early and late are the median of."""
 WARM = 0.1
 """How much faster the next round may be while a round still counts as warm."""
 MOST_WARM_UPS = 5
@@ -96,6 +98,32 @@ class PageProbe:
     def walk(self, watch: Stopwatch) -> Walk:
         """Give the page to be read stage by stage."""
         return Walk(self.subject, self.page, self.asked, self.max_new_tokens, watch)
+
+
+def in_quantities(laps: Mapping[str, list[float]]) -> dict[str, float]:
+    """Give what is judged of a round's laps: sums of stages, the median decode step, an early and a late one."""
+    found = {name: sum(laps[name]) for name in laps if name not in ("vision", "decode", "page")}
+    if "vision" in laps:
+        encoders = sum(found.get(name, 0.0) for name in ("sam", "clip", "projector"))
+        rest = "vision_fusion" if encoders else "vision"
+        found = {**_upto(found, "prefill"), rest: sum(laps["vision"]) - encoders, **_from(found, "prefill")}
+        found["first_token"] = sum(laps["tokenizer"]) + sum(laps["vision"]) + found["prefill"]
+    if steps := laps.get("decode"):
+        found["decode"] = statistics.median(steps)
+        if len(steps) >= 2 * FEW:
+            found["decode.early"] = statistics.median(steps[:FEW])
+            found["decode.late"] = statistics.median(steps[-FEW:])
+    return {**found, **({"page": sum(laps["page"])} if "page" in laps else {})}
+
+
+def _upto(found: Mapping[str, float], name: str) -> dict[str, float]:
+    names = [*found]
+    return {one: found[one] for one in names[: names.index(name)]}
+
+
+def _from(found: Mapping[str, float], name: str) -> dict[str, float]:
+    names = [*found]
+    return {one: found[one] for one in names[names.index(name) :]}
 
 
 @contextmanager
