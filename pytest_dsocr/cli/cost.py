@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_dsocr.contract.image import image_size
@@ -15,25 +16,36 @@ from pytest_dsocr.engine.sizes import SYNTHETIC, synthetic
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import write_whole
-from pytest_dsocr.foundation.words import count, near, si, told
+from pytest_dsocr.foundation.words import count, si, told
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
-from pytest_dsocr.perf import baseline
-from pytest_dsocr.perf.baseline import Baseline
-from pytest_dsocr.perf.nearness import nearness, roof_over
-from pytest_dsocr.reference.goldens import BASELINES, OWN, baseline_places, golden_folder
+from pytest_dsocr.perf.baseline import having
+from pytest_dsocr.perf.nearness import roof_over
+from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.reference.goldens import baseline_places, golden_folder
 from pytest_dsocr.report import cost_charts, costs
-from pytest_dsocr.workload.model import cache_bytes, decode_step, parameters, stages_of
+from pytest_dsocr.workload.model import cache_bytes, parameters
 from pytest_dsocr.workload.operations import ITEM_BYTES
-from pytest_dsocr.workload.prompt import text_tokens
 from pytest_dsocr.workload.roof import Roof
 from pytest_dsocr.workload.roofline import Device, device_called
 from pytest_dsocr.workload.spread import Priced, priced
+from pytest_dsocr.workload.words import text_tokens
 from pytest_dsocr.workload.workload import Workload
 
 VENDORS = "full"
 ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
+ANY_SIZE = (1, 1)
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is known of a checkpoint without its weights."""
+
+    name: str
+    architecture: Architecture
+    tokenizer: Tokenizer | None
+    """Where it is at hand."""
 
 
 def run(options: Namespace) -> Iterator[str]:
@@ -42,115 +54,104 @@ def run(options: Namespace) -> Iterator[str]:
     Raises:
         DsocrError: on a bad option; on a page that cannot be opened, after all others are told.
     """
-    device, arch = device_called(options.device), _architecture(options.checkpoint)
-    works, bad = _works(options)
+    device, model = device_called(options.device), _model(options.checkpoint)
+    works, bad = _works(options, _work(options, model))
     yield from (f"left out    {why}" for why in bad)
     if not works:
         raise DsocrError("no page is left; name one that can be opened")
-    pages = priced(arch, [(path.name, work) for path, work in works])
-    if len(works) == 1:
-        yield from _page(options, arch, *works[0], device)
+    pages = priced(model.architecture, [(path.name, work) for path, work in works])
+    measured = list(_measured(options, model, *works[0], device)) if len(pages) == 1 else []
+    yield from told("pages", costs.in_words(pages))
+    yield from _how(model, works[0][1], device)
+    yield ""
+    if len(pages) == 1:
+        yield from costs.table(pages[0], device, layers=options.layers)
     else:
-        yield from _pages(options, arch, pages, device)
-    for path, content in _drawn(options, pages, device):
+        yield from costs.spread(pages, device)
+    for one, roof in measured:
+        yield ""
+        yield from costs.near_table(one, roof)
+    for path, content in _drawn(options, pages, measured, device):
         write_whole(path, content.encode("utf-8", "replace"))
         yield f"written     {path}"
     if bad:
         raise DsocrError(f"left out {count(len(bad), 'page')}, as is said above; mend what is wrong with them")
 
 
-def _works(options: Namespace) -> tuple[list[tuple[Path, Workload]], list[str]]:
-    """Give each page with its work, and why others are left out."""
+def _model(checkpoint: str | None) -> Model:
+    if checkpoint is None:
+        return Model("the vendor's sizes", SYNTHETIC[VENDORS], None)
+    architecture = architecture_of(checkpoint)
+    if synthetic(checkpoint):
+        return Model(checkpoint, architecture, Tokenizer.byte_level(architecture.decoder.vocab_size))
+    folder = folder_of(checkpoint)
+    has_tokenizer = (folder / "tokenizer.json").is_file()
+    return Model(checkpoint, architecture, Tokenizer.from_folder(folder) if has_tokenizer else None)
+
+
+def _work(options: Namespace, model: Model) -> Workload:
+    """Give the work that a page of any size is."""
     if options.tokens < 1:
         raise DsocrError(f"--tokens={options.tokens} leaves nothing to decode; give at least 1")
     for flag, values in (("dtype", tuple(ITEM_BYTES)), ("attention", ATTENTIONS)):
         if getattr(options, flag) not in values:
             raise DsocrError(f"--{flag}={getattr(options, flag)} is not known; give one of {', '.join(values)}")
-    preset, text = get_preset(options.preset), text_tokens(options.prompt, _tokenizer(options.checkpoint))
-    how = {"dtype": options.dtype, "attention": options.attention}
+    prompt, preset = options.prompt, get_preset(options.preset)
+    how = {"generated_tokens": options.tokens, "dtype": options.dtype, "attention": options.attention}
+    if model.tokenizer is None:
+        return Workload(ANY_SIZE, preset, text_tokens(prompt), **how)
+    return Workload.of_prompt(ANY_SIZE, prompt, preset, model.tokenizer, **how)
+
+
+def _works(options: Namespace, work: Workload) -> tuple[list[tuple[Path, Workload]], list[str]]:
+    """Give each page with its work, and why others are left out."""
     good, bad = [], []
     for page in pages_in(options.pages):
         if isinstance(page, BadPage):
             bad.append(page.why)
             continue
         try:
-            good.append((page, Workload(image_size(page), preset, text, options.tokens, **how)))
+            good.append((page, replace(work, page_px=image_size(page))))
         except DsocrError as error:
             bad.append(str(error))
     return good, bad
 
 
-def _page(options: Namespace, arch: Architecture, path: Path, work: Workload, device: Device) -> Iterator[str]:
-    yield from told("page", f"{path.name}, {costs.work_in_words(work)}")
-    yield from _how(options, arch, work, device)
-    yield ""
-    roof = Roof.of(arch, work, device)
-    step = decode_step(arch, work, work.prompt_tokens + work.decode_steps) if work.decode_steps else None
-    yield from costs.table(stages_of(arch, work), step, roof, layers=options.layers)
-    for place, found in _measured(options, path, device):
-        measured = found.measured
-        if over := roof_over(measured, arch, work.page_px, device):
-            yield ""
-            tokens, rounds = count(measured.exact["tokens.output"], "token"), count(len(measured.good), "round")
-            subject = f"{measured.identity['subject']}, {measured.identity['setup']['attention']}"
-            yield from told("measured", f"{subject}, {tokens}, {rounds} of {found.made}: {near(str(place))}")
-            yield from costs.near_table(list(nearness(measured, over)))
-
-
-def _pages(options: Namespace, arch: Architecture, pages: Sequence[Priced], device: Device) -> Iterator[str]:
-    yield from told("pages", f"{count(len(pages), 'page')}, {options.preset}")
-    yield from _how(options, arch, pages[0].work, device)
-    yield ""
-    yield from costs.spread(pages, device)
-
-
-def _how(options: Namespace, arch: Architecture, work: Workload, device: Device) -> Iterator[str]:
+def _how(model: Model, work: Workload, device: Device) -> Iterator[str]:
     """Yield what is calculated, and with which peaks."""
-    size = ITEM_BYTES[work.dtype]
-    weights, cache = sum(parameters(arch).values()), cache_bytes(arch, work)
-    name = options.checkpoint or "the vendor's sizes"
-    yield from told(
-        "model", f"{name}: {si(weights)}parameters, {si(weights * size)}B in {work.dtype}, {work.attention}"
-    )
-    how = "by its tokenizer" if _tokenizer(options.checkpoint) else "by its words, for no tokenizer is at hand"
+    weights = sum(parameters(model.architecture).values())
+    held = f"{si(weights)} parameters, {si(weights * ITEM_BYTES[work.dtype])}B in {work.dtype}"
+    cache = f"{si(cache_bytes(model.architecture, work))}B of keys and values at the end"
+    how = "by its tokenizer" if model.tokenizer else "by its words, for no tokenizer is at hand"
+    yield from told("model", f"{model.name}: {held}; {cache}")
     yield from told("tokens", f"{work.text_tokens} of the prompt's text, {how}; {work.generated_tokens} are written")
-    yield from told("cache", f"{si(cache)}B of keys and values at the end")
     yield from told("roof", f"{device.name}, {device.peak_in_words(work.dtype)}; from: {device.source}")
 
 
-def _architecture(checkpoint: str | None) -> Architecture:
-    return SYNTHETIC[VENDORS] if checkpoint is None else architecture_of(checkpoint)
-
-
-def _tokenizer(checkpoint: str | None) -> Tokenizer | None:
-    """Give the checkpoint's tokenizer, where it is at hand."""
-    if checkpoint is None:
-        return None
-    if known := synthetic(checkpoint):
-        return Tokenizer.byte_level(known[0].decoder.vocab_size)
-    folder = folder_of(checkpoint)
-    return Tokenizer.from_folder(folder) if (folder / "tokenizer.json").is_file() else None
-
-
-def _measured(options: Namespace, path: Path, device: Device) -> Iterator[tuple[Path, Baseline]]:
-    """Yield the baselines of this page, checkpoint and device; the page is loaded only where one may be its own."""
-    places = list(dict.fromkeys((OWN.absolute() / BASELINES, *baseline_places(golden_folder()))))
+def _measured(
+    options: Namespace, model: Model, path: Path, work: Workload, device: Device
+) -> Iterator[tuple[Measured, Roof]]:
+    """Yield what was measured of this page, checkpoint and device; the page is loaded only where some may be of it."""
     case = make_case(path, options.prompt, options.preset)
     wanted = {
-        "setup.checkpoint": str(options.checkpoint),
+        "setup.checkpoint": model.name,
         "setup.dtype": options.dtype,
         "setup.attention": options.attention,
         "page.prompt": case.prompt,
         "page.preset": case.preset.name,
     }
-    for place, found in baseline.having(places, wanted):
-        of_device = found.measured.identity["machine"].get("gpu") in device.gpus
-        if of_device and found.measured.identity["page"]["sha256"] == case.page_sha256:
-            yield place, found
+    for found in having(baseline_places(golden_folder()), wanted):
+        measured = found.measured
+        is_here = measured.identity["machine"].get("gpu") in device.gpus
+        if is_here and measured.identity["page"]["sha256"] == case.page_sha256:
+            roof = roof_over(measured, model.architecture, work.page_px, device)
+            yield from [(measured, roof)] if roof else []
 
 
-def _drawn(options: Namespace, pages: Sequence[Priced], device: Device) -> Iterator[tuple[Path, str]]:
+def _drawn(
+    options: Namespace, pages: Sequence[Priced], measured: Sequence[tuple[Measured, Roof]], device: Device
+) -> Iterator[tuple[Path, str]]:
     if options.json:
-        yield options.json, json.dumps(costs.to_json(pages, device), indent=1) + "\n"
+        yield options.json, json.dumps(costs.to_json(pages, measured, device), indent=1) + "\n"
     if options.html:
         yield options.html, cost_charts.html(pages, device)

@@ -101,13 +101,13 @@ def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float)
     raise NoBaselineError(_nearest(identity, near, folders))
 
 
-def having(folders: Sequence[Path], wanted: Mapping[str, str]) -> Iterator[tuple[Path, Baseline]]:
+def having(folders: Sequence[Path], wanted: Mapping[str, str]) -> Iterator[Baseline]:
     """Yield each baseline whose key has these values, see :func:`key`; damaged ones are none."""
     for path in _files(folders):
         with suppress(NoBaselineError):
             baseline = read(path)
             if wanted.items() <= key(baseline.measured.identity).items():
-                yield path, baseline
+                yield baseline
 
 
 def has_any(folders: Sequence[Path], machine: Mapping[str, Any]) -> bool:

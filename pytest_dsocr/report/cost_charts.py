@@ -42,7 +42,7 @@ class Tick:
 
 def html(pages: Sequence[Priced], device: Device) -> str:
     """Give the page; it needs no network and no script, and all that is told in it is escaped."""
-    ordered = sorted(pages, key=lambda page: sum(page.least_ms(device).values()))
+    ordered = sorted(pages, key=lambda page: page.least(device).ms)
     template = templates(Path(__file__).parent).get_template(TEMPLATE)
     return template.render(
         pages=ordered,
@@ -51,7 +51,7 @@ def html(pages: Sequence[Priced], device: Device) -> str:
         figures=figures_of(pages, device),
         five=FIVE,
         grids=[(grid_in_words(group[0].work), group) for group in by_grid(pages).values()],
-        least=lambda page: ms(sum(page.least_ms(device).values())),
+        least=lambda page: ms(page.least(device).ms),
         pieces=list(pieces(ordered, device)),
         ticks=list(ticks(ordered, device)),
         stages=list(ordered[0].stages),
@@ -67,7 +67,7 @@ def pieces(pages: Sequence[Priced], device: Device) -> Iterator[Piece]:
     step = (WIDTH - AXIS - MARGIN) / len(pages)
     width = min(0.8 * step, MOST_BAR)
     for place, page in enumerate(pages):
-        least_ms = page.least_ms(device)
+        least_ms = {stage: page.bound(stage, device).ms for stage in page.stages}
         for (stage, time_ms), top_ms in zip(least_ms.items(), accumulate(least_ms.values()), strict=True):
             told = f"{page.name}, {grid_in_words(page.work)}: {stage} {ms(time_ms)} of {ms(sum(least_ms.values()))}"
             x = AXIS + place * step + (step - width) / 2
@@ -83,7 +83,7 @@ def ticks(pages: Sequence[Priced], device: Device) -> Iterator[Tick]:
 
 def greatest_ms(pages: Sequence[Priced], device: Device) -> float:
     """Give the least time of the page that has the greatest."""
-    return max(sum(page.least_ms(device).values()) for page in pages)
+    return max(page.least(device).ms for page in pages)
 
 
 def _y(time_ms: float, most_ms: float) -> float:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from pytest_dsocr.contract.grid import crop_count
 from pytest_dsocr.foundation.words import aligned, count, si, told
-from pytest_dsocr.perf.nearness import NOT_KNOWN, WHY_NOT_KNOWN, Nearness
+from pytest_dsocr.perf.nearness import NOT_KNOWN, WHY_NOT_KNOWN, Nearness, nearness
+from pytest_dsocr.perf.nearness import to_json as nearness_to_json
+from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.words import ms
-from pytest_dsocr.workload.cost import Cost, StageCost, total
+from pytest_dsocr.workload.cost import Cost
 from pytest_dsocr.workload.roof import Roof
 from pytest_dsocr.workload.roofline import Bound, Device, bound
 from pytest_dsocr.workload.spread import FIGURES, Priced, by_grid, five_numbers
@@ -27,13 +29,14 @@ BAR = 24
 """Characters of the longest bar."""
 
 
-def work_in_words(work: Workload) -> str:
-    """Give a page's size, and what it becomes."""
+def in_words(pages: Sequence[Priced]) -> str:
+    """Give how many pages there are; of one, its name, its size and what it becomes."""
+    work = pages[0].work
+    if len(pages) > 1:
+        return f"{len(pages)}, {work.preset.name}"
     width, height = work.page_px
-    views = count(len(work.views_px), "view")
-    return (
-        f"{width} x {height} px, {work.preset.name}: {grid_in_words(work)}, {views}, {work.image_tokens} image tokens"
-    )
+    seen = f"{grid_in_words(work)}, {count(len(work.views_px), 'view')}, {work.image_tokens} image tokens"
+    return f"{pages[0].name}, {width} x {height} px, {work.preset.name}: {seen}"
 
 
 def grid_in_words(work: Workload) -> str:
@@ -42,24 +45,26 @@ def grid_in_words(work: Workload) -> str:
     return f"{columns} x {rows} crops" if crop_count(work.grid) else "no crops"
 
 
-def table(stages: Mapping[str, StageCost], step: StageCost | None, roof: Roof, *, layers: bool) -> Iterator[str]:
-    """Yield the costs of one page by stage, and of one decode step; with ``layers`` those of each layer as well."""
+def table(page: Priced, device: Device, *, layers: bool = False) -> Iterator[str]:
+    """Yield the costs of a page by stage, of decode for a step as well; with ``layers`` those of each layer."""
     rows: list[tuple[str, ...]] = [HEAD]
-    least = Bound()
-    for name, stage in stages.items():
-        one = bound(stage.cost, roof.device, roof.dtype)
-        least += one
-        rows.append(_row(name, stage.cost, one))
+    for name, stage in page.stages.items():
+        rows.append(_row(name, stage.cost, page.bound(name, device)))
         if layers:
-            rows += [_row(f"  {layer}", cost, _bound(cost, roof)) for layer, cost in stage.layers.items()]
-    rows.append(_row("page", total(stage.cost for stage in stages.values()), least))
-    if step is not None:
-        rows.append(_row("a decode step", step.cost, _bound(step.cost, roof)))
+            dtype = page.work.dtype
+            rows += [_row(f"  {layer}", cost, bound(cost, device, dtype)) for layer, cost in stage.layers.items()]
+    rows.append(_row("page", page.cost, page.least(device)))
     yield from aligned(rows, LEFT)
+    if steps := page.work.decode_steps:
+        least_ms = page.bound("decode", device).ms / steps
+        yield from told("a step", f"of {steps} of decode takes {ms(least_ms)} at least, {1e3 / least_ms:.0f} a second")
 
 
-def near_table(near: Sequence[Nearness]) -> Iterator[str]:
+def near_table(measured: Measured, roof: Roof) -> Iterator[str]:
     """Yield measured times beside the least ones, and what limits them."""
+    identity, near = measured.identity, list(nearness(measured, roof))
+    how = f"{identity['setup']['attention']}, {count(measured.exact['tokens.output'], 'token')}"
+    yield from told("measured", f"{identity['subject']}, {how}, {count(len(measured.good), 'round')}")
     yield from aligned([NEAR_HEAD, *map(_near_row, near)], LEFT)
     if any(one.limit is None for one in near):
         yield from told(NOT_KNOWN, WHY_NOT_KNOWN)
@@ -76,20 +81,21 @@ def spread(pages: Sequence[Priced], device: Device) -> Iterator[str]:
 def figures_of(pages: Sequence[Priced], device: Device) -> dict[str, tuple[float, ...]]:
     """Give the least, the quartiles and the greatest of each figure that is told of a page."""
     figures = {name: five_numbers([figure(page) for page in pages]) for name, figure in FIGURES.items()}
-    return {**figures, LEAST: five_numbers([sum(page.least_ms(device).values()) for page in pages])}
+    return {**figures, LEAST: five_numbers([page.least(device).ms for page in pages])}
 
 
-def to_json(pages: Sequence[Priced], device: Device) -> dict[str, Any]:
-    """Give the costs of pages as JSON values."""
+def to_json(pages: Sequence[Priced], measured: Sequence[tuple[Measured, Roof]], device: Device) -> dict[str, Any]:
+    """Give the costs of pages as JSON values, and what was measured of the only one."""
     return {
         "device": asdict(device),
         "pages": [_page_to_json(page, device) for page in pages],
         "spread": {name: dict(zip(FIVE, five, strict=True)) for name, five in figures_of(pages, device).items()},
+        "measured": [{"identity": one.identity, **nearness_to_json(one, roof)} for one, roof in measured],
     }
 
 
 def _page_to_json(page: Priced, device: Device) -> dict[str, Any]:
-    work, least_ms = page.work, page.least_ms(device)
+    work = page.work
     return {
         "page": page.name,
         "page_px": work.page_px,
@@ -101,9 +107,13 @@ def _page_to_json(page: Priced, device: Device) -> dict[str, Any]:
         "generated_tokens": work.generated_tokens,
         "dtype": work.dtype,
         "attention": work.attention,
-        "stages": {name: {**asdict(stage.cost), "least_ms": least_ms[name]} for name, stage in page.stages.items()},
-        "layers": {
-            name: {layer: asdict(cost) for layer, cost in stage.layers.items()} for name, stage in page.stages.items()
+        "stages": {
+            name: {
+                **asdict(stage.cost),
+                "least_ms": page.bound(name, device).ms,
+                "layers": {layer: asdict(cost) for layer, cost in stage.layers.items()},
+            }
+            for name, stage in page.stages.items()
         },
     }
 
@@ -121,7 +131,7 @@ def _grids(pages: Sequence[Priced], device: Device) -> Iterator[tuple[str, ...]]
             si(page.vision.flops),
             si(page.cost.flops),
             f"{si(page.cost.bytes)}B",
-            ms(sum(page.least_ms(device).values())),
+            ms(page.least(device).ms),
             "█" * max(1, round(BAR * len(group) / most)),
         )
 
@@ -133,7 +143,7 @@ def _row(name: str, cost: Cost, one: Bound) -> tuple[str, ...]:
         si(cost.other_flops),
         f"{si(cost.weight_bytes)}B",
         f"{si(cost.bytes)}B",
-        f"{cost.intensity:.3g}",
+        si(cost.intensity),
         ms(one.ms),
         str(one.limit),
     )
@@ -143,7 +153,3 @@ def _near_row(one: Nearness) -> tuple[str, ...]:
     share = one.share
     shares = (f"{value:.1%}" for value in (share.roof, share.mfu, share.bandwidth))
     return (one.quantity, ms(one.measured_ms), ms(one.bound.ms), *shares, one.limit_in_words)
-
-
-def _bound(cost: Cost, roof: Roof) -> Bound:
-    return bound(cost, roof.device, roof.dtype)

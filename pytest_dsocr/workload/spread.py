@@ -11,7 +11,7 @@ from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.workload.cost import Cost, StageCost, total
 from pytest_dsocr.workload.model import stages_of
 from pytest_dsocr.workload.roof import VISION
-from pytest_dsocr.workload.roofline import Device, bound
+from pytest_dsocr.workload.roofline import Bound, Device, bound
 from pytest_dsocr.workload.workload import Workload
 
 
@@ -33,9 +33,13 @@ class Priced:
         """All that is done before the prefill."""
         return total(self.stages[name].cost for name in VISION)
 
-    def least_ms(self, device: Device) -> dict[str, float]:
-        """Give the least time of each stage; the stages follow one another."""
-        return {name: bound(stage.cost, device, self.work.dtype).ms for name, stage in self.stages.items()}
+    def bound(self, stage: str, device: Device) -> Bound:
+        """Give the least time of a stage."""
+        return bound(self.stages[stage].cost, device, self.work.dtype)
+
+    def least(self, device: Device) -> Bound:
+        """Give the least time of the page, whose stages follow one another."""
+        return sum((self.bound(stage, device) for stage in self.stages), Bound())
 
 
 FIGURES: Mapping[str, Callable[[Priced], float]] = {
