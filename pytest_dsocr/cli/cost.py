@@ -152,6 +152,7 @@ def _drawn(
     options: Namespace, pages: Sequence[Priced], measured: Sequence[tuple[Measured, Roof]], device: Device
 ) -> Iterator[tuple[Path, str]]:
     if options.json:
-        yield options.json, json.dumps(costs.to_json(pages, measured, device), indent=1) + "\n"
+        found = costs.to_json(pages, measured, device, layers=options.layers)
+        yield options.json, json.dumps(found, indent=1) + "\n"
     if options.html:
         yield options.html, cost_charts.html(pages, device)

@@ -23,7 +23,7 @@ def add_arguments(command: ArgumentParser) -> None:
     _add(command, "--checkpoint", checkpoint)
     _add(command, "--dtype", "float32, bfloat16 or float16", "bfloat16")
     _add(command, "--attention", "eager, sdpa or flash_attention_2", "eager")
-    command.add_argument("--layers", action="store_true", help="of one page: tell each layer as well")
+    command.add_argument("--layers", action="store_true", help="tell each layer as well, of one page or in --json")
     _add(command, "--json", "write all of it to this file", type=Path, metavar="FILE")
     _add(command, "--html", "draw it as a page as well", type=Path, metavar="FILE")
 

@@ -84,37 +84,31 @@ def figures_of(pages: Sequence[Priced], device: Device) -> dict[str, tuple[float
     return {**figures, LEAST: five_numbers([page.least(device).ms for page in pages])}
 
 
-def to_json(pages: Sequence[Priced], measured: Sequence[tuple[Measured, Roof]], device: Device) -> dict[str, Any]:
-    """Give the costs of pages as JSON values, and what was measured of the only one."""
+def to_json(
+    pages: Sequence[Priced], measured: Sequence[tuple[Measured, Roof]], device: Device, *, layers: bool = False
+) -> dict[str, Any]:
+    """Give the costs of pages as JSON values, with ``layers`` of each layer, and what was measured of the only page."""
     return {
         "device": asdict(device),
-        "pages": [_page_to_json(page, device) for page in pages],
+        "pages": [_page_to_json(page, device, layers) for page in pages],
         "spread": {name: dict(zip(FIVE, five, strict=True)) for name, five in figures_of(pages, device).items()},
         "measured": [{"identity": one.identity, **nearness_to_json(one, roof)} for one, roof in measured],
     }
 
 
-def _page_to_json(page: Priced, device: Device) -> dict[str, Any]:
-    work = page.work
+def _page_to_json(page: Priced, device: Device, layers: bool) -> dict[str, Any]:
+    work, stages = page.work, {}
+    for name, stage in page.stages.items():
+        of_layers = {"layers": {layer: asdict(cost) for layer, cost in stage.layers.items()}} if layers else {}
+        stages[name] = {**asdict(stage.cost), "least_ms": page.bound(name, device).ms, **of_layers}
     return {
         "page": page.name,
-        "page_px": work.page_px,
-        "preset": work.preset.name,
+        **asdict(work),
         "grid": work.grid,
         "views_px": work.views_px,
         "image_tokens": work.image_tokens,
         "prompt_tokens": work.prompt_tokens,
-        "generated_tokens": work.generated_tokens,
-        "dtype": work.dtype,
-        "attention": work.attention,
-        "stages": {
-            name: {
-                **asdict(stage.cost),
-                "least_ms": page.bound(name, device).ms,
-                "layers": {layer: asdict(cost) for layer, cost in stage.layers.items()},
-            }
-            for name, stage in page.stages.items()
-        },
+        "stages": stages,
     }
 
 
