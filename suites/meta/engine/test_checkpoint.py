@@ -97,6 +97,14 @@ def test_an_installation_without_the_embedded_checkpoint(tmp_path: Path, monkeyp
         resolve("mini")
 
 
+@pytest.mark.parametrize("name", ["mini", "synthetic:tiny", "synthetic:full@7"])
+def test_the_sizes_alone_are_those_of_the_checkpoint(name: str, written: Path) -> None:
+    assert places.architecture_of(name) == resolve(name).architecture
+    assert places.architecture_of(written) == SYNTHETIC["tiny"]
+    with pytest.raises(DsocrError, match="'nowhere' is no checkpoint"):
+        places.architecture_of("nowhere")
+
+
 def test_the_embedded_checkpoint_is_the_packages_own() -> None:
     assert Path(mini.__file__).with_name("checkpoint") == places.MINI_FOLDER
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -39,10 +39,10 @@ def test_a_page_costs_what_it_costs_by_itself(pages: list[Priced]) -> None:
 
 
 def test_pages_of_one_grid_are_calculated_once(monkeypatch: pytest.MonkeyPatch, pages: list[Priced]) -> None:
-    calls: list[Any] = []
-    monkeypatch.setattr(spread, "stages_of", lambda *given: calls.append(given) or stages_of(*given))
+    calculated = MagicMock(side_effect=stages_of)
+    monkeypatch.setattr(spread, "stages_of", calculated)
     assert priced(FULL, works()) == pages
-    assert len(calls) == len({page.work.grid for page in pages}) < len(pages)
+    assert calculated.call_count == len({page.work.grid for page in pages}) < len(pages)
 
 
 def test_grids_are_those_of_the_loaded_pages(pages: list[Priced]) -> None:
