@@ -50,7 +50,7 @@ def perf_run(
     folders = baseline_places(config.golden)
     baseline, no_baseline = (None, "") if config.baseline_update else _found(folders, identity, config)
     measured, judgements = measure(probe, counts, baseline, slower, most_rounds=config.rounds, on_round=on_round)
-    run = PerfRun(measured, judgements, baseline, no_baseline, roof=_roof(measured, config, case))
+    run = PerfRun(measured, judgements, baseline, no_baseline, roof=roof_of(measured, config.checkpoint, case.page))
     if config.baseline_update:
         run = _accepted(request, config, case, run, folders[0])
     if measured.good and not is_installed(folders[0]):
@@ -88,12 +88,13 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
     }
 
 
-def _roof(measured: Measured, config: Config, case: Case) -> Roof | None:
-    """Give the roof over the page's times, where the peaks of this machine's GPU are known."""
+def roof_of(measured: Measured, checkpoint: str, page: Path) -> Roof | None:
+    """Give the roof over a page's times, where the peaks of this machine's GPU are known.
+
+    The dimensions are the checkpoint's, whatever the subject makes of them.
+    """
     device = device_of_gpu(measured.identity["machine"].get("gpu", ""))
-    if device is None:
-        return None
-    return roof_over(measured, architecture_of(config.checkpoint), image_size(case.page), device)
+    return roof_over(measured, architecture_of(checkpoint), image_size(page), device) if device else None
 
 
 def _found(folders: list[Path], identity: Mapping[str, Any], config: Config) -> tuple[Baseline | None, str]:

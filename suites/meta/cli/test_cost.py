@@ -28,6 +28,11 @@ INVOICE = PAGES / "generated" / "invoice_016.png"
 Cost = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(autouse=True)
+def _started_at_once() -> None:
+    """What is started here imports no torch, and needs no Python that has done so already."""
+
+
 @pytest.fixture
 def cost(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cost:
     monkeypatch.chdir(tmp_path)
@@ -40,7 +45,7 @@ def cost(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
     return run
 
 
-def test_it_imports_no_torch_and_loads_no_page(tmp_path: Path, cold: None) -> None:
+def test_it_imports_no_torch_and_loads_no_page(tmp_path: Path) -> None:
     """With a tokenizer, drawn, and with a page that is cut off behind its head."""
     cut = tmp_path / "cut.jpg"
     Image.open(INVOICE).convert("RGB").save(cut)
