@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pytest_dsocr.foundation.words import count, listed
@@ -64,6 +64,12 @@ def differences(
             absent = tuple(part for part in parts if part != name and expected[part].matrix_flops)
             found.append(Difference(name, flops, own[name], calls.get(name, 0), absent))
     return found
+
+
+def with_those_around(names: Iterable[str]) -> set[str]:
+    """Give the names of modules, and of all modules that they lie in."""
+    parts = [name.split(".") for name in names]
+    return {".".join(part[:end]) for part in parts for end in range(1, len(part) + 1)}
 
 
 def _own(expected: Mapping[str, Cost], modules: Mapping[str, object]) -> dict[str, list[str]]:
