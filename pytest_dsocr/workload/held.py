@@ -32,11 +32,14 @@ class Difference:
         return sum(self.operators.values())
 
     def __str__(self) -> str:
-        by = ", ".join(f"{name.partition('::')[2]} {flops:,}" for name, flops in self.operators.items() if flops)
         called = f" in {count(self.calls, 'call')}" if self.calls else ""
-        absent = f"; not seen: {listed(self.parts, 3)}" if self.parts else ""
-        found = f"{self.found:,} ({by})" if by else f"{self.found:,}"
-        return f"{self.module or OUTSIDE}{called}: {found}; expected {self.expected:,}{self._times()}{absent}"
+        by = [f"{name.partition('::')[2]} {flops:,}" for name, flops in self.operators.items() if flops]
+        said = [
+            f"{self.module or OUTSIDE}{called}: {self.found:,}, expected {self.expected:,}{self._times()}",
+            *([f"by {', '.join(by)}"] if by else []),
+            *([f"not seen: {listed(self.parts, 3)}"] if self.parts else []),
+        ]
+        return "; ".join(said)
 
     def _times(self) -> str:
         return f", {self.found / self.expected:.4g} times as much" if self.expected and self.found else ""
