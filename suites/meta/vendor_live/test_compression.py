@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.pages.shipped import shipped
-from pytest_dsocr.reference.vendor_code.observe import vendor_on_cpu
+from pytest_dsocr.reference.vendor_code.build import vendor_on_cpu
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from pytest_dsocr.workload.compression import compression
 from pytest_dsocr.workload.workload import Workload
@@ -64,10 +64,11 @@ def told(vendor: VendorRuntime, page: Path, preset: str, out: Path, monkeypatch:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_shipped_pages(vendor: VendorRuntime, preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for page in shipped("all"):
+        size = load_image(page).size
         printed = told(vendor, page, preset, tmp_path, monkeypatch)
         text_tokens = printed["output texts tokens (valid)"]
-        found = compression(Workload(Image.open(page).size, PRESETS[preset], 5, 1), text_tokens)
+        found = compression(Workload(size, PRESETS[preset], 5, 1), text_tokens)
         assert (found.valid_image_tokens, found.ratio) == (printed["valid image tokens"], printed["compression ratio"])
-        assert printed["image size"] == Image.open(page).size
+        assert printed["image size"] == size
         if page.stem in FACTS:
             assert FACTS[page.stem][[*PRESETS].index(preset)] == printed["valid image tokens"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from PIL import Image
 
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.presets import PRESETS, Preset
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.shipped import shipped
@@ -18,7 +18,7 @@ def figures(page_px: tuple[int, int], preset: Preset, text_tokens: int = 700) ->
 
 
 def test_shipped_pages_are_as_recorded() -> None:
-    sizes = {page.stem: Image.open(page).size for page in shipped("dev-3")}
+    sizes = {page.stem: load_image(page).size for page in shipped("dev-3")}
     assert sizes.keys() == FACTS.keys()
     found = {
         name: tuple(figures(size, preset).valid_image_tokens for preset in PRESETS.values())
