@@ -87,7 +87,7 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def suites() -> list[str]:
-    """Give what pytest is to run: the suites of the installation, or those of the checkout, but for what is measured."""
+    """Give what pytest is to run: the suites of the installation, or of the checkout, but for what is measured."""
     is_installed = find_spec(INSTALLED) is not None
     package = Path(pytest_dsocr.__path__[0])
     folder = package / "suites" if is_installed else package.parent / "suites"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pytest_dsocr.foundation.words import count, listed
@@ -32,11 +32,14 @@ class Difference:
         return sum(self.operators.values())
 
     def __str__(self) -> str:
-        by = ", ".join(f"{name.partition('::')[2]} {flops:,}" for name, flops in self.operators.items() if flops)
         called = f" in {count(self.calls, 'call')}" if self.calls else ""
-        absent = f"; not seen: {listed(self.parts, 3)}" if self.parts else ""
-        found = f"{self.found:,} ({by})" if by else f"{self.found:,}"
-        return f"{self.module or OUTSIDE}{called}: {found}; expected {self.expected:,}{self._times()}{absent}"
+        by = [f"{name.partition('::')[2]} {flops:,}" for name, flops in self.operators.items() if flops]
+        said = [
+            f"{self.module or OUTSIDE}{called}: {self.found:,}, expected {self.expected:,}{self._times()}",
+            *([f"by {', '.join(by)}"] if by else []),
+            *([f"not seen: {listed(self.parts, 3)}"] if self.parts else []),
+        ]
+        return "; ".join(said)
 
     def _times(self) -> str:
         return f", {self.found / self.expected:.4g} times as much" if self.expected and self.found else ""
@@ -64,6 +67,12 @@ def differences(
             absent = tuple(part for part in parts if part != name and expected[part].matrix_flops)
             found.append(Difference(name, flops, own[name], calls.get(name, 0), absent))
     return found
+
+
+def with_those_around(names: Iterable[str]) -> set[str]:
+    """Give the names of modules, and of all modules that they lie in."""
+    parts = [name.split(".") for name in names]
+    return {".".join(part[:end]) for part in parts for end in range(1, len(part) + 1)}
 
 
 def _own(expected: Mapping[str, Cost], modules: Mapping[str, object]) -> dict[str, list[str]]:

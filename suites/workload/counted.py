@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract.prompt import render
+from pytest_dsocr.workload.held import with_those_around
 from pytest_dsocr.workload.model import parameters
 from pytest_dsocr.workload.workload import Workload
 
@@ -76,8 +77,8 @@ class Scales:
     def _modules(self) -> Mapping[str, nn.Module]:
         from pytest_dsocr.perf.probe.walk import module_of
 
-        names = {name for leaf in parameters(self.arch) for name in _around(leaf)}
-        found = {name: module_of(self.subject, name) for name in sorted(names)}
+        names = sorted(with_those_around(parameters(self.arch)))
+        found = {name: module_of(self.subject, name) for name in names}
         return {name: module for name, module in found.items() if hasattr(module, "register_forward_hook")}
 
     def _page(self, page_px: tuple[int, int]) -> Path:
@@ -87,13 +88,6 @@ class Scales:
         if not path.exists():
             Image.new("RGB", page_px, "white").save(path, compress_level=1)
         return path
-
-
-def _around(leaf: str) -> Iterator[str]:
-    """Yield a module's name, and those of the modules that it lies in."""
-    while leaf:
-        yield leaf
-        leaf = leaf.rpartition(".")[0]
 
 
 def _copied(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
