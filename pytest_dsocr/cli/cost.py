@@ -62,7 +62,7 @@ def run(options: Namespace) -> Iterator[str]:
     pages = priced(model.architecture, [(path.name, work) for path, work in works])
     measured = list(_measured(options, model, *works[0], device)) if len(pages) == 1 else []
     yield from told("pages", costs.in_words(pages))
-    yield from _how(model, works[0][1], device)
+    yield from _how(model, max((work for _, work in works), key=lambda work: work.prompt_tokens), device)
     yield ""
     if len(pages) == 1:
         yield from costs.table(pages[0], device, layers=options.layers)
@@ -118,10 +118,10 @@ def _works(options: Namespace, work: Workload) -> tuple[list[tuple[Path, Workloa
 
 
 def _how(model: Model, work: Workload, device: Device) -> Iterator[str]:
-    """Yield what is calculated, and with which peaks."""
+    """Yield what is calculated, and with which peaks; ``work`` is the largest."""
     weights = sum(parameters(model.architecture).values())
     held = f"{si(weights)} parameters, {si(weights * ITEM_BYTES[work.dtype])}B in {work.dtype}"
-    cache = f"{si(cache_bytes(model.architecture, work))}B of keys and values at the end"
+    cache = f"at most {si(cache_bytes(model.architecture, work))}B of keys and values"
     how = "by its tokenizer" if model.tokenizer else "by its words, for no tokenizer is at hand"
     yield from told("model", f"{model.name}: {held}; {cache}")
     yield from told("tokens", f"{work.text_tokens} of the prompt's text, {how}; {work.generated_tokens} are written")

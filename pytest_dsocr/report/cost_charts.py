@@ -56,7 +56,7 @@ def html(pages: Sequence[Priced], device: Device) -> str:
     ordered = [page for group in groups.values() for page in group]
     stages = [*ordered[0].stages]
     charts = (
-        chart("operations", ordered, stages, lambda page, stage: page.stages[stage].cost.flops, _flop),
+        chart("matrix FLOPs", ordered, stages, lambda page, stage: page.stages[stage].cost.matrix_flops, _flop),
         chart(
             "least time to the first token",
             ordered,

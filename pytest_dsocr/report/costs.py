@@ -13,18 +13,21 @@ from pytest_dsocr.perf.nearness import to_json as nearness_to_json
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.words import ms
 from pytest_dsocr.workload.cost import Cost
+from pytest_dsocr.workload.counting import as_counted
 from pytest_dsocr.workload.roof import Roof
 from pytest_dsocr.workload.roofline import Bound, Device, bound
 from pytest_dsocr.workload.spread import FIGURES, Priced, by_grid, five_numbers
 from pytest_dsocr.workload.workload import Workload
 
-HEAD = ("stage", "matrix FLOP", "other FLOP", "weights", "moved", "FLOP/byte", "least time", "limit")
+HEAD = ("stage", "matrix FLOP", "torch counts", "other FLOP", "weights", "moved", "FLOP/byte", "least time", "limit")
 NEAR_HEAD = ("time", "measured", "least", "of the roof", "MFU", "bandwidth", "limit")
 FIVE = ("least", "lower quartile", "median", "upper quartile", "greatest")
 SPREAD_HEAD = ("of a page", *FIVE)
 LEAST = "least ms"
 GRID_HEAD = ("crops", "pages", "views", "image tokens", "vision FLOP", "page FLOP", "moved", "least time", "")
 LEFT = ("stage", "time", "limit", "of a page", "crops", "")
+GPU = "cuda"
+"""The kind of every device here, as torch calls it."""
 BAR = 24
 """Characters of the longest bar."""
 
@@ -46,16 +49,22 @@ def grid_in_words(work: Workload) -> str:
 
 
 def table(page: Priced, device: Device, *, layers: bool = False) -> Iterator[str]:
-    """Yield the costs of a page by stage, of decode for a step as well; with ``layers`` those of each layer."""
+    """Yield the costs of a page by stage, of decode for a step as well; with ``layers`` those of each layer.
+
+    ``torch counts`` are those of the matrix FLOPs that torch's counter sees with the attention chosen.
+    """
+    work, counted = page.work, 0
     rows: list[tuple[str, ...]] = [HEAD]
     for name, stage in page.stages.items():
-        rows.append(_row(name, stage.cost, page.bound(name, device)))
+        seen = as_counted(stage, work.attention, GPU)
+        counted += seen
+        rows.append(_row(name, stage.cost, si(seen), page.bound(name, device)))
         if layers:
-            dtype = page.work.dtype
-            rows += [_row(f"  {layer}", cost, bound(cost, device, dtype)) for layer, cost in stage.layers.items()]
-    rows.append(_row("page", page.cost, page.least(device)))
+            bounds = {layer: bound(cost, device, work.dtype) for layer, cost in stage.layers.items()}
+            rows += [_row(f"  {layer}", cost, "", bounds[layer]) for layer, cost in stage.layers.items()]
+    rows.append(_row("page", page.cost, si(counted), page.least(device)))
     yield from aligned(rows, LEFT)
-    if steps := page.work.decode_steps:
+    if steps := work.decode_steps:
         least_ms = page.bound("decode", device).ms / steps
         yield from told("a step", f"of {steps} of decode takes {ms(least_ms)} at least, {1e3 / least_ms:.0f} a second")
 
@@ -122,18 +131,19 @@ def _grids(pages: Sequence[Priced], device: Device) -> Iterator[tuple[str, ...]]
             str(len(group)),
             str(len(page.work.views_px)),
             str(page.work.image_tokens),
-            si(page.vision.flops),
-            si(page.cost.flops),
+            si(page.vision.matrix_flops),
+            si(page.cost.matrix_flops),
             f"{si(page.cost.bytes)}B",
             ms(page.least(device).ms),
             "█" * max(1, round(BAR * len(group) / most)),
         )
 
 
-def _row(name: str, cost: Cost, one: Bound) -> tuple[str, ...]:
+def _row(name: str, cost: Cost, counted: str, one: Bound) -> tuple[str, ...]:
     return (
         name,
         si(cost.matrix_flops),
+        counted,
         si(cost.other_flops),
         f"{si(cost.weight_bytes)}B",
         f"{si(cost.bytes)}B",

@@ -46,13 +46,13 @@ FIGURES: Mapping[str, Callable[[Priced], float]] = {
     "views": lambda page: len(page.work.views_px),
     "image tokens": lambda page: page.work.image_tokens,
     "prompt tokens": lambda page: page.work.prompt_tokens,
-    "vision TFLOP": lambda page: page.vision.flops / 1e12,
-    "prefill TFLOP": lambda page: page.stages["prefill"].cost.flops / 1e12,
-    "decode TFLOP": lambda page: page.stages["decode"].cost.flops / 1e12,
-    "page TFLOP": lambda page: page.cost.flops / 1e12,
+    "vision TFLOP": lambda page: page.vision.matrix_flops / 1e12,
+    "prefill TFLOP": lambda page: page.stages["prefill"].cost.matrix_flops / 1e12,
+    "decode TFLOP": lambda page: page.stages["decode"].cost.matrix_flops / 1e12,
+    "page TFLOP": lambda page: page.cost.matrix_flops / 1e12,
     "page GB": lambda page: page.cost.bytes / 1e9,
 }
-"""What is told of a page."""
+"""What is told of a page; FLOPs are those of matrices."""
 
 
 def priced(arch: Architecture, pages: Iterable[tuple[str, Workload]]) -> list[Priced]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from pytest_dsocr.workload.model import stages_of
 from pytest_dsocr.workload.workload import Workload
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90
 from suites.meta.contract.test_pdf import pdf_of
+from suites.meta.markdown import blocks
 
 INVOICE = PAGES / "generated" / "invoice_016.png"
 Cost = Callable[..., tuple[int, str, str]]
@@ -65,7 +67,7 @@ def test_a_page_is_told_stage_by_stage_beside_what_was_measured(cost: Cost) -> N
     status, out, err = cost(INVOICE, "--checkpoint", "synthetic:full", "--tokens", 64)
     assert (status, err) == (0, "")
     assert "invoice_016.png, 1140 x 1101 px, gundam: 2 x 2 crops, 5 views, 693 image tokens" in out
-    assert "synthetic:full: 3.34 G parameters, 6.67 GB in bfloat16; 48.7 MB of keys and values at the end" in out
+    assert "synthetic:full: 3.34 G parameters, 6.67 GB in bfloat16; at most 48.7 MB of keys and values" in out
     assert "36 of the prompt's text, by its tokenizer; 64 are written" in out
     session, vendor = out.split("\nmeasured        ")[1:]
     assert session.startswith("session, eager, 64 tokens, 14 rounds\n")
@@ -171,6 +173,15 @@ def test_bad_pages_are_left_out_and_told(cost: Cost) -> None:
     assert "pages           3, gundam" in out
     assert err == "dsocr: left out 1 page, as is said above; mend what is wrong with them\n"
     assert cost("notes.png")[::2] == (2, "dsocr: no page is left; name one that can be opened\n")
+
+
+def test_it_says_what_its_page_says(cost: Cost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(INVOICE.parent)
+    examples = blocks("docs/cost.md", "console")
+    assert len(examples) == 2
+    for example in examples:
+        command, _, told = example.partition("\n")
+        assert cost(*shlex.split(command)[3:]) == (0, told, "")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from pytest_dsocr.engine.experts import MixtureOfExperts, Router
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.engine.synthetic import SYNTHETIC, fill
+from pytest_dsocr.engine.sizes import SYNTHETIC
+from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.perf.probe.flops import Flops, counted_flops
 from pytest_dsocr.workload.cost import by_module
 from pytest_dsocr.workload.counting import as_counted
