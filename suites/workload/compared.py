@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
-from pytest_dsocr.foundation.words import listed
+from pytest_dsocr.foundation.words import count, listed
 from pytest_dsocr.workload import clip, sam
 from pytest_dsocr.workload.cost import Cost, by_module
 from pytest_dsocr.workload.decoder import SESSION, Way
@@ -82,7 +82,7 @@ def nearest(what: str, ways: Ways, found: Flops) -> Comparison:
 def compared(what: str, apart: Sequence[Difference], found: Flops, root: str = WHOLE, told: str = "") -> Comparison:
     """Say whether FLOPs are as computed, and where they are not."""
     if found.unknown:
-        runs = listed([f"{name} ({times} times)" for name, times in found.unknown.items()], 3)
+        runs = listed([f"{name} ({count(times, 'run')})" for name, times in found.unknown.items()], 3)
         return not_compared(what, Reason.TELLS_NOTHING, f"no formula is known for {runs}")
     if not found.algorithmic:
         measured = "none was counted; what runs in a CUDA graph, in compiled code or in another process is not seen"
