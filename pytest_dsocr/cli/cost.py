@@ -25,6 +25,7 @@ from pytest_dsocr.perf.nearness import roof_over
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.reference.goldens import baseline_places, golden_folder
 from pytest_dsocr.report import cost_charts, costs
+from pytest_dsocr.workload.memory import activation_peaks
 from pytest_dsocr.workload.model import cache_bytes, parameters
 from pytest_dsocr.workload.operations import ITEM_BYTES
 from pytest_dsocr.workload.roof import Roof
@@ -119,11 +120,13 @@ def _works(options: Namespace, work: Workload) -> tuple[list[tuple[Path, Workloa
 
 def _how(model: Model, work: Workload, device: Device) -> Iterator[str]:
     """Yield what is calculated, and with which peaks; ``work`` is the largest."""
-    weights = sum(parameters(model.architecture).values())
-    held = f"{si(weights)} parameters, {si(weights * ITEM_BYTES[work.dtype])}B in {work.dtype}"
-    cache = f"at most {si(cache_bytes(model.architecture, work))}B of keys and values"
+    weights, size = sum(parameters(model.architecture).values()), ITEM_BYTES[work.dtype]
+    cache, peaks = cache_bytes(model.architecture, work), activation_peaks(model.architecture, work)
+    memory = f"{si(weights * size)}B of weights, at most {si(cache)}B of keys and values"
+    activations = f"{si(max(peaks.values()))}B of activations; the device has {device.memory_gb:g} GB"
     how = "by its tokenizer" if model.tokenizer else "by its words, for no tokenizer is at hand"
-    yield from told("model", f"{model.name}: {held}; {cache}")
+    yield from told("model", f"{model.name}: {si(weights)} parameters in {work.dtype}")
+    yield from told("memory", f"{memory} and {activations}")
     yield from told("tokens", f"{work.text_tokens} of the prompt's text, {how}; {work.generated_tokens} are written")
     yield from told("roof", f"{device.name}, {device.peak_in_words(work.dtype)}; from: {device.source}")
 

@@ -67,7 +67,8 @@ def test_a_page_is_told_stage_by_stage_beside_what_was_measured(cost: Cost) -> N
     status, out, err = cost(INVOICE, "--checkpoint", "synthetic:full", "--tokens", 64)
     assert (status, err) == (0, "")
     assert "invoice_016.png, 1140 x 1101 px, gundam: 2 x 2 crops, 5 views, 693 image tokens" in out
-    assert "synthetic:full: 3.34 G parameters, 6.67 GB in bfloat16; at most 48.7 MB of keys and values" in out
+    assert "synthetic:full: 3.34 G parameters in bfloat16" in out
+    assert "6.67 GB of weights, at most 48.7 MB of keys and values and " in out
     assert "36 of the prompt's text, by its tokenizer; 64 are written" in out
     session, vendor = out.split("\nmeasured        ")[1:]
     assert session.startswith("session, eager, 64 tokens, 14 rounds\n")
