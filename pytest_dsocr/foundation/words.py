@@ -50,7 +50,7 @@ def shown(value: object, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-def aligned(rows: Sequence[Sequence[str]], left: Collection[str]) -> Iterator[str]:
+def aligned(rows: Sequence[Sequence[str]], left: Collection[str], columns: int = COLUMNS) -> Iterator[str]:
     """Yield rows, the first of which is the heading, with each column as wide as it has to be.
 
     Cells stand at the right, but for the columns whose headings are in ``left``.
@@ -61,7 +61,7 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[str]) -> Iterator[st
             cell.ljust(width) if name in left else cell.rjust(width)
             for name, cell, width in zip(rows[0], row, widths, strict=True)
         )
-        yield fit("  ".join(cells).rstrip())
+        yield fit("  ".join(cells).rstrip(), columns)
 
 
 def si(value: float) -> str:

@@ -28,6 +28,8 @@ GRID_HEAD = ("crops", "pages", "views", "image tokens", "vision FLOP", "page FLO
 LEFT = ("stage", "time", "limit", "of a page", "crops", "")
 GPU = "cuda"
 """The kind of every device here, as torch calls it."""
+WIDE = 180
+"""Columns of a table with layers."""
 BAR = 24
 """Characters of the longest bar."""
 
@@ -63,7 +65,7 @@ def table(page: Priced, device: Device, *, layers: bool = False) -> Iterator[str
             bounds = {layer: bound(cost, device, work.dtype) for layer, cost in stage.layers.items()}
             rows += [_row(f"  {layer}", cost, "", bounds[layer]) for layer, cost in stage.layers.items()]
     rows.append(_row("page", page.cost, si(counted), page.least(device)))
-    yield from aligned(rows, LEFT)
+    yield from aligned(rows, LEFT, WIDE)  # names of layers are long
     if steps := work.decode_steps:
         least_ms = page.bound("decode", device).ms / steps
         yield from told("a step", f"of {steps} of decode takes {ms(least_ms)} at least, {1e3 / least_ms:.0f} a second")

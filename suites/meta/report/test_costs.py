@@ -87,6 +87,7 @@ def test_layers_are_told_below_their_stages(pages: list[Priced]) -> None:
     clip = pages[0].stages["clip"].layers["model.vision_model.transformer.layers.7.mlp"]
     [row] = [row for row in rows if "model.vision_model.transformer.layers.7.mlp " in row]
     assert f" {clip.matrix_flops / 1e9:.3g} G " in row
+    assert all(row.endswith("-bound") for row in rows[1:-1]), "none is cut"
 
 
 def test_pages_are_told_by_quartiles_and_by_grid(pages: list[Priced]) -> None:
