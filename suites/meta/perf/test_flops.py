@@ -87,7 +87,7 @@ def test_what_is_not_known_is_not_compared() -> None:
     with counted_flops() as found:
         hidden_product(torch.ones(2, 2), torch.ones(2, 2))
     for one, said in (
-        (found, "no formula is known for dsocr_planted::product (1 times)"),
+        (found, "no formula is known for dsocr_planted::product (1 run)"),
         (Flops(), "none was counted"),
     ):
         made = compared("prefill/FLOPs", [], one)
