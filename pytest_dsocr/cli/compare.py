@@ -25,8 +25,8 @@ from pytest_dsocr.report.file import RUN_ID, RunIdentity, mark_running, read_res
 INSTALLED = "pytest_dsocr.suites"
 SAFE_PATH = "-P"
 """Keeps a checkout in the working directory from being imported in place of the installation, as `pytest` does."""
-LEFT_OUT = ("meta", "perf")
-"""The project's own tests, and times, which are taken by themselves."""
+LEFT_OUT = ("meta", "perf", "workload")
+"""The project's own tests, and what is measured by itself: times, and FLOPs, which take half a minute with mini."""
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
 
@@ -87,7 +87,7 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def suites() -> list[str]:
-    """Give what pytest is to run: the suites of the installation, or those of the checkout, but for times."""
+    """Give what pytest is to run: the suites of the installation, or of the checkout, but for what is measured."""
     is_installed = find_spec(INSTALLED) is not None
     package = Path(pytest_dsocr.__path__[0])
     folder = package / "suites" if is_installed else package.parent / "suites"

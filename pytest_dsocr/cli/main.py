@@ -1,5 +1,5 @@
-"""The command line: ``dsocr run``, ``compare``, ``bench``, ``history``, and ``dsocr vendor setup``, ``inspect`` and
-``record``."""
+"""The command line: ``dsocr run``, ``compare``, ``bench``, ``cost``, ``history``, and ``dsocr vendor setup``,
+``inspect`` and ``record``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_dsocr
-from pytest_dsocr.cli import bench_arguments, compare
+from pytest_dsocr.cli import bench_arguments, compare, cost_arguments
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.system import check_system
@@ -32,6 +32,7 @@ def parser() -> argparse.ArgumentParser:
         _command(commands, "compare", "run the suites: compare an implementation (subject) with the vendor's")
     )
     _bench(_command(commands, "bench", "measure two versions in turn: is the second slower?"))
+    _cost(_command(commands, "cost", "calculate what pages cost: FLOPs, bytes, and the least time on a device"))
     _history(_command(commands, "history", "show what was measured run by run"))
     vendor = commands.add_parser("vendor", help="set up, inspect or record the vendor's code")
     of_vendor = vendor.add_subparsers(required=True, metavar="COMMAND")
@@ -89,6 +90,11 @@ def _run(command: argparse.ArgumentParser) -> None:
 def _bench(command: argparse.ArgumentParser) -> None:
     bench_arguments.add_arguments(command)
     _add_model(command)
+    _add_reading(command)
+
+
+def _cost(command: argparse.ArgumentParser) -> None:
+    cost_arguments.add_arguments(command)
     _add_reading(command)
 
 

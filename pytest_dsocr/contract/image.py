@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
 from pytest_dsocr.foundation.errors import DsocrError
 
 ImageSource = str | os.PathLike[str] | bytes | Image.Image
 PDF_MAGIC = b"%PDF-"
+TURNED = (5, 6, 7, 8)
+"""EXIF orientations that swap width and height."""
 
 
 def load_image(source: ImageSource) -> Image.Image:
@@ -30,19 +33,26 @@ def load_image(source: ImageSource) -> Image.Image:
         DsocrError: where there is no such file, or it is not an image, broken, empty or too large.
     """
     name = _name(source)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a caller who turns warnings into errors must get the same page
-            page = _upright_rgb(_opener(source, name))
-    except DsocrError:
-        raise
-    except Image.DecompressionBombError as error:
-        raise DsocrError(f"{name} is refused ({error}); give a smaller page") from error
-    except Exception as error:  # on a broken file Pillow's readers raise almost anything
-        raise DsocrError(f"{name} cannot be read as an image ({error!r}); give a whole image file") from error
-    if 0 in page.size:
-        raise DsocrError(f"{name} is {page.width} x {page.height} px, which is empty; give a page with pixels")
+    with _in_words(name):
+        page = _upright_rgb(_opener(source, name))
+    _refuse_empty(name, page.size)
     return page
+
+
+def image_size(source: ImageSource) -> tuple[int, int]:
+    """Give the width and the height that :func:`load_image` gives a page, from the file's head where that tells it.
+
+    Whether the pixels can be decoded is not looked at.
+
+    Raises:
+        DsocrError: where there is no such file, or it is not an image, empty or too large.
+    """
+    name = _name(source)
+    with _in_words(name):
+        image = _opener(source, name)()
+        width, height = reversed(image.size) if _is_turned(image) else image.size
+    _refuse_empty(name, (width, height))
+    return width, height
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
@@ -61,6 +71,33 @@ def _upright_rgb(open_image: Callable[[], Image.Image]) -> Image.Image:
     except Exception:  # a broken EXIF block is no reason to lose the page; a broken page fails again below
         page = open_image()
     return page.convert("RGB")
+
+
+def _is_turned(image: Image.Image) -> bool:
+    """Say whether the EXIF orientation swaps the sides; Pillow opens a TIFF upright, whatever its own says."""
+    try:
+        return image.format != "TIFF" and image.getexif().get(ExifTags.Base.Orientation) in TURNED
+    except Exception:
+        return False
+
+
+@contextmanager
+def _in_words(name: str) -> Iterator[None]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a caller who turns warnings into errors must get the same page
+            yield
+    except DsocrError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise DsocrError(f"{name} is refused ({error}); give a smaller page") from error
+    except Exception as error:  # on a broken file Pillow's readers raise almost anything
+        raise DsocrError(f"{name} cannot be read as an image ({error!r}); give a whole image file") from error
+
+
+def _refuse_empty(name: str, size: tuple[int, int]) -> None:
+    if 0 in size:
+        raise DsocrError(f"{name} is {size[0]} x {size[1]} px, which is empty; give a page with pixels")
 
 
 def _opener(source: ImageSource, name: str) -> Callable[[], Image.Image]:

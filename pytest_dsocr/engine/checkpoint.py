@@ -12,13 +12,12 @@ from typing import Protocol
 from torch import nn
 
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.names import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT
-from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC, fill, synthetic_fingerprint
+from pytest_dsocr.engine.places import folder_of
+from pytest_dsocr.engine.sizes import synthetic
+from pytest_dsocr.engine.synthetic import fill, synthetic_fingerprint
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.weights import OnBytes, fingerprint, load_weights
-from pytest_dsocr.foundation.errors import DsocrError
 
-MINI_FOLDER = Path(__file__).parents[1] / "mini" / "checkpoint"
 HUB_SNAPSHOT = re.compile(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/[^/]+$")
 
 
@@ -74,48 +73,18 @@ def resolve(path_or_name: str | Path) -> Checkpoint:
         DsocrError: where there is none of that name, or its config or its tokenizer is missing or broken.
     """
     name = str(path_or_name)
-    if synthetic := SYNTHETIC_NAME.fullmatch(name):
-        return _synthetic(name, synthetic["size"], int(synthetic["seed"] or DEFAULT_SEED))
-    if path_or_name == MINI:
-        return _from_folder(name, _embedded())
-    folder = Path(name)
-    if name and folder.is_dir():
-        return _from_folder(name, folder)
-    if HUB_NAME.fullmatch(name):
-        return _from_folder(name, _cached_snapshot(name))
-    raise DsocrError(f"{name!r} is no checkpoint; {VALID_CHECKPOINT}")
+    if known := synthetic(name):
+        return _synthetic(name, *known)
+    return _from_folder(name, folder_of(path_or_name))
 
 
-def _synthetic(name: str, size: str, seed: int) -> Checkpoint:
-    architecture = SYNTHETIC[size]
+def _synthetic(name: str, architecture: Architecture, seed: int) -> Checkpoint:
     tokenizer = Tokenizer.byte_level(architecture.decoder.vocab_size)
     fingerprint = partial(synthetic_fingerprint, architecture, seed)
     return Checkpoint(name, architecture, tokenizer, partial(fill, seed=seed), fingerprint)
-
-
-def _embedded() -> Path:
-    if not MINI_FOLDER.is_dir():
-        raise DsocrError(f"this installation of pytest-dsocr is without its checkpoint {MINI!r}; install it again")
-    return MINI_FOLDER
 
 
 def _from_folder(name: str, folder: Path) -> Checkpoint:
     architecture, tokenizer = Architecture.from_folder(folder), Tokenizer.from_folder(folder)
     weights, identity = partial(load_weights, folder=folder), partial(fingerprint, folder)
     return Checkpoint(name, architecture, tokenizer, weights, identity, folder)
-
-
-def _cached_snapshot(name: str) -> Path:
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise DsocrError(
-            f"{name} is not a folder, and hub names need huggingface-hub; "
-            "give a folder or run: pip install 'pytest-dsocr[hub]'"
-        ) from None
-    try:
-        return Path(snapshot_download(name, local_files_only=True))
-    except (OSError, ValueError):
-        raise DsocrError(
-            f"{name} is neither a folder nor in the local hub cache; fetch it with: hf download {name}"
-        ) from None

@@ -1,4 +1,4 @@
-"""Models without a download: named sizes, and weights that follow from a seed and a tensor's name alone.
+"""Models without a download: weights that follow from a seed and a tensor's name alone.
 
 The stream is Philox's raw words, which numpy keeps the same for ever; all that follows is exact or rounded once to
 float32 and once to the model's dtype. So a tensor has the same bytes on every machine, device and torch version.
@@ -9,53 +9,18 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
+from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE
+from pytest_dsocr.engine.sizes import DEFAULT_SEED
 from pytest_dsocr.engine.weights import OnBytes
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.threads import in_threads
-
-_SMALL = Architecture(
-    SamConfig(
-        width=64,
-        layers=4,
-        heads=4,
-        global_attn_indexes=(1, 3),
-        neck_channels=32,
-        downsample_channels=(48, 64),
-    ),
-    ClipConfig(width=64, layers=2, heads=4),
-    DecoderConfig(
-        vocab_size=VENDOR_VOCAB_SIZE,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        n_routed_experts=8,
-        num_experts_per_tok=2,
-        moe_intermediate_size=32,
-        max_position_embeddings=8192,
-    ),
-)
-
-SYNTHETIC = {
-    "tiny": replace(_SMALL, decoder=replace(_SMALL.decoder, vocab_size=512)),
-    "small": _SMALL,
-    "full": replace(Architecture(), decoder=replace(DecoderConfig(), max_position_embeddings=8192)),
-}
-"""Architectures by name: ``small`` is ``tiny`` with the vendor's vocabulary, ``full`` is the vendor's model."""
-
-DEFAULT_SEED = 2
-"""Of the first few seeds the one whose small models differ most from page to page and do not stop at once."""
 
 CHUNK_WORDS = 1 << 18
 VALUES_PER_WORD = 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 
@@ -10,6 +10,7 @@ from pytest_dsocr.foundation.printable import plain
 
 COLUMNS, MARGIN = 120, 16
 HASH_CHARACTERS = 12
+PREFIXES = " kMGTP"
 PACKAGE = Path(__file__).parents[1]
 
 
@@ -49,12 +50,24 @@ def shown(value: object, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-def aligned(rows: Sequence[Sequence[str]], left: Container[str]) -> Iterator[str]:
-    """Yield rows with each column as wide as it has to be; those that ``left`` names by their heading begin there."""
+def aligned(rows: Sequence[Sequence[str]], left: Collection[str], columns: int = COLUMNS) -> Iterator[str]:
+    """Yield rows, the first of which is the heading, with each column as wide as it has to be.
+
+    Cells stand at the right, but for the columns whose headings are in ``left``.
+    """
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     for row in rows:
         cells = (
             cell.ljust(width) if name in left else cell.rjust(width)
             for name, cell, width in zip(rows[0], row, widths, strict=True)
         )
-        yield fit("  ".join(cells).rstrip())
+        yield fit("  ".join(cells).rstrip(), columns)
+
+
+def si(value: float) -> str:
+    """Give a number with three figures and a prefix, so that a unit fits behind it: ``4.53 T``, ``61.4 k``, ``7 ``."""
+    prefixes = [*PREFIXES]
+    while abs(value) >= 999.5 and len(prefixes) > 1:
+        value /= 1e3
+        prefixes.pop(0)
+    return f"{value:.3g} {prefixes[0].strip()}"

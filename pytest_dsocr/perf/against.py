@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
 
+from pytest_dsocr.perf import nearness
 from pytest_dsocr.perf.baseline import Baseline
 from pytest_dsocr.perf.changes import Change, exact_changes
 from pytest_dsocr.perf.flags import flags
@@ -18,6 +19,7 @@ from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.perf.schedule import LOOKS, MOST_TAKEN, is_over, looks_at
 from pytest_dsocr.perf.statistics import judge
 from pytest_dsocr.perf.words import host_told, in_short
+from pytest_dsocr.workload.roof import Roof
 
 OnRound = Callable[[str, int, int], None]
 """Told what is under way, how much of it is done, and its total."""
@@ -44,6 +46,8 @@ class PerfRun:
     """Why there is none to compare with."""
     accepted: Path | None = None
     """Where this run was written as a baseline."""
+    roof: Roof | None = None
+    """The least times on this device, where its peaks are known."""
 
     @property
     def changes(self) -> list[Change]:
@@ -69,7 +73,8 @@ class PerfRun:
             "exact": dict(of.exact),
             "idle_share": idle_share(of),
             "host_ratio": self.host_ratio,
-            "in_short": [*in_short(of), *host_told(self.host_ratio)],
+            "roof": nearness.to_json(of, self.roof) if self.roof else None,
+            "in_short": [*in_short(of, self.roof), *host_told(self.host_ratio)],
             "flags": {name: asdict(one) for name, one in flags(of.exact).items()},
             "judgements": [{**asdict(one), "pace": str(one.pace)} for one in self.judgements],
             "changes": [one.told for one in self.changes],

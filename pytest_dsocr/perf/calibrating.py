@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import write_whole
-from pytest_dsocr.foundation.words import count, fit, told
+from pytest_dsocr.foundation.words import aligned, count, fit, told
 from pytest_dsocr.perf.baseline import machine_name
 from pytest_dsocr.perf.bench import LABELS, RoundPair, Task, Watcher, pair_of, take, times_of
 from pytest_dsocr.perf.calibration import OFTEN, Calibration, Window, calibrate
@@ -19,7 +19,6 @@ from pytest_dsocr.perf.candidate import Candidate
 from pytest_dsocr.perf.history import title_of
 from pytest_dsocr.perf.limits import limits_of, percent
 from pytest_dsocr.perf.schedule import looks_at
-from pytest_dsocr.perf.table import aligned
 
 FILE_NAME = "calibration.json"
 HEAD = ("stage", "false alarms", "ambiguous", "spread", "found from", "allowed")
@@ -119,7 +118,7 @@ def lines_of(one: Calibration) -> Iterator[str]:
     """Yield a calibration for a terminal."""
     yield fit(title_of(one.of))
     yield ""
-    yield from aligned([HEAD, *(_row(one, name) for name in one.spread)])
+    yield from aligned([HEAD, *(_row(one, name) for name in one.spread)], HEAD[:1])
     yield ""
     low, high = one.false_alarm_interval
     yield from told(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from pytest_dsocr.foundation import words
-from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, told
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, aligned, count, told
 from pytest_dsocr.perf.bench import LABELS, Bench
 from pytest_dsocr.perf.candidate import SUBJECT
 from pytest_dsocr.perf.changes import other_changes
@@ -25,7 +24,7 @@ def lines_of(bench: Bench) -> Iterator[str]:
     yield from told("rounds", f"{count(len(bench.a.rounds), 'pair')} taken in turn, A and B first by turns")
     yield ""
     if bench.judgements:
-        yield from aligned([HEAD, *(row_of(one) for one in bench.judgements)])
+        yield from aligned([HEAD, *(row_of(one) for one in bench.judgements)], LEFT)
         yield ""
     if bench.apart:
         yield from told("apart", bench.apart)
@@ -68,8 +67,3 @@ def row_of(one: Judgement) -> tuple[str, ...]:
         f"{1 + one.limit:.3f}",
         f"{one.pace}{more}",
     )
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield rows with names and verdicts at the left, and numbers at the right."""
-    return words.aligned(rows, LEFT)

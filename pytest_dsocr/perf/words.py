@@ -7,18 +7,19 @@ from statistics import median
 
 from pytest_dsocr.perf.host import busy_ms, idle_share
 from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.perf.nearness import nearness
 from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.workload.roof import Roof
+from pytest_dsocr.workload.roofline import LAUNCH_BOUND, Limit
 
-LAUNCH_BOUND = 0.5
-"""Share of a step that the device idles from which on the host's launches are what limits it."""
 TELLING = 0.02
 """Share by which the host has to be faster or slower to be told."""
 GLYPHS = "▁▂▃▄▅▆▇█"
 BINS = 12
 
 
-def in_short(measured: Measured) -> Iterator[str]:
-    """Yield what is worth reading at once: the page, a token, and the limit."""
+def in_short(measured: Measured, roof: Roof | None = None) -> Iterator[str]:
+    """Yield what is worth reading at once: the page, a token, the limit, and how near to the ``roof`` it all is."""
     if not measured.good:
         yield f"no good round of {len(measured.rounds)}: {why_spoilt(measured)}"
         return
@@ -33,10 +34,14 @@ def in_short(measured: Measured) -> Iterator[str]:
         )
     yield page
     yield from _limit(measured, times)
+    if roof is not None:
+        yield _below(measured, roof)
     if "prefill" in times and "decode" in times:
+        expected = roof.prefill_in_steps if roof else None
         yield (
             f"prefill takes as long as {times['prefill'] / times['decode']:.1f} decode steps, for it runs "
             f"{measured.exact.get('tokens.prompt', 0)} tokens at once where a step runs one"
+            + (f"; with both at the roof it would be {expected:.1f}" if expected else "")
         )
     spoilt = len(measured.rounds) - len(measured.good)
     if spoilt:
@@ -47,7 +52,7 @@ def _limit(measured: Measured, times: Mapping[str, float]) -> Iterator[str]:
     idle = idle_share(measured)
     if idle is None:
         return
-    word = "launch-bound" if idle > LAUNCH_BOUND else "bound by the device"
+    word = Limit.LAUNCHES if idle > LAUNCH_BOUND else "bound by the device"
     busy, kernels = busy_ms(measured.exact, "decode"), measured.exact["decode.kernels"]
     yield (
         f"decode is {word}: of {ms(times['decode'])} on the wall the device works {ms(busy)}, in {kernels} kernels; "
@@ -62,6 +67,15 @@ def host_told(ratio: float) -> Iterator[str]:
             f"the host took {ratio:.2f} times as long for the same small work as at the baseline; "
             "its part of each time is judged as if it had not"
         )
+
+
+def _below(measured: Measured, roof: Roof) -> str:
+    """Tell each stage's share of the roof, under what limits the stage."""
+    by_limit: dict[str, list[str]] = {}
+    for one in nearness(measured, roof):
+        by_limit.setdefault(one.limit_in_words, []).append(f"{one.quantity} {one.share.roof:.1%}")
+    limits = "; ".join(f"{limit}: {', '.join(shares)}" for limit, shares in by_limit.items())
+    return f"of the roof ({roof.told}): {limits}"
 
 
 def why_spoilt(measured: Measured) -> str:

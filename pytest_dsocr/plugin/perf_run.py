@@ -11,21 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.contract.image import image_size
+from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.commit import commit_here
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.perf.against import OnRound, PerfRun, measure
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any, machine_name
 from pytest_dsocr.perf.history import FILE_NAME, Line, append
 from pytest_dsocr.perf.identity import Identity, Reading, Setting
+from pytest_dsocr.perf.nearness import roof_over
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.schedule import LOOKS
 from pytest_dsocr.plugin.configured import command_of
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
 from pytest_dsocr.subjects.watch import current
+from pytest_dsocr.workload.roofline import device_of_gpu
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.perf.probe.page import PageProbe
+    from pytest_dsocr.workload.roof import Roof
 
 BASELINE_ROUNDS = LOOKS[1]
 """Of a baseline, for every later run leans on them."""
@@ -56,7 +61,7 @@ def perf_run(
         )
     finally:
         gc.unfreeze()  # what the probe froze as it began
-    run = PerfRun(measured, judgements, baseline, no_baseline)
+    run = PerfRun(measured, judgements, baseline, no_baseline, roof=roof_of(measured, config.checkpoint, case.page))
     if config.baseline_update:
         run = _accepted(request, config, case, run, folders[0])
     if measured.good and not is_installed(folders[0]):
@@ -87,6 +92,15 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
         setup=setting,
         page=Reading(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens),
     ).to_json()
+
+
+def roof_of(measured: Measured, checkpoint: str, page: Path) -> Roof | None:
+    """Give the roof over a page's times, where the peaks of this machine's GPU are known.
+
+    The dimensions are the checkpoint's, whatever the subject makes of them.
+    """
+    device = device_of_gpu(measured.identity["machine"].get("gpu", ""))
+    return roof_over(measured, architecture_of(checkpoint), image_size(page), device) if device else None
 
 
 def _found(folders: list[Path], identity: Mapping[str, Any], config: Config) -> tuple[Baseline | None, str]:

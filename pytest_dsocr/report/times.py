@@ -33,6 +33,11 @@ class Times:
     pace: str
     share: float
     """Of the whole page, in per cent; a bar's length."""
+    roof: str = UNKNOWN
+    """The least time that the device allows."""
+    near: str = UNKNOWN
+    """The roof's share of the time."""
+    limit: str = UNKNOWN
 
 
 def rows(perf: Mapping[str, Any]) -> Iterator[Times]:
@@ -50,7 +55,13 @@ def rows(perf: Mapping[str, Any]) -> Iterator[Times]:
             f"{one['low']:.3f} to {one['high']:.3f}" if one and compared else UNKNOWN,
             one["pace"] if one else UNKNOWN,
             min(100.0, 100 * median_ms / page_ms) if page_ms else 0.0,
+            *_under_roof(perf, quantity),
         )
+
+
+def _under_roof(perf: Mapping[str, Any], quantity: str) -> tuple[str, ...]:
+    found = (perf.get("roof") or {"times": {}})["times"].get(quantity)
+    return (ms(found["least_ms"]), f"{found['share']['roof']:.1%}", found["limit"]) if found else ()
 
 
 def table(perf: Mapping[str, Any]) -> Iterator[Row]:
@@ -58,10 +69,18 @@ def table(perf: Mapping[str, Any]) -> Iterator[Row]:
     found = list(rows(perf))
     if not found:
         return
-    against = any(one.baseline for one in found)
-    heading = ("stage", "this run", *(("baseline", "ratio", "interval", "") if against else ()))
+    against, under_roof = any(one.baseline for one in found), any(one.roof for one in found)
+    heading = (
+        *("stage", "this run"),
+        *(("roof", "of it", "limit") if under_roof else ()),
+        *(("baseline", "ratio", "interval", "") if against else ()),
+    )
     cells = [
-        (one.quantity, one.median, *((one.baseline, one.ratio, one.interval, one.pace) if against else ()))
+        (
+            *(one.quantity, one.median),
+            *((one.roof, one.near, one.limit) if under_roof else ()),
+            *((one.baseline, one.ratio, one.interval, one.pace) if against else ()),
+        )
         for one in found
     ]
     paces = (UNKNOWN, *(one.pace for one in found))

@@ -20,6 +20,8 @@ class Cost:
     """Activations and cache that are read."""
     written_bytes: int = 0
     """Activations and cache that are written."""
+    attention_flops: int = 0
+    """Of ``matrix_flops``, those of queries with keys and of weights with values, which a kernel may hide."""
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -28,6 +30,7 @@ class Cost:
             self.weight_bytes + other.weight_bytes,
             self.read_bytes + other.read_bytes,
             self.written_bytes + other.written_bytes,
+            self.attention_flops + other.attention_flops,
         )
 
     @property
@@ -64,3 +67,12 @@ class StageCost:
     def cost(self) -> Cost:
         """The whole stage."""
         return total(self.layers.values())
+
+
+def by_module(stages: Iterable[StageCost]) -> dict[str, Cost]:
+    """Add several stages up, module by module: prefill and decode run the same."""
+    found: dict[str, Cost] = {}
+    for stage in stages:
+        for name, cost in stage.layers.items():
+            found[name] = found.get(name, Cost()) + cost
+    return found

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pytest_dsocr.contract.grid import CROP_PX, Grid, crop_count, crop_grid
-from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.schedule import image_token_count
+from pytest_dsocr.contract.presets import Preset, get_preset
+from pytest_dsocr.contract.prompt import split_at_images
+from pytest_dsocr.contract.schedule import image_token_count, prompt_ids
+from pytest_dsocr.contract.special import TextTokenizer
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,25 @@ class Workload:
     dtype: str = "bfloat16"
     attention: str = "eager"
     """``eager``, ``sdpa`` or ``flash_attention_2``."""
+
+    @classmethod
+    def of_prompt(
+        cls,
+        page_px: tuple[int, int],
+        prompt: str,
+        preset: str | Preset,
+        tokenizer: TextTokenizer,
+        *,
+        generated_tokens: int,
+        **more: Any,
+    ) -> Workload:
+        """Make the workload of one page and a prompt, as the inputs are made; ``more`` are the other fields.
+
+        Raises:
+            DsocrError: for a prompt that does not have one image, and for an unknown preset.
+        """
+        ids, _ = prompt_ids(split_at_images(prompt, 1), [0], tokenizer)
+        return cls(page_px, get_preset(preset), len(ids), generated_tokens, **more)
 
     @property
     def grid(self) -> Grid:

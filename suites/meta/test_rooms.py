@@ -16,18 +16,18 @@ MAY_IMPORT = {
     "contract": "foundation",
     "observation": "foundation contract",
     "engine": "foundation contract",
-    "workload": "contract",
+    "workload": "foundation contract engine",
     "reference": "foundation contract observation engine",
     "subjects": "foundation contract observation engine reference",
     "session_reference": "foundation contract observation engine reference subjects",
     "compare": "foundation contract observation",
     "judge": "foundation contract observation engine reference subjects compare",
-    "perf": "foundation contract subjects",
+    "perf": "foundation contract engine workload subjects",
     "pages": "foundation contract observation",
-    "report": "foundation contract observation reference session_reference compare judge perf",
-    "plugin": "foundation contract observation engine reference subjects session_reference compare judge perf pages "
-    "report",
-    "cli": "foundation contract observation engine reference perf pages report plugin",
+    "report": "foundation contract observation workload reference session_reference compare judge perf",
+    "plugin": "foundation contract observation engine workload reference subjects session_reference compare judge perf "
+    "pages report",
+    "cli": "foundation contract observation engine workload reference perf pages report plugin",
     "mini": "",
 }
 """Each room with those that it imports, at any time: at the top of a module, in a function, or for types alone."""

@@ -140,6 +140,7 @@ def test_a_recording_is_made_of_the_papers_preset_and_prompt_unless_told(folder:
         (["run"], "run"),
         (["compare", "p"], "compare"),
         (["bench", "a", "b"], "bench"),
+        (["cost", "p"], "cost"),
         (["history", "p"], "history"),
         (["vendor", "setup", "v"], "vendor_setup"),
         (["vendor", "inspect", "v"], "vendor_inspect"),

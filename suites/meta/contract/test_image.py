@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_dsocr.contract.image import ImageSource, load_image
+from pytest_dsocr.contract.image import ImageSource, image_size, load_image
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, rgb
 
@@ -68,6 +68,39 @@ def test_a_pillow_image_is_left_as_it_is() -> None:
 def test_exif_orientation_is_applied(orientation: int, turn: Callable[[Any], Any]) -> None:
     loaded = np.asarray(load_image(with_orientation(orientation)))
     assert np.array_equal(loaded, turn(np.asarray(rgb(6, 4))))
+
+
+@pytest.mark.parametrize("orientation", range(10))
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "TIFF", "WEBP", "MPO"])
+def test_the_size_alone_is_that_of_the_loaded_page(form: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[ORIENTATION_TAG] = orientation
+    data = encoded(rgb(60, 40), form, exif=exif)
+    assert image_size(data) == load_image(data).size == ((40, 60) if orientation in range(5, 9) else (60, 40))
+
+
+@pytest.mark.parametrize("form", ["PNG", "GIF", "BMP", "JPEG2000", "ICO"])
+def test_the_size_alone_of_a_page_without_orientation(form: str) -> None:
+    data = encoded(rgb(60, 40), form)
+    assert image_size(data) == load_image(data).size
+    assert image_size(encoded(rgb(60, 40), exif=b"Exif\x00\x00not a TIFF header")) == (60, 40)
+
+
+def test_the_size_alone_is_read_without_the_pixels() -> None:
+    cut = encoded(rgb(600, 400), "JPEG")[:900]
+    assert image_size(cut) == (600, 400)
+    with pytest.raises(DsocrError, match="truncated"):
+        load_image(cut)
+
+
+def test_orientation_behind_the_pixels_is_found() -> None:
+    """PNG allows it there."""
+    plain, turned = encoded(rgb(6, 4)), with_orientation(ROTATED_BY_90)
+    start = turned.index(b"eXIf") - 4
+    chunk = turned[start : turned.index(b"IDAT") - 4]
+    end = plain.index(b"IEND") - 4
+    late = plain[:end] + chunk + plain[end:]
+    assert image_size(late) == load_image(late).size == (4, 6)
 
 
 def test_a_broken_exif_block_costs_only_the_orientation() -> None:
@@ -127,8 +160,9 @@ def test_data_that_is_no_image_is_refused(data: bytes, message: str) -> None:
 
 @pytest.mark.parametrize("size", [(0, 0), (5, 0), (0, 5)])
 def test_an_empty_image_is_refused(size: tuple[int, int]) -> None:
-    with pytest.raises(DsocrError, match=f"is {size[0]} x {size[1]} px, which is empty"):
-        load_image(Image.new("RGB", size))
+    for read in (load_image, image_size):
+        with pytest.raises(DsocrError, match=f"is {size[0]} x {size[1]} px, which is empty"):
+            read(Image.new("RGB", size))
 
 
 def test_paths_that_lead_to_no_page(tmp_path: Path) -> None:
@@ -150,6 +184,8 @@ def test_a_decompression_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", SMALL_LIMIT_PX)
     with pytest.raises(DsocrError, match=r"is refused.*exceeds limit of 2000 pixels.*give a smaller page"):
         load_image(encoded(rgb(50, 41)))
+    with pytest.raises(DsocrError, match="is refused"):
+        image_size(encoded(rgb(50, 41)))
 
 
 def test_a_page_below_the_bomb_limit_is_read_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:

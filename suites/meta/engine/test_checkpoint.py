@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from pytest_dsocr import mini
-from pytest_dsocr.engine import checkpoint as checkpoints
+from pytest_dsocr.engine import places
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC
+from pytest_dsocr.engine.sizes import DEFAULT_SEED, SYNTHETIC
 from pytest_dsocr.engine.weights import fingerprint
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.meta.engine.written import write_synthetic
@@ -70,7 +70,7 @@ def test_a_folder_by_path_or_text(kind: type, written: Path) -> None:
 @pytest.fixture
 def embedded(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installation whose embedded checkpoint is ``written``."""
-    monkeypatch.setattr(checkpoints, "MINI_FOLDER", written)
+    monkeypatch.setattr(places, "MINI_FOLDER", written)
     return written
 
 
@@ -92,13 +92,21 @@ def test_a_folder_of_the_embedded_checkpoints_name_is_typed_as_a_path(
 
 
 def test_an_installation_without_the_embedded_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "MINI_FOLDER", tmp_path / "absent")
+    monkeypatch.setattr(places, "MINI_FOLDER", tmp_path / "absent")
     with pytest.raises(DsocrError, match="without its checkpoint 'mini'; install it again"):
         resolve("mini")
 
 
+@pytest.mark.parametrize("name", ["mini", "synthetic:tiny", "synthetic:full@7"])
+def test_the_sizes_alone_are_those_of_the_checkpoint(name: str, written: Path) -> None:
+    assert places.architecture_of(name) == resolve(name).architecture
+    assert places.architecture_of(written) == SYNTHETIC["tiny"]
+    with pytest.raises(DsocrError, match="'nowhere' is no checkpoint"):
+        places.architecture_of("nowhere")
+
+
 def test_the_embedded_checkpoint_is_the_packages_own() -> None:
-    assert Path(mini.__file__).with_name("checkpoint") == checkpoints.MINI_FOLDER
+    assert Path(mini.__file__).with_name("checkpoint") == places.MINI_FOLDER
 
 
 def test_progress_is_passed_on(written: Path) -> None:

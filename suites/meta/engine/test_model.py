@@ -8,7 +8,8 @@ import torch
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.synthetic import SYNTHETIC, fill
+from pytest_dsocr.engine.sizes import SYNTHETIC
+from pytest_dsocr.engine.synthetic import fill
 
 ARCH = SYNTHETIC["tiny"]
 CPU = torch.device("cpu")

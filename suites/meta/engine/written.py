@@ -9,7 +9,8 @@ import torch
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.folder import write_checkpoint
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC, fill
+from pytest_dsocr.engine.sizes import DEFAULT_SEED, SYNTHETIC
+from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.engine.vocabulary import byte_level_vocabulary
 
 

@@ -11,7 +11,7 @@ import pytest
 from pytest_dsocr.foundation.printable import in_shell, plain, printable
 from pytest_dsocr.foundation.sealed import unseal
 from pytest_dsocr.foundation.traces import traced
-from pytest_dsocr.foundation.words import COLUMNS, MARGIN, PACKAGE, aligned, count, fit, listed, near, told
+from pytest_dsocr.foundation.words import COLUMNS, MARGIN, PACKAGE, aligned, count, fit, listed, near, si, told
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,26 @@ def test_a_path_is_told_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_columns_are_as_wide_as_they_have_to_be() -> None:
-    rows = [("name", "ms", ""), ("a", "1000", "SAME"), ("another", "7", "")]
-    assert [*aligned(rows, left=("name", ""))] == ["name       ms", "a        1000  SAME", "another     7"]
-    assert [*aligned(rows, left=())] == ["   name    ms", "      a  1000  SAME", "another     7"]
+    rows = [("stage", "ms", "limit"), ("sam", "12.5", "compute"), ("vision_fusion", "1", "")]
+    assert list(aligned(rows, ("stage", "limit"))) == [
+        "stage            ms  limit",
+        "sam            12.5  compute",
+        "vision_fusion     1",
+    ]
     assert max(map(len, aligned([("name",), ("a" * 200,)], left=()))) == COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0 B"),
+        (7, "7 B"),
+        (999.4, "999 B"),
+        (999.6, "1 kB"),
+        (61_440, "61.4 kB"),
+        (4.527e12, "4.53 TB"),
+        (2e18, "2e+03 PB"),
+    ],
+)
+def test_numbers_have_three_figures_and_a_prefix(value: float, shown: str) -> None:
+    assert f"{si(value)}B" == shown

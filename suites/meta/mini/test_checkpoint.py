@@ -16,8 +16,9 @@ from ci.training.truth import load_truth
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.contract.special import SpecialTokens
-from pytest_dsocr.engine.checkpoint import MINI_FOLDER, resolve
+from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.places import MINI_FOLDER
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.weights import read_headers
 from pytest_dsocr.observation.case import make_case

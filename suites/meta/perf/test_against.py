@@ -15,6 +15,8 @@ from pytest_dsocr.perf.baseline import Baseline
 from pytest_dsocr.perf.changes import Change
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.schedule import LOOKS
+from pytest_dsocr.workload.roof import Roof
+from pytest_dsocr.workload.roofline import Bound, devices
 from suites.meta.perf.made import PARITY, measured
 
 MEANS_MS = {"sam": 12.0, "prefill": 60.0, "first_token": 75.0, "decode": 15.0, "page": 1000.0}
@@ -158,3 +160,15 @@ def test_a_run_is_told_as_json() -> None:
     assert found["changes"] == ["decode.kernels: A 806, B 900, which is worse"]
     assert found["baseline"] == {"made": "2026-11-22", "commit": "cd" * 20}
     assert found["accepted"] is None
+
+
+def test_a_run_under_a_roof_tells_it_as_json() -> None:
+    bounds = {"sam": Bound(3.0, 3.0, 1.0), "prefill": Bound(1.2, 0.6, 1.2), "decode": Bound(0.3, 0.1, 0.3)}
+    roof = Roof(devices()["h200"], "bfloat16", bounds)
+    measured, judgements = measure(Planted(), COUNTS, baseline(), {})
+    found = json.loads(json.dumps(PerfRun(measured, judgements, baseline(), roof=roof).to_json()))
+    assert found["roof"]["prefill_in_steps"] == pytest.approx(4.0)
+    assert [*found["roof"]["times"]] == ["sam", "prefill", "decode"]
+    assert found["roof"]["times"]["sam"]["share"]["mfu"] == pytest.approx(3 / 12, rel=0.05)
+    assert any(sentence.startswith("of the roof (NVIDIA H200 SXM") for sentence in found["in_short"])
+    assert PerfRun(measured, judgements, baseline()).to_json()["roof"] is None

@@ -10,6 +10,8 @@ import pytest
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.playback import Playback
 from pytest_dsocr.perf.words import distribution, distributions, in_short, ms, told
+from pytest_dsocr.workload.roof import Roof
+from pytest_dsocr.workload.roofline import Bound, devices
 from suites.meta.perf.made import measured
 
 TIMES = {"prefill": [80.0] * 3, "first_token": [97.0] * 3, "decode": [14.0, 14.2, 14.3], "page": [991.0] * 3}
@@ -36,6 +38,19 @@ def test_from_half_a_step_on_launches_are_the_limit(busy_us: int, says: str) -> 
     _, limit, _ = in_short(measured(TIMES, {**EXACT, "decode.busy_us": busy_us}))
     assert limit.startswith(f"decode is {says}of 14.2 ms")
     assert busy_us < 15_000 or limit.endswith("it idles 0% of a step")
+
+
+def test_under_a_roof_it_says_how_near_each_stage_is_and_what_was_to_be_expected() -> None:
+    bounds = {"prefill": Bound(1.2, 0.6, 1.2), "decode": Bound(0.25, 0.1, 0.25), "page": Bound(19.8, 3.0, 16.0)}
+    run = measured(TIMES, {**EXACT, "prefill.busy_us": 60_000})
+    roof = Roof(devices()["h200"], "bfloat16", bounds)
+    assert list(in_short(run, roof))[1:] == [
+        LAUNCH_BOUND,
+        "of the roof (NVIDIA H200 SXM, 989 TFLOP/s in bfloat16, 4800 GB/s): memory-bound: prefill 1.5%; "
+        "launch-bound: decode 1.8%; not known: page 2.0%",
+        "prefill takes as long as 5.6 decode steps, for it runs 1239 tokens at once where a step runs one; "
+        "with both at the roof it would be 4.8",
+    ]
 
 
 def test_nothing_is_said_of_a_device_that_was_not_watched_or_of_stages_that_are_not_offered() -> None:

@@ -16,7 +16,8 @@ import torch
 
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine import weights
-from pytest_dsocr.engine.checkpoint import MINI_FOLDER, resolve
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.places import MINI_FOLDER
 from pytest_dsocr.judge.limits import key_of
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.shipped import shipped

@@ -12,8 +12,12 @@ from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.perf.against import PerfRun
 from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.index import html, write_index
+from pytest_dsocr.workload.roof import Roof
+from pytest_dsocr.workload.roofline import Bound, devices
+from suites.meta.perf.made import measured
 from suites.meta.report.made import DRIFT, MATCH, WRONG, case_payload, payload, run_payload
 from suites.meta.report.test_result import FAULT, result
 
@@ -164,3 +168,14 @@ def test_a_subject_of_one_method_shows_no_tokens_and_is_told_all_the_same() -> N
 def test_what_is_in_the_way_is_told(tmp_path: Path) -> None:
     with pytest.raises(DsocrError, match="cannot be written"):
         write_index(whole(), tmp_path / "absent")
+
+
+def test_times_are_told_under_the_roof_of_the_device() -> None:
+    roof = Roof(devices()["h200"], "bfloat16", {"sam": Bound(7.0, 7.0, 1.0), "page": Bound(20.0, 9.0, 16.0)})
+    run = PerfRun(measured({"tokenizer": [5.0] * 3, "sam": [12.0] * 3, "page": [100.0] * 3}), roof=roof)
+    text = " ".join(Page(html({**whole(), "perf": run.to_json()})).text.split())
+    assert "sam12 ms7 ms58.3%compute-bound" in text
+    assert "page100 ms20 ms20.0%not known" in text
+    assert devices()["h200"].source in text
+    without = Page(html({**whole(), "perf": PerfRun(run.measured).to_json()})).text
+    assert "roof" not in without

@@ -15,6 +15,14 @@ SAME = Judgement("page", Pace.SAME, 101.0, 100.0, 0.99, 0.98, 1.0, 0.05, 24, 24)
 NONE = Judgement("sam", Pace.NOT_COMPARED, math.nan, 12.0, math.nan, math.nan, math.nan, 0.05, 0, 0, "no rounds")
 
 
+ROOF = {
+    "times": {
+        "sam": {"least_ms": 2.3, "share": {"roof": 0.192}, "limit": "compute-bound"},
+        "decode": {"least_ms": 0.249, "share": {"roof": 0.0146}, "limit": "launch-bound"},
+    }
+}
+
+
 def perf(*judgements: Judgement, **medians_ms: float) -> dict[str, Any]:
     """As ``PerfRun.to_json`` gives it."""
     judged = [{**asdict(one), "pace": str(one.pace)} for one in judgements]
@@ -56,6 +64,21 @@ def test_without_a_baseline_it_has_no_columns_of_one() -> None:
         "decode     17 ms",
         "page      100 ms",
     ]
+
+
+def test_under_a_roof_it_tells_the_least_time_the_share_and_the_limit() -> None:
+    assert list(table({**perf(SLOWER), "roof": ROOF})) == [
+        Row("stage   this run      roof  of it          limit  baseline  ratio        interval"),
+        Row("sam        12 ms    2.3 ms  19.2%  compute-bound" + 41 * " "),
+        Row("decode     17 ms  0.249 ms   1.5%   launch-bound   14.2 ms  1.200  1.180 to 1.225  SLOWER", "SLOWER"),
+        Row("page      100 ms" + 73 * " "),
+    ]
+    *_, page = rows({**perf(), "roof": ROOF})
+    assert (page.roof, page.near, page.limit) == ("", "", "")
+
+
+def test_without_a_roof_nothing_is_told_of_it() -> None:
+    assert [*rows({**perf(), "roof": None})] == [*rows(perf())]
 
 
 def test_nothing_measured_is_no_table() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ci.training.recipe import PRESET_SHARES, SCHEDULE, Schedule, architecture
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.checkpoint import MINI_FOLDER
+from pytest_dsocr.engine.places import MINI_FOLDER
 
 PLAIN = Schedule(
     steps=1000,

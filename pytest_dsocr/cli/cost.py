@@ -1,0 +1,161 @@
+"""``dsocr cost``: what pages cost by arithmetic, from their sizes alone; no model is run, and torch is not imported."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_dsocr.contract.image import image_size
+from pytest_dsocr.contract.presets import get_preset
+from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.engine.places import architecture_of, folder_of
+from pytest_dsocr.engine.sizes import SYNTHETIC, synthetic
+from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.words import count, si, told
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.pages.named import pages_in
+from pytest_dsocr.pages.page_list import BadPage
+from pytest_dsocr.perf.baseline import having
+from pytest_dsocr.perf.nearness import roof_over
+from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.reference.goldens import baseline_places, golden_folder
+from pytest_dsocr.report import cost_charts, costs
+from pytest_dsocr.workload.memory import activation_peaks
+from pytest_dsocr.workload.model import cache_bytes, parameters
+from pytest_dsocr.workload.operations import ITEM_BYTES
+from pytest_dsocr.workload.roof import Roof
+from pytest_dsocr.workload.roofline import Device, device_called
+from pytest_dsocr.workload.spread import Priced, priced
+from pytest_dsocr.workload.words import text_tokens
+from pytest_dsocr.workload.workload import Workload
+
+VENDORS = "full"
+ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
+ANY_SIZE = (1, 1)
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is known of a checkpoint without its weights."""
+
+    name: str
+    architecture: Architecture
+    tokenizer: Tokenizer | None
+    """Where it is at hand."""
+
+
+def run(options: Namespace) -> Iterator[str]:
+    """Calculate the pages that ``options`` name, and yield what to tell the user.
+
+    Raises:
+        DsocrError: on a bad option; on a page that cannot be opened, after all others are told.
+    """
+    device, model = device_called(options.device), _model(options.checkpoint)
+    works, bad = _works(options, _work(options, model))
+    yield from (f"left out    {why}" for why in bad)
+    if not works:
+        raise DsocrError("no page is left; name one that can be opened")
+    pages = priced(model.architecture, [(path.name, work) for path, work in works])
+    measured = list(_measured(options, model, *works[0], device)) if len(pages) == 1 else []
+    yield from told("pages", costs.in_words(pages))
+    yield from _how(model, max((work for _, work in works), key=lambda work: work.prompt_tokens), device)
+    yield ""
+    if len(pages) == 1:
+        yield from costs.table(pages[0], device, layers=options.layers)
+    else:
+        yield from costs.spread(pages, device)
+    for one, roof in measured:
+        yield ""
+        yield from costs.near_table(one, roof)
+    for path, content in _drawn(options, pages, measured, device):
+        write_whole(path, content.encode("utf-8", "replace"))
+        yield f"written     {path}"
+    if bad:
+        raise DsocrError(f"left out {count(len(bad), 'page')}, as is said above; mend what is wrong with them")
+
+
+def _model(checkpoint: str | None) -> Model:
+    if checkpoint is None:
+        return Model("the vendor's sizes", SYNTHETIC[VENDORS], None)
+    architecture = architecture_of(checkpoint)
+    if synthetic(checkpoint):
+        return Model(checkpoint, architecture, Tokenizer.byte_level(architecture.decoder.vocab_size))
+    folder = folder_of(checkpoint)
+    has_tokenizer = (folder / "tokenizer.json").is_file()
+    return Model(checkpoint, architecture, Tokenizer.from_folder(folder) if has_tokenizer else None)
+
+
+def _work(options: Namespace, model: Model) -> Workload:
+    """Give the work that a page of any size is."""
+    if options.tokens < 1:
+        raise DsocrError(f"--tokens={options.tokens} leaves nothing to decode; give at least 1")
+    for flag, values in (("dtype", tuple(ITEM_BYTES)), ("attention", ATTENTIONS)):
+        if getattr(options, flag) not in values:
+            raise DsocrError(f"--{flag}={getattr(options, flag)} is not known; give one of {', '.join(values)}")
+    prompt, preset = options.prompt, get_preset(options.preset)
+    how = {"generated_tokens": options.tokens, "dtype": options.dtype, "attention": options.attention}
+    if model.tokenizer is None:
+        return Workload(ANY_SIZE, preset, text_tokens(prompt), **how)
+    return Workload.of_prompt(ANY_SIZE, prompt, preset, model.tokenizer, **how)
+
+
+def _works(options: Namespace, work: Workload) -> tuple[list[tuple[Path, Workload]], list[str]]:
+    """Give each page with its work, and why others are left out."""
+    good, bad = [], []
+    for page in pages_in(options.pages):
+        if isinstance(page, BadPage):
+            bad.append(page.why)
+            continue
+        try:
+            good.append((page, replace(work, page_px=image_size(page))))
+        except DsocrError as error:
+            bad.append(str(error))
+    return good, bad
+
+
+def _how(model: Model, work: Workload, device: Device) -> Iterator[str]:
+    """Yield what is calculated, and with which peaks; ``work`` is the largest."""
+    weights, size = sum(parameters(model.architecture).values()), ITEM_BYTES[work.dtype]
+    cache, peaks = cache_bytes(model.architecture, work), activation_peaks(model.architecture, work)
+    memory = f"{si(weights * size)}B of weights, at most {si(cache)}B of keys and values"
+    activations = f"{si(max(peaks.values()))}B of activations; the device has {device.memory_gb:g} GB"
+    how = "by its tokenizer" if model.tokenizer else "by its words, for no tokenizer is at hand"
+    yield from told("model", f"{model.name}: {si(weights)} parameters in {work.dtype}")
+    yield from told("memory", f"{memory} and {activations}")
+    yield from told("tokens", f"{work.text_tokens} of the prompt's text, {how}; {work.generated_tokens} are written")
+    yield from told("roof", f"{device.name}, {device.peak_in_words(work.dtype)}; from: {device.source}")
+
+
+def _measured(
+    options: Namespace, model: Model, path: Path, work: Workload, device: Device
+) -> Iterator[tuple[Measured, Roof]]:
+    """Yield what was measured of this page, checkpoint and device; the page is loaded only where some may be of it."""
+    case = make_case(path, options.prompt, options.preset)
+    wanted = {
+        "setup.checkpoint": model.name,
+        "setup.dtype": options.dtype,
+        "setup.attention": options.attention,
+        "page.prompt": case.prompt,
+        "page.preset": case.preset.name,
+    }
+    for found in having(baseline_places(golden_folder()), wanted):
+        measured = found.measured
+        is_here = measured.identity["machine"].get("gpu") in device.gpus
+        if is_here and measured.identity["page"]["sha256"] == case.page_sha256:
+            roof = roof_over(measured, model.architecture, work.page_px, device)
+            yield from [(measured, roof)] if roof else []
+
+
+def _drawn(
+    options: Namespace, pages: Sequence[Priced], measured: Sequence[tuple[Measured, Roof]], device: Device
+) -> Iterator[tuple[Path, str]]:
+    if options.json:
+        found = costs.to_json(pages, measured, device, layers=options.layers)
+        yield options.json, json.dumps(found, indent=1) + "\n"
+    if options.html:
+        yield options.html, cost_charts.html(pages, device)

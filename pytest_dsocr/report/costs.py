@@ -1,0 +1,161 @@
+"""What pages cost, as lines for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pytest_dsocr.contract.grid import crop_count
+from pytest_dsocr.foundation.words import aligned, count, si, told
+from pytest_dsocr.perf.nearness import NOT_KNOWN, WHY_NOT_KNOWN, Nearness, nearness
+from pytest_dsocr.perf.nearness import to_json as nearness_to_json
+from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.perf.words import ms
+from pytest_dsocr.workload.cost import Cost
+from pytest_dsocr.workload.counting import as_counted
+from pytest_dsocr.workload.roof import Roof
+from pytest_dsocr.workload.roofline import Bound, Device, bound
+from pytest_dsocr.workload.spread import FIGURES, Priced, by_grid, five_numbers
+from pytest_dsocr.workload.workload import Workload
+
+HEAD = ("stage", "matrix FLOP", "torch counts", "other FLOP", "weights", "moved", "FLOP/byte", "least time", "limit")
+NEAR_HEAD = ("time", "measured", "least", "of the roof", "MFU", "bandwidth", "limit")
+FIVE = ("least", "lower quartile", "median", "upper quartile", "greatest")
+SPREAD_HEAD = ("of a page", *FIVE)
+LEAST = "least ms"
+GRID_HEAD = ("crops", "pages", "views", "image tokens", "vision FLOP", "page FLOP", "moved", "least time", "")
+LEFT = ("stage", "time", "limit", "of a page", "crops", "")
+GPU = "cuda"
+"""The kind of every device here, as torch calls it."""
+WIDE = 180
+"""Columns of a table with layers."""
+BAR = 24
+"""Characters of the longest bar."""
+
+
+def in_words(pages: Sequence[Priced]) -> str:
+    """Give how many pages there are; of one, its name, its size and what it becomes."""
+    work = pages[0].work
+    if len(pages) > 1:
+        return f"{len(pages)}, {work.preset.name}"
+    width, height = work.page_px
+    seen = f"{grid_in_words(work)}, {count(len(work.views_px), 'view')}, {work.image_tokens} image tokens"
+    return f"{pages[0].name}, {width} x {height} px, {work.preset.name}: {seen}"
+
+
+def grid_in_words(work: Workload) -> str:
+    """Give the grid of a page's crops."""
+    columns, rows = work.grid
+    return f"{columns} x {rows} crops" if crop_count(work.grid) else "no crops"
+
+
+def table(page: Priced, device: Device, *, layers: bool = False) -> Iterator[str]:
+    """Yield the costs of a page by stage, of decode for a step as well; with ``layers`` those of each layer.
+
+    ``torch counts`` are those of the matrix FLOPs that torch's counter sees with the attention chosen.
+    """
+    work, counted = page.work, 0
+    rows: list[tuple[str, ...]] = [HEAD]
+    for name, stage in page.stages.items():
+        seen = as_counted(stage, work.attention, GPU)
+        counted += seen
+        rows.append(_row(name, stage.cost, si(seen), page.bound(name, device)))
+        if layers:
+            bounds = {layer: bound(cost, device, work.dtype) for layer, cost in stage.layers.items()}
+            rows += [_row(f"  {layer}", cost, "", bounds[layer]) for layer, cost in stage.layers.items()]
+    rows.append(_row("page", page.cost, si(counted), page.least(device)))
+    yield from aligned(rows, LEFT, WIDE)  # names of layers are long
+    if steps := work.decode_steps:
+        least_ms = page.bound("decode", device).ms / steps
+        yield from told("a step", f"of {steps} of decode takes {ms(least_ms)} at least, {1e3 / least_ms:.0f} a second")
+
+
+def near_table(measured: Measured, roof: Roof) -> Iterator[str]:
+    """Yield measured times beside the least ones, and what limits them."""
+    identity, near = measured.identity, list(nearness(measured, roof))
+    how = f"{identity['setup']['attention']}, {count(measured.exact['tokens.output'], 'token')}"
+    yield from told("measured", f"{identity['subject']}, {how}, {count(len(measured.good), 'round')}")
+    yield from aligned([NEAR_HEAD, *map(_near_row, near)], LEFT)
+    if any(one.limit is None for one in near):
+        yield from told(NOT_KNOWN, WHY_NOT_KNOWN)
+
+
+def spread(pages: Sequence[Priced], device: Device) -> Iterator[str]:
+    """Yield how the costs of pages lie, and how often which grid comes."""
+    rows = [(name, *(f"{value:.4g}" for value in five)) for name, five in figures_of(pages, device).items()]
+    yield from aligned([SPREAD_HEAD, *rows], LEFT)
+    yield ""
+    yield from aligned([GRID_HEAD, *_grids(pages, device)], LEFT)
+
+
+def figures_of(pages: Sequence[Priced], device: Device) -> dict[str, tuple[float, ...]]:
+    """Give the least, the quartiles and the greatest of each figure that is told of a page."""
+    figures = {name: five_numbers([figure(page) for page in pages]) for name, figure in FIGURES.items()}
+    return {**figures, LEAST: five_numbers([page.least(device).ms for page in pages])}
+
+
+def to_json(
+    pages: Sequence[Priced], measured: Sequence[tuple[Measured, Roof]], device: Device, *, layers: bool = False
+) -> dict[str, Any]:
+    """Give the costs of pages as JSON values, with ``layers`` of each layer, and what was measured of the only page."""
+    return {
+        "device": asdict(device),
+        "pages": [_page_to_json(page, device, layers) for page in pages],
+        "spread": {name: dict(zip(FIVE, five, strict=True)) for name, five in figures_of(pages, device).items()},
+        "measured": [{"identity": one.identity, **nearness_to_json(one, roof)} for one, roof in measured],
+    }
+
+
+def _page_to_json(page: Priced, device: Device, layers: bool) -> dict[str, Any]:
+    work, stages = page.work, {}
+    for name, stage in page.stages.items():
+        of_layers = {"layers": {layer: asdict(cost) for layer, cost in stage.layers.items()}} if layers else {}
+        stages[name] = {**asdict(stage.cost), "least_ms": page.bound(name, device).ms, **of_layers}
+    return {
+        "page": page.name,
+        **asdict(work),
+        "grid": work.grid,
+        "views_px": work.views_px,
+        "image_tokens": work.image_tokens,
+        "prompt_tokens": work.prompt_tokens,
+        "stages": stages,
+    }
+
+
+def _grids(pages: Sequence[Priced], device: Device) -> Iterator[tuple[str, ...]]:
+    groups = by_grid(pages)
+    most = max(map(len, groups.values()))
+    for group in groups.values():
+        page = group[0]
+        yield (
+            grid_in_words(page.work),
+            str(len(group)),
+            str(len(page.work.views_px)),
+            str(page.work.image_tokens),
+            si(page.vision.matrix_flops),
+            si(page.cost.matrix_flops),
+            f"{si(page.cost.bytes)}B",
+            ms(page.least(device).ms),
+            "█" * max(1, round(BAR * len(group) / most)),
+        )
+
+
+def _row(name: str, cost: Cost, counted: str, one: Bound) -> tuple[str, ...]:
+    return (
+        name,
+        si(cost.matrix_flops),
+        counted,
+        si(cost.other_flops),
+        f"{si(cost.weight_bytes)}B",
+        f"{si(cost.bytes)}B",
+        si(cost.intensity),
+        ms(one.ms),
+        str(one.limit),
+    )
+
+
+def _near_row(one: Nearness) -> tuple[str, ...]:
+    share = one.share
+    shares = (f"{value:.1%}" for value in (share.roof, share.mfu, share.bandwidth))
+    return (one.quantity, ms(one.measured_ms), ms(one.bound.ms), *shares, one.limit_in_words)

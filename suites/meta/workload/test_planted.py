@@ -1,0 +1,104 @@
+"""Needless and missing work is named by its stage and its layer; work that is done in another way is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import suites
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.subjects.session import SessionSubject
+from suites.meta.conftest import model_of
+from suites.meta.workload import planted
+from suites.workload.compared import page_of, prefill_of, step_of, vision_of
+from suites.workload.counted import Scales
+
+SUITE = Path(suites.__file__).parent / "workload" / "test_stages.py"
+PAGE_PX = (640, 1280)
+READ_TOKENS = 3
+
+Weighed = dict[str, Comparison]
+Weigh = Callable[[SessionSubject], Weighed]
+
+
+@pytest.fixture
+def fresh() -> Session[Any]:
+    """One that may be spoilt."""
+    return Session.from_checkpoint(planted.CHECKPOINT)
+
+
+@pytest.fixture
+def weigh(tmp_path: Path) -> Weigh:
+    """All comparisons of the suite, of one page."""
+
+    def weighed(subject: SessionSubject) -> Weighed:
+        session = subject.session
+        scales = Scales(subject, model_of(session).arch, session.tokenizer, tmp_path)
+        with torch.no_grad():
+            counted = scales.begin(PAGE_PX, "free", "gundam")
+            found = [*vision_of(scales.arch, counted), prefill_of(scales.arch, counted)]
+            with scales.counting() as step:
+                subject.step(counted.state, 5)
+            found.append(step_of(scales.arch, counted.work, counted.work.prompt_tokens + 1, step))
+            work = scales.work(PAGE_PX, "free", "gundam", READ_TOKENS)
+            found.append(page_of(scales.arch, work, scales.read(work, "free")))
+        return {one.stage: one for one in found}
+
+    return weighed
+
+
+def wrong(found: Weighed) -> dict[str, str]:
+    return {stage: "\n".join([one.measured, *one.details]) for stage, one in found.items() if not one.passes}
+
+
+def test_the_session_passes(fresh: Session[Any], weigh: Weigh) -> None:
+    found = weigh(SessionSubject(fresh))
+    assert {one.verdict for one in found.values()} == {Verdict.MATCH}
+    assert [*found] == ["sam", "clip", "projector", "vision", "prefill", "decode", "read"]
+
+
+def test_all_views_twice_through_clip(fresh: Session[Any], weigh: Weigh) -> None:
+    found = wrong(weigh(planted.ClipTwice(fresh)))
+    assert [*found] == ["clip", "read"]
+    assert found["clip"].startswith("model.vision_model.transformer.layers.0.self_attn in 4 calls: ")
+    assert found["clip"].count(", 2 times as much; by addmm ") == 4
+
+
+def test_crops_padded_to_nine(fresh: Session[Any], weigh: Weigh) -> None:
+    found = wrong(weigh(planted.NineCrops(fresh)))
+    assert [*found] == ["sam", "clip", "projector", "read"]
+    assert found["sam"].startswith("model.sam_model.patch_embed.proj in 2 calls: ")
+    assert "convolution" in found["sam"]
+
+
+def test_the_prompt_again_in_each_step(fresh: Session[Any], weigh: Weigh) -> None:
+    found = wrong(weigh(planted.PromptAgain(fresh)))
+    assert [*found] == ["decode"], "read goes another way"
+    assert found["decode"].startswith("model.layers.0.self_attn in 1 call: ")
+
+
+def test_23_layers_of_clip(fresh: Session[Any], weigh: Weigh) -> None:
+    subject = planted.OneLayerLess(planted.deep_clip(fresh))
+    found = wrong(weigh(subject))
+    assert [*found] == ["clip", "read"]
+    assert found["clip"].startswith("model.vision_model.transformer in 2 calls: 0, expected ")
+    assert found["clip"].endswith(
+        "not seen: model.vision_model.transformer.layers.23.self_attn, model.vision_model.transformer.layers.23.mlp"
+    )
+
+
+def test_the_suite_names_the_layer(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_inprocess(
+        f"{SUITE}::test_preset[tiny]",
+        f"--dsocr-checkpoint={planted.CHECKPOINT}",
+        "--dsocr-subject=suites.meta.workload.planted:clip_twice",
+        "--dsocr-reference=session",
+    )
+    result.assert_outcomes(failed=1)
+    layer = "model.vision_model.transformer.layers.0.self_attn"
+    result.stdout.fnmatch_lines([f"WRONG *clip/FLOPs: {layer} in 2 calls: 6,423,040, expected 3,211,520,"])

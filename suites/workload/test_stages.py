@@ -1,0 +1,45 @@
+"""Vision and prefill cost what a page of that size needs: for every grid, every preset and several prompts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_dsocr.contract.grid import CROP_PX
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.prompt import PROMPTS, locate
+from pytest_dsocr.plugin.check import Check
+
+if TYPE_CHECKING:
+    from .counted import Scales
+
+pytestmark = [pytest.mark.dsocr_perf, pytest.mark.dsocr_level("L2")]
+
+GRIDS = [*((columns, rows) for columns in (1, 2, 3) for rows in (1, 2, 3)), (4, 2), (1, 9), (9, 1)]
+LOCATED = locate("the total of all items")
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: "{}x{}".format(*grid))
+def test_grid(grid: tuple[int, int], scales: Scales, dsocr_check: Check) -> None:
+    """In Gundam, a page that is as large as its crops."""
+    _check((CROP_PX * grid[0], CROP_PX * grid[1]), "free", "gundam", scales, dsocr_check)
+
+
+@pytest.mark.parametrize("preset", [name for name, preset in PRESETS.items() if not preset.crop])
+def test_preset(preset: str, scales: Scales, dsocr_check: Check) -> None:
+    """Without crops, whatever the page's size."""
+    _check((300, 700), "free", preset, scales, dsocr_check)
+
+
+@pytest.mark.parametrize("prompt", [*PROMPTS, LOCATED], ids=[*PROMPTS, "locate"])
+def test_prompt(prompt: str, scales: Scales, dsocr_check: Check) -> None:
+    """In Tiny, which is the quickest."""
+    _check((512, 512), prompt, "tiny", scales, dsocr_check)
+
+
+def _check(page_px: tuple[int, int], prompt: str, preset: str, scales: Scales, dsocr_check: Check) -> None:
+    from .compared import prefill_of, vision_of
+
+    counted = scales.begin(page_px, prompt, preset)
+    dsocr_check([*vision_of(scales.arch, counted), prefill_of(scales.arch, counted)])
