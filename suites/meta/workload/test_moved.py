@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -38,6 +36,9 @@ SMALL = 0.001
 """Of the operations: what is done once a row or once a view, and a sign that the rotation turns."""
 
 
+Passed = tuple[Counter[str], Counter[str], Counter[str]]
+
+
 def work_of(session: Session[Any], rows: int = 1) -> Workload:
     return Workload.of_prompt(
         PAGE_PX, "free", "gundam", session.tokenizer, generated_tokens=TOKENS, dtype="float32", batch=rows
@@ -52,12 +53,12 @@ def run(session: Session[Any], rows: int) -> None:
         session.decode_step(state, [TOKEN] * rows)
 
 
-@contextmanager
-def passed(session: Session[Any]) -> Iterator[tuple[Counter[str], Counter[str], Counter[str]]]:
-    """Count the bytes that each module is given and gives, and its calls."""
+@pytest.fixture(scope="module")
+def passed(tiny: Session[Any]) -> Passed:
+    """The bytes that each module is given and gives, and its calls, of two pages."""
     given, gave, calls = Counter[str](), Counter[str](), Counter[str]()
     handles = []
-    for name, module in shown(model_of(session)).items():
+    for name, module in shown(model_of(tiny)).items():
 
         def note(_: nn.Module, args: tuple[Any, ...], out: Tensor, name: str = name) -> None:
             calls[name] += 1
@@ -65,15 +66,15 @@ def passed(session: Session[Any]) -> Iterator[tuple[Counter[str], Counter[str], 
             gave[name] += out.nbytes if isinstance(out, Tensor) else 0
 
         handles.append(module.register_forward_hook(note))
-    yield given, gave, calls
+    run(tiny, ROWS)
     for handle in handles:
         handle.remove()
+    return given, gave, calls
 
 
-def test_bytes_are_what_passes_through_the_modules(tiny: Session[Any]) -> None:
+def test_bytes_are_what_passes_through_the_modules(tiny: Session[Any], passed: Passed) -> None:
     arch, work = model_of(tiny).arch, work_of(tiny, ROWS)
-    with passed(tiny) as (given, gave, calls):
-        run(tiny, ROWS)
+    given, gave, calls = passed
     found = by_module(stages_of(arch, work).values())
     held = ROWS * sum(range(work.prompt_tokens, work.prompt_tokens + work.decode_steps))
     new = ROWS * (work.prompt_tokens + work.decode_steps)
@@ -90,10 +91,9 @@ def test_bytes_are_what_passes_through_the_modules(tiny: Session[Any]) -> None:
     }
 
 
-def test_weights_are_read_once_a_call(tiny: Session[Any]) -> None:
+def test_weights_are_read_once_a_call(tiny: Session[Any], passed: Passed) -> None:
     arch, work = model_of(tiny).arch, work_of(tiny, ROWS)
-    with passed(tiny) as (_, _, calls):
-        run(tiny, ROWS)
+    calls = passed[2]
     found, counts = by_module(stages_of(arch, work).values()), parameters(arch)
     for name, count in counts.items():
         if name in calls and not name.endswith(NOT_ALL_READ):
