@@ -20,6 +20,7 @@ from pytest_dsocr.perf import calibrating, history, table
 from pytest_dsocr.perf.baseline import machine_name
 from pytest_dsocr.perf.bench import Bench, Status, Task, Watcher, compare
 from pytest_dsocr.perf.candidate import opened
+from pytest_dsocr.perf.identity import Reading
 from pytest_dsocr.perf.limits import ANY
 from pytest_dsocr.reference.goldens import BASELINES, OWN, baseline_places, golden_folder
 
@@ -57,13 +58,13 @@ def _compared(options: Namespace, task: Task) -> Iterator[str]:
 
 
 def _calibrated(options: Namespace, task: Task) -> Iterator[str]:
-    if not 0 < options.processes <= options.judgements:
+    if not 0 < options.processes <= options.pairs or options.judgements < 1:
         raise DsocrError(
-            f"--judgements={options.judgements} cannot be spread over --processes={options.processes}; "
-            "give at least one process, and a judgement for each"
+            f"--pairs={options.pairs} cannot be spread over --processes={options.processes} and judged "
+            f"--judgements={options.judgements} times; give at least one of each, and a pair for each process"
         )
-    with _watching("judgement") as watch, opened(options.sides[0]) as candidate:
-        found = calibrating.calibrated(candidate, task, options.judgements, options.processes, watch)
+    with _watching("pair") as watch, opened(options.sides[0]) as candidate:
+        found = calibrating.calibrated(candidate, task, options.judgements, options.pairs, options.processes, watch)
     yield from calibrating.lines_of(found)
     yield f"written         {calibrating.write(found, OWN / BASELINES)}"
     options.status = Status.NOT_SLOWER
@@ -71,19 +72,32 @@ def _calibrated(options: Namespace, task: Task) -> Iterator[str]:
 
 def _task(options: Namespace) -> Task:
     case = make_case(options.page or shipped("dev-3")[0], options.prompt, options.preset, options.max_new_tokens)
-    page = {
-        "path": str(case.page.resolve()),
-        "name": case.page.stem,
-        "sha256": case.page_sha256,
-        "prompt": case.prompt,
-        "preset": case.preset.name,
-        "max_new_tokens": case.max_new_tokens,
-    }
+    reading = Reading(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens)
     setup = {name: getattr(options, name) for name in ("checkpoint", "device", "dtype", "attention")}
     if options.rounds < 1:
         raise DsocrError(f"--rounds={options.rounds} leaves nothing to judge; give at least 1")
     slower, planted = (_shares(flag, getattr(options, flag) or ()) for flag in ("slower", "planted"))
-    return Task(options.subject, setup, page, slower, options.rounds, planted, options.time_limit)
+    return Task(
+        subject=options.subject,
+        setup=setup,
+        checkpoint_sha256=_sha256(options.checkpoint),
+        page=case.page.resolve(),
+        reading=reading,
+        slower=slower,
+        most_rounds=options.rounds,
+        planted=planted,
+        limit_s=options.time_limit,
+    )
+
+
+def _sha256(checkpoint: str) -> str:
+    """Give the hash of the weights; nothing of a checkpoint that only a subject of the user's own can read."""
+    from pytest_dsocr.engine.checkpoint import resolve
+
+    try:
+        return resolve(checkpoint).sha256
+    except DsocrError:
+        return ""
 
 
 def _shares(flag: str, given: Sequence[str]) -> dict[str, float]:

@@ -43,7 +43,8 @@ def add_arguments(command: ArgumentParser) -> None:
         "--calibrate", action="store_true", help="measure A against itself: what this machine's verdicts are worth"
     )
     _add(command, "--judgements", "how often --calibrate judges A against itself", 100, type=int, metavar="COUNT")
-    _add(command, "--processes", "pairs of processes that --calibrate spreads them over", 10, type=int, metavar="COUNT")
+    _add(command, "--pairs", "pairs of rounds that --calibrate draws them from", 240, type=int, metavar="PAIRS")
+    _add(command, "--processes", "pairs of processes that --calibrate spreads them over", 5, type=int, metavar="COUNT")
 
 
 def _add(command: ArgumentParser, flag: str, what: str, default: Any = None, **how: Any) -> None:

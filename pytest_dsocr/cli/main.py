@@ -135,6 +135,8 @@ def _record(command: argparse.ArgumentParser) -> None:
     _add(command, "--time-limit", "longest time without a sign of progress", 600.0, type=float, metavar="SECONDS")
     _add(command, "--golden", "folder of recordings to write to", OWN / RECORDINGS, type=Path, metavar="FOLDER")
     command.add_argument("--again", action="store_true", help="record the cases anew that are recorded already")
+    flops = "count FLOPs alone, and leave the recordings as they are"
+    command.add_argument("--only-flops", action="store_true", help=flops)
 
 
 def _add_vendor(command: argparse.ArgumentParser) -> None:

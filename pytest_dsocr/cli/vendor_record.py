@@ -20,12 +20,15 @@ from pytest_dsocr.pages.named import Cases, make_cases
 from pytest_dsocr.reference.environment.environment import find_environment
 from pytest_dsocr.reference.goldens import check_writable
 from pytest_dsocr.reference.live.reference import LiveReference
-from pytest_dsocr.reference.recorded.recorder import Recorder, recorder
+from pytest_dsocr.reference.recorded.counts import Counting, counting
+from pytest_dsocr.reference.recorded.recorder import Recorder, checkpoint_folder, recorder
 from pytest_dsocr.reference.recorded.recording import Recording
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Record the cases that ``options`` name, in addition to those recorded before, and yield what to tell the user.
+    """Record the cases that ``options`` name, in addition to those recorded before, and count their FLOPs.
+
+    Yields what to tell the user.
 
     Raises:
         DsocrError: on a bad option, a reference that cannot answer, or a recording that is damaged or being written by
@@ -50,10 +53,14 @@ def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:
     with _Progress() as progress, _reference(options, progress) as reference:
         made = reference.provenance
         yield f"reference   {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}"
-        with recorder(options.golden, made) as target:
-            yield from _record(cases, reference, target, progress, options)
-            recording = target.publish()
-    yield from _summary(recording, options)
+        if not options.only_flops:
+            with recorder(options.golden, made) as target:
+                yield from _record(cases, reference, target, progress, options)
+                recording = target.publish()
+        with counting(checkpoint_folder(options.golden, made), made) as counts:
+            yield from _count(cases, reference, counts, progress, options)
+    if not options.only_flops:
+        yield from _summary(recording, options)
 
 
 class _Progress:
@@ -112,6 +119,19 @@ def _record(
         raise
 
 
+def _count(
+    cases: Sequence[Case], reference: LiveReference, counts: Counting, progress: _Progress, options: Namespace
+) -> Iterator[str]:
+    missing = counts.missing(cases, again=options.again)
+    yield f"flops       {counts.path}: {len(cases) - len(missing)} of {len(cases)} cases are there"
+    yield from (f"note        {note}" for note in counts.notes)
+    progress.bar.reset(total=len(missing))
+    for case in missing:
+        progress.case_id = case.id
+        counts.add(case, reference.flops(case))
+        progress.bar.update()
+
+
 def _line(case: Case, observation: Observation, seconds: float) -> str:
     boxes = sum(len(span.boxes) for span in observation.output.spans)
     return f"  {case.id:<40} {len(observation.steps):>5} tokens {boxes:>4} boxes {seconds:>7.1f} s"
@@ -134,6 +154,8 @@ def _command(options: Namespace) -> str:
     words += ["--presets", *options.presets, "--prompts", *options.prompts]
     if options.max_new_tokens is not None:
         words += ["--max-new-tokens", str(options.max_new_tokens)]
+    if options.only_flops:
+        words += ["--only-flops"]
     return shlex.join(words)
 
 

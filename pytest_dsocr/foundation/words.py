@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 
@@ -47,3 +47,14 @@ def shown(value: object, width: int = 60) -> str:
     """Give a value's beginning."""
     text = value if isinstance(value, str) else str(value)
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Container[str]) -> Iterator[str]:
+    """Yield rows with each column as wide as it has to be; those that ``left`` names by their heading begin there."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    for row in rows:
+        cells = (
+            cell.ljust(width) if name in left else cell.rjust(width)
+            for name, cell, width in zip(rows[0], row, widths, strict=True)
+        )
+        yield fit("  ".join(cells).rstrip())

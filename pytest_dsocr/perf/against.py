@@ -10,13 +10,14 @@ from typing import Any, Protocol
 
 from pytest_dsocr.perf.baseline import Baseline
 from pytest_dsocr.perf.changes import Change, exact_changes
-from pytest_dsocr.perf.flags import flags, idle_share
-from pytest_dsocr.perf.judgement import Judgement
+from pytest_dsocr.perf.flags import flags
+from pytest_dsocr.perf.host import host_ratio, idle_share, is_another, of_runs
+from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.limits import limits_of
 from pytest_dsocr.perf.rounds import Measured, Round
-from pytest_dsocr.perf.schedule import LOOKS, is_over, looks_at
+from pytest_dsocr.perf.schedule import LOOKS, MOST_TAKEN, is_over, looks_at
 from pytest_dsocr.perf.statistics import judge
-from pytest_dsocr.perf.words import in_short
+from pytest_dsocr.perf.words import host_told, in_short
 
 OnRound = Callable[[str, int, int], None]
 """Told what is under way, how much of it is done, and its total."""
@@ -49,6 +50,11 @@ class PerfRun:
         """The exact quantities that differ from the baseline's."""
         return exact_changes(self.baseline.measured.exact, self.measured.exact) if self.baseline else []
 
+    @property
+    def host_ratio(self) -> float:
+        """How much longer the host took for the same small work than at the baseline; 1 without one."""
+        return host_ratio(self.baseline.measured, self.measured) if self.baseline else 1.0
+
     def judgement(self, quantity: str) -> Judgement | None:
         """Give the one of a quantity, where there is one."""
         return next((one for one in self.judgements if one.quantity == quantity), None)
@@ -62,7 +68,8 @@ class PerfRun:
             "median_ms": {name: median(of.wall_ms(name)) for name in of.quantities},
             "exact": dict(of.exact),
             "idle_share": idle_share(of),
-            "in_short": list(in_short(of)),
+            "host_ratio": self.host_ratio,
+            "in_short": [*in_short(of), *host_told(self.host_ratio)],
             "flags": {name: asdict(one) for name, one in flags(of.exact).items()},
             "judgements": [{**asdict(one), "pace": str(one.pace)} for one in self.judgements],
             "changes": [one.told for one in self.changes],
@@ -79,16 +86,18 @@ def measure(
     slower: Mapping[str, float],
     *,
     most_rounds: int = LOOKS[-1],
+    fewest_rounds: int = 0,
     on_round: OnRound = lambda what, done, total: None,
 ) -> tuple[Measured, tuple[Judgement, ...]]:
-    """Measure a page until each quantity is judged, or ``most_rounds`` are taken; without a baseline, the first look.
+    """Measure a page until each quantity is judged, or ``most_rounds`` are good; without a baseline, the first look.
 
     Args:
         probe: of the page.
         counts: of what is measured: its identity, and its exact quantities.
         baseline: to judge against.
         slower: how much slower quantities may be, where that is not the default.
-        most_rounds: the bound.
+        most_rounds: the bound. Where rounds are spoilt, others are taken, up to twice as many.
+        fewest_rounds: taken whatever is judged before.
         on_round: told as it goes.
     """
     on_round("warming up", 0, most_rounds)
@@ -97,9 +106,11 @@ def measure(
     judgements: Sequence[Judgement] = ()
     looks = looks_at(len(rounds[0].wall_ms), most_rounds)
     for look, upto in enumerate(looks, 1):
-        while len(rounds) < upto:
+        while (good := sum(not one.spoilt for one in rounds)) < upto and len(rounds) < MOST_TAKEN * upto:
             rounds.append(Round.from_json(probe.round()))
-            on_round("rounds", len(rounds), looks[-1])
+            on_round("rounds", good + 1, looks[-1])
+        if upto < fewest_rounds:
+            continue
         if baseline is None:
             break
         judgements = judged(baseline.measured, replace(counts, rounds=tuple(rounds)), slower, look, len(looks))
@@ -109,7 +120,14 @@ def measure(
 
 
 def judged(before: Measured, after: Measured, slower: Mapping[str, float], look: int, looks: int) -> list[Judgement]:
-    """Judge the quantities that both have; nothing where one of them has no good round."""
+    """Judge the quantities that both have, as if the host had been as fast; nothing where one has no good round."""
     common = [name for name in before.quantities if name in after.quantities]
-    times = {name: (before.wall_ms(name), after.wall_ms(name)) for name in common}
-    return judge(times, limits_of(times, slower), paired=False, look=look, looks=looks) if times else []
+    if not common:
+        return []
+    times = {name: of_runs(before, after, name) for name in common}
+    judgements = judge(times, limits_of(times, slower), paired=False, look=look, looks=looks)
+    ratio = host_ratio(before, after)
+    if not is_another(ratio):
+        return judgements
+    why = f"the host takes {ratio:.2f} times as long for the same small work as it did then; let it come to rest"
+    return [replace(one, pace=Pace.AMBIGUOUS, reason=why) for one in judgements]

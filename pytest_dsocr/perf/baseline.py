@@ -78,7 +78,7 @@ def check_acceptable(measured: Measured, parity: Mapping[str, Any]) -> None:
 
 
 def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float) -> Baseline:
-    """Find the baseline of what is measured.
+    """Find the baseline of what is measured. Others that cannot be read are passed over, and told where there is none.
 
     Args:
         folders: looked into in this order.
@@ -90,14 +90,21 @@ def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float)
     """
     wanted = key(identity)
     near: list[tuple[list[str], Path]] = []
+    passed_over: list[str] = []
     own = file_name(identity)
     for path in sorted(_files(folders), key=lambda one: not one.match(own)):  # others are not in the way of one's own
-        baseline = read(path)
+        try:
+            baseline = read(path)
+        except NoBaselineError as error:
+            if path.match(own):
+                raise
+            passed_over.append(f"; passed over: {error}")
+            continue
         differing = _differences(wanted, key(baseline.measured.identity))
         if not differing:
             return _fresh(baseline, path, most_days)
         near.append((differing, path))
-    raise NoBaselineError(_nearest(identity, near, folders))
+    raise NoBaselineError(_nearest(identity, near, folders) + "".join(passed_over))
 
 
 def has_any(folders: Sequence[Path], machine: Mapping[str, Any]) -> bool:

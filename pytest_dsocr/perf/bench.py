@@ -13,17 +13,17 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.perf.candidate import Candidate, opened
 from pytest_dsocr.perf.changes import Change, exact_changes, text_change
+from pytest_dsocr.perf.host import of_turns
+from pytest_dsocr.perf.identity import Identity, Reading, Setting
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.limits import ANY, limits_of
 from pytest_dsocr.perf.rounds import Measured, Round
-from pytest_dsocr.perf.schedule import LOOKS, is_over, looks_at, order
+from pytest_dsocr.perf.schedule import LOOKS, MOST_TAKEN, is_over, looks_at, order
 from pytest_dsocr.perf.side import Side, sides
-from pytest_dsocr.perf.statistics import judge
+from pytest_dsocr.perf.statistics import Sides, judge
 from pytest_dsocr.subjects.loading import VENDOR
 
 LABELS = ("A", "B")
-MOST_TAKEN = 2
-"""Pairs that are taken at most for each that is wanted, where rounds are spoilt."""
 RoundPair = tuple[Round, Round]
 Watcher = Callable[[str, int, int], None]
 """Told what is being done, how many pairs of rounds are done, and how many there will be at most."""
@@ -46,8 +46,11 @@ class Task:
     """Of the side that names none of its own."""
     setup: Mapping[str, str]
     """The fields of :class:`pytest_dsocr.subjects.protocol.Setup`."""
-    page: Mapping[str, Any]
-    """``path``, ``prompt``, ``preset`` by name, ``max_new_tokens``; and what else tells the page."""
+    checkpoint_sha256: str
+    """Empty for one that only the subject can read."""
+    page: Path
+    reading: Reading
+    """The page, and what is asked of it."""
     slower: Mapping[str, float] = field(default_factory=dict)
     """How much slower a quantity may be, where that is not the default."""
     most_rounds: int = LOOKS[-1]
@@ -188,18 +191,25 @@ def settled(pair: Pair, task: Task, watch: Watcher) -> tuple[list[RoundPair], li
     looks = looks_at(len(pairs[0][0].wall_ms), task.most_rounds)
     judgements: list[Judgement] = []
     for look, upto in enumerate(looks, 1):
-        while (good := len(_good(pairs))) < upto and len(pairs) < MOST_TAKEN * upto:
-            watch("rounds in turn", good, looks[-1])
-            pairs.append(pair.rounds(len(pairs)))
-        judgements = judged(pairs, task, look, len(looks))
+        take(pair, pairs, upto, lambda good: watch("rounds in turn", good, looks[-1]))
+        judgements = judged(pairs, pair.exact, task, look, len(looks))
         if is_over(judgements):
             break
     return pairs, judgements
 
 
-def judged(pairs: Sequence[RoundPair], task: Task, look: int, looks: int) -> list[Judgement]:
+def take(pair: Pair, pairs: list[RoundPair], upto: int, told: Callable[[int], None]) -> None:
+    """Take pairs of rounds until so many are good, or twice as many are taken."""
+    while (good := len(_good(pairs))) < upto and len(pairs) < MOST_TAKEN * upto:
+        told(good)
+        pairs.append(pair.rounds(len(pairs)))
+
+
+def judged(
+    pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]], task: Task, look: int, looks: int
+) -> list[Judgement]:
     """Judge pairs of rounds; what only one side has the time of is not compared. Nothing where all are spoilt."""
-    times = times_of(pairs)
+    times = times_of(pairs, exact)
     if not times:
         return []
     named = dict.fromkeys((*(name for pair in pairs for one in pair for name in one.wall_ms), *task.slower))
@@ -207,12 +217,13 @@ def judged(pairs: Sequence[RoundPair], task: Task, look: int, looks: int) -> lis
     return [*judge(times, limits_of(times, task.slower), paired=True, look=look, looks=looks), *lost]
 
 
-def times_of(pairs: Sequence[RoundPair]) -> dict[str, tuple[list[float], list[float]]]:
-    """Give the milliseconds of both sides in the good pairs, of each quantity that all of them have."""
+def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> dict[str, Sides]:
+    """Give the milliseconds of both sides in the good pairs, of each quantity that all of them have, at one pace."""
     good = _good(pairs)
     names = good[0][0].wall_ms if good else {}
     common = [name for name in names if all(name in one.wall_ms for pair in good for one in pair)]
-    return {name: ([a.wall_ms[name] for a, _ in good], [b.wall_ms[name] for _, b in good]) for name in common}
+    a, b = zip(*good, strict=True) if good else ((), ())
+    return {name: (of_turns(a, exact[0], name), of_turns(b, exact[1], name)) for name in common}
 
 
 def _good(pairs: Sequence[RoundPair]) -> list[RoundPair]:
@@ -230,22 +241,24 @@ def _load(side: Side, task: Task, friends: Sequence[int]) -> dict[str, Any]:
     return {
         "spec": _absolute(side.candidate.subject or task.subject, VENDOR),
         "setup": {**task.setup, "checkpoint": _absolute(task.setup["checkpoint"])},
-        "reading": task.page,
+        "reading": {**asdict(task.reading), "path": str(task.page)},
         "planted": _planted(side, task),
         "friends": friends,
     }
 
 
 def _identity(side: Side, task: Task, found: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "name": side.candidate.name,
-        "commit": side.candidate.commit,
-        "subject": side.candidate.subject or task.subject,
-        "setup": dict(task.setup),
-        "page": {name: value for name, value in task.page.items() if name != "path"},
-        "planted": _planted(side, task),
-        **found,
-    }
+    how = {name: task.setup[name] for name in ("checkpoint", "dtype", "attention")}
+    identity = Identity(
+        name=side.candidate.name,
+        commit=side.candidate.commit,
+        machine=found["machine"],
+        versions=found["versions"],
+        subject=side.candidate.subject or task.subject,
+        setup=Setting(**how, checkpoint_sha256=task.checkpoint_sha256, threads=found["threads"]),
+        page=task.reading,
+    )
+    return {**identity.to_json(), "planted": _planted(side, task)}
 
 
 def _planted(side: Side, task: Task) -> dict[str, float]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.words import count, fit, told
 from pytest_dsocr.perf.baseline import machine_name
-from pytest_dsocr.perf.bench import LABELS, Task, Watcher, pair_of, settled, times_of
+from pytest_dsocr.perf.bench import LABELS, RoundPair, Task, Watcher, pair_of, take, times_of
 from pytest_dsocr.perf.calibration import OFTEN, Calibration, Window, calibrate
 from pytest_dsocr.perf.candidate import Candidate
 from pytest_dsocr.perf.history import title_of
@@ -25,32 +26,64 @@ HEAD = ("stage", "false alarms", "ambiguous", "spread", "found from", "allowed")
 HOW = "dsocr bench --calibrate A"
 
 
-def calibrated(candidate: Candidate, task: Task, judgements: int, processes: int, watch: Watcher) -> Calibration:
-    """Judge a candidate against itself so many times, spread over so many pairs of processes.
+def calibrated(
+    candidate: Candidate, task: Task, judgements: int, pairs: int, processes: int, watch: Watcher
+) -> Calibration:
+    """Judge a candidate against itself so many times.
 
-    Each judgement is what a comparison would make: it takes rounds until all is settled.
+    Args:
+        candidate: both sides of each pair.
+        task: what it does.
+        judgements: tables that are judged, spread evenly over all pairs of rounds; neighbours share most of theirs.
+        pairs: of rounds, in all.
+        processes: pairs of processes, one after the other, that take them.
+        watch: told how far it is.
 
     Raises:
-        DsocrError: where it cannot be run, or no round was fit for use.
+        DsocrError: where it cannot be run, or too few rounds were fit for use.
     """
-    windows: list[Window] = []
+    parts: list[Window] = []
     identity: dict[str, Any] = {}
-
-    def watch_all(what: str, done: int, _: int) -> None:
-        watch(f"{what}, {done}", len(windows), judgements)
-
     for number in range(processes):
-        upto = judgements * (number + 1) // processes
-        with pair_of([candidate] * len(LABELS), task, watch_all) as pair:
+        start, end = (pairs * place // processes for place in (number, number + 1))
+        with pair_of([candidate] * len(LABELS), task, _from(start, pairs, watch)) as pair:
             identity = pair.identities[0]
-            while len(windows) < upto:
-                pairs, _ = settled(pair, task, watch_all)
-                if not (window := times_of(pairs)):
-                    why = next((clause for pair in pairs for one in pair for clause in one.spoilt), "")
-                    raise DsocrError(f"no round of {len(pairs)} pairs is fit for use ({why}); let the machine be idle")
-                windows.append(window)
-    found = calibrate(windows, limits_of(windows[0], task.slower), looks_at(len(windows[0]), task.most_rounds))
+            taken: list[RoundPair] = []
+            take(pair, taken, end - start, partial(_from(start, pairs, watch), "rounds in turn"))
+        parts.append(times_of(taken, pair.exact))
+    if len(whole := joined(parts)) == 0:
+        why = next((clause for two in taken for one in two for clause in one.spoilt), "")
+        raise DsocrError(f"no round of {pairs} pairs is fit for use ({why}); let the machine be idle")
+    windows = windows_of(whole, judgements, task.most_rounds)
+    looks = looks_at(len(whole), task.most_rounds)
+    found = calibrate(windows, limits_of(whole, task.slower), looks, [part for part in parts if part])
     return replace(found, made=datetime.now(UTC).date().isoformat(), of=identity)
+
+
+def _from(start: int, pairs: int, watch: Watcher) -> Callable[..., None]:
+    """Give what is told how many pairs a process has done, and tells ``watch`` of all."""
+    return lambda what, done=0, *_: watch(what, start + done, pairs)
+
+
+def joined(parts: Sequence[Window]) -> Window:
+    """Put the pairs of several processes one after the other."""
+    found = [part for part in parts if part]
+    names = [name for name in (found[0] if found else ()) if all(name in part for part in found)]
+    return {name: tuple([time for part in found for time in part[name][side]] for side in (0, 1)) for name in names}  # type: ignore[misc]
+
+
+def windows_of(whole: Window, count: int, length: int) -> list[Window]:
+    """Give so many windows of consecutive pairs, evenly spread from the first to the last."""
+    pairs = min(len(before) for before, _ in whole.values())
+    room = max(pairs - length, 0)
+    starts = [round(room * place / max(count - 1, 1)) for place in range(count)]
+    return [
+        {
+            name: (before[start : start + length], after[start : start + length])
+            for name, (before, after) in whole.items()
+        }
+        for start in starts
+    ]
 
 
 def write(calibration: Calibration, baselines: Path) -> Path:
@@ -91,7 +124,8 @@ def lines_of(one: Calibration) -> Iterator[str]:
     low, high = one.false_alarm_interval
     yield from told(
         "false alarms",
-        f"in {one.false_alarms} of {count(one.windows, 'table')}, which is {percent(low)} to {percent(high)} of them",
+        f"in {one.false_alarms} of {count(one.windows, 'table')}, which is {percent(low)} to {percent(high)} of them; "
+        f"they were drawn from {count(one.pairs, 'pair')} of rounds, and overlap",
     )
     yield from told("found from", f"the smallest slowdown that is found {100 * OFTEN:.0f} times in 100")
 

@@ -29,6 +29,8 @@ class Calibration:
     """What one machine's tables of the same thing against itself showed."""
 
     windows: int
+    pairs: int
+    """Of rounds, that the windows were drawn from; windows overlap."""
     false_alarms: int
     """Tables in which anything was called slower or faster."""
     alarms: Mapping[str, int]
@@ -36,7 +38,7 @@ class Calibration:
     ambiguous: Mapping[str, int]
     """By quantity: in how many windows it could not be told."""
     spread: Mapping[str, float]
-    """By quantity: how much two windows differ at the median; 0.01 is 1 %."""
+    """By quantity: how much two processes differ at the median; 0.01 is 1 %."""
     smallest_found: Mapping[str, float | None]
     """By quantity: the smallest slowdown that is found in 95 of 100 windows; none where even the largest is not."""
     limits: Mapping[str, float]
@@ -75,13 +77,19 @@ class Calibration:
             raise ValueError("it is no calibration of this version") from error
 
 
-def calibrate(windows: Sequence[Window], limits: Mapping[str, float], looks: Sequence[int] = ()) -> Calibration:
+def calibrate(
+    windows: Sequence[Window],
+    limits: Mapping[str, float],
+    looks: Sequence[int] = (),
+    processes: Sequence[Window] = (),
+) -> Calibration:
     """Judge each window as it is, and with slowdowns multiplied into the second side of one quantity after the other.
 
     Args:
         windows: tables of pairs, each as long as a judged one may get.
         limits: how much slower each quantity may be.
         looks: after how many pairs they are judged; as always where it is left out.
+        processes: the pairs that each process took; the windows, where it is left out.
 
     Raises:
         ValueError: where there is no window.
@@ -90,21 +98,23 @@ def calibrate(windows: Sequence[Window], limits: Mapping[str, float], looks: Seq
         raise ValueError("a calibration needs a window of rounds")
     quantities = tuple(windows[0])
     looks = looks or looks_for(len(quantities))
+    processes = processes or windows
     tables = [look_at(window, limits, looks) for window in windows]
     return Calibration(
         windows=len(windows),
+        pairs=sum(len(part[quantities[0]][0]) for part in processes),
         false_alarms=sum(any(one.pace in ALARMS for one in table) for table in tables),
         alarms={quantity: _count(tables, quantity, ALARMS) for quantity in quantities},
         ambiguous={quantity: _count(tables, quantity, {Pace.AMBIGUOUS}) for quantity in quantities},
-        spread={quantity: spread_of([window[quantity] for window in windows]) for quantity in quantities},
+        spread={quantity: spread_of([part[quantity] for part in processes]) for quantity in quantities},
         smallest_found={quantity: _smallest_found(windows, quantity, limits, looks) for quantity in quantities},
         limits=dict(limits),
     )
 
 
-def spread_of(windows: Sequence[Sides]) -> float:
-    """Give how much two windows of one quantity differ at the median: 0.01 is 1 %; 0 for a single window."""
-    logs = [math.log(statistics.median([*one, *other])) for one, other in windows if not unusable(one, other, True)]
+def spread_of(parts: Sequence[Sides]) -> float:
+    """Give how much two parts of one quantity differ at the median: 0.01 is 1 %; 0 for a single one."""
+    logs = [math.log(statistics.median([*one, *other])) for one, other in parts if not unusable(one, other, True)]
     apart = [abs(one - other) for one, other in combinations(logs, 2)]
     return math.expm1(statistics.median(apart)) if apart else 0.0
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_dsocr.foundation.commit import commit_here
 from pytest_dsocr.foundation.errors import DsocrError
 
 HERE, ENVIRONMENT, SUBJECT, WHEEL = ".", "env:", "subject:", ".whl"
@@ -37,7 +38,7 @@ class Candidate:
     subject: str | None = None
     """Of its own; None: that of both sides."""
     commit: str = ""
-    """With ``-changed`` where files differ from it."""
+    """See :func:`pytest_dsocr.foundation.commit.commit_here`."""
     is_required: bool = False
     """Whether code of ``path`` has to be what runs, for the name says nothing else."""
 
@@ -60,7 +61,7 @@ def opened(name: str) -> Iterator[Candidate]:
     elif name.startswith(ENVIRONMENT):
         yield _environment(name)
     elif name.startswith(SUBJECT):
-        yield Candidate(name, Path.cwd(), subject=name.removeprefix(SUBJECT), commit=_commit_here())
+        yield Candidate(name, Path.cwd(), subject=name.removeprefix(SUBJECT), commit=commit_here() or "")
     elif name.endswith(WHEEL):
         with _wheel(name) as candidate:
             yield candidate
@@ -71,7 +72,7 @@ def opened(name: str) -> Iterator[Candidate]:
 
 def _here() -> Candidate:
     root = _root() or Path.cwd()
-    return Candidate(HERE, Path.cwd(), path=_import_folders(root), commit=_commit_here())
+    return Candidate(HERE, Path.cwd(), path=_import_folders(root), commit=commit_here() or "")
 
 
 def _environment(name: str) -> Candidate:
@@ -79,7 +80,7 @@ def _environment(name: str) -> Candidate:
     python = folder / "bin" / "python"
     if not python.is_file():
         raise DsocrError(f"{name} is no environment: there is no {python}; make one with python -m venv")
-    return Candidate(name, Path.cwd(), python, commit=_commit_here())
+    return Candidate(name, Path.cwd(), python, commit=commit_here() or "")
 
 
 @contextmanager
@@ -123,15 +124,6 @@ def _import_folders(root: Path) -> tuple[Path, ...]:
 def _root() -> Path | None:
     done = _git("rev-parse", "--show-toplevel")
     return Path(done.stdout.strip()) if done.returncode == 0 else None
-
-
-def _commit_here() -> str:
-    """Give the commit that is checked out here, and whether files differ from it; nothing outside of a repository."""
-    done = _git("rev-parse", "HEAD")
-    if done.returncode:
-        return ""
-    changed = _git("status", "--porcelain", "--untracked-files=no").stdout.strip()
-    return done.stdout.strip() + ("-changed" if changed else "")
 
 
 def _git(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -12,8 +12,10 @@ from pytest_dsocr.perf.rounds import Measured
 
 WORK = ("tokens.", "page.characters", "vision.views")
 """Quantities of the work itself: where they differ, times are of different work."""
-NOISY = ("_us",)
-"""Counted beside the exact ones, but measured times all the same."""
+NEARLY = {"_us": 0.03, "peak_bytes": 0.01}
+"""How quantities end that are not quite the same each time, with the share that they may differ by."""
+SHORT_US = 30
+"""Microseconds of a stage's kernels that may always differ."""
 CLOCK_SHARE = 0.05
 """By how much the median of a condition, such as a clock, has to differ to be told."""
 
@@ -45,9 +47,17 @@ class Change:
 
 
 def exact_changes(a: Mapping[str, int], b: Mapping[str, int]) -> list[Change]:
-    """Give the exact quantities that are not equal."""
-    names = [name for name in dict.fromkeys((*a, *b)) if not name.endswith(NOISY)]
-    return [Change(name, a.get(name), b.get(name)) for name in names if a.get(name) != b.get(name)]
+    """Give the counted quantities that differ; of a GPU's times and peak, by more than they always do."""
+    names = dict.fromkeys((*a, *b))
+    return [Change(name, a.get(name), b.get(name)) for name in names if not _equal(name, a.get(name), b.get(name))]
+
+
+def _equal(name: str, a: int | None, b: int | None) -> bool:
+    if a is None or b is None or a == b:
+        return a == b
+    share = next((share for end, share in NEARLY.items() if name.endswith(end)), 0.0)
+    least = SHORT_US if name.endswith("_us") else 0
+    return abs(a - b) <= (max(share * max(a, b), least) if share else 0)
 
 
 def text_change(a: str, b: str) -> str:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import median
-
-from pytest_dsocr.perf.rounds import Measured
 
 WAITS_A_TOKEN = 1
 """The host has to learn which token was chosen."""
@@ -89,10 +86,3 @@ def flag(name: str, exact: Mapping[str, int]) -> Flag | None:
 def flags(exact: Mapping[str, int]) -> dict[str, Flag]:
     """Tell every flag that the subject lets one tell, by name."""
     return {name: found for name in FLAGS if (found := flag(name, exact)) is not None}
-
-
-def idle_share(measured: Measured) -> float | None:
-    """Give the share of a decode step in which the GPU does nothing; None where its work was not counted."""
-    if "decode.busy_us" not in measured.exact or not measured.good:
-        return None
-    return max(0.0, 1 - measured.exact["decode.busy_us"] / 1e3 / median(measured.wall_ms("decode")))

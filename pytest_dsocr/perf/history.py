@@ -20,7 +20,7 @@ FILE_NAME = "history.jsonl"
 FORMAT = 1
 OF_SERIES = ("machine", "subject", "setup", "page")
 """Parts of an identity that have to be equal for two lines to be in one chart."""
-SHOWN = ("checkpoint", "device", "dtype", "attention", "name", "preset", "max_new_tokens")
+SHOWN = ("checkpoint", "dtype", "attention", "name", "preset", "max_new_tokens")
 """Of a setup and a page, what a chart's title names."""
 
 

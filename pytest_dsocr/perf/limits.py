@@ -38,15 +38,6 @@ def limits_of(times: Mapping[str, Sides], given: Mapping[str, float]) -> dict[st
     return {name: limit_of(name, given, medians_ms, medians_ms.get("page", 0.0)) for name in times}
 
 
-def limits_told(given: Mapping[str, float]) -> str:
-    """Say in one sentence what is allowed."""
-    named = "".join(f", {quantity} by {percent(limit)}" for quantity, limit in given.items() if quantity != ANY)
-    return (
-        f"a quantity may be slower by {percent(given.get(ANY, DEFAULT))}{named}; "
-        f"a stage always by {percent(OF_PAGE)} of the page's time"
-    )
-
-
 def percent(share: float) -> str:
     """Give a share with three digits at most."""
     return f"{100 * share:.3g} %"

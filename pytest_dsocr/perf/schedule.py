@@ -10,6 +10,9 @@ from pytest_dsocr.perf.statistics import ALPHA, Sides, fewest_rounds, judge
 LOOKS = (12, 24, 48)
 """After how many pairs of rounds they are judged; there are no more after the last."""
 
+MOST_TAKEN = 2
+"""Rounds that are taken at most for each that is wanted, where some are spoilt."""
+
 
 def looks_for(quantities: int, alpha: float = ALPHA) -> tuple[int, ...]:
     """Give the looks at a table of so many quantities: none before the test can find anything."""

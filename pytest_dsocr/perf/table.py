@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, fit, told
+from pytest_dsocr.foundation import words
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, told
 from pytest_dsocr.perf.bench import LABELS, Bench
 from pytest_dsocr.perf.candidate import SUBJECT
 from pytest_dsocr.perf.changes import other_changes
@@ -45,9 +46,10 @@ def side_in_words(side: Measured) -> str:
     what = [str(identity["name"])]
     if commit:
         what.append(f"commit {commit[:HASH_CHARACTERS]}" + (" with changes" if changed else ""))
-    if identity["name"] != f"{SUBJECT}{identity['subject']}":
+    if not str(identity["name"]).startswith(f"{SUBJECT}{identity['subject']}"):
         what.append(str(identity["subject"]))
-    what += map(str, identity["setup"].values())
+    setup = identity["setup"]
+    what += [setup["checkpoint"], identity["machine"].get("gpu", "cpu"), setup["dtype"], setup["attention"]]
     what += [f"planted {name} +{share:.0%}" for name, share in identity["planted"].items()]
     return ", ".join(what)
 
@@ -69,11 +71,5 @@ def row_of(one: Judgement) -> tuple[str, ...]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield rows with each column as wide as it has to be; numbers stand at the right."""
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    for row in rows:
-        cells = (
-            cell.ljust(width) if name in LEFT else cell.rjust(width)
-            for name, cell, width in zip(rows[0], row, widths, strict=True)
-        )
-        yield fit("  ".join(cells).rstrip())
+    """Yield rows with names and verdicts at the left, and numbers at the right."""
+    return words.aligned(rows, LEFT)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from pytest_dsocr.perf.flags import idle_share
+from pytest_dsocr.perf.host import busy_ms, idle_share
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.rounds import Measured
 
 LAUNCH_BOUND = 0.5
 """Share of a step that the device idles from which on the host's launches are what limits it."""
+TELLING = 0.02
+"""Share by which the host has to be faster or slower to be told."""
 GLYPHS = "▁▂▃▄▅▆▇█"
 BINS = 12
 
@@ -45,12 +47,21 @@ def _limit(measured: Measured, times: Mapping[str, float]) -> Iterator[str]:
     idle = idle_share(measured)
     if idle is None:
         return
-    busy_ms, kernels = measured.exact["decode.busy_us"] / 1e3, measured.exact["decode.kernels"]
     word = "launch-bound" if idle > LAUNCH_BOUND else "bound by the device"
+    busy, kernels = busy_ms(measured.exact, "decode"), measured.exact["decode.kernels"]
     yield (
-        f"decode is {word}: of {ms(times['decode'])} on the wall the device works {ms(busy_ms)}, in {kernels} kernels; "
+        f"decode is {word}: of {ms(times['decode'])} on the wall the device works {ms(busy)}, in {kernels} kernels; "
         f"it idles {idle:.0%} of a step"
     )
+
+
+def host_told(ratio: float) -> Iterator[str]:
+    """Say how fast the host was, beside the baseline's run, where that makes a difference."""
+    if abs(ratio - 1) >= TELLING:
+        yield (
+            f"the host took {ratio:.2f} times as long for the same small work as at the baseline; "
+            "its part of each time is judged as if it had not"
+        )
 
 
 def why_spoilt(measured: Measured) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.perf.probe.page import PageProbe
     from pytest_dsocr.perf.rounds import Measured
 
-TOKENS = 64
+TOKENS = 24
 """Ceiling of the output of a timed page, where the run names none."""
 
 

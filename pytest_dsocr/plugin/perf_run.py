@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
@@ -10,20 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.foundation.commit import commit_here
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.perf.against import OnRound, PerfRun, measure
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any, machine_name
 from pytest_dsocr.perf.history import FILE_NAME, Line, append
+from pytest_dsocr.perf.identity import Identity, Reading, Setting
 from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.perf.schedule import LOOKS
 from pytest_dsocr.plugin.configured import command_of
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
-from pytest_dsocr.report.file import commit
-from pytest_dsocr.subjects.loading import VENDOR
 from pytest_dsocr.subjects.watch import current
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.perf.probe.page import PageProbe
+
+BASELINE_ROUNDS = LOOKS[1]
+"""Of a baseline, for every later run leans on them."""
 
 
 def perf_run(
@@ -44,7 +49,13 @@ def perf_run(
     identity = counts.identity
     folders = baseline_places(config.golden)
     baseline, no_baseline = (None, "") if config.baseline_update else _found(folders, identity, config)
-    measured, judgements = measure(probe, counts, baseline, slower, most_rounds=config.rounds, on_round=on_round)
+    fewest = BASELINE_ROUNDS if config.baseline_update else 0
+    try:
+        measured, judgements = measure(
+            probe, counts, baseline, slower, most_rounds=config.rounds, fewest_rounds=fewest, on_round=on_round
+        )
+    finally:
+        gc.unfreeze()  # what the probe froze as it began
     run = PerfRun(measured, judgements, baseline, no_baseline)
     if config.baseline_update:
         run = _accepted(request, config, case, run, folders[0])
@@ -60,27 +71,22 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
     from pytest_dsocr.engine.checkpoint import resolve
     from pytest_dsocr.perf.probe.machine import machine, versions
 
-    return {
-        "name": config.subject,
-        "commit": commit() or "",
-        "machine": machine(config.device),
-        "versions": versions(),
-        "subject": VENDOR.rstrip(":") if config.subject.startswith(VENDOR) else config.subject,
-        "setup": {
-            "checkpoint": config.checkpoint,
-            "checkpoint_sha256": resolve(config.checkpoint).sha256,
-            "dtype": config.dtype,
-            "attention": config.attention,
-            "threads": torch.get_num_threads(),
-        },
-        "page": {
-            "name": case.page.stem,
-            "sha256": case.page_sha256,
-            "prompt": case.prompt,
-            "preset": case.preset.name,
-            "max_new_tokens": case.max_new_tokens,
-        },
-    }
+    setting = Setting(
+        config.checkpoint,
+        resolve(config.checkpoint).sha256,
+        config.dtype,
+        config.attention,
+        torch.get_num_threads(),
+    )
+    return Identity(
+        name=config.subject,
+        commit=commit_here() or "",
+        machine=machine(config.device),
+        versions=versions(),
+        subject=config.subject,
+        setup=setting,
+        page=Reading(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens),
+    ).to_json()
 
 
 def _found(folders: list[Path], identity: Mapping[str, Any], config: Config) -> tuple[Baseline | None, str]:
@@ -97,7 +103,7 @@ def _accepted(request: pytest.FixtureRequest, config: Config, case: Case, run: P
     check_writable(folder, "--dsocr-golden=FOLDER")
     parity = _parity(request, config, case)
     check_acceptable(run.measured, parity)
-    made = Baseline(run.measured, parity, date.today().isoformat(), command_of(request.config), commit())
+    made = Baseline(run.measured, parity, date.today().isoformat(), command_of(request.config), commit_here())
     path = made.write(folder)
     told = f"accepted as the baseline: {path}, {len(run.measured.good)} rounds; what it reads: {parity['verdict']}"
     current().note(told)

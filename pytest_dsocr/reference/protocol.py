@@ -48,7 +48,7 @@ class Reference(Protocol):
         """Give each stage's milliseconds, one for each of ``turns`` runs; ``decode`` is the mean of a run's steps."""
 
     def flops(self, case: Case) -> Mapping[str, int]:
-        """Give each stage's floating-point operations as torch's counter sees them; ``decode`` is the last step's."""
+        """Give each stage's floating-point operations as torch's counter sees them; ``decode`` is the first step's."""
 
     def close(self) -> None:
         """Release what it holds."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import html
 import json
 import os
-import subprocess
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.foundation.commit import commit_here
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import write_whole
 
@@ -26,8 +26,6 @@ RUNNING, FINISHED = "running", "finished"
 RUN_ID = "DSOCR_RUN_ID"
 """In the environment: the id that whoever started the run gave it, to know its result by."""
 UNFINISHED = "not finished: the run goes on, was refused, or died"
-GIT = ("git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
-GIT_TIME_LIMIT_S = 10
 
 
 @dataclass(frozen=True)
@@ -38,13 +36,13 @@ class RunIdentity:
     started: str
     """In UTC, as ISO 8601."""
     commit: str | None
-    """Of the folder that pytest was called in, ``-dirty`` behind it where files differ; None where there is no git."""
+    """Of the folder that pytest was called in; see :func:`pytest_dsocr.foundation.commit.commit_here`."""
     command: str
 
     @classmethod
     def now(cls, command: str) -> RunIdentity:
         """Give that of a run that begins."""
-        return cls(os.environ.get(RUN_ID) or uuid.uuid4().hex, _now(), commit(), command)
+        return cls(os.environ.get(RUN_ID) or uuid.uuid4().hex, _now(), commit_here(), command)
 
 
 def mark_running(folder: Path, identity: RunIdentity) -> None:
@@ -106,12 +104,3 @@ def read_result(folder: Path, run_id: str | None = None) -> dict[str, Any]:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def commit() -> str | None:
-    """Give the commit that is checked out in the working directory, where there is one."""
-    try:
-        found = subprocess.run(GIT, capture_output=True, text=True, timeout=GIT_TIME_LIMIT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return found.stdout.strip() or None

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pytest_dsocr.foundation.words import aligned
 from pytest_dsocr.perf.words import ms
 
 UNKNOWN = ""
+LEFT = ("stage", "")
+"""The headings of names and of verdicts, which need none."""
 
 
 class Row(NamedTuple):
@@ -61,14 +64,5 @@ def table(perf: Mapping[str, Any]) -> Iterator[Row]:
         (one.quantity, one.median, *((one.baseline, one.ratio, one.interval, one.pace) if against else ()))
         for one in found
     ]
-    widths = [max(len(row[k]) for row in (heading, *cells)) for k in range(len(heading))]
-    yield Row(_aligned(heading, widths).rstrip())
-    for one, row in zip(found, cells, strict=True):
-        yield Row(_aligned(row, widths), one.pace)
-
-
-def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
-    first, *rest = row
-    return "  ".join(
-        [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]
-    )
+    paces = (UNKNOWN, *(one.pace for one in found))
+    yield from map(Row, aligned([heading, *cells], LEFT), paces)

@@ -121,8 +121,10 @@ class SessionReference:
         raise NotRecordedError("the session's times are not the vendor's; give the vendor's folder to take them live")
 
     def flops(self, case: Case) -> Mapping[str, int]:
-        """Raise ``NotRecordedError``."""
-        raise NotRecordedError("the session's FLOPs are not the vendor's; give the vendor's folder to count them live")
+        """Give what was recorded; raise ``NotRecordedError`` where that is nothing."""
+        if self.recorded is None:
+            raise NotRecordedError("the session's FLOPs are not the vendor's; give the vendor's folder to count them")
+        return self.recorded.flops(case)
 
     def close(self) -> None:
         """End the session's process, where it was started."""

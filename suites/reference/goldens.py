@@ -8,7 +8,7 @@ from pytest_dsocr.judge.config import Config
 from pytest_dsocr.reference.goldens import ANCHORS, recordings_in, shipped_folder
 from pytest_dsocr.reference.vendor_code.files import FILES
 
-MANIFEST = "manifest.json"
+MANIFEST, FLOPS = "manifest.json", "*/flops-*.json"
 
 
 def recordings_of(config: Config) -> Path:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from pytest_dsocr.perf.probe.gpu_work import of_gpu
 from pytest_dsocr.perf.probe.lines import growth, growth_by_length, growth_by_token
 from pytest_dsocr.perf.probe.operators import Counting, Operators
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
@@ -26,7 +24,7 @@ def count(probe: PageProbe) -> dict[str, int]:
     if (grown := _lines_growth(probe, found)) is not None:
         found["page.lines.growth"] = grown
     if probe.has_stages and probe.device.startswith("cuda"):
-        found |= _of_gpu(probe)
+        found |= of_gpu(probe)
     return found
 
 
@@ -93,39 +91,6 @@ def _of_steps(steps: list[Operators]) -> dict[str, int]:
         "decode.bytes": last.new_bytes,
         "decode.bytes.growth": growth([one.new_bytes for one in alike]),
     }
-
-
-def _of_gpu(probe: PageProbe) -> dict[str, int]:
-    """Count one step's kernels and the device's time in them, its allocations, and the page's peak of memory."""
-    from torch.profiler import ProfilerActivity, profile
-
-    gpu = torch.device(probe.device)
-    torch.cuda.reset_peak_memory_stats(gpu)
-    probe.read()
-    peak = torch.cuda.max_memory_allocated(gpu)
-    walk = probe.walk(Stopwatch("cpu"))
-    _, state = walk.begin()
-    walk.decode(state)
-    before = _allocations(gpu)
-    with (
-        warnings.catch_warnings(action="ignore"),  # of the profiler's own: of what it would do in another cycle
-        profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled,
-    ):
-        probe.subject.step(state, walk.tokens[-1])
-        torch.cuda.synchronize(gpu)
-    after = _allocations(gpu)
-    events = [event for event in profiled.events() if event.device_type.name == "CUDA"]
-    return {
-        "page.peak_bytes": peak,
-        "decode.kernels": len(events),
-        "decode.busy_us": round(sum(event.device_time for event in events)),
-        "decode.allocations": after - before,
-    }
-
-
-def _allocations(gpu: torch.device) -> int:
-    found: Mapping[str, Any] = torch.cuda.memory_stats(gpu)
-    return int(found["allocation.all.allocated"])
 
 
 def _cache_bytes(state: Any) -> int | None:

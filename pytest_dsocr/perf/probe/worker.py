@@ -5,7 +5,6 @@ Answers go to a copy of stdout that nothing else knows of; what the subject prin
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
@@ -28,7 +27,9 @@ class Worker:
         self._page = Path()
 
     def on_load(self, spec: str, setup: Mapping[str, str], reading: Mapping[str, Any], **how: Any) -> dict[str, Any]:
-        """Load the subject; give the machine and the versions that it runs on."""
+        """Load the subject; give the machine, the versions and the threads that it runs on."""
+        import torch
+
         from pytest_dsocr.contract.presets import PRESETS
         from pytest_dsocr.perf.probe.machine import machine, versions
         from pytest_dsocr.perf.probe.page import PageProbe
@@ -40,7 +41,7 @@ class Worker:
         self._reading = {**asked, "preset": PRESETS[reading["preset"]]}
         self._page = Path(reading["path"])
         self._probe = PageProbe(self._subject, self._page, **self._reading, device=setup["device"], **how)
-        return {"machine": machine(setup["device"]), "versions": versions()}
+        return {"machine": machine(setup["device"]), "versions": versions(), "threads": torch.get_num_threads()}
 
     def on_used(self, roots: Sequence[str]) -> list[str]:
         """Give the modules that were loaded from folders."""
@@ -53,8 +54,6 @@ class Worker:
 
     def on_warm_up(self) -> int:
         """Read until that takes no less time than before; give the rounds."""
-        gc.collect()
-        gc.freeze()  # so that the collection before each round does not go through all modules again
         return int(self._probe.warm_up())
 
     def on_exact(self) -> dict[str, int]:

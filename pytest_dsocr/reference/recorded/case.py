@@ -80,12 +80,17 @@ class RecordedCase:
 
     def case(self, pages: Path) -> Case:
         """Give the case, its page in the folder ``pages``."""
-        case = self.described
-        return Case(pages / case["page"], case["prompt"], Preset(**case["preset"]), case["max_new_tokens"])
+        return case_in(pages, self.described)
 
     @property
     def _overrides(self) -> tuple[str, ...]:
         return self.observation.provenance.overrides if self.observation.provenance else ()
+
+
+def case_in(pages: Path, described: Mapping[str, Any]) -> Case:
+    """Give the case that is described, its page in the folder ``pages``."""
+    preset = Preset(**described["preset"])
+    return Case(pages / described["page"], described["prompt"], preset, described["max_new_tokens"])
 
 
 def traits(described: Mapping[str, Any]) -> dict[str, str]:

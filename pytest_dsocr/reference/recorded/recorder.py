@@ -8,21 +8,18 @@ case that is to be made again. When all are there, the manifest is written, the 
 
 from __future__ import annotations
 
-import fcntl
-import os
-import platform
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.locked import locked
 from pytest_dsocr.foundation.sealed import sync_folder, write_whole
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.observation.provenance import Provenance, slug
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.recorded.case import RecordedCase, case_files, read_recorded
 from pytest_dsocr.reference.recorded.recording import MANIFEST, Recording, encode_manifest, folder_names, recordings_of
@@ -37,7 +34,7 @@ def recorder(golden: Path, provenance: Provenance) -> Iterator[Recorder]:
     """
     provenance = _as_named_in(golden, provenance)
     home = golden / str(provenance.key)
-    with _locked(home.with_name(f".{home.name}.lock")):
+    with locked(home.with_name(f".{home.name}.lock")):
         yield Recorder(golden, provenance)
 
 
@@ -165,6 +162,11 @@ class Recorder:
         write_whole(self._work / name, content)
 
 
+def checkpoint_folder(golden: Path, provenance: Provenance) -> Path:
+    """Give where in the folder ``golden`` the recordings of a checkpoint are, or would be."""
+    return golden / slug(_as_named_in(golden, provenance).checkpoint)
+
+
 def _as_named_in(golden: Path, provenance: Provenance) -> Provenance:
     """Give ``provenance`` under the name that its checkpoint has in the folder, where there are recordings of it."""
     names = [made.checkpoint for made in recordings_of(golden, provenance.checkpoint_sha256)]
@@ -183,36 +185,3 @@ def _recover(folder: Path) -> None:
         shutil.rmtree(aside)
     elif aside.exists():
         aside.rename(folder)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that dies with this process, however it dies."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = _acquire(path)
-    except OSError as error:
-        raise DsocrError(f"{path} cannot be locked ({error.strerror}); give a folder that can be written") from error
-    with lock:
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {platform.node()}")
-        lock.flush()
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
-
-
-def _acquire(path: Path) -> IO[str]:
-    while True:
-        lock = path.open("a+", encoding="utf-8")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            with lock:
-                holder = lock.read() or "another process"
-            raise DsocrError(f"{holder} is at work on {path.parent}; wait until it is done, or end it") from None
-        if os.fstat(lock.fileno()).st_nlink:
-            return lock
-        lock.close()  # the holder deleted it between our opening and our locking

@@ -24,6 +24,7 @@ from pytest_dsocr.reference.recorded.case import (
     read_sealed,
     traits,
 )
+from pytest_dsocr.reference.recorded.counts import recorded_flops
 
 MANIFEST = "manifest.json"
 NEAREST = 3
@@ -210,8 +211,9 @@ class RecordedReference:
         raise NotRecordedError("a recording holds no stage times; give the vendor's folder to take them live")
 
     def flops(self, case: Case) -> Mapping[str, int]:
-        """Raise ``NotRecordedError``."""
-        raise NotRecordedError("a recording holds no FLOPs; give the vendor's folder to count them live")
+        """Give the FLOPs that lie beside the recordings; raise as :func:`recorded_flops` does."""
+        recordings = (self.recording, *self.behind)
+        return recorded_flops(case, [(one.folder, one.provenance) for one in recordings])
 
     def close(self) -> None:
         """Hold nothing open."""

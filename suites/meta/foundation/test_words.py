@@ -11,7 +11,7 @@ import pytest
 from pytest_dsocr.foundation.printable import in_shell, plain, printable
 from pytest_dsocr.foundation.sealed import unseal
 from pytest_dsocr.foundation.traces import traced
-from pytest_dsocr.foundation.words import COLUMNS, MARGIN, PACKAGE, count, fit, listed, near, told
+from pytest_dsocr.foundation.words import COLUMNS, MARGIN, PACKAGE, aligned, count, fit, listed, near, told
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,10 @@ def test_a_path_is_told_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert near(str(tmp_path / "out" / "a.json")) == "out/a.json"
     assert near("out") == "out"
     assert near("/elsewhere/out") == "/elsewhere/out"
+
+
+def test_columns_are_as_wide_as_they_have_to_be() -> None:
+    rows = [("name", "ms", ""), ("a", "1000", "SAME"), ("another", "7", "")]
+    assert [*aligned(rows, left=("name", ""))] == ["name       ms", "a        1000  SAME", "another     7"]
+    assert [*aligned(rows, left=())] == ["   name    ms", "      a  1000  SAME", "another     7"]
+    assert max(map(len, aligned([("name",), ("a" * 200,)], left=()))) == COLUMNS

@@ -114,7 +114,7 @@ def test_spoilt_rounds_are_kept_and_not_used() -> None:
     found, judgements = measure(probe, COUNTS, baseline(), {})
     assert {one.pace for one in judgements} == {Pace.SAME}
     assert [one.spoilt for one in found.rounds[:3]] == [(), (), (THROTTLED,)]
-    assert len(found.good) == len(found.rounds) - len(found.rounds) // 3
+    assert (len(found.good), len(found.rounds)) == (LOOKS[0], LOOKS[0] * 3 // 2 - 1)
     assert max(found.wall_ms("page")) < 1100
 
 

@@ -137,6 +137,20 @@ def test_a_damaged_one_of_another_page_is_not_in_the_way(tmp_path: Path) -> None
     assert find([tmp_path], IDENTITY, DAYS) == made()
 
 
+def test_a_damaged_one_of_another_page_is_told_where_a_page_has_none(tmp_path: Path, path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:300])
+    none = f"no baseline of {NAME.replace('form-001', 'other')}"
+    over = f"; passed over: {path} is damaged: its end is missing; restore it from version control, or make it anew"
+    assert refusal(tmp_path, page={"name": "other"}) == (
+        f"{none}: {tmp_path} hold none; accept this run's times as one, {HOW}{over}, {HOW}"
+    )
+    near = made(page={"name": "third"}).write(tmp_path)
+    assert refusal(tmp_path, page={"name": "other"}) == (
+        f"{none} as it is here; the nearest, {near}, has page.name third, here other; accept this one, {HOW}"
+        f"{over}, {HOW}"
+    )
+
+
 def test_other_files_of_the_folder_are_no_baselines(tmp_path: Path) -> None:
     folder = tmp_path / "nvidia-h200"
     folder.mkdir()

@@ -15,7 +15,11 @@ from typing import Any
 
 import pytest
 
+import suites
 from pytest_dsocr.cli.main import main
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.perf import history
 from pytest_dsocr.perf.bench import Bench
 from pytest_dsocr.perf.candidate import TEMPORARY
 
@@ -71,6 +75,22 @@ def test_a_planted_slowdown_is_found_and_kept_out_of_the_history() -> None:
     assert {name for name, pace in paces().items() if pace == "SLOWER"} >= {"prefill"}
     assert result()["b"]["identity"]["planted"] == {"prefill": 1.0}
     assert not Path("golden").exists()
+
+
+def test_a_run_of_the_plugin_stands_in_the_same_chart() -> None:
+    """Machine, subject, setting and page have the same names whichever of the two measures them."""
+    Path("golden").mkdir()
+    page, name = shipped("dev-3")[0], f"{SUBJECTS}Sleeping"
+    plugin = ["--dsocr-golden=golden", f"--dsocr-subject={name}", f"--dsocr-pages={page}", "--dsocr-presets=tiny"]
+    stages = str(Path(suites.__file__).parent / "perf" / "test_stages.py")
+    command = [sys.executable, "-m", "pytest", stages, *plugin, "--dsocr-max-new-tokens=4", "-p", "no:cacheprovider"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert "no baseline of" in ran.stdout
+    bench("Sleeping", "Sleeping", "--rounds=2")
+    found, damaged = history.read(Path("golden"))
+    assert ([len(series.lines) for series in found], damaged) == ([3], []), [series.what for series in found]
+    setup = found[0].what["setup"]
+    assert (setup["checkpoint"], setup["checkpoint_sha256"]) == ("mini", resolve("mini").sha256)
 
 
 def test_nothing_is_planted_where_there_is_no_such_stage(capsys: Capture) -> None:

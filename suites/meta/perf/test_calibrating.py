@@ -22,13 +22,13 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: None) ->
 
 
 def test_a_side_is_judged_against_itself_and_later_verdicts_quote_it(capsys: pytest.CaptureFixture[str]) -> None:
-    few = ("--judgements=3", "--processes=2", "--slower=page=0.4")
+    few = ("--judgements=3", "--pairs=20", "--processes=2", "--slower=page=0.4")
     assert main(["bench", "--calibrate", SLEEPING, *few, *QUICK]) == 0
     told = capsys.readouterr().out
     [path] = Path("golden/baselines").glob(f"*/{FILE_NAME}")
     assert told.splitlines()[-1] == f"written         {path}"
     one = Calibration.from_bytes(path.read_bytes())
-    assert (one.windows, one.false_alarms, [*one.spread]) == (3, 0, ["page"])
+    assert (one.windows, one.pairs, one.false_alarms, [*one.spread]) == (3, 20, 0, ["page"])
     assert one.of["subject"] == SLEEPING.removeprefix("subject:")
     assert path.parent.name == machine_name(one.of["machine"])
     assert "in 0 of 3 tables" in told
@@ -49,5 +49,5 @@ def test_none_and_a_damaged_one_are_told(tmp_path: Path) -> None:
 
 
 def test_judgements_that_cannot_be_spread_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "--calibrate", SLEEPING, "--judgements=3", "--processes=4"]) == 3
-    assert "--judgements=3 cannot be spread over --processes=4" in capsys.readouterr().err
+    assert main(["bench", "--calibrate", SLEEPING, "--pairs=3", "--processes=4"]) == 3
+    assert "--pairs=3 cannot be spread over --processes=4" in capsys.readouterr().err

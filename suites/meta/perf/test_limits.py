@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pytest_dsocr.perf.limits import limit_of, limits_told
+from pytest_dsocr.perf.limits import limit_of
 
 MEDIANS_MS = {"sam": 40.0, "tokenizer": 0.2, "decode": 15.0, "decode_late": 16.0, "page": 2000.0, "clip": 0.0}
 
@@ -32,10 +32,3 @@ def test_a_limit_is_the_nearest_given_and_raised_for_what_hardly_matters(
 
 def test_a_page_without_a_time_raises_no_limit() -> None:
     assert limit_of("sam", {}, {"sam": math.nan}, 2000.0) == limit_of("sam", {}, {"sam": 1.0}, math.nan) == 0.05
-
-
-def test_the_limits_are_told_in_a_sentence() -> None:
-    assert limits_told({}) == "a quantity may be slower by 5 %; a stage always by 0.5 % of the page's time"
-    assert limits_told({"*": 0.025, "decode": 0.1}) == (
-        "a quantity may be slower by 2.5 %, decode by 10 %; a stage always by 0.5 % of the page's time"
-    )

@@ -57,6 +57,17 @@ class Clock:
         return self.now_ns
 
 
+class Ticking:
+    """A clock by which all takes a millisecond."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def perf_counter_ns(self) -> int:
+        self.now_ns += 1_000_000
+        return self.now_ns
+
+
 class Timed:
     """A user's repository with a subject that sleeps."""
 
@@ -89,6 +100,7 @@ def timed(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Iterator[T
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # by which pytest-benchmark knows that it is to be off
     monkeypatch.setitem(sys.modules, "test_clock", module)
     monkeypatch.setattr("pytest_dsocr.perf.probe.stopwatch.time", clock)
+    monkeypatch.setattr("pytest_dsocr.perf.probe.yardstick.time", Ticking())
     monkeypatch.setattr("pytest_dsocr.perf.probe.conditions.WAITED_SHARE", 1e9)
     gc.freeze()  # each round begins with a collection, which takes long in a process with as much in it as this one
     yield Timed(repository)
@@ -117,7 +129,7 @@ def test_a_run_is_accepted_and_says_so(timed: Timed) -> None:
     [path] = timed.baselines
     assert path.name == "sleeper-sleeper-mini-float32-eager-page-tiny.json"
     assert re.search(
-        rf"noticed accepted as the baseline: \S+/{path.name}, 12 rounds; what it reads: \d MATCH", told(result)
+        rf"noticed accepted as the baseline: \S+/{path.name}, 24 rounds; what it reads: \d MATCH", told(result)
     )
     kept = json.loads(path.read_bytes())
     assert kept["parity"]["passes"] is True
@@ -158,9 +170,9 @@ def test_a_slower_one_fails_its_own_test_and_says_all_there_is_to_say(accepted: 
     result.stdout.re_match_lines(
         [
             r"_+ test_is_no_slower\[page\] _+",
-            r"perf/page: SLOWER: \+\d+\.\d% \(.*\), allowed \+50\.0%; \d\d.* ms, the baseline \d\d.* ms, 12 rounds",
+            r"perf/page: SLOWER: \+\d+\.\d% \(.*\), allowed \+50\.0%; \d\d.* ms, the baseline \d\d.* ms, \d\d rounds",
             r"WRONG +perf/page",
-            r" +baseline \|.*\| \d\d.* ms to .* ms, 12 rounds",
+            r" +baseline \|.*\| \d\d.* ms to .* ms, 24 rounds",
             r" +this run \|.*\| \d\d rounds",
             r" +what else changed: .*",
             r" +the baseline is of 20\d\d-\d\d-\d\d, commit .*",
@@ -192,5 +204,5 @@ def test_once_a_machine_has_baselines_one_that_does_not_fit_is_an_error(accepted
     more = ("-k", "page", "--dsocr-max-new-tokens=9")
     result = accepted.run(*more)
     result.assert_outcomes(errors=1)
-    assert "has page.max_new_tokens 64, here 9; accept this one" in told(result)
+    assert "has page.max_new_tokens 24, here 9; accept this one" in told(result)
     accepted.run(*more, "--dsocr-may-miss=baseline").assert_outcomes(skipped=1)

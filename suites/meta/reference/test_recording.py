@@ -442,10 +442,8 @@ def test_another_page_under_a_recorded_name_is_stale(folder: Path, written: Writ
         RecordedReference(Recording.open(folder)).observe(replace(case, page=page))
 
 
-def test_times_and_flops_are_not_recorded(folder: Path, written: Written) -> None:
+def test_times_are_not_recorded(folder: Path, written: Written) -> None:
     reference = RecordedReference(Recording.open(folder))
     with pytest.raises(NotRecordedError, match=r"no stage times; give the vendor's folder"):
         reference.stage_times(written[2][0])
-    with pytest.raises(NotRecordedError, match=r"no FLOPs; give the vendor's folder"):
-        reference.flops(written[2][0])
     reference.close()

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Key, Provenance
+from pytest_dsocr.reference.recorded.counts import Counts, counts_file
 from pytest_dsocr.reference.recorded.recording import MANIFEST, Recording
 from suites.meta.recordings import FOLDER, find_recording
 
@@ -44,6 +45,17 @@ def test_what_pillow_resizes_alike_is_read_alike(key: Key) -> None:
         assert mine.steps == theirs.steps
         assert mine.output.text == theirs.output.text
         assert hashes(mine) == hashes(theirs)
+
+
+@pytest.mark.parametrize("resampling", [ONE_WAY, OTHER_WAY])
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_every_case_has_its_flops(key: Key, resampling: str) -> None:
+    recording = recorded(key, resampling)
+    counted = Counts.open(counts_file(recording.folder.parent, key.attention)).cases
+    for case_id, case in recording.cases.items():
+        assert counted[case_id].described == case.described
+        assert counted[case_id].differences(recording.provenance) == []
+        assert min(counted[case_id].flops.values()) > 0
 
 
 def pixels(seen: Observation) -> tuple[str, str]:

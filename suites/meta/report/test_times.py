@@ -43,9 +43,9 @@ def test_what_was_not_compared_shows_no_figures() -> None:
 def test_the_table_is_aligned_and_each_line_has_its_verdict() -> None:
     assert list(table(perf(SLOWER, SAME))) == [
         Row("stage   this run  baseline  ratio        interval"),
-        Row("sam        12 ms" + 41 * " "),
+        Row("sam        12 ms"),
         Row("decode     17 ms   14.2 ms  1.200  1.180 to 1.225  SLOWER", "SLOWER"),
-        Row("page      100 ms    101 ms  0.990  0.980 to 1.000    SAME", "SAME"),
+        Row("page      100 ms    101 ms  0.990  0.980 to 1.000  SAME", "SAME"),
     ]
 
 
