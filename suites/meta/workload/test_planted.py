@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,14 @@ def test_the_prompt_again_in_each_step(fresh: Session[Any], weigh: Weigh) -> Non
     found = wrong(weigh(planted.PromptAgain(fresh)))
     assert [*found] == ["decode"], "read goes another way"
     assert found["decode"].startswith("model.layers.0.self_attn in 1 call: ")
+
+
+def test_where_no_modules_are_shown_the_stage_is_named(fresh: Session[Any], weigh: Weigh) -> None:
+    found = weigh(planted.Closed(fresh))
+    assert [*found] == ["vision", "prefill", "decode", "read"]
+    assert [*wrong(found)] == ["decode"]
+    said = r"in no module that is shown: [\d,]+, expected [\d,]+, [\d.]+ times as much; by .*mm [\d,]+"
+    assert re.fullmatch(said, wrong(found)["decode"])
 
 
 def test_23_layers_of_clip(fresh: Session[Any], weigh: Weigh) -> None:
