@@ -11,7 +11,7 @@ from pytest_dsocr.workload.cost import Cost
 
 WHOLE = ""
 """The name of all that was counted, which every module lies in."""
-OUTSIDE = "outside of the named modules"
+OUTSIDE = "in no module that is shown"
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Difference:
     """What was counted, by operator."""
     calls: int
     parts: tuple[str, ...]
-    """Modules that should have computed here and were not seen."""
+    """Modules that should have computed here and were not seen, where any are."""
 
     @property
     def found(self) -> int:
@@ -64,7 +64,7 @@ def differences(
     for name, parts in of_module.items():
         flops = sum(expected[part].matrix_flops for part in parts)
         if flops != own[name].total():
-            absent = tuple(part for part in parts if part != name and expected[part].matrix_flops)
+            absent = tuple(part for part in parts if calls and part != name and expected[part].matrix_flops)
             found.append(Difference(name, flops, own[name], calls.get(name, 0), absent))
     return found
 

@@ -19,7 +19,7 @@ PRODUCTS = re.compile(r"attention|attn|mm|conv|einsum|dot|matmul|linear($|_)")
 """In the name of an operator that multiplies matrices."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Flops:
     """What was counted in one stretch."""
 
@@ -63,7 +63,7 @@ def counted_flops(modules: Mapping[str, nn.Module] = {}) -> Iterator[Flops]:
         for name, module in modules.items():
             _hook(name, module, counter, found, stack)
         yield found
-        found.operators = _by_operator(counter)
+        found.operators.update(_by_operator(counter))
 
 
 class _Uncounted(TorchDispatchMode):

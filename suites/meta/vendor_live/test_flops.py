@@ -1,79 +1,64 @@
-"""The arithmetic against the vendor's real ``infer``, module by module: grids, presets, prompts, lengths.
-
-The vendor's code has no attention but ``eager`` on the CPU, and reads one page at a time.
-"""
+"""The FLOPs that are shipped are those of the vendor's real code, on the CPU in either dtype."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
-from pytest_dsocr.contract.grid import CROP_PX
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.perf.probe.flops import counted_flops
-from pytest_dsocr.reference.vendor_code.observe import observe_infer
-from pytest_dsocr.reference.vendor_code.runtime import FLOP_TOKENS, VendorRuntime
-from pytest_dsocr.workload.cost import by_module
-from pytest_dsocr.workload.decoder import VENDOR
-from pytest_dsocr.workload.held import with_those_around
-from pytest_dsocr.workload.model import decode_step, parameters, stages_of
-from pytest_dsocr.workload.workload import Workload
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.reference.environment.environment import find_environment
+from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.recorded.case import case_in
+from pytest_dsocr.reference.recorded.counts import Counts, counts_file
+from suites.contract.pages import write_page
+from suites.meta.recordings import FOLDER
 from suites.meta.vendor_live.conftest import vendor_folder
-from suites.meta.workload.full_size import apart
 
-CHECKPOINT = "synthetic:tiny"
-GRIDS = [*((columns, rows) for columns in (1, 2, 3) for rows in (1, 2, 3)), (1, 9), (9, 1), (2, 4)]
-PAGES = {
-    **{
-        f"gundam {columns}x{rows}": ((CROP_PX * columns, CROP_PX * rows), "free", "gundam", 2)
-        for columns, rows in GRIDS
-    },
-    **{name: ((300, 700), "free", name, 2) for name, preset in PRESETS.items() if not preset.crop},
-    **{f"prompt {name}": ((300, 700), name, "tiny", 2) for name in PROMPTS},
-    "30 tokens": ((300, 700), "free", "tiny", 30),
-}
-"""Size, prompt, preset, and a ceiling of the tokens that are written."""
+SMALL = (
+    *("portrait-tiny-free", "portrait-small-markdown", "portrait-base-markdown", "portrait-large-markdown"),
+    *("portrait-gundam-free", "tiny-gundam-markdown", "landscape-gundam-markdown"),
+)
+MINI = ("figures_201-gundam-markdown", "receipt_086-gundam-markdown", "invoice_016-gundam-markdown")
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # the vendor's code warns on every recent torch
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def dtype(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def vendor() -> VendorRuntime:
-    return VendorRuntime.load(vendor_folder(), CHECKPOINT)
+def small(dtype: str) -> Iterator[LiveReference]:
+    with live("synthetic:small", dtype) as reference:
+        yield reference
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_module_is_as_counted(vendor: VendorRuntime, page: str, tmp_path: Path) -> None:
-    size, prompt, preset, tokens = PAGES[page]
-    Image.new("RGB", size, "white").save(tmp_path / "page.png")
-    case = make_case(tmp_path / "page.png", prompt, preset, tokens)
-    checkpoint = resolve(CHECKPOINT)
-    names = with_those_around(parameters(checkpoint.architecture))
-    modules = {name: module for name, module in vendor.model.named_modules() if name in names}
-    with counted_flops(modules) as found:
-        run = observe_infer(
-            vendor.model, vendor.tokenizer, case, tmp_path / "out", image_id=vendor.image_id, keep_tensors=False
-        )
-    assert len(run.token_ids) == tokens, "it ended before, so this tells less than it says"
-    work = Workload.of_prompt(size, prompt, preset, checkpoint.tokenizer, generated_tokens=tokens)
-    stages = stages_of(checkpoint.architecture, work, way=VENDOR)
-    assert not apart(by_module(stages.values()), found)
-    assert {"model.layers.1.self_attn", "model.vision_model.transformer.layers.1", "lm_head"} <= found.modules.keys()
-    assert not found.unknown
+@pytest.fixture(scope="module")
+def mini(dtype: str) -> Iterator[LiveReference]:
+    with live("mini", dtype) as reference:
+        yield reference
 
 
-@pytest.mark.parametrize("preset", ["gundam", "base"])
-def test_stages_are_as_the_reference_counts_them(vendor: VendorRuntime, preset: str, tmp_path: Path) -> None:
-    Image.new("RGB", (1400, 900), "white").save(tmp_path / "page.png")
-    checkpoint = resolve(CHECKPOINT)
-    work = Workload.of_prompt((1400, 900), "free", preset, checkpoint.tokenizer, generated_tokens=FLOP_TOKENS)
-    stages = stages_of(checkpoint.architecture, work, way=VENDOR)
-    step = decode_step(checkpoint.architecture, work, work.prompt_tokens + 1, way=VENDOR)
-    assert step.layers == stages["decode"].layers
-    expected = {stage: cost.cost.matrix_flops for stage, cost in stages.items() if stage != "vision_fusion"}
-    assert vendor.flops(make_case(tmp_path / "page.png", "free", preset, FLOP_TOKENS)) == expected
+def live(checkpoint: str, dtype: str) -> LiveReference:
+    return LiveReference(vendor_folder(), checkpoint, python=find_environment(None), dtype=dtype)
+
+
+@pytest.mark.parametrize("case_id", SMALL)
+def test_every_preset_costs_what_is_recorded(small: LiveReference, case_id: str, tmp_path: Path) -> None:
+    write_page(case_id.partition("-")[0], tmp_path)
+    check(small, "synthetic-small", case_id, tmp_path)
+
+
+@pytest.mark.parametrize("case_id", MINI)
+def test_a_page_of_the_embedded_checkpoint_costs_what_is_recorded(mini: LiveReference, case_id: str) -> None:
+    [page] = [page for page in shipped("all") if page.stem == case_id.partition("-")[0]]
+    check(mini, "mini", case_id, page.parent)
+
+
+def check(reference: LiveReference, checkpoint: str, case_id: str, pages: Path) -> None:
+    counted = Counts.open(counts_file(FOLDER / checkpoint, "eager"))
+    case = case_in(pages, counted.cases[case_id].described)
+    found = counted.find(case)
+    assert found is not None, "the page is another"
+    assert reference.flops(case) == found.flops

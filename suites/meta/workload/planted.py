@@ -73,6 +73,12 @@ class PromptAgain(SessionSubject):
         return again.logits[0]
 
 
+class Closed(PromptAgain):
+    """The same, and shows no modules."""
+
+    module = None  # type: ignore[assignment]
+
+
 class OneLayerLess(SessionSubject):
     """Leaves out CLIP's last layer."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,11 @@ from suites.workload.compared import page_of, prefill_of, step_of, vision_of
 from suites.workload.counted import Scales
 
 SUITE = Path(suites.__file__).parent / "workload" / "test_stages.py"
-PAGE_PX = (640, 1280)
+WHOLE, CROPPED = ((64, 48), "tiny"), ((640, 1280), "gundam")
 READ_TOKENS = 3
 
 Weighed = dict[str, Comparison]
-Weigh = Callable[[SessionSubject], Weighed]
+Weigh = Callable[..., Weighed]
 
 
 @pytest.fixture
@@ -36,16 +37,16 @@ def fresh() -> Session[Any]:
 def weigh(tmp_path: Path) -> Weigh:
     """All comparisons of the suite, of one page."""
 
-    def weighed(subject: SessionSubject) -> Weighed:
+    def weighed(subject: SessionSubject, page: tuple[tuple[int, int], str] = WHOLE) -> Weighed:
         session = subject.session
         scales = Scales(subject, model_of(session).arch, session.tokenizer, tmp_path)
         with torch.no_grad():
-            counted = scales.begin(PAGE_PX, "free", "gundam")
+            counted = scales.begin(page[0], "free", page[1])
             found = [*vision_of(scales.arch, counted), prefill_of(scales.arch, counted)]
             with scales.counting() as step:
                 subject.step(counted.state, 5)
             found.append(step_of(scales.arch, counted.work, counted.work.prompt_tokens + 1, step))
-            work = scales.work(PAGE_PX, "free", "gundam", READ_TOKENS)
+            work = scales.work(page[0], "free", page[1], READ_TOKENS)
             found.append(page_of(scales.arch, work, scales.read(work, "free")))
         return {one.stage: one for one in found}
 
@@ -57,7 +58,7 @@ def wrong(found: Weighed) -> dict[str, str]:
 
 
 def test_the_session_passes(fresh: Session[Any], weigh: Weigh) -> None:
-    found = weigh(SessionSubject(fresh))
+    found = weigh(SessionSubject(fresh), CROPPED)
     assert {one.verdict for one in found.values()} == {Verdict.MATCH}
     assert [*found] == ["sam", "clip", "projector", "vision", "prefill", "decode", "read"]
 
@@ -65,12 +66,12 @@ def test_the_session_passes(fresh: Session[Any], weigh: Weigh) -> None:
 def test_all_views_twice_through_clip(fresh: Session[Any], weigh: Weigh) -> None:
     found = wrong(weigh(planted.ClipTwice(fresh)))
     assert [*found] == ["clip", "read"]
-    assert found["clip"].startswith("model.vision_model.transformer.layers.0.self_attn in 4 calls: ")
+    assert found["clip"].startswith("model.vision_model.transformer.layers.0.self_attn in 2 calls: ")
     assert found["clip"].count(", 2 times as much; by addmm ") == 4
 
 
 def test_crops_padded_to_nine(fresh: Session[Any], weigh: Weigh) -> None:
-    found = wrong(weigh(planted.NineCrops(fresh)))
+    found = wrong(weigh(planted.NineCrops(fresh), CROPPED))
     assert [*found] == ["sam", "clip", "projector", "read"]
     assert found["sam"].startswith("model.sam_model.patch_embed.proj in 2 calls: ")
     assert "convolution" in found["sam"]
@@ -82,11 +83,19 @@ def test_the_prompt_again_in_each_step(fresh: Session[Any], weigh: Weigh) -> Non
     assert found["decode"].startswith("model.layers.0.self_attn in 1 call: ")
 
 
+def test_where_no_modules_are_shown_the_stage_is_named(fresh: Session[Any], weigh: Weigh) -> None:
+    found = weigh(planted.Closed(fresh))
+    assert [*found] == ["vision", "prefill", "decode", "read"]
+    assert [*wrong(found)] == ["decode"]
+    said = r"in no module that is shown: [\d,]+, expected [\d,]+, [\d.]+ times as much; by .*mm [\d,]+"
+    assert re.fullmatch(said, wrong(found)["decode"])
+
+
 def test_23_layers_of_clip(fresh: Session[Any], weigh: Weigh) -> None:
     subject = planted.OneLayerLess(planted.deep_clip(fresh))
     found = wrong(weigh(subject))
     assert [*found] == ["clip", "read"]
-    assert found["clip"].startswith("model.vision_model.transformer in 2 calls: 0, expected ")
+    assert found["clip"].startswith("model.vision_model.transformer in 1 call: 0, expected ")
     assert found["clip"].endswith(
         "not seen: model.vision_model.transformer.layers.23.self_attn, model.vision_model.transformer.layers.23.mlp"
     )
