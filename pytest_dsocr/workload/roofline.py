@@ -15,6 +15,8 @@ from pytest_dsocr.workload.cost import Cost
 DEVICES = Path(__file__).with_name("devices.json")
 LAUNCH_BOUND = 0.5
 """Share of a time that the device idles from which on the host's launches are what limits it."""
+NEAR = 0.5
+"""Share of the roof, in the time that the device works, from which on the roof is what limits it."""
 DTYPES = ("bfloat16", "float16", "float32")
 
 
@@ -23,6 +25,8 @@ class Limit(StrEnum):
 
     LAUNCHES = "launch-bound"
     """The device waits for the host."""
+    KERNELS = "kernel-bound"
+    """The device works, and its kernels are far from either peak."""
     MEMORY = "memory-bound"
     COMPUTE = "compute-bound"
 
@@ -95,9 +99,13 @@ def limit_of(roof: Bound, measured_ms: float, idle: float | None = None) -> Limi
         measured_ms: what it took.
         idle: the share of it in which the device did nothing, where that was counted.
     """
-    if idle is None and roof.share(measured_ms).roof < 1 - LAUNCH_BOUND:  # else it worked for more than half of it
+    share = roof.share(measured_ms).roof
+    if idle is None and share < NEAR:  # from there on, it worked for half of the time at least
         return None
-    return Limit.LAUNCHES if (idle or 0.0) > LAUNCH_BOUND else roof.limit
+    idle = idle or 0.0
+    if idle > LAUNCH_BOUND:
+        return Limit.LAUNCHES
+    return roof.limit if share >= NEAR * (1 - idle) else Limit.KERNELS
 
 
 @cache

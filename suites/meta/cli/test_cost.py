@@ -71,8 +71,8 @@ def test_a_page_is_told_stage_by_stage_beside_what_was_measured(cost: Cost) -> N
     assert "6.67 GB of weights, at most 48.7 MB of keys and values and " in out
     assert "36 of the prompt's text, by its tokenizer; 64 are written" in out
     session, vendor = out.split("\nmeasured        ")[1:]
-    assert session.startswith("session, eager, 64 tokens, 14 rounds\n")
-    assert vendor.startswith("vendor, eager, 32 tokens, 14 rounds\n")
+    assert session.startswith("session, eager, 24 tokens, 24 rounds\n")
+    assert vendor.startswith("vendor, eager, 24 tokens, 24 rounds\n")
     for side in (session, vendor):
         [decode] = [line for line in side.splitlines() if line.startswith("decode ")]
         assert decode.endswith("launch-bound")

@@ -46,8 +46,8 @@ def test_under_a_roof_it_says_how_near_each_stage_is_and_what_was_to_be_expected
     roof = Roof(devices()["h200"], "bfloat16", bounds)
     assert list(in_short(run, roof))[1:] == [
         LAUNCH_BOUND,
-        "of the roof (NVIDIA H200 SXM, 989 TFLOP/s in bfloat16, 4800 GB/s): memory-bound: prefill 1.5%; "
-        "launch-bound: decode 1.8%; not known: page 2.0%",
+        "of the roof (NVIDIA H200 SXM, 989 TFLOP/s in bfloat16, 4800 GB/s): kernel-bound: prefill 1.5%; "
+        "launch-bound: decode 1.8%, page 2.0%",
         "prefill takes as long as 5.6 decode steps, for it runs 1239 tokens at once where a step runs one; "
         "with both at the roof it would be 4.8",
     ]
