@@ -64,9 +64,14 @@ def _calibrated(options: Namespace, task: Task) -> Iterator[str]:
             f"--judgements={options.judgements} times; give at least one of each, and a pair for each process"
         )
     with _watching("pair") as watch, opened(options.sides[0]) as candidate:
-        found = calibrating.calibrated(candidate, task, options.judgements, options.pairs, options.processes, watch)
+        found, times = calibrating.calibrated(
+            candidate, task, options.judgements, options.pairs, options.processes, watch
+        )
     yield from calibrating.lines_of(found)
     yield f"written         {calibrating.write(found, OWN / BASELINES)}"
+    if options.out:
+        write_whole(options.out, json.dumps(times).encode() + b"\n")
+        yield f"written         {options.out}"
     options.status = Status.NOT_SLOWER
 
 

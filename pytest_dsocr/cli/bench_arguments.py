@@ -27,7 +27,13 @@ def add_arguments(command: ArgumentParser) -> None:
     )
     _add(command, "--rounds", "take at most so many pairs of rounds", LOOKS[-1], type=int, metavar="PAIRS")
     _add(command, "--time-limit", "longest time without an answer", 600.0, type=float, metavar="SECONDS")
-    _add(command, "--out", "write the result and every round to this file, as JSON", type=Path, metavar="FILE")
+    _add(
+        command,
+        "--out",
+        "write the result and every round to this file",
+        type=Path,
+        metavar="FILE",
+    )
     where = f"add both sides to this file (default: {OWN / BASELINES}/MACHINE/{FILE_NAME})"
     _add(command, "--history", where, type=Path, metavar="FILE")
     _add(

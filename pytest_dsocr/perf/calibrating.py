@@ -27,8 +27,8 @@ HOW = "dsocr bench --calibrate A"
 
 def calibrated(
     candidate: Candidate, task: Task, judgements: int, pairs: int, processes: int, watch: Watcher
-) -> Calibration:
-    """Judge a candidate against itself so many times.
+) -> tuple[Calibration, list[Window]]:
+    """Judge a candidate against itself so many times; give what that says, and the times that each process took.
 
     Args:
         candidate: both sides of each pair.
@@ -56,7 +56,7 @@ def calibrated(
     windows = windows_of(whole, judgements, task.most_rounds)
     looks = looks_at(len(whole), task.most_rounds)
     found = calibrate(windows, limits_of(whole, task.slower), looks, [part for part in parts if part])
-    return replace(found, made=datetime.now(UTC).date().isoformat(), of=identity)
+    return replace(found, made=datetime.now(UTC).date().isoformat(), of=identity), parts
 
 
 def _from(start: int, pairs: int, watch: Watcher) -> Callable[..., None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,12 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: None) ->
 
 def test_a_side_is_judged_against_itself_and_later_verdicts_quote_it(capsys: pytest.CaptureFixture[str]) -> None:
     few = ("--judgements=3", "--pairs=20", "--processes=2", "--slower=page=0.4")
-    assert main(["bench", "--calibrate", SLEEPING, *few, *QUICK]) == 0
+    assert main(["bench", "--calibrate", SLEEPING, *few, *QUICK, "--out=times.json"]) == 0
     told = capsys.readouterr().out
     [path] = Path("golden/baselines").glob(f"*/{FILE_NAME}")
-    assert told.splitlines()[-1] == f"written         {path}"
+    assert told.splitlines()[-2:] == [f"written         {path}", "written         times.json"]
+    parts = json.loads(Path("times.json").read_text())
+    assert [len(side) for part in parts for side in part["page"]] == [10] * 4, "both sides of two pairs of processes"
     one = Calibration.from_bytes(path.read_bytes())
     assert (one.windows, one.pairs, one.false_alarms, [*one.spread]) == (3, 20, 0, ["page"])
     assert one.of["subject"] == SLEEPING.removeprefix("subject:")
