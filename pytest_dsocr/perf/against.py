@@ -16,7 +16,7 @@ from pytest_dsocr.perf.host import host_ratio, idle_share, is_another, of_runs
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.limits import limits_of
 from pytest_dsocr.perf.rounds import Measured, Round
-from pytest_dsocr.perf.schedule import LOOKS, MOST_TAKEN, is_over, looks_at
+from pytest_dsocr.perf.schedule import ALONE, LOOKS, MOST_TAKEN, is_over, looks_at
 from pytest_dsocr.perf.statistics import judge
 from pytest_dsocr.perf.words import host_told, in_short
 from pytest_dsocr.workload.roof import Roof
@@ -91,10 +91,10 @@ def measure(
     slower: Mapping[str, float],
     *,
     most_rounds: int = LOOKS[-1],
-    fewest_rounds: int = 0,
+    rounds_alone: int = ALONE,
     on_round: OnRound = lambda what, done, total: None,
 ) -> tuple[Measured, tuple[Judgement, ...]]:
-    """Measure a page until each quantity is judged, or ``most_rounds`` are good; without a baseline, the first look.
+    """Measure a page until each quantity is judged, or ``most_rounds`` are good.
 
     Args:
         probe: of the page.
@@ -102,20 +102,19 @@ def measure(
         baseline: to judge against.
         slower: how much slower quantities may be, where that is not the default.
         most_rounds: the bound. Where rounds are spoilt, others are taken, up to twice as many.
-        fewest_rounds: taken whatever is judged before.
+        rounds_alone: taken where there is no baseline.
         on_round: told as it goes.
     """
     on_round("warming up", 0, most_rounds)
     probe.warm_up()
     rounds = [Round.from_json(probe.round())]
     judgements: Sequence[Judgement] = ()
-    looks = looks_at(len(rounds[0].wall_ms), most_rounds)
+    judged_at = looks_at(len(rounds[0].wall_ms), most_rounds)
+    looks = judged_at if baseline else (min(rounds_alone, most_rounds),)
     for look, upto in enumerate(looks, 1):
         while (good := sum(not one.spoilt for one in rounds)) < upto and len(rounds) < MOST_TAKEN * upto:
             rounds.append(Round.from_json(probe.round()))
             on_round("rounds", good + 1, looks[-1])
-        if upto < fewest_rounds:
-            continue
         if baseline is None:
             break
         judgements = judged(baseline.measured, replace(counts, rounds=tuple(rounds)), slower, look, len(looks))

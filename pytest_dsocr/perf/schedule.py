@@ -10,6 +10,8 @@ from pytest_dsocr.perf.statistics import ALPHA, Sides, fewest_rounds, judge
 LOOKS = (12, 24, 48)
 """After how many pairs of rounds they are judged; there are no more after the last."""
 
+ALONE = 8
+"""Rounds of a run that is judged against nothing; enough to compare its own late steps with its early ones."""
 TOKENS = 24
 """Ceiling of the output of a timed page, where none is named: eight steps at each end, and some between."""
 MOST_TAKEN = 2

@@ -21,7 +21,7 @@ from pytest_dsocr.perf.history import FILE_NAME, Line, append
 from pytest_dsocr.perf.identity import Identity, Reading, Setting
 from pytest_dsocr.perf.nearness import roof_over
 from pytest_dsocr.perf.rounds import Measured
-from pytest_dsocr.perf.schedule import LOOKS
+from pytest_dsocr.perf.schedule import ALONE, LOOKS
 from pytest_dsocr.plugin.configured import command_of
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
 from pytest_dsocr.subjects.watch import current
@@ -54,10 +54,10 @@ def perf_run(
     identity = counts.identity
     folders = baseline_places(config.golden)
     baseline, no_baseline = (None, "") if config.baseline_update else _found(folders, identity, config)
-    fewest = BASELINE_ROUNDS if config.baseline_update else 0
+    alone = BASELINE_ROUNDS if config.baseline_update else ALONE
     try:
         measured, judgements = measure(
-            probe, counts, baseline, slower, most_rounds=config.rounds, fewest_rounds=fewest, on_round=on_round
+            probe, counts, baseline, slower, most_rounds=config.rounds, rounds_alone=alone, on_round=on_round
         )
     finally:
         gc.unfreeze()  # what the probe froze as it began

@@ -137,10 +137,11 @@ def test_what_only_one_side_has_is_not_judged() -> None:
     assert PerfRun(found, judgements, lacking).judgement("sam") is None
 
 
-def test_without_a_baseline_there_is_one_look_and_no_verdict() -> None:
+@pytest.mark.parametrize(("how", "rounds"), [({}, 8), ({"rounds_alone": 24}, 24), ({"most_rounds": 5}, 5)])
+def test_without_a_baseline_there_are_a_few_rounds_and_no_verdict(how: dict[str, Any], rounds: int) -> None:
     probe = Planted(0.06)
-    found, judgements = measure(probe, COUNTS, None, {})
-    assert (len(found.good), judgements) == (LOOKS[0], ())
+    found, judgements = measure(probe, COUNTS, None, {}, **how)
+    assert (len(found.good), probe.taken, judgements) == (rounds, rounds, ())
 
 
 def test_it_tells_how_far_it_is() -> None:
