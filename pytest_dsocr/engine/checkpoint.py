@@ -16,7 +16,7 @@ from pytest_dsocr.engine.names import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHEC
 from pytest_dsocr.engine.synthetic import DEFAULT_SEED, SYNTHETIC, fill, synthetic_fingerprint
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.weights import OnBytes, fingerprint, load_weights
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import MachineError
 
 MINI_FOLDER = Path(__file__).parents[1] / "mini" / "checkpoint"
 HUB_SNAPSHOT = re.compile(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/[^/]+$")
@@ -83,7 +83,7 @@ def resolve(path_or_name: str | Path) -> Checkpoint:
         return _from_folder(name, folder)
     if HUB_NAME.fullmatch(name):
         return _from_folder(name, _cached_snapshot(name))
-    raise DsocrError(f"{name!r} is no checkpoint; {VALID_CHECKPOINT}")
+    raise MachineError(f"{name!r} is no checkpoint; {VALID_CHECKPOINT}")
 
 
 def _synthetic(name: str, size: str, seed: int) -> Checkpoint:
@@ -95,7 +95,7 @@ def _synthetic(name: str, size: str, seed: int) -> Checkpoint:
 
 def _embedded() -> Path:
     if not MINI_FOLDER.is_dir():
-        raise DsocrError(f"this installation of pytest-dsocr is without its checkpoint {MINI!r}; install it again")
+        raise MachineError(f"this installation of pytest-dsocr is without its checkpoint {MINI!r}; install it again")
     return MINI_FOLDER
 
 
@@ -109,13 +109,13 @@ def _cached_snapshot(name: str) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        raise DsocrError(
+        raise MachineError(
             f"{name} is not a folder, and hub names need huggingface-hub; "
             "give a folder or run: pip install 'pytest-dsocr[hub]'"
         ) from None
     try:
         return Path(snapshot_download(name, local_files_only=True))
     except (OSError, ValueError):
-        raise DsocrError(
+        raise MachineError(
             f"{name} is neither a folder nor in the local hub cache; fetch it with: hf download {name}"
         ) from None

@@ -14,7 +14,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.plugin.configured import begin, only_shows, own_config, taken_for_tests
+from pytest_dsocr.plugin.configured import begin, only_shows, own_config, refused, taken_for_tests
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
 from pytest_dsocr.plugin.options import add_options, are_used
 from pytest_dsocr.plugin.outcome import amend
@@ -180,6 +180,7 @@ def _resolve(config: pytest.Config) -> None:
     try:
         own_config(config)
     except pytest.UsageError as error:
+        refused(config, error)
         raise pytest.UsageError("\n".join([*map(str, error.args), *config.stash.get(NOTES, [])])) from error
 
 

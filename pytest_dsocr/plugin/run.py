@@ -66,6 +66,8 @@ class Run:
         if hasattr(report, "dsocr"):
             self.result.add_report(report)
             colour(report)
+        elif report.failed:
+            self.plan.others_failed = True
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -101,6 +103,8 @@ class Run:
         return self._result
 
     def _settle(self, session: pytest.Session) -> None:
+        from pytest_dsocr.report.ended import EXIT_STATUS, Ended
+
         if self._result is None and self.out is None:
             return
         self.plan.exit_status = int(session.exitstatus)
@@ -108,6 +112,8 @@ class Run:
             self._write(self.out)
         if self.result.fails and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self.plan.problems and self.result.ended_as is Ended.INFRASTRUCTURE:
+            session.exitstatus = EXIT_STATUS[Ended.INFRASTRUCTURE]  # no file can tell it
         self._left_as = session.exitstatus
 
     def _write(self, out: Path) -> None:

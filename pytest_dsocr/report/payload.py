@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.foundation.errors import is_of_machine
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.traces import message_of
 from pytest_dsocr.observation.provenance import is_by_session
@@ -55,6 +56,8 @@ class FaultPayload(TypedDict):
     case: str | None
     stage: str | None
     why: str
+    infrastructure: bool
+    """Whether it is the machine's or the reference's fault, and says nothing of the subject."""
 
 
 class CasePayload(TypedDict):
@@ -220,7 +223,12 @@ def _kind(config: Config, reference: Reference) -> tuple[Literal["recorded", "li
 
 def of_fault(error: BaseException, case_id: str | None = None) -> FaultPayload:
     """Say that a side raised, in the stage that a ``SubjectFaultError`` names."""
-    return {"case": case_id, "stage": getattr(error, "stage", None), "why": message_of(error)}
+    return {
+        "case": case_id,
+        "stage": getattr(error, "stage", None),
+        "why": message_of(error),
+        "infrastructure": is_of_machine(error),
+    }
 
 
 def of_number(value: float | None) -> Number:

@@ -16,6 +16,7 @@ from pytest_dsocr.foundation.words import count
 from pytest_dsocr.judge.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
+from pytest_dsocr.report.ended import OF_PYTEST, Ended, gravest
 from pytest_dsocr.report.file import FINISHED, RunIdentity, head
 from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, FaultPayload, RunPayload, TestPayload, number
@@ -207,6 +208,19 @@ class RunResult:
         yield from self.plan.why_not(failing=bool(self.failing))
 
     @property
+    def ended_as(self) -> Ended:
+        """How the run ended; where a test of ours found the model wrong, it is that, whatever else happened."""
+        if not self.why_not:
+            return Ended.PASSES
+        if ended := OF_PYTEST.get(self.plan.exit_status or 0):
+            return ended
+        found = [test.ended_as for test in self.tests.values() if test.ended_as is not Ended.PASSES]
+        if self.plan.problems or (self.missing and not self.made):
+            found.append(Ended.INFRASTRUCTURE)
+        ended = Ended.WRONG if self.plan.others_failed else gravest(found)
+        return ended if ended is not Ended.SLOWER or self.plan.is_whole else Ended.WRONG
+
+    @property
     def fails(self) -> bool:
         """Whether pytest is to fail: tests that only assert something of their own may well have compared nothing."""
         return self.concerned and (any(self._in_the_way) or (self.promised and not self.made))
@@ -224,6 +238,7 @@ class RunResult:
             "pytest_dsocr": pytest_dsocr.__version__,
             "verdict": self.verdict,
             "passes": not self.why_not,
+            "ended_as": self.ended_as,
             "exit_status": self.plan.exit_status,
             "planned": len(self.plan.planned),
             "not_ended": self.plan.not_ended[:MOST_NOT_ENDED],
@@ -266,6 +281,7 @@ def _test_as_json(test: TestResult) -> dict[str, Any]:
     return {
         "nodeid": test.nodeid,
         "outcome": "flaky" if test.is_flaky else test.outcome,
+        "ended_as": test.ended_as,
         "reason": test.reason,
         "case": test.case_id,
         "failed_before": test.failed_before,

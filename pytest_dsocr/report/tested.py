@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.judge.config import MISSING
+from pytest_dsocr.report.ended import Ended
 from pytest_dsocr.report.payload import ComparisonPayload, TestPayload
 
 if TYPE_CHECKING:
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
 
 GRAVITY = ("passed", "xpassed", "skipped", "xfailed", "failed", "error")
 FAILING = ("failed", "error")
+OF_TIMES = "perf/"
+"""How comparisons with a baseline of times and counts are called."""
 AGAIN = "rerun"
 """The outcome that pytest-rerunfailures gives a failure after which it runs the test again."""
 
@@ -50,6 +55,18 @@ class TestResult:
     def is_odd(self) -> bool:
         """Whether it ended with an outcome that pytest itself does not have, which is not a pass."""
         return self.outcome not in GRAVITY
+
+    @property
+    def ended_as(self) -> Ended:
+        """What kind of failure it is, if it is one; what was found of the subject counts before what could not be."""
+        if self.outcome not in FAILING:
+            return Ended.WRONG if self.is_odd else Ended.PASSES
+        wrong = [one["what"] for one in self.comparisons if one["verdict"] == Verdict.WRONG]
+        of_model = [what for what in wrong if not what.startswith(OF_TIMES)]
+        fault = self.payload.get("fault")
+        if not of_model and ((fault and fault["infrastructure"]) or self.payload.get("left_out") in MISSING):
+            return Ended.INFRASTRUCTURE
+        return Ended.SLOWER if wrong and not of_model and not fault else Ended.WRONG
 
     def add(self, outcome: str, payload: TestPayload, reason: str) -> None:
         """Add the report of another phase. The gravest outcome counts; after a retried failure, the new one."""
