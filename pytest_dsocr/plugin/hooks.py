@@ -15,6 +15,7 @@ from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.configured import begin, only_shows, own_config, refused, taken_for_tests
+from pytest_dsocr.plugin.junit import RunProperties
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
 from pytest_dsocr.plugin.options import add_options, are_used
 from pytest_dsocr.plugin.outcome import amend
@@ -73,6 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         run = Run(config, config.stash.get(OUT_FOLDER, None), config.stash.get(IDENTITY, None))
         config.pluginmanager.register(run, "dsocr-run")
+        config.pluginmanager.register(RunProperties(run), "dsocr-junit")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -102,6 +102,11 @@ class Run:
             self._result = RunResult(self.identity or RunIdentity.now(command_of(self.config)), self.plan)
         return self._result
 
+    @property
+    def has_told(self) -> bool:
+        """Whether any test of ours told anything."""
+        return self._result is not None
+
     def _settle(self, session: pytest.Session) -> None:
         from pytest_dsocr.report.ended import EXIT_STATUS, Ended
 
