@@ -6,6 +6,7 @@ A project that only has the plugin installed is told nothing, and refused nothin
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -78,8 +79,15 @@ def refused(config: pytest.Config, error: pytest.UsageError) -> None:
     if OUT_FOLDER not in config.stash:
         return
     ended_as = Ended.INFRASTRUCTURE if is_of_machine(error) else Ended.REFUSED
+    from pytest_dsocr.report.github import append_summary, errors
+    from pytest_dsocr.report.markdown import write_summary
+
+    out = config.stash[OUT_FOLDER]
     with suppress(DsocrError):  # pytest tells the error itself
-        mark_refused(config.stash[OUT_FOLDER], config.stash[IDENTITY], str(error), ended_as)
+        result = mark_refused(out, config.stash[IDENTITY], str(error), ended_as)
+        write_summary(result, out)
+        append_summary(result)
+        sys.stdout.writelines(f"{line}\n" for line in errors(result))
 
 
 def taken_for_tests(config: pytest.Config) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.plugin.coloured import colour
 from pytest_dsocr.plugin.configured import command_of, own_config
 from pytest_dsocr.plugin.stash import UNMATCHED
+from pytest_dsocr.plugin.typed import typed_options
 from pytest_dsocr.plugin.xdist.lost import given_up, lost
 from pytest_dsocr.report.plan import DIED, Plan
 
@@ -78,10 +80,9 @@ class Run:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Tell the result, after the failures and before pytest's closing line."""
         if self._result is not None and self._session is not None:
-            from pytest_dsocr.plugin.typed import typed_options
             from pytest_dsocr.report.terminal import Summary
 
-            Summary(self._result, typed_options(self.config), self.written).show(terminalreporter)
+            Summary(self._result, self._result.options, self.written).show(terminalreporter)
         for line in self.config.stash.get(UNMATCHED, []):
             terminalreporter.write_line(
                 f"dsocr: {own_config(self.config).xfails} names {line}, which is no test of this run", yellow=True
@@ -91,6 +92,11 @@ class Run:
         """Write the result anew where another plugin has changed pytest's exit status since."""
         if self._session is not None and self._session.exitstatus != self._left_as:
             self._settle(self._session)
+        if self._result is not None:
+            from pytest_dsocr.report.github import append_summary
+
+            if problem := append_summary(self._result.to_json()):
+                sys.stderr.write(f"dsocr: {problem}\n")
 
     @property
     def result(self) -> RunResult:
@@ -99,7 +105,12 @@ class Run:
             from pytest_dsocr.report.file import RunIdentity
             from pytest_dsocr.report.result import RunResult
 
-            self._result = RunResult(self.identity or RunIdentity.now(command_of(self.config)), self.plan)
+            self._result = RunResult(
+                self.identity or RunIdentity.now(command_of(self.config)),
+                self.plan,
+                options=typed_options(self.config),
+                root=self.config.rootpath,
+            )
         return self._result
 
     @property
@@ -125,9 +136,11 @@ class Run:
         """Write the page of pictures, then the file that says that all is there; lose nothing where that fails."""
         from pytest_dsocr.report.file import write_json
         from pytest_dsocr.report.index import write_index
+        from pytest_dsocr.report.markdown import write_summary
 
         try:
-            page = write_index(self.result.to_json(), out)
-            self.written = [str(write_json(out, self.result.to_json())), str(page)]
+            result = self.result.to_json()
+            page, summary = write_index(result, out), write_summary(result, out)
+            self.written = [str(write_json(out, result)), str(page), str(summary)]
         except DsocrError as error:
             self.plan.problems.append(f"the result was not written: {error}")

@@ -73,13 +73,15 @@ def mark_running(folder: Path, identity: RunIdentity) -> None:
     write_whole(folder / INDEX_NAME, f"{told}<p>since {identity.started}</p>\n".encode())
 
 
-def mark_refused(folder: Path, identity: RunIdentity, why: str, ended_as: str) -> None:
-    """Say in the place of the mark that the run did not begin, and why.
+def mark_refused(folder: Path, identity: RunIdentity, why: str, ended_as: str) -> dict[str, Any]:
+    """Say in the place of the mark that the run did not begin, and why; give what was written.
 
     Raises:
         DsocrError: where nothing can be written there.
     """
-    write_json(folder, {**head(identity, REFUSED), "verdict": why, "passes": False, "ended_as": ended_as})
+    result = {**head(identity, REFUSED), "verdict": why, "passes": False, "ended_as": ended_as}
+    write_json(folder, result)
+    return result
 
 
 def head(identity: RunIdentity, status: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest_dsocr
@@ -16,6 +17,7 @@ from pytest_dsocr.foundation.words import count
 from pytest_dsocr.judge.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
+from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.report.ended import OF_PYTEST, Ended, gravest
 from pytest_dsocr.report.file import FINISHED, RunIdentity, head
 from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
@@ -61,6 +63,10 @@ class RunResult:
     run: RunPayload | None = None
     perf: Mapping[str, Any] | None = None
     """Times and counts of the subject, where they were taken: see ``PerfRun.to_json``."""
+    options: Sequence[str] = ()
+    """Those of the run as they were typed, without its positional arguments."""
+    root: Path = field(default_factory=Path.cwd)
+    """What the places of tests are relative to."""
     notes: list[str] = field(default_factory=list)
     """What else was noticed, a sentence each."""
     _cases: dict[str, CasePayload] = field(default_factory=dict)
@@ -70,6 +76,10 @@ class RunResult:
         payload: TestPayload | None = getattr(report, "dsocr", None)
         if payload is not None and (report.when == "call" or report.outcome != "passed"):
             self.add(report.nodeid, outcome_of(report), payload, why_skipped(report))
+            file, line, _ = report.location
+            path, here = self.root / file, Path.cwd()
+            near = path.relative_to(here) if path.is_relative_to(here) else path
+            self.tests[report.nodeid].place = (near.as_posix(), (line or 0) + 1)
 
     def add(self, nodeid: str, outcome: str, payload: TestPayload, reason: str = "") -> None:
         """Take what a test told in one of its phases.
@@ -256,7 +266,23 @@ class RunResult:
             "known_failures": dict(self.known_failures),
             "notes": self.notes,
             "cases": self.cases,
-            "tests": [_test_as_json(test) for test in self.tests.values()],
+            "tests": [self._test_as_json(test) for test in self.tests.values()],
+        }
+
+    def _test_as_json(self, test: TestResult) -> dict[str, Any]:
+        file, line = test.place or (None, None)
+        return {
+            "nodeid": test.nodeid,
+            "file": file,
+            "line": line,
+            "outcome": "flaky" if test.is_flaky else test.outcome,
+            "ended_as": test.ended_as,
+            "why": test.why,
+            "reason": test.reason,
+            "case": test.case_id,
+            "failed_before": test.failed_before,
+            "rerun": rerun(test.nodeid, self.options) if test.why else None,
+            "comparisons": test.comparisons,
         }
 
     def _compared(self) -> Iterator[ComparisonPayload]:
@@ -275,15 +301,3 @@ def level_of_comparison(what: str) -> Level:
 
 def _severity(case: CasePayload) -> tuple[bool, int]:
     return not case["passes"], SEVERITY.index(Verdict(case["verdict"]))
-
-
-def _test_as_json(test: TestResult) -> dict[str, Any]:
-    return {
-        "nodeid": test.nodeid,
-        "outcome": "flaky" if test.is_flaky else test.outcome,
-        "ended_as": test.ended_as,
-        "reason": test.reason,
-        "case": test.case_id,
-        "failed_before": test.failed_before,
-        "comparisons": test.comparisons,
-    }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 GRAVITY = ("passed", "xpassed", "skipped", "xfailed", "failed", "error")
 FAILING = ("failed", "error")
+NOT_OURS = "it failed over something of its own; see its output"
 OF_TIMES = "perf/"
 """How comparisons with a baseline of times and counts are called."""
 AGAIN = "rerun"
@@ -34,6 +35,8 @@ class TestResult:
     payload: TestPayload = field(default_factory=lambda: TestPayload())
     failed_before: int = 0
     """How often it failed and was run again."""
+    place: tuple[str, int] | None = None
+    """Its file, and the line there, from 1 on."""
 
     @property
     def comparisons(self) -> list[ComparisonPayload]:
@@ -67,6 +70,20 @@ class TestResult:
         if not of_model and ((fault and fault["infrastructure"]) or self.payload.get("left_out") in MISSING):
             return Ended.INFRASTRUCTURE
         return Ended.SLOWER if wrong and not of_model and not fault else Ended.WRONG
+
+    @property
+    def why(self) -> str:
+        """Why it failed, in a sentence; empty where it did not."""
+        if self.outcome not in FAILING and not self.is_odd:
+            return ""
+        fault, made = self.payload.get("fault"), self.comparisons
+        wrong = [one for one in made if one["verdict"] == Verdict.WRONG]
+        if wrong or (made and not fault):
+            left = [*wrong, *(one for one in made if not one["passes"])]
+            told = [f"{one['what']}: {one['measured']}" for one in left[:1]]
+            more = len(wrong) - 1
+            return "".join(told) + (f" (and {more} more)" if more > 0 else "") or NOT_OURS
+        return (fault["why"] if fault else self.payload.get("reason") or self.reason) or NOT_OURS
 
     def add(self, outcome: str, payload: TestPayload, reason: str) -> None:
         """Add the report of another phase. The gravest outcome counts; after a retried failure, the new one."""
