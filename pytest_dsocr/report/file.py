@@ -101,18 +101,19 @@ def write_json(folder: Path, result: Mapping[str, Any]) -> Path:
     return folder / JSON_NAME
 
 
-def read_result(folder: Path, run_id: str | None = None) -> dict[str, Any]:
+def read_result(place: Path, run_id: str | None = None, *, unfinished: bool = False) -> dict[str, Any]:
     """Read the result of a run that was finished.
 
     Args:
-        folder: what was given as ``--dsocr-out``.
+        place: what was given as ``--dsocr-out``, or the file itself.
         run_id: of the run whose result is wanted; of any, if left out.
+        unfinished: whether the result of a run that was not finished is given as well.
 
     Raises:
         RefusedError: where the run was refused.
         DsocrError: where there is no result, or it is damaged, of another format, unfinished, or another run's.
     """
-    path = folder / JSON_NAME
+    path = place if place.suffix == ".json" else place / JSON_NAME
     try:
         result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         stated = result["format"], result["status"], result["id"]
@@ -124,7 +125,7 @@ def read_result(folder: Path, run_id: str | None = None) -> dict[str, Any]:
         raise DsocrError(f"{path} is of another run, {stated[2]}, and not of {run_id}, which wrote none")
     if stated[1] == REFUSED:
         raise RefusedError(f"{path}: the run was refused: {result['verdict']}", result["ended_as"])
-    if stated[1] != FINISHED:
+    if stated[1] != FINISHED and not unfinished:
         raise DsocrError(f"{path}: the run of {result['started']} is {UNFINISHED}; see its output, and run it again")
     return result
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.foundation.errors import is_of_machine
-from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.printable import plain, printable
 from pytest_dsocr.foundation.traces import message_of
 from pytest_dsocr.observation.provenance import is_by_session
 
 if TYPE_CHECKING:
     from pytest_dsocr.judge.config import Config
     from pytest_dsocr.judge.exchange import CaseReport
+    from pytest_dsocr.observation.answer import Answer
     from pytest_dsocr.observation.level import Level
     from pytest_dsocr.reference.protocol import Reference
 
@@ -60,6 +61,14 @@ class FaultPayload(TypedDict):
     """Whether it is the machine's or the reference's fault, and says nothing of the subject."""
 
 
+class Said(TypedDict):
+    """What the subject read."""
+
+    text: str
+    boxes: list[list[Any]]
+    """Of each box its label and four coordinates, in units of 1/999 of the page."""
+
+
 class CasePayload(TypedDict):
     """A case, judged under the run's own limits."""
 
@@ -83,6 +92,8 @@ class CasePayload(TypedDict):
     seconds: Sides
     tokens: Sides
     boxes: Sides
+    said: Said | None
+    """None where the subject did not come to its text."""
     picture: str | None
     """The page with the boxes of both sides, relative to the folder of the JSON file."""
     by_session: bool
@@ -177,10 +188,16 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
             "reference": sum(len(span.boxes) for span in exchange.theirs.output.spans),
             "subject": None if "read" in exchange.answer.lost else sum(len(s.boxes) for s in exchange.answer.spans),
         },
+        "said": None if "read" in exchange.answer.lost else _said(exchange.answer),
         "picture": picture,
         "by_session": is_by_session(exchange.theirs.provenance),
         "comparisons": [of_comparison(comparison) for comparison in report.comparisons],
     }
+
+
+def _said(answer: Answer) -> Said:
+    boxes = [[span.label, *map(of_number, box)] for span in answer.spans for box in span.boxes]
+    return {"text": printable(answer.text), "boxes": boxes}
 
 
 def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayload:
