@@ -33,6 +33,10 @@ class State(NamedTuple):
     told: str
 
 
+NOTHING = State(OPEN, "")
+"""Of what a file has nothing of."""
+
+
 class Change(NamedTuple):
     """Something whose state is another; ``before`` or ``after`` is empty where a file has nothing of it."""
 
@@ -78,8 +82,10 @@ def difference(old: Result, new: Result) -> Difference:
         return found
     before, after = states(old), states(new)
     found.common = len(before.keys() & after.keys())
+    mended = {*_mended(old, new)}
     for key in dict.fromkeys([*after, *before]):
-        _sort_in(found, key, before.get(key, State(OPEN, "")), after.get(key, State(OPEN, "")))
+        now = after.get(key, State(RIGHT, "its tests pass") if key in mended else NOTHING)
+        _sort_in(found, key, before.get(key, NOTHING), now)
     found.untold = why_untold(old, new)
     if not found.untold:
         _times(found, old, new)
@@ -90,11 +96,16 @@ def states(result: Result) -> dict[tuple[str, str], State]:
     """Give the gravest state of each comparison of each case, and that of each test beside its comparisons."""
     found: dict[tuple[str, str], State] = {}
     for test in result["tests"]:
-        name = test["nodeid"].rpartition("/")[2]
+        name = _name(test)
         for what, state in ((name, _of_itself(test)), *_of_comparisons(test)):
             key = (test["case"] or ("" if what == name else name), what)
             found[key] = max(found.get(key, state), state, key=lambda one: GRAVITY.index(one.word))
     return found
+
+
+def _name(test: Mapping[str, Any]) -> str:
+    """Give a test's id without its folder, which depends on where pytest was called."""
+    return str(test["nodeid"].rpartition("/")[2])
 
 
 def _of_comparisons(test: Mapping[str, Any]) -> Iterator[tuple[str, State]]:
@@ -110,6 +121,17 @@ def _of_itself(test: Mapping[str, Any]) -> State:
         return State(OPEN, test["why"] or test["reason"])
     of_comparisons = any(one["verdict"] == Verdict.WRONG for one in test["comparisons"])
     return State(WRONG, test["why"]) if test["why"] and not of_comparisons else State(RIGHT, test["outcome"])
+
+
+def _mended(old: Result, new: Result) -> Iterator[tuple[str, str]]:
+    """Yield what was wrong in tests that pass now: some comparisons, such as ``read``, are made only where they fail."""
+    passing = {_name(test) for test in new["tests"] if test["outcome"] == "passed"}
+    holders: dict[tuple[str, str], list[str]] = {}
+    for test in old["tests"]:
+        for one in test["comparisons"]:
+            if one["verdict"] == Verdict.WRONG:
+                holders.setdefault((test["case"] or _name(test), one["what"]), []).append(_name(test))
+    yield from (key for key, tests in holders.items() if passing.issuperset(tests))
 
 
 def _sort_in(found: Difference, key: tuple[str, str], old: State, new: State) -> None:

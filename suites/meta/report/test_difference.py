@@ -95,9 +95,9 @@ def test_a_quantity_that_left_its_baseline_is_slower_and_none_that_is_wrong() ->
     assert named(difference(night(GOOD[0], SLOWER), night(GOOD[0], pace)).faster)
 
 
-def paced(ratio: float, baseline: Mapping[str, str] = BASELINE) -> dict[str, Any]:
+def paced(ratio: float, baseline: Mapping[str, str] = BASELINE, wide: float = 0.01) -> dict[str, Any]:
     """A night whose decode takes so much of the baseline's time, and whose prefill was not compared."""
-    decode = Judgement("decode", Pace.SAME, 10.0, 10 * ratio, ratio, ratio - 0.01, ratio + 0.01, 0.05, 24, 24)
+    decode = Judgement("decode", Pace.SAME, 10.0, 10 * ratio, ratio, ratio - wide, ratio + wide, 0.05, 24, 24)
     none = Judgement("prefill", Pace.NOT_COMPARED, 0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0, 0)
     return night(*GOOD, perf={**perf(decode, none), "baseline": baseline})
 
@@ -116,6 +116,20 @@ def test_times_are_told_apart_by_their_intervals_and_by_what_is_allowed(
 ) -> None:
     found = difference(paced(1.0), paced(new))
     assert (found.status, len(found.slower), len(found.faster)) == (status, slower, faster)
+
+
+def test_intervals_that_overlap_tell_nothing() -> None:
+    found = difference(paced(1.0, wide=0.1), paced(1.1, wide=0.1))
+    assert (found.slower, found.faster) == ([], [])
+
+
+def test_what_is_compared_only_where_it_fails_is_mended_by_its_test() -> None:
+    read = replace(WRONG, what="read")
+    wrong = ("failed", payload(RIGHT_CLIP, read, case=CASE))
+    mended = difference(night(GOOD[0], wrong), night(*GOOD))
+    assert (named(mended.became_right), mended.left) == ([("a", "read")], [])
+    lost = difference(night(GOOD[0], wrong), night(*OPEN))
+    assert ("a", "read") in named(lost.left)
 
 
 def test_times_against_other_baselines_are_not_compared_and_this_is_told() -> None:
