@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
-from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.report.difference import Status, difference
 from pytest_dsocr.report.difference_told import lines, markdown
 from pytest_dsocr.report.file import read_result
-
-
-def add_arguments(command: ArgumentParser) -> None:
-    """Add the two results, and where the Markdown goes."""
-    command.add_argument("old", type=Path, metavar="OLD", help="a dsocr.json, or the folder that it lies in")
-    command.add_argument("new", type=Path, metavar="NEW", help="that of a later run")
-    command.add_argument("--markdown", type=Path, metavar="FILE", help="write it as Markdown as well")
 
 
 def run(options: Namespace) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The command line: ``dsocr run``, ``compare``, ``diff``, ``bench``, ``history``, and ``dsocr vendor``."""
+"""The command line: ``dsocr run``, ``compare``, ``diff``, ``merge``, ``bench``, ``history``, and ``dsocr vendor``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_dsocr
-from pytest_dsocr.cli import bench_arguments, compare, diff
+from pytest_dsocr.cli import bench_arguments, compare, results_arguments
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.system import check_system
@@ -30,7 +30,8 @@ def parser() -> argparse.ArgumentParser:
     compare.add_arguments(
         _command(commands, "compare", "run the suites: compare an implementation (subject) with the vendor's")
     )
-    diff.add_arguments(_command(commands, "diff", "show what became wrong, right or slower between two results"))
+    results_arguments.add_diff(_command(commands, "diff", "show what became wrong or slower between two results"))
+    results_arguments.add_merge(_command(commands, "merge", "make one result of those of shards"))
     _bench(_command(commands, "bench", "measure two versions in turn: is the second slower?"))
     _history(_command(commands, "history", "show what was measured run by run"))
     vendor = commands.add_parser("vendor", help="set up, inspect or record the vendor's code")
@@ -44,8 +45,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Gives 0 if all went well, 2 on bad input; ``compare``, ``diff`` and ``bench`` have
-    their own."""
+    """Run the command line. Gives 0 if all went well, 2 on bad input; ``compare``, ``diff``, ``merge`` and
+    ``bench`` have their own."""
     ours, theirs = compare.split(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(ours)
     options.of_pytest = theirs

@@ -13,6 +13,7 @@ from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.contract.special import IMAGE
 from pytest_dsocr.engine.names import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import SUBSETS, is_list, read_list
 from pytest_dsocr.perf.limits import ANY
@@ -161,6 +162,14 @@ def seconds(text: str) -> float:
 def tokens(text: str) -> int:
     """Read a whole number above 0."""
     return int(_number(text, int, "of tokens, 1 or more"))
+
+
+def shard(text: str) -> Shard:
+    """Read ``i/n``, the i-th of n parts."""
+    try:
+        return Shard.read(text)
+    except ValueError:
+        raise DsocrError(f"{text!r} is no part of a run; give i/n with i from 1 to n, such as 1/4") from None
 
 
 def ledger(text: str) -> Path:

@@ -124,7 +124,7 @@ def _of_itself(test: Mapping[str, Any]) -> State:
 
 
 def _mended(old: Result, new: Result) -> Iterator[tuple[str, str]]:
-    """Yield what was wrong in tests that pass now: some comparisons, such as ``read``, are made only where they fail."""
+    """Yield what was wrong in tests that pass now: some comparisons, as of ``read``, are made only where they fail."""
     passing = {_name(test) for test in new["tests"] if test["outcome"] == "passed"}
     holders: dict[tuple[str, str], list[str]] = {}
     for test in old["tests"]:

@@ -123,7 +123,7 @@ def read_result(place: Path, run_id: str | None = None, *, unfinished: bool = Fa
         raise DsocrError(f"{path} is of format {stated[0]}, and this version reads {FORMAT}; run the suites again")
     if run_id not in (None, stated[2]):
         raise DsocrError(f"{path} is of another run, {stated[2]}, and not of {run_id}, which wrote none")
-    if stated[1] == REFUSED:
+    if stated[1] == REFUSED and not unfinished:
         raise RefusedError(f"{path}: the run was refused: {result['verdict']}", result["ended_as"])
     if stated[1] != FINISHED and not unfinished:
         raise DsocrError(f"{path}: the run of {result['started']} is {UNFINISHED}; see its output, and run it again")

@@ -119,6 +119,8 @@ class RunPayload(TypedDict):
     """The reference's; see :class:`~pytest_dsocr.observation.provenance.Key`."""
     provenance: dict[str, Any]
     pages: list[str]
+    shard: str | None
+    """Which part of the pages, such as ``1/4``; None where it is all."""
     presets: list[str]
     prompts: list[str]
 
@@ -221,6 +223,7 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
         "key": str(reference.provenance.key),
         "provenance": {**reference.provenance.to_json(), "overrides": list(reference.provenance.overrides)},
         "pages": [plain(page) for page in config.pages],
+        "shard": None if config.shard is None else str(config.shard),
         "presets": list(config.presets),
         "prompts": list(config.prompts),
     }

@@ -32,7 +32,7 @@ class Plan:
     exit_status: int | None = None
     """pytest's own, before a run that does not pass changes it; None as long as the run goes on."""
     problems: list[str] = field(default_factory=list)
-    """What of the result could not be written, a sentence each."""
+    """Other reasons why the run does not pass, none of them the subject's, a sentence each."""
     others_failed: bool = False
     """Whether a test failed that does not use pytest-dsocr."""
 

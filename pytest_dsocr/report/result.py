@@ -23,7 +23,7 @@ from pytest_dsocr.report.file import FINISHED, RunIdentity, head
 from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, FaultPayload, RunPayload, TestPayload, number
 from pytest_dsocr.report.plan import Plan
-from pytest_dsocr.report.tested import FAILING, TestResult, outcome_of, why_skipped
+from pytest_dsocr.report.tested import FAILING, TestResult, gravity, outcome_of, why_skipped
 from pytest_dsocr.report.words import by_session
 
 if TYPE_CHECKING:
@@ -95,7 +95,15 @@ class RunResult:
         self.perf = self.perf or payload.get("perf")
         self.notes += [note for note in payload.get("notes", []) if note not in self.notes]
         if case := payload.get("case"):
-            self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
+            self.add_case(case)
+
+    def add_case(self, case: CasePayload) -> None:
+        """Take a case; where it was taken already, the graver report counts."""
+        self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
+
+    def add_test(self, test: TestResult) -> None:
+        """Take a test of another run; where it was taken already, the graver outcome counts."""
+        self.tests[test.nodeid] = max(self.tests.get(test.nodeid, test), test, key=lambda one: gravity(one.outcome))
 
     @property
     def cases(self) -> list[JudgedCase]:
@@ -253,6 +261,7 @@ class RunResult:
             "planned": len(self.plan.planned),
             "not_ended": self.plan.not_ended[:MOST_NOT_ENDED],
             "uncollected": self.plan.uncollected,
+            "others_failed": self.plan.others_failed,
             "comparisons": self.made,
             "counts": {str(verdict): self.counts.get(verdict, 0) for verdict in SEVERITY[::-1]},
             "run": self.run,
@@ -281,7 +290,11 @@ class RunResult:
             "reason": test.reason,
             "case": test.case_id,
             "failed_before": test.failed_before,
-            "rerun": rerun(test.nodeid, self.options) if test.why else None,
+            "rerun": (test.again or rerun(test.nodeid, self.options)) if test.why else None,
+            "left_out": test.payload.get("left_out"),
+            "told": test.payload.get("reason") if test.why or test.payload.get("left_out") else None,
+            "fault": test.payload.get("fault"),
+            "promised": test.payload.get("promised", True),
             "comparisons": test.comparisons,
         }
 

@@ -35,6 +35,8 @@ class TestResult:
     payload: TestPayload = field(default_factory=lambda: TestPayload())
     failed_before: int = 0
     """How often it failed and was run again."""
+    again: str = ""
+    """The command that runs it again, where another run has told it."""
     place: tuple[str, int] | None = None
     """Its file, and the line there, from 1 on."""
 
@@ -91,7 +93,7 @@ class TestResult:
         if self.outcome == AGAIN:
             self.outcome, self.reason, self.payload = outcome, reason, payload
             return
-        if _gravity(outcome) > _gravity(self.outcome):
+        if gravity(outcome) > gravity(self.outcome):
             self.outcome, self.reason = outcome, reason
         self.payload = {**self.payload, **payload}
 
@@ -113,5 +115,6 @@ def why_skipped(report: pytest.TestReport) -> str:
     return ""
 
 
-def _gravity(outcome: str) -> int:
+def gravity(outcome: str) -> int:
+    """Give how grave an outcome is; one that pytest itself does not have is the gravest."""
     return GRAVITY.index(outcome) if outcome in GRAVITY else len(GRAVITY)
