@@ -1,5 +1,7 @@
 """``dsocr compare``: run the suites on a subject. The exit status is 0 only if the run was finished and passed.
 
+The others tell a wrong model from a machine out of order; see :mod:`pytest_dsocr.report.ended`.
+
 pytest runs in a process of its own. If that process ends without a finished result, the run does not pass, whatever
 the process's own exit status.
 """
@@ -11,16 +13,17 @@ import signal
 import subprocess
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest_dsocr
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.plugin.options import OPTIONS, Option
-from pytest_dsocr.report.file import RUN_ID, RunIdentity, mark_running, read_result
+from pytest_dsocr.report.ended import EXIT_STATUS, Ended
+from pytest_dsocr.report.file import RUN_ID, RefusedError, RunIdentity, mark_running, read_result
 
 INSTALLED = "pytest_dsocr.suites"
 SAFE_PATH = "-P"
@@ -77,13 +80,28 @@ def run(options: Namespace) -> Iterator[str]:
     arguments = [*tests, "-p", "dsocr", f"{OUT_FLAG}={out}", *_typed(options), *options.of_pytest]
     command = [sys.executable, SAFE_PATH, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))
-    mark_running(out, identity)
+    try:
+        mark_running(out, identity)
+    except DsocrError as error:
+        options.status = EXIT_STATUS[Ended.INFRASTRUCTURE] if is_of_machine(error) else 0
+        raise
     status = _status_of(command, identity.id)
     options.status = status or 1
-    result = read_result(out, identity.id)
-    options.status = status or int(not result["passes"])
+    try:
+        result = read_result(out, identity.id)
+    except RefusedError as refused:
+        options.status = EXIT_STATUS[Ended(refused.ended_as)]
+        raise
+    options.status = _exit_status(status, result)
     if status == 0 and not result["passes"]:
         yield f"dsocr: {result['verdict']}"
+
+
+def _exit_status(of_pytest: int, result: Mapping[str, Any]) -> int:
+    """Give the command's: pytest's own, and where that says that tests failed or nothing, what kind of end it was."""
+    if of_pytest not in (0, 1):
+        return of_pytest
+    return EXIT_STATUS[Ended(result["ended_as"])] or of_pytest
 
 
 def suites() -> list[str]:

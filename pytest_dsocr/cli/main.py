@@ -1,5 +1,4 @@
-"""The command line: ``dsocr run``, ``compare``, ``bench``, ``cost``, ``history``, and ``dsocr vendor setup``,
-``inspect`` and ``record``."""
+"""The command line: ``dsocr run``, ``compare``, ``diff``, ``merge``, ``bench``, ``cost``, ``history``, and ``vendor``."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_dsocr
-from pytest_dsocr.cli import bench_arguments, compare, cost_arguments
+from pytest_dsocr.cli import bench_arguments, compare, cost_arguments, results_arguments
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.system import check_system
@@ -31,6 +30,8 @@ def parser() -> argparse.ArgumentParser:
     compare.add_arguments(
         _command(commands, "compare", "run the suites: compare an implementation (subject) with the vendor's")
     )
+    results_arguments.add_diff(_command(commands, "diff", "show what became wrong or slower between two results"))
+    results_arguments.add_merge(_command(commands, "merge", "make one result of those of shards"))
     _bench(_command(commands, "bench", "measure two versions in turn: is the second slower?"))
     _cost(_command(commands, "cost", "calculate what pages cost: FLOPs, bytes, and the least time on a device"))
     _history(_command(commands, "history", "show what was measured run by run"))
@@ -45,7 +46,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Gives 0 if all went well, 2 on bad input; ``compare`` and ``bench`` have their own."""
+    """Run the command line. Gives 0 if all went well, 2 on bad input; ``compare``, ``diff``, ``merge`` and
+    ``bench`` have their own."""
     ours, theirs = compare.split(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(ours)
     options.of_pytest = theirs

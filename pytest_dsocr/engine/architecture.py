@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 
 SAM_KEY = "sam_vit_b"
 CLIP_KEY = "clip-l-14-224"
@@ -134,9 +134,9 @@ class Architecture:
         try:
             config = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise DsocrError(f"{folder} has no config.json; give a folder that holds a checkpoint") from None
+            raise MachineError(f"{folder} has no config.json; give a folder that holds a checkpoint") from None
         except (OSError, ValueError) as error:
-            raise DsocrError(f"{path} cannot be read ({error}); fetch the checkpoint again") from error
+            raise MachineError(f"{path} cannot be read ({error}); fetch the checkpoint again") from error
         return cls.from_config(config)
 
     def to_config(self) -> dict[str, Any]:

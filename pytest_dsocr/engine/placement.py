@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 
 DTYPES = {
     "float32": torch.float32,
@@ -40,12 +40,12 @@ def device_named(name: str | torch.device) -> torch.device:
 
 def _require_gpu(device: torch.device) -> None:
     if not torch.cuda.is_available():
-        raise DsocrError(
+        raise MachineError(
             f"device {str(device)!r} was asked for and PyTorch finds no CUDA GPU; "
             "choose cpu, or install a CUDA build of PyTorch on a machine with a GPU"
         )
     if (device.index or 0) >= torch.cuda.device_count():
-        raise DsocrError(
+        raise MachineError(
             f"device {str(device)!r} was asked for and there are {torch.cuda.device_count()} GPUs; "
             f"choose cuda:0 to cuda:{torch.cuda.device_count() - 1}"
         )

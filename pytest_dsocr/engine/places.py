@@ -7,7 +7,7 @@ from pathlib import Path
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.names import HUB_NAME, MINI, VALID_CHECKPOINT
 from pytest_dsocr.engine.sizes import synthetic
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import MachineError
 
 MINI_FOLDER = Path(__file__).parents[1] / "mini" / "checkpoint"
 
@@ -22,7 +22,7 @@ def folder_of(path_or_name: str | Path) -> Path:
     """Find the folder of a checkpoint that is not synthetic; the network is never asked.
 
     Raises:
-        DsocrError: where there is none of that name.
+        MachineError: where there is none of that name.
     """
     name = str(path_or_name)
     if path_or_name == MINI:
@@ -32,12 +32,12 @@ def folder_of(path_or_name: str | Path) -> Path:
         return folder
     if HUB_NAME.fullmatch(name):
         return _cached_snapshot(name)
-    raise DsocrError(f"{name!r} is no checkpoint; {VALID_CHECKPOINT}")
+    raise MachineError(f"{name!r} is no checkpoint; {VALID_CHECKPOINT}")
 
 
 def _embedded() -> Path:
     if not MINI_FOLDER.is_dir():
-        raise DsocrError(f"this installation of pytest-dsocr is without its checkpoint {MINI!r}; install it again")
+        raise MachineError(f"this installation of pytest-dsocr is without its checkpoint {MINI!r}; install it again")
     return MINI_FOLDER
 
 
@@ -45,13 +45,13 @@ def _cached_snapshot(name: str) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        raise DsocrError(
+        raise MachineError(
             f"{name} is not a folder, and hub names need huggingface-hub; "
             "give a folder or run: pip install 'pytest-dsocr[hub]'"
         ) from None
     try:
         return Path(snapshot_download(name, local_files_only=True))
     except (OSError, ValueError):
-        raise DsocrError(
+        raise MachineError(
             f"{name} is neither a folder nor in the local hub cache; fetch it with: hf download {name}"
         ) from None

@@ -11,7 +11,7 @@ import tokenizers
 
 from pytest_dsocr.contract.special import BOS, EOS, IMAGE, PAD, SpecialTokens
 from pytest_dsocr.engine.vocabulary import byte_level_vocabulary
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -45,11 +45,11 @@ class Tokenizer:
         """
         path = folder / "tokenizer.json"
         if not path.is_file():
-            raise DsocrError(f"{folder} has no tokenizer.json; fetch the checkpoint's tokenizer into it")
+            raise MachineError(f"{folder} has no tokenizer.json; fetch the checkpoint's tokenizer into it")
         try:
             backend = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises nothing more specific
-            raise DsocrError(f"{path} is not a tokenizer ({error}); fetch it again") from error
+            raise MachineError(f"{path} is not a tokenizer ({error}); fetch it again") from error
         _add_listed_tokens(backend, folder / "tokenizer_config.json")
         return cls.over(backend)
 

@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -135,7 +135,7 @@ def _files(folder: Path) -> list[Path]:
         return _indexed_files(folder / INDEX)
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise DsocrError(f"{folder} has no *.safetensors; fetch the checkpoint's weights into it")
+        raise MachineError(f"{folder} has no *.safetensors; fetch the checkpoint's weights into it")
     return files
 
 
@@ -143,10 +143,10 @@ def _indexed_files(index: Path) -> list[Path]:
     try:
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DsocrError(f"{index} is not an index of safetensors ({error!r}); fetch it again") from error
+        raise MachineError(f"{index} is not an index of safetensors ({error!r}); fetch it again") from error
     absent = [name for name in names if not (index.parent / name).is_file()]
     if absent:
-        raise DsocrError(
+        raise MachineError(
             f"{index.parent} lacks {_first_few(absent)} of the {len(names)} files that {INDEX} lists; fetch them"
         )
     return [index.parent / name for name in names]
@@ -170,7 +170,7 @@ def _open(path: Path) -> Any:
     try:
         return safe_open(path, framework="pt")
     except (SafetensorError, OSError) as error:
-        raise DsocrError(f"{path} is not a whole safetensors file ({error}); fetch it again") from error
+        raise MachineError(f"{path} is not a whole safetensors file ({error}); fetch it again") from error
 
 
 def _check_fit(parameters: Mapping[str, Tensor], stored: Mapping[str, StoredTensor], folder: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.protocol import Setup
 
@@ -27,6 +28,7 @@ class Config:
     vendor_env: Path | None
     time_limit: float
     pages: tuple[str, ...]
+    shard: Shard | None
     presets: tuple[str, ...]
     prompts: tuple[str, ...]
     max_new_tokens: int | None

@@ -12,11 +12,11 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
 from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.printable import plain
 
 
-class PageFaultError(DsocrError):
+class PageFaultError(MachineError):
     """A page that cannot be had: neither the subject nor the reference was asked about it."""
 
 

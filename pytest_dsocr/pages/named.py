@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.observation.case import Case, PageFaultError, make_case
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_file, is_list, read_list
 
@@ -35,18 +36,26 @@ class Cases:
 
 
 def make_cases(
-    named: Sequence[str | Path], prompts: Sequence[str], presets: Sequence[str], max_new_tokens: int | None = None
+    named: Sequence[str | Path],
+    prompts: Sequence[str],
+    presets: Sequence[str],
+    max_new_tokens: int | None = None,
+    shard: Shard | None = None,
 ) -> Cases:
     """Give every page named in every preset with every prompt, each case once, and the bad pages.
 
-    If two pages would have the same name in reports, the second is a bad page. No page is loaded.
+    If two pages would have the same name in reports, the second is a bad page. No page is loaded. Of a shard, only the
+    cases of its own pages are given.
 
     Raises:
-        DsocrError: if nothing has such a name, a list cannot be read, or there is no such preset.
+        DsocrError: if nothing has such a name, a list cannot be read, there is no such preset, or a shard has no page.
     """
     by_id: dict[str, Case] = {}
     bad: dict[Path, BadPage] = {}
+    own: dict[Path, bool] = {}
     for page in pages_in(named):
+        path = page.path if isinstance(page, BadPage) else page
+        own.setdefault(path, shard is None or shard.has(len(own)))
         if isinstance(page, BadPage):
             bad.setdefault(page.path, page)
             continue
@@ -54,7 +63,11 @@ def make_cases(
             other = by_id.setdefault(case.id, case)
             if other != case:
                 bad.setdefault(page, BadPage(page, _of_one_name(other, case)))
-    return Cases(tuple(by_id.values()), tuple(bad.values()))
+    if shard is not None and not any(own.values()):
+        raise DsocrError(f"shard {shard} has no page, for there are only {len(own)}; make no more shards than pages")
+    return Cases(
+        tuple(case for case in by_id.values() if own[case.page]), tuple(one for one in bad.values() if own[one.path])
+    )
 
 
 def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:

@@ -76,7 +76,7 @@ class PerfRun:
             "roof": nearness.to_json(of, self.roof) if self.roof else None,
             "in_short": [*in_short(of, self.roof), *host_told(self.host_ratio)],
             "flags": {name: asdict(one) for name, one in flags(of.exact).items()},
-            "judgements": [{**asdict(one), "pace": str(one.pace)} for one in self.judgements],
+            "judgements": [one.to_json() for one in self.judgements],
             "changes": [one.told for one in self.changes],
             "baseline": {"made": self.baseline.made, "commit": self.baseline.commit} if self.baseline else None,
             "no_baseline": self.no_baseline,

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.foundation.sealed import seal, unseal, write_whole
 from pytest_dsocr.perf.rounds import Measured
 
@@ -22,7 +22,7 @@ SEAL_BYTES = 96
 """The end of a file, with its seal."""
 
 
-class NoBaselineError(DsocrError):
+class NoBaselineError(MachineError):
     """There is no baseline that a run can be held against; the message says why, and what to do."""
 
 

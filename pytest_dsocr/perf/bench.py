@@ -112,7 +112,7 @@ class Bench:
             "verdict": self.verdict,
             "status": int(self.status),
             "apart": self.apart,
-            "judgements": [_without_nan(asdict(one)) for one in self.judgements],
+            "judgements": [one.to_json() for one in self.judgements],
             "changes": [change.told for change in self.changes],
             "a": self.a.to_json(),
             "b": self.b.to_json(),
@@ -275,8 +275,3 @@ def _not_compared(quantity: str) -> Judgement:
     nan = float("nan")
     why = "not timed in every round of both sides"
     return Judgement(quantity, Pace.NOT_COMPARED, nan, nan, nan, nan, nan, nan, 0, 0, why)
-
-
-def _without_nan(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what JSON has words for."""
-    return {name: None if value != value else value for name, value in values.items()}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Pace(StrEnum):
@@ -39,6 +40,11 @@ class Judgement:
     """How many would settle it, estimated; as many as there are where it is settled."""
     reason: str = ""
     """Why it was not compared, or why more rounds would not settle it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as JSON values: a number that is none is null, for which JSON has no other word."""
+        values = {name: None if value != value else value for name, value in asdict(self).items()}
+        return {**values, "pace": str(self.pace)}
 
     @property
     def settled(self) -> bool:

@@ -6,20 +6,23 @@ A project that only has the plugin installed is told nothing, and refused nothin
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.foundation.printable import in_shell
 from pytest_dsocr.foundation.system import check_system
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.plugin.options import OPTIONS, resolve, resolve_out
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER
 from pytest_dsocr.plugin.xdist.scheduling import on_own_gpu
-from pytest_dsocr.report.file import RunIdentity, mark_running
+from pytest_dsocr.report.ended import Ended
+from pytest_dsocr.report.file import RunIdentity, mark_refused, mark_running
 from pytest_dsocr.subjects.watch import current
 
 NO_RUN = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
@@ -69,6 +72,22 @@ def begin(config: pytest.Config, typed: Any) -> None:
     except DsocrError as error:
         raise pytest.UsageError(f"--dsocr-out: {error}") from error
     config.stash[OUT_FOLDER], config.stash[IDENTITY] = out.absolute(), identity
+
+
+def refused(config: pytest.Config, error: pytest.UsageError) -> None:
+    """Say in the run's result, where one is marked, that the run is refused, and whether the machine is why."""
+    if OUT_FOLDER not in config.stash:
+        return
+    ended_as = Ended.INFRASTRUCTURE if is_of_machine(error) else Ended.REFUSED
+    from pytest_dsocr.report.github import append_summary, errors
+    from pytest_dsocr.report.markdown import write_summary
+
+    out = config.stash[OUT_FOLDER]
+    with suppress(DsocrError):  # pytest tells the error itself
+        result = mark_refused(out, config.stash[IDENTITY], str(error), ended_as)
+        write_summary(result, out)
+        append_summary(result)
+        sys.stdout.writelines(f"{line}\n" for line in errors(result))
 
 
 def taken_for_tests(config: pytest.Config) -> str | None:

@@ -14,7 +14,8 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.plugin.configured import begin, only_shows, own_config, taken_for_tests
+from pytest_dsocr.plugin.configured import begin, only_shows, own_config, refused, taken_for_tests
+from pytest_dsocr.plugin.junit import RunProperties
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
 from pytest_dsocr.plugin.options import add_options, are_used
 from pytest_dsocr.plugin.outcome import amend
@@ -73,6 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         run = Run(config, config.stash.get(OUT_FOLDER, None), config.stash.get(IDENTITY, None))
         config.pluginmanager.register(run, "dsocr-run")
+        config.pluginmanager.register(RunProperties(run), "dsocr-junit")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -117,7 +119,7 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark known failures, and deselect tests above the run's level."""
+    """Mark known failures, and deselect tests above the run's level, and those that another shard runs."""
     if CONFIG not in config.stash:
         return
     own = config.stash[CONFIG]
@@ -127,6 +129,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if above:
         config.hook.pytest_deselected(items=above)
         items[:] = [item for item in items if item not in above]
+    if own.shard and not own.shard.is_first:
+        _leave_to_the_first(config, items)
     for item in items:
         if _level(item) is not None and isinstance(item, pytest.Function):
             item.fixturenames.insert(0, "_dsocr_level_needed")
@@ -180,6 +184,7 @@ def _resolve(config: pytest.Config) -> None:
     try:
         own_config(config)
     except pytest.UsageError as error:
+        refused(config, error)
         raise pytest.UsageError("\n".join([*map(str, error.args), *config.stash.get(NOTES, [])])) from error
 
 
@@ -188,9 +193,26 @@ def _cases(config: pytest.Config) -> tuple[list[Case], list[BadPage]]:
         from pytest_dsocr.pages.named import make_cases
 
         own = own_config(config)
-        found = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens)
+        found = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, own.shard)
         config.stash[ALL_CASES], config.stash[BAD_PAGES] = list(found.good), list(found.bad)
     return config.stash[ALL_CASES], config.stash[BAD_PAGES]
+
+
+def _leave_to_the_first(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests that are of none of this shard's pages; those of others were not made."""
+    cases, bad = _cases(config)
+    pages = {*(case.page for case in cases), *(one.path for one in bad)}
+    elsewhere = [item for item in items if _page_of(item) not in pages]
+    if elsewhere:
+        config.hook.pytest_deselected(items=elsewhere)
+        items[:] = [item for item in items if _page_of(item) in pages]
+
+
+def _page_of(item: pytest.Item) -> Path | None:
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    given = params.get("dsocr_case", params.get("dsocr_page"))
+    found: Path | None = getattr(given, "page", getattr(given, "path", given))
+    return found
 
 
 def _wants(metafunc: pytest.Metafunc, name: str) -> bool:

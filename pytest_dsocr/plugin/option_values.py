@@ -12,7 +12,8 @@ from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.contract.special import IMAGE
 from pytest_dsocr.engine.names import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import SUBSETS, is_list, read_list
 from pytest_dsocr.perf.limits import ANY
@@ -55,7 +56,7 @@ def checkpoint(text: str) -> str:
     """Read ``mini``, a folder, ``synthetic:NAME`` with or without ``@SEED``, or a hub name."""
     if text == MINI or SYNTHETIC_NAME.fullmatch(text) or Path(text).is_dir() or HUB_NAME.fullmatch(text):
         return text
-    raise DsocrError(f"{text!r} is not a checkpoint; {VALID_CHECKPOINT}")
+    raise MachineError(f"{text!r} is not a checkpoint; {VALID_CHECKPOINT}")
 
 
 def reference(text: str) -> Path | Literal["session"] | None:
@@ -65,7 +66,7 @@ def reference(text: str) -> Path | Literal["session"] | None:
     if text == "session":
         return "session"
     if not Path(text).is_dir():
-        raise DsocrError(
+        raise MachineError(
             f"there is no folder {text!r}; give recorded, session, a folder with the vendor's Python files, or one of "
             "recordings"
         )
@@ -75,7 +76,7 @@ def reference(text: str) -> Path | Literal["session"] | None:
 def page(text: str) -> str:
     """Read an image, a folder, a list file that can be read, a PDF, or a subset of the shipped pages."""
     if text not in SUBSETS and not Path(text).exists():
-        raise DsocrError(
+        raise MachineError(
             f"there is no page {text!r}; give an image, a folder, a list file, a PDF, or {', '.join(SUBSETS)}"
         )
     if is_list(Path(text)) and not Path(text).is_dir():
@@ -161,6 +162,14 @@ def seconds(text: str) -> float:
 def tokens(text: str) -> int:
     """Read a whole number above 0."""
     return int(_number(text, int, "of tokens, 1 or more"))
+
+
+def shard(text: str) -> Shard:
+    """Read ``i/n``, the i-th of n parts."""
+    try:
+        return Shard.read(text)
+    except ValueError:
+        raise DsocrError(f"{text!r} is no part of a run; give i/n with i from 1 to n, such as 1/4") from None
 
 
 def ledger(text: str) -> Path:

@@ -130,6 +130,13 @@ OPTIONS = (
         default="dev-3",
         many=True,
     ),
+    Option(
+        "shard",
+        read.shard,
+        "run only the i-th of n parts: every n-th page from the i-th on; what is of no page is in the first",
+        "I/N",
+        unset="all pages",
+    ),
     Option("presets", read.preset, "tiny, small, base, large or gundam", "PRESET", default="gundam", many=True),
     Option(
         "prompts",

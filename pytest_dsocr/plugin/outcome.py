@@ -9,6 +9,7 @@ import pytest
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.traces import OF_MESSAGE, bounded, message_of, traced
 from pytest_dsocr.foundation.words import COLUMNS, fit
+from pytest_dsocr.plugin.junit import tell_properties
 from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, LEFT_OUT, LOADED, NOTES, PERF, RUN, TOLD
 from pytest_dsocr.subjects.loading import SESSION
 
@@ -28,7 +29,9 @@ def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     if report.when == "call" and report.passed and check is not None and not check.made:
         _fail(report, "asked for dsocr_check and compared nothing; call it")
     if report.when == "call" or report.outcome != "passed":
-        vars(report)["dsocr"] = _payload(item, error, report)  # xdist sends on whatever a report holds
+        payload = _payload(item, error, report)
+        vars(report)["dsocr"] = payload  # xdist sends on whatever a report holds
+        tell_properties(item, report, payload, _case_id(item))
 
 
 def reason_of(report: pytest.TestReport) -> str:

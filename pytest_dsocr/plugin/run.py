@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.plugin.coloured import colour
 from pytest_dsocr.plugin.configured import command_of, own_config
 from pytest_dsocr.plugin.stash import UNMATCHED
+from pytest_dsocr.plugin.typed import typed_options
 from pytest_dsocr.plugin.xdist.lost import given_up, lost
 from pytest_dsocr.report.plan import DIED, Plan
 
@@ -66,6 +68,8 @@ class Run:
         if hasattr(report, "dsocr"):
             self.result.add_report(report)
             colour(report)
+        elif report.failed:
+            self.plan.others_failed = True
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -76,10 +80,9 @@ class Run:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Tell the result, after the failures and before pytest's closing line."""
         if self._result is not None and self._session is not None:
-            from pytest_dsocr.plugin.typed import typed_options
             from pytest_dsocr.report.terminal import Summary
 
-            Summary(self._result, typed_options(self.config), self.written).show(terminalreporter)
+            Summary(self._result, self._result.options, self.written).show(terminalreporter)
         for line in self.config.stash.get(UNMATCHED, []):
             terminalreporter.write_line(
                 f"dsocr: {own_config(self.config).xfails} names {line}, which is no test of this run", yellow=True
@@ -89,6 +92,11 @@ class Run:
         """Write the result anew where another plugin has changed pytest's exit status since."""
         if self._session is not None and self._session.exitstatus != self._left_as:
             self._settle(self._session)
+        if self._result is not None:
+            from pytest_dsocr.report.github import append_summary
+
+            if problem := append_summary(self._result.to_json()):
+                sys.stderr.write(f"dsocr: {problem}\n")
 
     @property
     def result(self) -> RunResult:
@@ -97,10 +105,22 @@ class Run:
             from pytest_dsocr.report.file import RunIdentity
             from pytest_dsocr.report.result import RunResult
 
-            self._result = RunResult(self.identity or RunIdentity.now(command_of(self.config)), self.plan)
+            self._result = RunResult(
+                self.identity or RunIdentity.now(command_of(self.config)),
+                self.plan,
+                options=typed_options(self.config),
+                root=self.config.rootpath,
+            )
         return self._result
 
+    @property
+    def has_told(self) -> bool:
+        """Whether any test of ours told anything."""
+        return self._result is not None
+
     def _settle(self, session: pytest.Session) -> None:
+        from pytest_dsocr.report.ended import EXIT_STATUS, Ended
+
         if self._result is None and self.out is None:
             return
         self.plan.exit_status = int(session.exitstatus)
@@ -108,15 +128,19 @@ class Run:
             self._write(self.out)
         if self.result.fails and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self.plan.problems and self.result.ended_as is Ended.INFRASTRUCTURE:
+            session.exitstatus = EXIT_STATUS[Ended.INFRASTRUCTURE]  # no file can tell it
         self._left_as = session.exitstatus
 
     def _write(self, out: Path) -> None:
         """Write the page of pictures, then the file that says that all is there; lose nothing where that fails."""
         from pytest_dsocr.report.file import write_json
         from pytest_dsocr.report.index import write_index
+        from pytest_dsocr.report.markdown import write_summary
 
         try:
-            page = write_index(self.result.to_json(), out)
-            self.written = [str(write_json(out, self.result.to_json())), str(page)]
+            result = self.result.to_json()
+            page, summary = write_index(result, out), write_summary(result, out)
+            self.written = [str(write_json(out, result)), str(page), str(summary)]
         except DsocrError as error:
             self.plan.problems.append(f"the result was not written: {error}")

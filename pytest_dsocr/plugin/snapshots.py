@@ -23,7 +23,7 @@ from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.foundation.sealed import seal, unseal
 from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.judge.config import Config
@@ -50,7 +50,7 @@ ACCEPTED = "the snapshot"
 Spans = list[tuple[str, list[list[float]]]]
 
 
-class MissingSnapshotError(DsocrError):
+class MissingSnapshotError(MachineError):
     """There is no snapshot of this key."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
 from pytest_dsocr.observation.provenance import Provenance
@@ -15,7 +15,7 @@ OnProgress = Callable[[str, int, int | None], None]
 """Called with what is under way, how much of it is done, and its total, where that is known."""
 
 
-class ReferenceFaultError(DsocrError):
+class ReferenceFaultError(MachineError):
     """The reference could not answer, which says nothing about the subject: never a verdict, always an error."""
 
 
@@ -23,7 +23,7 @@ class NoRecordingError(ReferenceFaultError):
     """There is no recording of the run's key."""
 
 
-class NotRecordedError(DsocrError):
+class NotRecordedError(MachineError):
     """The recording does not hold what was asked for; the comparison is then NOT-COMPARED."""
 
 

@@ -22,10 +22,23 @@ from pytest_dsocr.foundation.sealed import write_whole
 
 FORMAT = 2
 JSON_NAME, INDEX_NAME = "dsocr.json", "index.html"
-RUNNING, FINISHED = "running", "finished"
+RUNNING, REFUSED, FINISHED = "running", "refused", "finished"
 RUN_ID = "DSOCR_RUN_ID"
 """In the environment: the id that whoever started the run gave it, to know its result by."""
 UNFINISHED = "not finished: the run goes on, was refused, or died"
+
+
+class RefusedError(DsocrError):
+    """The run was refused before it began.
+
+    Args:
+        message: one sentence: where that is said, and why.
+        ended_as: a word of :class:`pytest_dsocr.report.ended.Ended`.
+    """
+
+    def __init__(self, message: str, ended_as: str) -> None:
+        super().__init__(message)
+        self.ended_as = ended_as
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,17 @@ def mark_running(folder: Path, identity: RunIdentity) -> None:
     write_whole(folder / INDEX_NAME, f"{told}<p>since {identity.started}</p>\n".encode())
 
 
+def mark_refused(folder: Path, identity: RunIdentity, why: str, ended_as: str) -> dict[str, Any]:
+    """Say in the place of the mark that the run did not begin, and why; give what was written.
+
+    Raises:
+        DsocrError: where nothing can be written there.
+    """
+    result = {**head(identity, REFUSED), "verdict": why, "passes": False, "ended_as": ended_as}
+    write_json(folder, result)
+    return result
+
+
 def head(identity: RunIdentity, status: str) -> dict[str, Any]:
     """Give what stands at the beginning of the file."""
     ended = _now() if status == FINISHED else None
@@ -77,17 +101,19 @@ def write_json(folder: Path, result: Mapping[str, Any]) -> Path:
     return folder / JSON_NAME
 
 
-def read_result(folder: Path, run_id: str | None = None) -> dict[str, Any]:
+def read_result(place: Path, run_id: str | None = None, *, unfinished: bool = False) -> dict[str, Any]:
     """Read the result of a run that was finished.
 
     Args:
-        folder: what was given as ``--dsocr-out``.
+        place: what was given as ``--dsocr-out``, or the file itself.
         run_id: of the run whose result is wanted; of any, if left out.
+        unfinished: whether the result of a run that was not finished is given as well.
 
     Raises:
+        RefusedError: where the run was refused.
         DsocrError: where there is no result, or it is damaged, of another format, unfinished, or another run's.
     """
-    path = folder / JSON_NAME
+    path = place if place.suffix == ".json" else place / JSON_NAME
     try:
         result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         stated = result["format"], result["status"], result["id"]
@@ -97,7 +123,9 @@ def read_result(folder: Path, run_id: str | None = None) -> dict[str, Any]:
         raise DsocrError(f"{path} is of format {stated[0]}, and this version reads {FORMAT}; run the suites again")
     if run_id not in (None, stated[2]):
         raise DsocrError(f"{path} is of another run, {stated[2]}, and not of {run_id}, which wrote none")
-    if stated[1] != FINISHED:
+    if stated[1] == REFUSED and not unfinished:
+        raise RefusedError(f"{path}: the run was refused: {result['verdict']}", result["ended_as"])
+    if stated[1] != FINISHED and not unfinished:
         raise DsocrError(f"{path}: the run of {result['started']} is {UNFINISHED}; see its output, and run it again")
     return result
 

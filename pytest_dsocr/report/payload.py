@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.errors import is_of_machine
+from pytest_dsocr.foundation.printable import plain, printable
 from pytest_dsocr.foundation.traces import message_of
 from pytest_dsocr.observation.provenance import is_by_session
 
 if TYPE_CHECKING:
     from pytest_dsocr.judge.config import Config
     from pytest_dsocr.judge.exchange import CaseReport
+    from pytest_dsocr.observation.answer import Answer
     from pytest_dsocr.observation.level import Level
     from pytest_dsocr.reference.protocol import Reference
 
@@ -55,6 +57,16 @@ class FaultPayload(TypedDict):
     case: str | None
     stage: str | None
     why: str
+    infrastructure: bool
+    """Whether it is the machine's or the reference's fault, and says nothing of the subject."""
+
+
+class Said(TypedDict):
+    """What the subject read."""
+
+    text: str
+    boxes: list[list[Any]]
+    """Of each box its label and four coordinates, in units of 1/999 of the page."""
 
 
 class CasePayload(TypedDict):
@@ -80,6 +92,8 @@ class CasePayload(TypedDict):
     seconds: Sides
     tokens: Sides
     boxes: Sides
+    said: Said | None
+    """None where the subject did not come to its text."""
     picture: str | None
     """The page with the boxes of both sides, relative to the folder of the JSON file."""
     by_session: bool
@@ -105,6 +119,8 @@ class RunPayload(TypedDict):
     """The reference's; see :class:`~pytest_dsocr.observation.provenance.Key`."""
     provenance: dict[str, Any]
     pages: list[str]
+    shard: str | None
+    """Which part of the pages, such as ``1/4``; None where it is all."""
     presets: list[str]
     prompts: list[str]
 
@@ -174,10 +190,16 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
             "reference": sum(len(span.boxes) for span in exchange.theirs.output.spans),
             "subject": None if "read" in exchange.answer.lost else sum(len(s.boxes) for s in exchange.answer.spans),
         },
+        "said": None if "read" in exchange.answer.lost else _said(exchange.answer),
         "picture": picture,
         "by_session": is_by_session(exchange.theirs.provenance),
         "comparisons": [of_comparison(comparison) for comparison in report.comparisons],
     }
+
+
+def _said(answer: Answer) -> Said:
+    boxes = [[span.label, *map(of_number, box)] for span in answer.spans for box in span.boxes]
+    return {"text": printable(answer.text), "boxes": boxes}
 
 
 def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayload:
@@ -201,6 +223,7 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
         "key": str(reference.provenance.key),
         "provenance": {**reference.provenance.to_json(), "overrides": list(reference.provenance.overrides)},
         "pages": [plain(page) for page in config.pages],
+        "shard": None if config.shard is None else str(config.shard),
         "presets": list(config.presets),
         "prompts": list(config.prompts),
     }
@@ -220,7 +243,12 @@ def _kind(config: Config, reference: Reference) -> tuple[Literal["recorded", "li
 
 def of_fault(error: BaseException, case_id: str | None = None) -> FaultPayload:
     """Say that a side raised, in the stage that a ``SubjectFaultError`` names."""
-    return {"case": case_id, "stage": getattr(error, "stage", None), "why": message_of(error)}
+    return {
+        "case": case_id,
+        "stage": getattr(error, "stage", None),
+        "why": message_of(error),
+        "infrastructure": is_of_machine(error),
+    }
 
 
 def of_number(value: float | None) -> Number:

@@ -32,7 +32,9 @@ class Plan:
     exit_status: int | None = None
     """pytest's own, before a run that does not pass changes it; None as long as the run goes on."""
     problems: list[str] = field(default_factory=list)
-    """Other reasons why the run does not pass, a sentence each."""
+    """Other reasons why the run does not pass, none of them the subject's, a sentence each."""
+    others_failed: bool = False
+    """Whether a test failed that does not use pytest-dsocr."""
 
     def add(self, tests: Iterable[str]) -> None:
         """Take tests that are to be run."""
@@ -42,6 +44,11 @@ class Plan:
     def not_ended(self) -> list[str]:
         """The tests that were to be run and were not, or not to their end."""
         return [test for test in self.planned if test not in self.ended]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every test was collected and has ended."""
+        return not (self.not_ended or self.uncollected)
 
     def why_not(self, *, failing: bool) -> list[str]:
         """Say why the run does not pass, whatever was compared.

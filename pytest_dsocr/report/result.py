@@ -6,6 +6,7 @@ import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest_dsocr
@@ -16,11 +17,13 @@ from pytest_dsocr.foundation.words import count
 from pytest_dsocr.judge.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
+from pytest_dsocr.report.commands import rerun
+from pytest_dsocr.report.ended import OF_PYTEST, Ended, gravest
 from pytest_dsocr.report.file import FINISHED, RunIdentity, head
 from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, FaultPayload, RunPayload, TestPayload, number
 from pytest_dsocr.report.plan import Plan
-from pytest_dsocr.report.tested import FAILING, TestResult, outcome_of, why_skipped
+from pytest_dsocr.report.tested import FAILING, TestResult, gravity, outcome_of, why_skipped
 from pytest_dsocr.report.words import by_session
 
 if TYPE_CHECKING:
@@ -60,6 +63,10 @@ class RunResult:
     run: RunPayload | None = None
     perf: Mapping[str, Any] | None = None
     """Times and counts of the subject, where they were taken: see ``PerfRun.to_json``."""
+    options: Sequence[str] = ()
+    """Those of the run as they were typed, without its positional arguments."""
+    root: Path = field(default_factory=Path.cwd)
+    """What the places of tests are relative to."""
     notes: list[str] = field(default_factory=list)
     """What else was noticed, a sentence each."""
     _cases: dict[str, CasePayload] = field(default_factory=dict)
@@ -69,6 +76,10 @@ class RunResult:
         payload: TestPayload | None = getattr(report, "dsocr", None)
         if payload is not None and (report.when == "call" or report.outcome != "passed"):
             self.add(report.nodeid, outcome_of(report), payload, why_skipped(report))
+            file, line, _ = report.location
+            path, here = self.root / file, Path.cwd()
+            near = path.relative_to(here) if path.is_relative_to(here) else path
+            self.tests[report.nodeid].place = (near.as_posix(), (line or 0) + 1)
 
     def add(self, nodeid: str, outcome: str, payload: TestPayload, reason: str = "") -> None:
         """Take what a test told in one of its phases.
@@ -84,7 +95,15 @@ class RunResult:
         self.perf = self.perf or payload.get("perf")
         self.notes += [note for note in payload.get("notes", []) if note not in self.notes]
         if case := payload.get("case"):
-            self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
+            self.add_case(case)
+
+    def add_case(self, case: CasePayload) -> None:
+        """Take a case; where it was taken already, the graver report counts."""
+        self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
+
+    def add_test(self, test: TestResult) -> None:
+        """Take a test of another run; where it was taken already, the graver outcome counts."""
+        self.tests[test.nodeid] = max(self.tests.get(test.nodeid, test), test, key=lambda one: gravity(one.outcome))
 
     @property
     def cases(self) -> list[JudgedCase]:
@@ -207,6 +226,19 @@ class RunResult:
         yield from self.plan.why_not(failing=bool(self.failing))
 
     @property
+    def ended_as(self) -> Ended:
+        """How the run ended; where a test of ours found the model wrong, it is that, whatever else happened."""
+        if not self.why_not:
+            return Ended.PASSES
+        if ended := OF_PYTEST.get(self.plan.exit_status or 0):
+            return ended
+        found = [test.ended_as for test in self.tests.values() if test.ended_as is not Ended.PASSES]
+        if self.plan.problems or (self.missing and not self.made):
+            found.append(Ended.INFRASTRUCTURE)
+        ended = Ended.WRONG if self.plan.others_failed else gravest(found)
+        return ended if ended is not Ended.SLOWER or self.plan.is_whole else Ended.WRONG
+
+    @property
     def fails(self) -> bool:
         """Whether pytest is to fail: tests that only assert something of their own may well have compared nothing."""
         return self.concerned and (any(self._in_the_way) or (self.promised and not self.made))
@@ -224,10 +256,12 @@ class RunResult:
             "pytest_dsocr": pytest_dsocr.__version__,
             "verdict": self.verdict,
             "passes": not self.why_not,
+            "ended_as": self.ended_as,
             "exit_status": self.plan.exit_status,
             "planned": len(self.plan.planned),
             "not_ended": self.plan.not_ended[:MOST_NOT_ENDED],
             "uncollected": self.plan.uncollected,
+            "others_failed": self.plan.others_failed,
             "comparisons": self.made,
             "counts": {str(verdict): self.counts.get(verdict, 0) for verdict in SEVERITY[::-1]},
             "run": self.run,
@@ -241,7 +275,27 @@ class RunResult:
             "known_failures": dict(self.known_failures),
             "notes": self.notes,
             "cases": self.cases,
-            "tests": [_test_as_json(test) for test in self.tests.values()],
+            "tests": [self._test_as_json(test) for test in self.tests.values()],
+        }
+
+    def _test_as_json(self, test: TestResult) -> dict[str, Any]:
+        file, line = test.place or (None, None)
+        return {
+            "nodeid": test.nodeid,
+            "file": file,
+            "line": line,
+            "outcome": "flaky" if test.is_flaky else test.outcome,
+            "ended_as": test.ended_as,
+            "why": test.why,
+            "reason": test.reason,
+            "case": test.case_id,
+            "failed_before": test.failed_before,
+            "rerun": (test.again or rerun(test.nodeid, self.options)) if test.why else None,
+            "left_out": test.payload.get("left_out"),
+            "told": test.payload.get("reason") if test.why or test.payload.get("left_out") else None,
+            "fault": test.payload.get("fault"),
+            "promised": test.payload.get("promised", True),
+            "comparisons": test.comparisons,
         }
 
     def _compared(self) -> Iterator[ComparisonPayload]:
@@ -260,14 +314,3 @@ def level_of_comparison(what: str) -> Level:
 
 def _severity(case: CasePayload) -> tuple[bool, int]:
     return not case["passes"], SEVERITY.index(Verdict(case["verdict"]))
-
-
-def _test_as_json(test: TestResult) -> dict[str, Any]:
-    return {
-        "nodeid": test.nodeid,
-        "outcome": "flaky" if test.is_flaky else test.outcome,
-        "reason": test.reason,
-        "case": test.case_id,
-        "failed_before": test.failed_before,
-        "comparisons": test.comparisons,
-    }

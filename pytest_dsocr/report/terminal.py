@@ -10,6 +10,7 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.words import count, listed, near, told
 from pytest_dsocr.report.commands import following
+from pytest_dsocr.report.github import errors
 from pytest_dsocr.report.judged import JudgedCase
 from pytest_dsocr.report.payload import number
 from pytest_dsocr.report.result import Missing, RunResult
@@ -62,6 +63,16 @@ class Summary:
             reporter.write_sep("=", TITLE)
             for line in self.lines:
                 reporter.write_line(line.text, **line.markup)
+        for annotation in self._annotations:
+            reporter.write_line(annotation)
+
+    @property
+    def _annotations(self) -> Sequence[str]:
+        """Give what CI is told line by line; an error while making it must not hide pytest's own results."""
+        try:
+            return [*errors(self.result.to_json())]
+        except Exception as error:
+            return [plain(f"the annotations cannot be told ({error!r}); the tests' own results stand")]
 
     def _lines(self) -> Iterator[Line]:
         yield from self._sides()

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.judge.config import MISSING
+from pytest_dsocr.report.ended import Ended
 from pytest_dsocr.report.payload import ComparisonPayload, TestPayload
 
 if TYPE_CHECKING:
@@ -12,6 +15,9 @@ if TYPE_CHECKING:
 
 GRAVITY = ("passed", "xpassed", "skipped", "xfailed", "failed", "error")
 FAILING = ("failed", "error")
+NOT_OURS = "it failed over something of its own; see its output"
+OF_TIMES = "perf/"
+"""How comparisons with a baseline of times and counts are called."""
 AGAIN = "rerun"
 """The outcome that pytest-rerunfailures gives a failure after which it runs the test again."""
 
@@ -29,6 +35,10 @@ class TestResult:
     payload: TestPayload = field(default_factory=lambda: TestPayload())
     failed_before: int = 0
     """How often it failed and was run again."""
+    again: str = ""
+    """The command that runs it again, where another run has told it."""
+    place: tuple[str, int] | None = None
+    """Its file, and the line there, from 1 on."""
 
     @property
     def comparisons(self) -> list[ComparisonPayload]:
@@ -51,13 +61,39 @@ class TestResult:
         """Whether it ended with an outcome that pytest itself does not have, which is not a pass."""
         return self.outcome not in GRAVITY
 
+    @property
+    def ended_as(self) -> Ended:
+        """What kind of failure it is, if it is one; what was found of the subject counts before what could not be."""
+        if self.outcome not in FAILING:
+            return Ended.WRONG if self.is_odd else Ended.PASSES
+        wrong = [one["what"] for one in self.comparisons if one["verdict"] == Verdict.WRONG]
+        of_model = [what for what in wrong if not what.startswith(OF_TIMES)]
+        fault = self.payload.get("fault")
+        if not of_model and ((fault and fault["infrastructure"]) or self.payload.get("left_out") in MISSING):
+            return Ended.INFRASTRUCTURE
+        return Ended.SLOWER if wrong and not of_model and not fault else Ended.WRONG
+
+    @property
+    def why(self) -> str:
+        """Why it failed, in a sentence; empty where it did not."""
+        if self.outcome not in FAILING and not self.is_odd:
+            return ""
+        fault, made = self.payload.get("fault"), self.comparisons
+        wrong = [one for one in made if one["verdict"] == Verdict.WRONG]
+        if wrong or (made and not fault):
+            left = [*wrong, *(one for one in made if not one["passes"])]
+            told = [f"{one['what']}: {one['measured']}" for one in left[:1]]
+            more = len(wrong) - 1
+            return "".join(told) + (f" (and {more} more)" if more > 0 else "") or NOT_OURS
+        return (fault["why"] if fault else self.payload.get("reason") or self.reason) or NOT_OURS
+
     def add(self, outcome: str, payload: TestPayload, reason: str) -> None:
         """Add the report of another phase. The gravest outcome counts; after a retried failure, the new one."""
         self.failed_before += outcome == AGAIN
         if self.outcome == AGAIN:
             self.outcome, self.reason, self.payload = outcome, reason, payload
             return
-        if _gravity(outcome) > _gravity(self.outcome):
+        if gravity(outcome) > gravity(self.outcome):
             self.outcome, self.reason = outcome, reason
         self.payload = {**self.payload, **payload}
 
@@ -79,5 +115,6 @@ def why_skipped(report: pytest.TestReport) -> str:
     return ""
 
 
-def _gravity(outcome: str) -> int:
+def gravity(outcome: str) -> int:
+    """Give how grave an outcome is; one that pytest itself does not have is the gravest."""
     return GRAVITY.index(outcome) if outcome in GRAVITY else len(GRAVITY)

@@ -35,6 +35,15 @@ def _found_by_processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> I
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_for_github() -> Iterator[None]:
+    """The runs that a test starts are not those that a CI shows."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+            patch.delenv(name, raising=False)
+        yield
+
+
 @pytest.fixture(scope="session")
 def warm_python() -> Iterator[Path]:
     """An interpreter that has imported torch already, where the system can do that, else the ordinary one."""

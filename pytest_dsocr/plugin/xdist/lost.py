@@ -40,7 +40,7 @@ def given_up(scheduler: Any, crashitem: str) -> Iterator[pytest.TestReport]:
 def _carry(report: pytest.TestReport, case: str | None, why: str) -> None:
     payload: TestPayload = {
         "comparisons": [],
-        "fault": {"case": case, "stage": None, "why": why},
+        "fault": {"case": case, "stage": None, "why": why, "infrastructure": False},
         "promised": True,
     }
     vars(report)["dsocr"] = payload

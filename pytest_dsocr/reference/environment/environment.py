@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import MachineError
 
 PINS = tuple(Path(__file__).with_name("requirements.txt").read_text(encoding="utf-8").split())
 SHARED = ("torch", "pillow", "numpy")
@@ -97,12 +97,12 @@ def find_environment(given: Path | None) -> Path:
     if folder is None:
         return interpreter(_last_set_up())
     if not interpreter(folder).exists():
-        raise DsocrError(
+        raise MachineError(
             f"{folder} is no virtual environment, for it has no {interpreter(Path())}; name another, or make it with "
             f"`dsocr vendor setup DIR --env {folder}`"
         )
     if (folder / MARK).exists() and not read_stamp(folder):
-        raise DsocrError(f"{folder} is half made; finish it with `dsocr vendor setup DIR --env {folder}`")
+        raise MachineError(f"{folder} is half made; finish it with `dsocr vendor setup DIR --env {folder}`")
     return interpreter(folder)
 
 
@@ -149,7 +149,7 @@ def _last_set_up() -> Path:
     stamps = {folder: read_stamp(folder) for folder in cache_folder().glob("vendor-*")}
     made = [folder for folder, stamp in stamps.items() if stamp and stamp.plan.serves(here)]
     if not made:
-        raise DsocrError(
+        raise MachineError(
             f"there is no environment for the vendor's code with Python {here.python} and {', '.join(here.pins[:3])} "
             "here; make it with `dsocr vendor setup DIR`, or name one with --env"
         )
@@ -160,7 +160,7 @@ def _version_here(name: str) -> str:
     try:
         return metadata.version(name).split("+")[0]  # an index knows 2.13.0, and not 2.13.0+cpu
     except metadata.PackageNotFoundError as error:
-        raise DsocrError(f"this environment has no {name}; install pytest-dsocr with its dependencies") from error
+        raise MachineError(f"this environment has no {name}; install pytest-dsocr with its dependencies") from error
 
 
 def _package_folders() -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import MachineError
 
 FILES = (
     "modeling_deepseekocr.py",
@@ -19,4 +19,4 @@ def check_vendor_folder(folder: Path) -> None:
     """Raise ``DsocrError`` unless the folder holds all of the vendor's files."""
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
-        raise DsocrError(f"{folder} lacks {', '.join(missing)}; give a folder with the vendor's Python files")
+        raise MachineError(f"{folder} lacks {', '.join(missing)}; give a folder with the vendor's Python files")

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.foundation.traces import traced
 from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.subjects.fault import at_stage
@@ -199,6 +199,7 @@ def _refusal(error: DsocrError) -> dict[str, Any]:
         "message": str(error),
         "trace": traced(cause) if cause else "",
         "is_not_implemented": isinstance(cause, NotImplementedError),
+        "is_of_machine": is_of_machine(error),
     }
 
 

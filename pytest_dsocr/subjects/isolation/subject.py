@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.subjects.fault import hung
 from pytest_dsocr.subjects.isolation.process import ProcessLostError, SubjectProcess
@@ -40,6 +40,10 @@ class InItsProcess(Exception):  # noqa: N818 - stands for what was raised there
 
 class NotImplementedThere(InItsProcess, NotImplementedError):  # noqa: N818
     """The subject does not do that."""
+
+
+class MachineErrorThere(InItsProcess, MachineError):  # noqa: N818
+    """What happened there is the machine's fault."""
 
 
 class IsolatedSubject:
@@ -316,10 +320,14 @@ class _LostError(Exception):
 def _raised(refusal: Mapping[str, Any]) -> DsocrError:
     """Rebuild the error that was raised in the process, with its cause."""
     stage, message = refusal["stage"], refusal["message"]
-    error = SubjectFaultError(stage, message) if stage else DsocrError(message)
+    is_of_machine = refusal["is_of_machine"]
+    if stage:
+        error: DsocrError = SubjectFaultError(stage, message)
+    else:
+        error = MachineError(message) if is_of_machine else DsocrError(message)
     if refusal["trace"]:
         kind = NotImplementedThere if refusal["is_not_implemented"] else InItsProcess
-        error.__cause__ = kind(refusal["trace"])
+        error.__cause__ = (MachineErrorThere if is_of_machine else kind)(refusal["trace"])
     return error
 
 

@@ -92,7 +92,7 @@ def test_a_run_that_passes_ends_with_what_it_compared_and_its_verdict(repository
         "subject         standin:Reader, L0, mini/cpu-float32-eager",
         "reference       live, mini/cpu-float32-eager, vendor's file cdcdcdcdcdcd (Reference)",
         "1 comparison in 1 case: 1 MATCH",
-        "written         out/dsocr.json, out/index.html",
+        "written         out/dsocr.json, out/index.html, out/summary.md",
         "verdict         passes",
     ]
     out = repository.pytester.path / "out"
@@ -100,6 +100,7 @@ def test_a_run_that_passes_ends_with_what_it_compared_and_its_verdict(repository
         "dsocr.json",
         "index.html",
         "pages/page-tiny-markdown.jpg",
+        "summary.md",
     }
 
 

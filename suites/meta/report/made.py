@@ -119,6 +119,7 @@ def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **ch
         "seconds": {"reference": 0.25, "subject": 1.5},
         "tokens": {"reference": 3, "subject": 3},
         "boxes": {"reference": 7, "subject": 7},
+        "said": {"text": "Minutes", "boxes": [["title", 1, 2, 3, 4]]},
         "picture": f"pages/{case_id}.jpg",
         "by_session": False,
         "comparisons": told,

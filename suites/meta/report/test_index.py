@@ -122,7 +122,10 @@ def test_nothing_of_a_run_is_markup() -> None:
         EVIL, evil, first_wrong=EVIL, cause=EVIL, findings=[EVIL], passes=False, verdict="WRONG", picture=EVIL
     )
     told = payload(evil, not_compared(EVIL, Reason.NOT_OFFERED), case=case, run=run_payload(subject=EVIL, where=EVIL))
-    lost, raised = payload(left_out="gpu", reason=EVIL), payload(fault={"case": EVIL, "stage": EVIL, "why": EVIL})
+    lost, raised = (
+        payload(left_out="gpu", reason=EVIL),
+        payload(fault={"case": EVIL, "stage": EVIL, "why": EVIL, "infrastructure": False}),
+    )
     made = result(("failed", told), ("skipped", lost), ("error", raised), ("xfailed", payload()), reason=EVIL)
     made.identity = RunIdentity(EVIL, EVIL, EVIL, EVIL)
     made.notes.append(EVIL)

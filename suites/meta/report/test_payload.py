@@ -121,5 +121,12 @@ def test_a_case_says_whether_the_session_answered(tmp_path: Path) -> None:
 
 
 def test_a_fault_names_its_stage_where_it_has_one() -> None:
-    assert of_fault(SubjectFaultError("vision", "raised"), "a") == {"case": "a", "stage": "vision", "why": "raised"}
-    assert of_fault(OSError("gone")) == {"case": None, "stage": None, "why": "gone"}
+    found = of_fault(SubjectFaultError("vision", "raised"), "a")
+    assert found == {"case": "a", "stage": "vision", "why": "raised", "infrastructure": False}
+    assert of_fault(OSError("gone")) == {"case": None, "stage": None, "why": "gone", "infrastructure": False}
+
+
+def test_a_fault_that_came_from_the_machine_says_so() -> None:
+    fault = SubjectFaultError("vision", "raised")
+    fault.__cause__ = MemoryError()
+    assert of_fault(fault)["infrastructure"] is True

@@ -18,7 +18,7 @@ from pytest_dsocr.report.result import RunResult, level_of_comparison
 from pytest_dsocr.report.words import BY_SESSION
 from suites.meta.report.made import DRIFT, MATCH, WRONG, Payload, case_payload, payload, run_payload
 
-FAULT = {"case": "b", "stage": "prefill", "why": "the subject's prefill raised; see there"}
+FAULT = {"case": "b", "stage": "prefill", "why": "the subject's prefill raised; see there", "infrastructure": False}
 
 
 def begun() -> RunResult:

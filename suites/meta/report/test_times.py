@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import asdict
 from typing import Any
 
 from pytest_dsocr.perf.judgement import Judgement, Pace
@@ -25,8 +25,7 @@ ROOF = {
 
 def perf(*judgements: Judgement, **medians_ms: float) -> dict[str, Any]:
     """As ``PerfRun.to_json`` gives it."""
-    judged = [{**asdict(one), "pace": str(one.pace)} for one in judgements]
-    return {"median_ms": medians_ms or MEDIANS, "judgements": judged}
+    return {"median_ms": medians_ms or MEDIANS, "judgements": [one.to_json() for one in judgements]}
 
 
 def test_each_quantity_has_a_row_in_the_order_of_the_stages() -> None:
@@ -44,6 +43,7 @@ def test_a_bar_is_a_share_of_the_page_and_never_longer() -> None:
 
 
 def test_what_was_not_compared_shows_no_figures() -> None:
+    assert json.loads(json.dumps(NONE.to_json(), allow_nan=False))["ratio"] is None, "as dsocr.json is written"
     sam, *_ = rows(perf(NONE))
     assert (sam.baseline, sam.ratio, sam.interval, sam.pace) == ("", "", "", "NOT-COMPARED")
 

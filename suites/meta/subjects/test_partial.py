@@ -74,7 +74,12 @@ def test_what_came_before_the_error_is_compared_and_what_comes_after_is_lost_to_
     assert (report.passes, report.verdict, report.divergence) == (False, Verdict.NOT_COMPARED, None)
     told = of_case(report)
     assert (told["passes"], told["first_wrong"], told["verdict"]) == (False, None, "NOT-COMPARED")
-    assert told["fault"] == {"case": case.id, "stage": report.fault.stage, "why": str(report.fault)}
+    assert told["fault"] == {
+        "case": case.id,
+        "stage": report.fault.stage,
+        "why": str(report.fault),
+        "infrastructure": False,
+    }
     assert (told["boxes"]["subject"] is None) is (method != "write")
     assert draw(report, tmp_path).is_file()
     assert substitute(Raising(tiny, method), report.exchange, LIMITS) == ()

@@ -1,0 +1,37 @@
+"""A part of a run's pages: every n-th of them, for one machine of several."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Shard(NamedTuple):
+    """One of so many parts, from 1 on."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    @classmethod
+    def read(cls, text: str) -> Shard:
+        """Read ``i/n``; raise ``ValueError`` where it is no part of anything."""
+        number, of = (int(part) if part.isdecimal() else 0 for part in text.split("/"))
+        if not 1 <= number <= of:
+            raise ValueError(text)
+        return cls(number, of)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether what belongs to no page is run here."""
+        return self.number == 1
+
+    def has(self, place: int) -> bool:
+        """Say whether what has this place in the whole list, from 0 on, is in this part."""
+        return place % self.of == self.number - 1
+
+    def place(self, place: int, together: int) -> int:
+        """Give the place in the whole list of what has ``place`` in the part, where so many always stand together."""
+        group, within = divmod(place, together)
+        return (group * self.of + self.number - 1) * together + within

@@ -1,0 +1,190 @@
+"""Two results, of which the second is of a later night or another commit: what became wrong, right, slower, faster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.report.ended import EXIT_STATUS, Ended
+from pytest_dsocr.report.tested import OF_TIMES
+
+Result = Mapping[str, Any]
+RIGHT, WRONG, OPEN = "right", "wrong", "not compared"
+GRAVITY = (RIGHT, OPEN, WRONG)
+NOT_COMPARABLE = 12
+
+
+class Status(IntEnum):
+    """The exit status of ``dsocr diff``."""
+
+    NOTHING_WORSE = 0
+    WRONG = EXIT_STATUS[Ended.WRONG]
+    SLOWER = EXIT_STATUS[Ended.SLOWER]
+    NOT_COMPARABLE = NOT_COMPARABLE
+
+
+class State(NamedTuple):
+    """What became of one comparison, or of a test that made none."""
+
+    word: str
+    told: str
+
+
+NOTHING = State(OPEN, "")
+"""Of what a file has nothing of."""
+
+
+class Change(NamedTuple):
+    """Something whose state is another; ``before`` or ``after`` is empty where a file has nothing of it."""
+
+    case: str
+    what: str
+    before: str
+    after: str
+
+
+@dataclass
+class Difference:
+    """What the second result has that the first has not."""
+
+    obstacles: Sequence[str] = ()
+    """Why the two cannot be compared at all."""
+    became_wrong: list[Change] = field(default_factory=list)
+    became_right: list[Change] = field(default_factory=list)
+    slower: list[Change] = field(default_factory=list)
+    faster: list[Change] = field(default_factory=list)
+    left: list[Change] = field(default_factory=list)
+    """Not compared any more."""
+    new: list[Change] = field(default_factory=list)
+    """Newly compared, and right."""
+    common: int = 0
+    """How many comparisons both hold."""
+    untold: str = ""
+    """Why times are not compared, where either file has some."""
+
+    @property
+    def status(self) -> Status:
+        """What is wrong counts before what cannot be said, and that before what is slower."""
+        if self.became_wrong:
+            return Status.WRONG
+        if self.obstacles or self.left:
+            return Status.NOT_COMPARABLE
+        return Status.SLOWER if self.slower else Status.NOTHING_WORSE
+
+
+def difference(old: Result, new: Result) -> Difference:
+    """Compare two results."""
+    found = Difference([*_obstacles(old, new)])
+    if found.obstacles:
+        return found
+    before, after = states(old), states(new)
+    found.common = len(before.keys() & after.keys())
+    mended = {*_mended(old, new)}
+    for key in dict.fromkeys([*after, *before]):
+        now = after.get(key, State(RIGHT, "its tests pass") if key in mended else NOTHING)
+        _sort_in(found, key, before.get(key, NOTHING), now)
+    found.untold = why_untold(old, new)
+    if not found.untold:
+        _times(found, old, new)
+    return found
+
+
+def states(result: Result) -> dict[tuple[str, str], State]:
+    """Give the gravest state of each comparison of each case, and that of each test beside its comparisons."""
+    found: dict[tuple[str, str], State] = {}
+    for test in result["tests"]:
+        name = _name(test)
+        for what, state in ((name, _of_itself(test)), *_of_comparisons(test)):
+            key = (test["case"] or ("" if what == name else name), what)
+            found[key] = max(found.get(key, state), state, key=lambda one: GRAVITY.index(one.word))
+    return found
+
+
+def _name(test: Mapping[str, Any]) -> str:
+    """Give a test's id without its folder, which depends on where pytest was called."""
+    return str(test["nodeid"].rpartition("/")[2])
+
+
+def _of_comparisons(test: Mapping[str, Any]) -> Iterator[tuple[str, State]]:
+    for one in test["comparisons"]:
+        made = one["verdict"] != Verdict.NOT_COMPARED
+        word = WRONG if one["verdict"] == Verdict.WRONG else RIGHT if made and one["passes"] else OPEN
+        yield one["what"], State(word, f"{one['verdict']}: {one['measured']}")
+
+
+def _of_itself(test: Mapping[str, Any]) -> State:
+    """Give what a test says beside its comparisons: an error, something of its own, or that it was not run."""
+    if test["outcome"] == "skipped" or test["ended_as"] == Ended.INFRASTRUCTURE:
+        return State(OPEN, test["why"] or test["reason"])
+    of_comparisons = any(one["verdict"] == Verdict.WRONG for one in test["comparisons"])
+    return State(WRONG, test["why"]) if test["why"] and not of_comparisons else State(RIGHT, test["outcome"])
+
+
+def _mended(old: Result, new: Result) -> Iterator[tuple[str, str]]:
+    """Yield what was wrong in tests that pass now: some comparisons, as of ``read``, are made only where they fail."""
+    passing = {_name(test) for test in new["tests"] if test["outcome"] == "passed"}
+    holders: dict[tuple[str, str], list[str]] = {}
+    for test in old["tests"]:
+        for one in test["comparisons"]:
+            if one["verdict"] == Verdict.WRONG:
+                holders.setdefault((test["case"] or _name(test), one["what"]), []).append(_name(test))
+    yield from (key for key, tests in holders.items() if passing.issuperset(tests))
+
+
+def _sort_in(found: Difference, key: tuple[str, str], old: State, new: State) -> None:
+    change, is_time = Change(*key, old.told, new.told), key[1].startswith(OF_TIMES)
+    if old.word == new.word:
+        return
+    if new.word == WRONG:
+        (found.slower if is_time else found.became_wrong).append(change)
+    elif old.word == WRONG and new.word == RIGHT:
+        (found.faster if is_time else found.became_right).append(change)
+    elif new.word == RIGHT:
+        found.new.append(change)
+    else:
+        found.left.append(change)
+
+
+def _obstacles(old: Result, new: Result) -> Iterator[str]:
+    if not (old["run"] and new["run"]):
+        yield "one of the two compared nothing with a reference"
+        return
+    if old["run"]["key"] != new["run"]["key"]:
+        yield f"the references' keys differ: {old['run']['key']} and {new['run']['key']}"
+    made, remade = old["run"]["provenance"], new["run"]["provenance"]
+    for name, what in (("checkpoint_sha256", "the checkpoints' weights"), ("vendor_sha256", "the vendor's files")):
+        if made[name] != remade[name]:
+            yield f"{what} differ"
+    if not {*states(old)} & {*states(new)}:
+        yield "they hold no comparison in common"
+
+
+def why_untold(old: Result, new: Result) -> str:
+    """Say why the times of two results are not compared; empty where they are, and where neither has any."""
+    was, now = old.get("perf"), new.get("perf")
+    if not was and not now:
+        return ""
+    if not was or not now:
+        return "only one of the two took times"
+    if not was["baseline"] or was["baseline"] != now["baseline"]:
+        return "times are told apart by their intervals against one baseline, and they have none in common"
+    return ""
+
+
+def _times(found: Difference, old: Result, new: Result) -> None:
+    """Take quantities whose intervals lie apart, by more than the new run allows."""
+    if not (old.get("perf") and new.get("perf")):
+        return
+    before = {one["quantity"]: one for one in old["perf"]["judgements"]}
+    for now in new["perf"]["judgements"]:
+        was, what = before.get(now["quantity"]), OF_TIMES + now["quantity"]
+        if was is None or "NOT-COMPARED" in (was["pace"], now["pace"]):
+            continue
+        ratio, most = now["ratio"] / was["ratio"], 1 + now["limit"]
+        apart = found.slower if now["low"] > was["high"] and ratio > most else None
+        apart = found.faster if now["high"] < was["low"] and ratio < 1 / most else apart
+        if apart is not None and what not in {one.what for one in (*found.slower, *found.faster)}:
+            apart.append(Change("", what, f"{was['after_ms']:.3g} ms", f"{now['after_ms']:.3g} ms, {ratio:.3f} times"))

@@ -1,0 +1,127 @@
+"""A result as Markdown: for a comment, a job's summary, or a mail; made of the same values as the JSON file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.words import count, fit, listed
+from pytest_dsocr.report.times import rows
+from pytest_dsocr.report.words import counts, reference_in_words, subject_in_words
+
+SUMMARY_NAME = "summary.md"
+MOST, COLUMNS = 50, 300
+SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
+Result = Mapping[str, Any]
+
+
+def write_summary(result: Result, folder: Path) -> Path:
+    """Write the summary beside the JSON file, whole or not at all.
+
+    Raises:
+        DsocrError: where the disk does not take it.
+    """
+    write_whole(folder / SUMMARY_NAME, markdown(result).encode("utf-8", "replace"))
+    return folder / SUMMARY_NAME
+
+
+def markdown(result: Result) -> str:
+    """Give the summary of a run, finished or refused; nothing in it is markup of the subject's."""
+    return "\n".join(_lines(result)) + "\n"
+
+
+def table(heading: Sequence[str], found: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a table of the first rows, and how many more there are; nothing where there is no row."""
+    if not found:
+        return
+    yield f"| {' | '.join(heading)} |"
+    yield "| --- " * len(heading) + "|"
+    for row in found[:MOST]:
+        yield f"| {' | '.join(map(cell, row))} |"
+    if len(found) > MOST:
+        yield ""
+        yield f"and {len(found) - MOST} more"
+
+
+def cell(text: object) -> str:
+    """Give a text that is no markup, on one line, and mentions nobody."""
+    return SPECIAL.sub(r"\\\1", fit(str(text), COLUMNS)).replace("@", "&#64;")
+
+
+def part(title: str, lines: Iterator[str]) -> Iterator[str]:
+    """Yield a part under its title; nothing where it is empty."""
+    found = list(lines)
+    if found:
+        yield from ("", f"### {title}", "", *found)
+
+
+def _lines(result: Result) -> Iterator[str]:
+    yield f"## DeepSeek-OCR: {result['ended_as']}"
+    yield ""
+    yield cell(result["verdict"])
+    yield ""
+    yield from table(("", ""), [*_run(result)])
+    yield from part("What is wrong", table(("case", "stage", "measured", "likely cause"), [*wrong_cases(result)]))
+    yield from part("Tests that failed", table(("test", "as", "why"), [*_failed(result)]))
+    yield from part("Slower", table(("stage", "baseline", "this run", "ratio", "interval"), [*_slower(result)]))
+    yield from part("Missing", table(("what", "tests", "why"), [*_missing(result)]))
+    yield from part("To run again", _again(result))
+
+
+def _run(result: Result) -> Iterator[tuple[str, str]]:
+    if run := result.get("run"):
+        yield "subject", subject_in_words(run)
+        yield "reference", reference_in_words(run)
+    if "counts" in result:
+        found = counts(result["counts"]) or "none"
+        yield "comparisons", f"{result['comparisons']} in {count(len(result['cases']), 'case')}: {found}"
+    yield "commit", result["commit"] or "unknown"
+    yield "run", f"{result['started']} to {result['ended'] or 'its refusal'}, {result['id']}"
+
+
+def wrong_cases(result: Result) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each case of which a test failed, with what broke first and what real ports got wrong there."""
+    for case in result.get("cases", ()):
+        if case["passes"]:
+            continue
+        by_name = {one["what"]: one["measured"] for one in case["comparisons"]}
+        fault = case["fault"]
+        stage = case["first_wrong"] or (fault and fault["stage"]) or listed([*map(_name, case["failed"])], 2)
+        measured = by_name.get(stage) or (fault and fault["why"]) or "see the tests that failed"
+        yield case["id"], stage, measured, case["cause"] or ""
+
+
+def _failed(result: Result) -> Iterator[tuple[str, str, str]]:
+    for test in result.get("tests", ()):
+        if test["why"]:
+            yield _name(test["nodeid"]), test["ended_as"], test["why"]
+
+
+def _slower(result: Result) -> Iterator[tuple[str, ...]]:
+    for one in rows(result["perf"]) if result.get("perf") else ():
+        if one.pace == "SLOWER":
+            yield one.quantity, one.baseline, one.median, one.ratio, one.interval
+
+
+def _missing(result: Result) -> Iterator[tuple[str, str, str]]:
+    for one in result.get("missing", ()):
+        yield one["what"] + (" (allowed)" if one["allowed"] else ""), str(one["tests"]), one["why"]
+    left = result.get("counts", {}).get(Verdict.NOT_COMPARED, 0)
+    if left:
+        yield "comparisons", str(left), "not made; see the cases in index.html"
+
+
+def _again(result: Result) -> Iterator[str]:
+    """Yield the first failing test's command and the whole run's, as code by its margin, which nothing can end."""
+    failing = [test["rerun"] for test in result.get("tests", ()) if test["rerun"]]
+    for command in (*failing[:1], result["command"]):
+        yield f"    {plain(command)}"
+
+
+def _name(nodeid: str) -> str:
+    return nodeid.rpartition("/")[2]

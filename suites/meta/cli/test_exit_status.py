@@ -1,0 +1,130 @@
+"""The exit status of ``dsocr compare``, and the same in words: what is wrong, what is the machine's, what is slower."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.report.file import read_result
+
+SUBJECTS = """
+    import os
+    from pathlib import Path
+
+    import torch
+
+    from standin import Broken, Misreader, Reader
+
+
+    class OutOfMemory(Reader):
+        def read(self, page, **how):
+            raise torch.OutOfMemoryError("as CUDA says it")
+
+
+    class WrongAndOutOfMemory(Misreader):
+        def read(self, page, **how):
+            return super().read(page, **how) if page.stem == "page" else OutOfMemory().read(page)
+
+
+    class FillsTheDisk(Reader):
+        def read(self, page, **how):
+            full = Path("dsocr-out", "dsocr.json.partial")
+            full.is_symlink() or full.symlink_to("/dev/full")
+            return super().read(page, **how)
+
+
+    class Unloaded(Reader):
+        def __init__(self):
+            from pytest_dsocr.foundation.errors import MachineError
+
+            raise MachineError("the weights are not mounted; mount them")
+"""
+TESTS = """
+    from pytest_dsocr.compare.verdict import Comparison, Verdict
+
+    def test_text(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report, "text")
+
+    def test_pace(dsocr_check):
+        dsocr_check([Comparison("perf/decode", Verdict.{pace}, "measured")])
+"""
+STANDIN = Path(__file__).parents[1] / "plugin" / "standin.py"
+
+
+@pytest.fixture(autouse=True)
+def _repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pages, both sides stood in for, and tests of the user's own."""
+    from PIL import Image
+
+    pytester.makepyfile(mine=SUBJECTS, test_it=TESTS.format(pace="MATCH"), standin=STANDIN.read_text(encoding="utf-8"))
+    pytester.makeconftest(
+        "import pytest, standin\n@pytest.fixture(scope='session')\ndef dsocr_reference(): return standin.Reference()"
+    )
+    Path("pages").mkdir()
+    for name in ("page", "second"):
+        Image.new("RGB", (32, 32)).save(Path("pages", f"{name}.png"))
+    for option in OPTIONS:
+        monkeypatch.delenv(option.env, raising=False)
+
+
+def ended(*arguments: str, subject: str = "Reader") -> tuple[int, str]:
+    """Run it; give its status and the word in its file."""
+    asked = ["pages", "--presets=tiny", "--tests=test_it.py", f"--subject=mine:{subject}", *arguments]
+    done = subprocess.run([sys.executable, "-m", "pytest_dsocr", "compare", *asked], capture_output=True, check=False)
+    told: dict[str, Any] = json.loads(Path("dsocr-out/dsocr.json").read_text(encoding="utf-8"))
+    return done.returncode, told.get("ended_as", told["status"])
+
+
+@pytest.mark.parametrize(
+    ("subject", "status", "word"),
+    [
+        ("Reader", 0, "passes"),
+        ("Misreader", 1, "wrong"),
+        ("Broken", 1, "wrong"),
+        ("OutOfMemory", 10, "infrastructure"),
+        ("Unloaded", 10, "infrastructure"),
+        ("WrongAndOutOfMemory", 1, "wrong"),
+    ],
+)
+def test_a_wrong_model_is_told_from_a_machine_out_of_order(subject: str, status: int, word: str) -> None:
+    assert ended(subject=subject) == (status, word)
+
+
+@pytest.mark.parametrize("subject", ["OutOfMemory", "Unloaded"])
+def test_so_it_is_where_the_subject_has_a_process_of_its_own(subject: str) -> None:
+    assert ended("--isolate", subject=subject) == (10, "infrastructure")
+
+
+def test_slower_is_neither(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=TESTS.format(pace="WRONG"))
+    assert ended() == (11, "slower")
+    assert ended(subject="Misreader") == (1, "wrong")
+
+
+def test_a_reference_that_is_not_there_is_the_machines_fault(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("")
+    assert ended("--checkpoint=synthetic:tiny") == (10, "infrastructure")
+
+
+def test_weights_that_are_not_there_refuse_the_run_and_are_the_machines_fault() -> None:
+    assert ended("--checkpoint=no/such/weights.bin") == (10, "infrastructure")
+    with pytest.raises(DsocrError, match=r"the run was refused: .*no/such/weights.bin' is not a checkpoint"):
+        read_result(Path("dsocr-out"))
+
+
+def test_a_bad_option_is_refused_as_pytest_does() -> None:
+    assert ended("--level=L9") == (4, "refused")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_a_full_disk_is_the_machines_fault_at_the_beginning_and_at_the_end() -> None:
+    assert ended(subject="FillsTheDisk") == (10, "running")
+    status, _ = ended()  # the marks of the run before are still in the way
+    assert status == 10
