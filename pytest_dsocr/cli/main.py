@@ -1,4 +1,4 @@
-"""The command line: ``dsocr run``, ``compare``, ``diff``, ``merge``, ``bench``, ``cost``, ``history``, and ``vendor``."""
+"""The command line: ``dsocr run``, ``compare``, ``diff``, ``merge``, ``bench``, ``cost``, ``history``, ``vendor``."""
 
 from __future__ import annotations
 
