@@ -42,18 +42,23 @@ def add_arguments(command: ArgumentParser) -> None:
         help="run these tests in place of the suites; may be given several times",
     )
     for option in OPTIONS:
-        flags = (f"--{option.name.replace('_', '-')}", option.flag)
-        told = f"{option.help} (default: {DEFAULT_OUT})" if option.name == "out" else option.full_help
-        if option.is_switch:
-            command.add_argument(*flags, dest=option.name, action="store_true", help=told)
-        else:
-            how: dict[str, Any] = {
-                "dest": option.name,
-                "action": "append",
-                "metavar": option.metavar,
-                "default": SUPPRESS,
-            }
-            command.add_argument(*flags, help=told, **how)
+        add_option(command, option)
+
+
+def add_option(command: ArgumentParser, option: Option) -> None:
+    """Add an option of the plugin, with and without ``dsocr-`` in its name."""
+    flags = (f"--{option.name.replace('_', '-')}", option.flag)
+    told = f"{option.help} (default: {DEFAULT_OUT})" if option.name == "out" else option.full_help
+    if option.is_switch:
+        command.add_argument(*flags, dest=option.name, action="store_true", help=told)
+    else:
+        how: dict[str, Any] = {
+            "dest": option.name,
+            "action": "append",
+            "metavar": option.metavar,
+            "default": SUPPRESS,
+        }
+        command.add_argument(*flags, help=told, **how)
 
 
 def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

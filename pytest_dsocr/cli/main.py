@@ -1,5 +1,5 @@
-"""The command line: ``dsocr run``, ``compare``, ``bench``, ``history``, and ``dsocr vendor setup``, ``inspect`` and
-``record``."""
+"""The command line: ``dsocr run``, ``compare``, ``doctor``, ``bench``, ``history``, and ``dsocr vendor setup``,
+``inspect`` and ``record``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_dsocr
-from pytest_dsocr.cli import bench_arguments, compare
+from pytest_dsocr.cli import bench_arguments, compare, doctor_arguments
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.system import check_system
@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     compare.add_arguments(
         _command(commands, "compare", "run the suites: compare an implementation (subject) with the vendor's")
     )
+    doctor_arguments.add_arguments(_command(commands, "doctor", "check this machine: is there what a run needs?"))
     _bench(_command(commands, "bench", "measure two versions in turn: is the second slower?"))
     _history(_command(commands, "history", "show what was measured run by run"))
     vendor = commands.add_parser("vendor", help="set up, inspect or record the vendor's code")
