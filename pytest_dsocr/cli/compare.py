@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -91,12 +91,12 @@ def run(options: Namespace) -> Iterator[str]:
         yield f"dsocr: {result['verdict']}"
 
 
-def suites() -> list[str]:
-    """Give what pytest is to run: the suites of the installation, or those of the checkout, but for times."""
+def suites(left_out: Container[str] = LEFT_OUT) -> list[str]:
+    """Give what pytest is to run: the suites of the installation, or those of the checkout, but for some."""
     is_installed = find_spec(INSTALLED) is not None
     package = Path(pytest_dsocr.__path__[0])
     folder = package / "suites" if is_installed else package.parent / "suites"
-    found = sorted(init.parent for init in folder.glob("*/__init__.py") if init.parent.name not in LEFT_OUT)
+    found = sorted(init.parent for init in folder.glob("*/__init__.py") if init.parent.name not in left_out)
     return ["--pyargs", *(f"{INSTALLED}.{one.name}" for one in found)] if is_installed else [*map(str, found)]
 
 
