@@ -58,6 +58,8 @@ class Config:
     """In order of worth; every one that there is, where it is empty, the live one with ``vendor`` alone."""
     may_miss: tuple[str, ...] = ()
     xfails: str = ""
+    pytest: tuple[str, ...] = ()
+    """More options of pytest's, for every part but the doctor."""
     out: str = "nightly-out"
 
     @property

@@ -86,12 +86,8 @@ def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
     part = PARTS[job.part]
     workers = 1 if part.is_timed or part.first_pages else min(gpus if config.on_gpu else config.workers, len(job.pages))
     tests = [f"--tests={test}" for test in _tests(part.suites)]
-    of_pytest = [
-        f"--junitxml={folder / JUNIT}",
-        "-p",
-        "no:cacheprovider",
-        *(["-n", str(workers)] if workers > 1 else []),
-    ]
+    of_pytest = [f"--junitxml={folder / JUNIT}", "-p", "no:cacheprovider", *config.pytest]
+    of_pytest += ["-n", str(workers)] if workers > 1 else []
     return [
         *ours,
         "compare",
@@ -108,6 +104,12 @@ def environment(job: Job, config: Config) -> dict[str, str]:
     """Give the variables that a job has beyond those of the night."""
     gpus = config.gpus[:1] if PARTS[job.part].is_timed else config.gpus
     return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))} if gpus and config.on_gpu else {}
+
+
+def may_miss(part: Part, config: Config) -> list[str]:
+    """Give what may be missing: what the part cannot have, and what the file allows."""
+    lacking = [*(["gpu"] if not config.on_gpu else []), *(["vendor"] if not part.is_live else []), *config.may_miss]
+    return list(dict.fromkeys(lacking))
 
 
 def _usual(config: Config) -> list[str]:
@@ -131,8 +133,7 @@ def _promise(part: Part, config: Config) -> Iterator[str]:
     yield f"--subject={config.subject}"
     if not part.is_timed:  # of the suite perf some test is always skipped: a subject has either vision or its parts
         yield "--no-skip"
-    lacking = [*(["gpu"] if not config.on_gpu else []), *(["vendor"] if not part.is_live else []), *config.may_miss]
-    yield from (f"--may-miss={what}" for what in dict.fromkeys(lacking))
+    yield from (f"--may-miss={what}" for what in may_miss(part, config))
     if config.max_new_tokens:
         yield f"--max-new-tokens={config.max_new_tokens}"
     if config.xfails:
