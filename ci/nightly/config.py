@@ -13,6 +13,7 @@ from pytest_dsocr.pages.page_list import SUBSETS
 
 TYPES: Mapping[str, type | tuple[type, ...]] = {
     "str": str,
+    "bool": bool,
     "float": (int, float),
     "int": int,
     "tuple": list,
@@ -56,6 +57,10 @@ class Config:
     """What a part gets to end itself when its time is over."""
     parts: tuple[str, ...] = ()
     """In order of worth; every one that there is, where it is empty, the live one with ``vendor`` alone."""
+    level: str = ""
+    """What the subject must offer, L0 to L3; tests above it are not run."""
+    no_skip: bool = True
+    """Whether every skipped test is a failure, as it should be of a subject that offers all that its level can."""
     may_miss: tuple[str, ...] = ()
     xfails: str = ""
     pytest: tuple[str, ...] = ()
@@ -83,7 +88,7 @@ def read_config(path: Path) -> Config:
         if name not in kinds:
             raise DsocrError(f"{path}: there is no {name!r}; there are {', '.join(kinds)}")
         kind = kinds[name].partition("[")[0]
-        if not isinstance(value, TYPES[kind]) or isinstance(value, bool):
+        if not isinstance(value, TYPES[kind]) or isinstance(value, bool) != (kind == "bool"):
             raise DsocrError(f"{path}: {name} is {value!r}, and should be a {kinds[name]}")
     if unknown := [name for name in said.get("parts", ()) if name not in PARTS]:
         raise DsocrError(f"{path}: there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")

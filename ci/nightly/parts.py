@@ -131,9 +131,13 @@ def _setting(job: Job, config: Config) -> Iterator[str]:
 def _promise(part: Part, config: Config) -> Iterator[str]:
     """Yield what the run is held to: everything, but for what the part cannot have, and what the file allows."""
     yield f"--subject={config.subject}"
-    if not part.is_timed:  # of the suite perf some test is always skipped: a subject has either vision or its parts
+    if (
+        config.no_skip and not part.is_timed
+    ):  # of the suite perf some test is always skipped: a subject has either vision or its parts
         yield "--no-skip"
     yield from (f"--may-miss={what}" for what in may_miss(part, config))
+    if config.level:
+        yield f"--level={config.level}"
     if config.max_new_tokens:
         yield f"--max-new-tokens={config.max_new_tokens}"
     if config.xfails:

@@ -60,6 +60,7 @@ def test_paths_are_seen_from_the_file_and_words_stay(tmp_path: Path) -> None:
         ('page = ["dev-3"]', "there is no 'page'; there are checkpoint, "),
         ('minutes = "long"', "minutes is 'long', and should be a float"),
         ("workers = true", "workers is True"),
+        ("no_skip = 1", "no_skip is 1"),
         ('parts = ["perf", "speed"]', "there is no part speed; there are doctor, recorded"),
         ('parts = ["live"]', "the part live needs vendor"),
     ],
@@ -107,6 +108,7 @@ def test_only_what_a_part_cannot_have_may_be_missing() -> None:
     assert "--reference=vendor" in words("live")
     assert "--reference=vendor" not in words("recorded")
     assert "--no-skip" in words("recorded")
+    assert "--no-skip" not in [*words("perf"), *words("recorded", replace(ON_GPUS, no_skip=False))]
 
 
 def entry(part: str, status: int | None = 0, step: Step = Step.DONE, **more: object) -> Entry:
