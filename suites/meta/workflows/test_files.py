@@ -78,6 +78,16 @@ def test_on_gitlab_nights_wait_and_a_push_ends_the_run_before() -> None:
     assert all(jobs[name].described["interruptible"] for name in ("parity", "bench"))
 
 
+@pytest.mark.parametrize("name", ["parity", "bench"])
+def test_on_gitlab_the_commands_are_those_of_github(name: str) -> None:
+    """Those of GitHub are run by another test."""
+    [theirs] = [step.text for step in jobs_of(FOLDER / "github-pull-request.yml")[name].steps if not step.sets_up]
+    [ours] = [step.text for step in jobs_of(FOLDER / "gitlab-ci.yml")[name].steps if not step.sets_up]
+    for of_gitlab, of_github in (("$CI_MERGE_REQUEST_DIFF_BASE_SHA", "$BASE"), ("$CI_COMMIT_SHA", "$HEAD")):
+        ours = ours.replace(of_gitlab, of_github)
+    assert " ".join(ours.split()) in " ".join(theirs.replace("\\\n", " ").split())
+
+
 @every_job
 def test_its_shell_can_be_parsed_and_commands_of_ours_are_taken(job: Job) -> None:
     found = 0
