@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pytest_dsocr.pages.shipped import shipped
 from suites.meta.nightly.conftest import nightly, run_night, write_config
 
 [PAGE] = (page for page in shipped("dev-3") if page.stem == "figures_201")  # the one soonest read
+STAND_IN = Path(__file__).parents[1] / "reference" / "stand_in"
 FAST = 'pytest = ["-k", "test_text or test_length"]'
 
 
@@ -134,3 +136,14 @@ def test_a_night_that_is_ended_keeps_what_it_has(home: Path) -> None:
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, "nightly: interrupted; the same command goes on from here\n")
     assert [(entry["step"], entry["why"]) for entry in state()["entries"]] == [("ended", "interrupted")]
+
+
+def test_the_live_part_runs_the_files_that_are_named(home: Path) -> None:
+    """Here the stand-in's, in this environment."""
+    lines = (f'vendor = "{STAND_IN}"', f'vendor_env = "{sys.prefix}"', 'pytest = ["-k", "test_text"]')
+    write_config([PAGE], 'parts = ["live"]', *lines)
+    done = run_night()
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(Path("nightly-out/live/dsocr.json").read_text(encoding="utf-8"))
+    assert result["passes"]
+    assert "reference       live" in Path("nightly-out/live/output.log").read_text(encoding="utf-8")
