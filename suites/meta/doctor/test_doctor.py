@@ -76,6 +76,7 @@ def test_what_a_run_needs_and_is_not_there_is_a_fault(arguments: list[str], chec
     assert status == 1
     assert found[check]["level"] == "fault"
     assert said in f"{found[check]['told']}; {found[check]['todo']}"
+    assert not any("broke down" in one["told"] for one in found.values())
 
 
 @needs_no_gpu
