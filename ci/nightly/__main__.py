@@ -11,7 +11,8 @@ from pathlib import Path
 from types import FrameType
 
 from ci.nightly import night
-from ci.nightly.config import read_config
+from ci.nightly.config import Config, read_config
+from ci.nightly.state import MACHINE
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.locked import locked
 from pytest_dsocr.foundation.printable import plain
@@ -34,13 +35,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = {name: value for name in ("out", "minutes") if (value := getattr(options, name)) is not None}
         config = replace(config, **given)
         with locked(Path(config.out) / LOCK):
-            return night.run(config, lambda line: print(plain(line), flush=True), again=options.again)
+            return _run(config, again=options.again)
     except DsocrError as error:
         print(f"nightly: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
         print("nightly: interrupted; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
+
+
+def _run(config: Config, *, again: bool) -> int:
+    """Run a night; what it cannot read or write is the machine's fault, and not the model's."""
+    try:
+        return night.run(config, lambda line: print(plain(line), flush=True), again=again)
+    except (DsocrError, OSError) as error:
+        print(f"nightly: {error}", file=sys.stderr)
+        return MACHINE
 
 
 def _interrupted(_: int, __: FrameType | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -147,3 +148,14 @@ def test_the_live_part_runs_the_files_that_are_named(home: Path) -> None:
     result = json.loads(Path("nightly-out/live/dsocr.json").read_text(encoding="utf-8"))
     assert result["passes"]
     assert "reference       live" in Path("nightly-out/live/output.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("what", ["a disk that takes no more", "a file in the way"])
+def test_results_that_cannot_be_written_are_10_and_not_a_wrong_model(home: Path, what: str) -> None:
+    write_config([PAGE], 'parts = ["doctor"]')
+    Path("nightly-out").mkdir()
+    limit = "ulimit -f 2;" if what.startswith("a disk") else "touch nightly-out/doctor;"
+    command = f"{limit} exec {shlex.join(nightly())}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 10, done.stdout + done.stderr
+    assert re.match(r"nightly: .*(cannot be written|File exists)", done.stderr)
