@@ -86,6 +86,16 @@ def test_a_gpu_that_is_not_there_is_told_of_torch_and_of_nothing_else_that_follo
     assert "no GPU to look them up by" in found["baselines"]["told"]
 
 
+@pytest.mark.dsocr_gpu
+def test_each_gpu_is_told_with_its_memory() -> None:
+    _, found = doctor("--device=cuda", "--reference=session")
+    told = [one["told"] for name, one in found.items() if name.startswith("cuda:")]
+    assert len(told) == torch.cuda.device_count()
+    assert all("GiB free" in one for one in told)
+    assert found["driver"]["level"] in ("ok", "note")
+    assert not any("broke down" in one["told"] for one in found.values())
+
+
 def test_damaged_weights_are_a_fault(tmp_path: Path) -> None:
     shutil.copytree(MINI_FOLDER, tmp_path / "mine")
     [weights, *_] = sorted((tmp_path / "mine").glob("*.safetensors"))
