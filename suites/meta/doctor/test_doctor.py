@@ -25,6 +25,7 @@ from pytest_dsocr.plugin.options import OPTIONS
 from suites.meta.contract.test_pdf import pdf_of
 from suites.meta.reference.small_folder import MAIN, change, write_small_folder
 
+needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 
 
@@ -86,7 +87,7 @@ def test_a_gpu_that_is_not_there_is_told_of_torch_and_of_nothing_else_that_follo
     assert "no GPU to look them up by" in found["baselines"]["told"]
 
 
-@pytest.mark.dsocr_gpu
+@needs_a_gpu
 def test_each_gpu_is_told_with_its_memory() -> None:
     _, found = doctor("--device=cuda", "--reference=session")
     told = [one["told"] for name, one in found.items() if name.startswith("cuda:")]
