@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,18 +45,23 @@ def add_arguments(command: ArgumentParser) -> None:
         help="run these tests in place of the suites; may be given several times",
     )
     for option in OPTIONS:
-        flags = (f"--{option.name.replace('_', '-')}", option.flag)
-        told = f"{option.help} (default: {DEFAULT_OUT})" if option.name == "out" else option.full_help
-        if option.is_switch:
-            command.add_argument(*flags, dest=option.name, action="store_true", help=told)
-        else:
-            how: dict[str, Any] = {
-                "dest": option.name,
-                "action": "append",
-                "metavar": option.metavar,
-                "default": SUPPRESS,
-            }
-            command.add_argument(*flags, help=told, **how)
+        add_option(command, option)
+
+
+def add_option(command: ArgumentParser, option: Option) -> None:
+    """Add an option of the plugin, with and without ``dsocr-`` in its name."""
+    flags = (f"--{option.name.replace('_', '-')}", option.flag)
+    told = f"{option.help} (default: {DEFAULT_OUT})" if option.name == "out" else option.full_help
+    if option.is_switch:
+        command.add_argument(*flags, dest=option.name, action="store_true", help=told)
+    else:
+        how: dict[str, Any] = {
+            "dest": option.name,
+            "action": "append",
+            "metavar": option.metavar,
+            "default": SUPPRESS,
+        }
+        command.add_argument(*flags, help=told, **how)
 
 
 def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -104,12 +109,12 @@ def _exit_status(of_pytest: int, result: Mapping[str, Any]) -> int:
     return EXIT_STATUS[Ended(result["ended_as"])] or of_pytest
 
 
-def suites() -> list[str]:
-    """Give what pytest is to run: the suites of the installation, or of the checkout, but for what is measured."""
+def suites(left_out: Container[str] = LEFT_OUT) -> list[str]:
+    """Give what pytest is to run: the suites of the installation, or those of the checkout, but for some."""
     is_installed = find_spec(INSTALLED) is not None
     package = Path(pytest_dsocr.__path__[0])
     folder = package / "suites" if is_installed else package.parent / "suites"
-    found = sorted(init.parent for init in folder.glob("*/__init__.py") if init.parent.name not in LEFT_OUT)
+    found = sorted(init.parent for init in folder.glob("*/__init__.py") if init.parent.name not in left_out)
     return ["--pyargs", *(f"{INSTALLED}.{one.name}" for one in found)] if is_installed else [*map(str, found)]
 
 

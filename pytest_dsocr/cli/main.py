@@ -1,4 +1,4 @@
-"""The command line: ``dsocr run``, ``compare``, ``diff``, ``merge``, ``bench``, ``cost``, ``history``, ``vendor``."""
+"""The command line: ``dsocr run``, ``compare``, ``doctor``, ``bench``, ``cost``, ``vendor`` and others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_dsocr
-from pytest_dsocr.cli import bench_arguments, compare, cost_arguments, results_arguments
+from pytest_dsocr.cli import bench_arguments, compare, cost_arguments, doctor_arguments, results_arguments
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.system import check_system
@@ -32,9 +32,15 @@ def parser() -> argparse.ArgumentParser:
     )
     results_arguments.add_diff(_command(commands, "diff", "show what became wrong or slower between two results"))
     results_arguments.add_merge(_command(commands, "merge", "make one result of those of shards"))
+    doctor_arguments.add_arguments(_command(commands, "doctor", "check this machine: is there what a run needs?"))
     _bench(_command(commands, "bench", "measure two versions in turn: is the second slower?"))
     _cost(_command(commands, "cost", "calculate what pages cost: FLOPs, bytes, and the least time on a device"))
     _history(_command(commands, "history", "show what was measured run by run"))
+    _watch(
+        _command(
+            commands, "watch-vendor", "have the vendor's files changed, and what does that affect?", "watch_vendor"
+        )
+    )
     vendor = commands.add_parser("vendor", help="set up, inspect or record the vendor's code")
     of_vendor = vendor.add_subparsers(required=True, metavar="COMMAND")
     _setup(_command(of_vendor, "setup", "make the environment in which the vendor's code runs", "vendor_setup"))
@@ -122,9 +128,16 @@ def _setup(command: argparse.ArgumentParser) -> None:
 def _inspect(command: argparse.ArgumentParser) -> None:
     _add_vendor(command)
     _add_environment(command)
-    anchors = "file to compare with (default: ./golden/vendor/anchors.json, or else the shipped one)"
-    command.add_argument("--anchors", type=Path, metavar="FILE", help=anchors)
+    _add_anchors(command)
     command.add_argument("--write", action="store_true", help="write what is found to --anchors")
+
+
+def _watch(command: argparse.ArgumentParser) -> None:
+    _add_vendor(command)
+    _add_anchors(command)
+    golden = "folder with vendor/ (recordings) (default: ./golden, or else the shipped one)"
+    command.add_argument("--golden", type=Path, metavar="FOLDER", help=golden)
+    command.add_argument("--markdown", type=Path, metavar="FILE", help="write it as the text of an issue as well")
 
 
 def _record(command: argparse.ArgumentParser) -> None:
@@ -149,6 +162,11 @@ def _record(command: argparse.ArgumentParser) -> None:
 
 def _add_vendor(command: argparse.ArgumentParser) -> None:
     command.add_argument("vendor", type=Path, help="folder with the vendor's Python files: a hub snapshot, a clone")
+
+
+def _add_anchors(command: argparse.ArgumentParser) -> None:
+    anchors = "file to compare with (default: ./golden/vendor/anchors.json, or else the shipped one)"
+    command.add_argument("--anchors", type=Path, metavar="FILE", help=anchors)
 
 
 def _add_environment(command: argparse.ArgumentParser) -> None:

@@ -1,0 +1,61 @@
+"""The command line: ``python -m ci.nightly nightly.toml``."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from ci.nightly import night
+from ci.nightly.config import Config, read_config
+from ci.nightly.state import MACHINE
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.locked import locked
+from pytest_dsocr.foundation.printable import plain
+
+LOCK = ".night.lock"
+BAD_INPUT, INTERRUPTED = 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a night; give the worst status of its parts, 2 on bad input, 130 where it was interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m ci.nightly", description=__doc__)
+    parser.add_argument("config", type=Path, help="configuration file in TOML")
+    parser.add_argument("--out", help="folder of results, in place of the configuration's")
+    parser.add_argument("--minutes", type=float, help="time budget, in place of the configuration's")
+    parser.add_argument("--again", action="store_true", help="run every part, whatever is done already")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupted)
+    try:
+        config = read_config(options.config)
+        given = {name: value for name in ("out", "minutes") if (value := getattr(options, name)) is not None}
+        config = replace(config, **given)
+        with locked(Path(config.out) / LOCK):
+            return _run(config, again=options.again)
+    except DsocrError as error:
+        print(f"nightly: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("nightly: interrupted; the same command goes on from here", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(config: Config, *, again: bool) -> int:
+    """Run a night; what it cannot read or write is the machine's fault, and not the model's."""
+    try:
+        return night.run(config, lambda line: print(plain(line), flush=True), again=again)
+    except (DsocrError, OSError) as error:
+        print(f"nightly: {error}", file=sys.stderr)
+        return MACHINE
+
+
+def _interrupted(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

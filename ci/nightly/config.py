@@ -1,0 +1,110 @@
+"""The configuration file of a night."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.pages.page_list import SUBSETS
+
+TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "str": str,
+    "bool": bool,
+    "float": (int, float),
+    "int": int,
+    "tuple": list,
+    "Path": str,
+}
+"""What TOML has to hold for a field, by the beginning of the field's type."""
+PARTS = ("doctor", "recorded", "live", "cache", "perf", "workload")
+"""In their usual order of worth."""
+NAMED = ("checkpoint", "vendor", "vendor_env", "golden", "out", "xfails")
+"""Paths, relative to the file, where there is something of that name beside it."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a night does; the names are those of the file."""
+
+    checkpoint: str = "mini"
+    subject: str = "session"
+    device: str = "cpu"
+    gpus: tuple[int, ...] = ()
+    """Which of those that the driver numbers; all that are visible, where it is empty."""
+    workers: int = 1
+    """Processes that share the pages on a CPU; on GPUs there is one for each."""
+    dtype: str = "float32"
+    attention: str = "eager"
+    vendor: str = ""
+    """Folder with the vendor's files, for the part that runs them live."""
+    vendor_env: str = ""
+    golden: str = ""
+    pages: tuple[str, ...] = ("dev-3",)
+    """In order of worth."""
+    live_pages: tuple[str, ...] = ()
+    """Of the live part; ``pages``, where it is empty."""
+    batch: int = 0
+    """Pages for one process; all, where it is 0. Fewer cost more loading, and lose less where the time is over."""
+    max_new_tokens: int = 0
+    """As many as the vendor's code, where it is 0."""
+    minutes: float = 480
+    """The time budget."""
+    grace_seconds: float = 60
+    """What a part gets to end itself when its time is over."""
+    parts: tuple[str, ...] = ()
+    """In order of worth; every one that there is, where it is empty, the live one with ``vendor`` alone."""
+    level: str = ""
+    """What the subject must offer, L0 to L3; tests above it are not run."""
+    no_skip: bool = True
+    """Whether every skipped test is a failure, as it should be of a subject that offers all that its level can."""
+    may_miss: tuple[str, ...] = ()
+    xfails: str = ""
+    pytest: tuple[str, ...] = ()
+    """More options of pytest's, for every part but the doctor."""
+    out: str = "nightly-out"
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it runs on GPUs."""
+        return self.device.startswith("cuda")
+
+
+def read_config(path: Path) -> Config:
+    """Read the file.
+
+    Raises:
+        DsocrError: where it is not there, is not TOML, or says what nobody knows.
+    """
+    try:
+        said = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DsocrError(f"{path} cannot be read ({error}); give a configuration file in TOML") from error
+    kinds = {field.name: str(field.type) for field in fields(Config)}
+    for name, value in said.items():
+        if name not in kinds:
+            raise DsocrError(f"{path}: there is no {name!r}; there are {', '.join(kinds)}")
+        kind = kinds[name].partition("[")[0]
+        if not isinstance(value, TYPES[kind]) or isinstance(value, bool) != (kind == "bool"):
+            raise DsocrError(f"{path}: {name} is {value!r}, and should be a {kinds[name]}")
+    if unknown := [name for name in said.get("parts", ()) if name not in PARTS]:
+        raise DsocrError(f"{path}: there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    if "live" in said.get("parts", ()) and not said.get("vendor"):
+        raise DsocrError(f"{path}: the part live needs vendor, a folder with the vendor's Python files")
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
+    return Config(**_beside(path.absolute().parent, values))
+
+
+def _beside(home: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Give paths as they are seen from the file; a word that is no path stays one."""
+    found: dict[str, Any] = {"out": Config.out, **values}
+    for name in NAMED:
+        if (text := found.get(name)) and (name in ("out", "golden") or (home / text).exists()):
+            found[name] = str(home / text)
+    for name in ("pages", "live_pages"):
+        if name in values:
+            found[name] = tuple(text if text in SUBSETS else str(home / text) for text in values[name])
+    return found

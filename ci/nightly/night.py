@@ -1,0 +1,167 @@
+"""A night: what is done already, what still fits, each job after the other."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from ci.nightly import process
+from ci.nightly.config import Config
+from ci.nightly.index import write_index
+from ci.nightly.parts import LOG, PARTS, Job, command, environment, jobs, may_miss, why_not
+from ci.nightly.state import MACHINE, Entry, Night, Step, code_here, earlier, is_whole, key_of, now
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.words import count
+from pytest_dsocr.pages.named import pages_in
+from pytest_dsocr.pages.page_list import BadPage
+from pytest_dsocr.perf.probe.machine import machine, versions
+from pytest_dsocr.report.file import INDEX_NAME, read_result
+
+GPU_FACTS = "name,driver_version,memory.total,memory.used,clocks.sm,temperature.gpu"
+LITTLE_S = 1.0
+"""Time in which nothing is worth beginning."""
+
+
+def run(config: Config, say: Callable[[str], None], *, again: bool = False) -> int:
+    """Run what is to do; ``config.out`` holds the results.
+
+    Args:
+        config: the night's.
+        say: called with each line to tell.
+        again: do everything anew.
+
+    Returns:
+        The worst status of its parts.
+
+    Raises:
+        DsocrError: where a part or a page has no meaning, or the results cannot be written.
+        KeyboardInterrupt: where it is interrupted; what was done is kept.
+    """
+    out, begun_s = Path(config.out), monotonic()
+    before = {} if again else earlier(out)
+    commit, code = code_here()
+    night = Night(commit, config, facts=facts())
+    todo = [*jobs(config, {name: _files(getattr(config, name)) for name in ("pages", "live_pages")})]
+    night.entries = [_prepared(job, config, code, len(night.facts["gpus"])) for job in todo]
+    say(f"{count(len(todo), 'job')}, {config.minutes:g} minutes, into {out}")
+    if not code:
+        say("no commit is known here, so that nothing of an earlier run is taken over")
+    for place, job in enumerate(todo):
+        entry, old = night.entries[place], before.get(job.name)
+        if old and old.key == entry.key != "" and is_whole(old, out / job.name):
+            night.entries[place] = entry = old
+            say(f"{job.name:<16}is done, since {old.ended}")
+        else:
+            left_s = 60 * config.minutes - (monotonic() - begun_s)
+            entry.why = why_not(job) or _too_long(job, night.entries[:place], left_s)
+            entry.step = Step.LEFT_OUT if entry.why else Step.RUNNING
+            _write(night, out)
+            if entry.step is Step.RUNNING:
+                say(f"{job.name:<16}begins, {count(len(job.pages), 'page')}")
+                with _kept(night, entry, out):
+                    _do(job, config, entry, left_s)
+        _write(night, out)
+        say(f"{entry.name:<16}{entry.word}, {entry.seconds:.0f} s; {entry.why or entry.verdict}")
+    night.ended = now()
+    _write(night, out)
+    say(f"{night.verdict}; see {out / INDEX_NAME}")
+    return night.status
+
+
+@contextmanager
+def _kept(night: Night, entry: Entry, out: Path) -> Iterator[None]:
+    """Write down what was running when the night is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        entry.step, entry.why, entry.ended = Step.ENDED, "interrupted", now()
+        _write(night, out)
+        raise
+
+
+def facts() -> dict[str, Any]:
+    """Give what is known of the machine without asking torch for a GPU, which would hold memory there."""
+    asked = ["nvidia-smi", f"--query-gpu={GPU_FACTS}", "--format=csv,noheader"]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout.splitlines()
+        told = [line for k, line in enumerate(told) if _is_visible(k)]
+    except (OSError, subprocess.TimeoutExpired):
+        told = []
+    return {"machine": machine("cpu"), "versions": versions(), "gpus": told}
+
+
+def _is_visible(gpu: int) -> bool:
+    """Say whether CUDA_VISIBLE_DEVICES shows a GPU; names in place of numbers are taken for those of the first."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return True
+    shown = [one.strip() for one in named.split(",") if one.strip()]
+    return str(gpu) in shown if all(one.isdigit() for one in shown) else gpu < len(shown)
+
+
+def _prepared(job: Job, config: Config, code: str, gpus: int) -> Entry:
+    words = command(job, config, Path(config.out) / job.name, len(config.gpus) or gpus)
+    key = key_of(job, words, environment(job, config).items(), code, config)
+    return Entry(job.name, job.part, job.pages, key, command=shlex.join(words))
+
+
+def _do(job: Job, config: Config, entry: Entry, left_s: float) -> None:
+    """Run a job in an empty folder, and note how it ended."""
+    folder = Path(config.out) / job.name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    entry.step = Step.ENDED
+    entry.status, entry.seconds, entry.why = process.run(
+        shlex.split(entry.command), folder / LOG, environment(job, config), left_s, config.grace_seconds
+    )
+    entry.ended = now()
+    entry.step = Step.ENDED if entry.why else Step.DONE
+    if job.is_doctor:
+        entry.verdict = "the machine has what is needed" if entry.status == 0 else "the machine lacks something"
+    else:
+        _read(entry, folder, config)
+
+
+def _read(entry: Entry, folder: Path, config: Config) -> None:
+    """Note what a job's result says."""
+    try:
+        result = read_result(folder)
+    except DsocrError as error:
+        entry.verdict = str(error)
+        entry.status = entry.status or MACHINE
+        return
+    lacking = dict.fromkeys(one["what"] for one in result["missing"])
+    entry.lacking = tuple(what for what in lacking if what not in may_miss(PARTS[entry.part], config))
+    told = f"; missing: {', '.join(entry.lacking)}" if entry.lacking else ""
+    entry.verdict = f"{result['verdict']}, {count(result['comparisons'], 'comparison')}{told}"
+
+
+def _too_long(job: Job, done: list[Entry], left_s: float) -> str:
+    """Say why a job no longer fits: by what the pages of its part have taken this night."""
+    if left_s < LITTLE_S:
+        return "the time is over"
+    mine = [
+        entry for entry in done if entry.part == job.part and entry.pages and entry.seconds and entry.step is Step.DONE
+    ]
+    if not mine:
+        return ""
+    needed_s = len(job.pages) * max(entry.seconds / len(entry.pages) for entry in mine)
+    return f"{left_s:.0f} s are left, and it would take about {needed_s:.0f}" if needed_s > left_s else ""
+
+
+def _files(named: tuple[str, ...]) -> list[str]:
+    """Give the files of the pages; the doctor tells of those that cannot be read."""
+    return [str(page) for page in pages_in(named) if not isinstance(page, BadPage)]
+
+
+def _write(night: Night, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    night.write(out)
+    write_index(night, out)

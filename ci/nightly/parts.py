@@ -1,0 +1,152 @@
+"""The parts of a night, and the commands that run them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ci.nightly.config import Config
+from pytest_dsocr.cli.compare import SAFE_PATH, suites
+
+DOCTOR_JSON, JUNIT, LOG = "doctor.json", "junit.xml", "output.log"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the things that a night does."""
+
+    suites: tuple[str, ...] = ()
+    """None for ``dsocr doctor``."""
+    first_pages: int = 0
+    """It reads so many pages; every one, in batches, where this is 0."""
+    is_live: bool = False
+    """Whether the reference is the vendor's code, running."""
+    is_timed: bool = False
+    """Whether it wants a GPU that nobody else uses; what it could not judge is told, and fails nothing."""
+
+
+PARTS: Mapping[str, Part] = {
+    "doctor": Part(first_pages=-1),
+    "recorded": Part(("contract", "parity", "reference")),
+    "live": Part(("contract", "parity", "reference"), is_live=True),
+    "cache": Part(("cache",), first_pages=2),
+    "perf": Part(("perf",), first_pages=1, is_timed=True),
+    "workload": Part(("workload",), first_pages=1),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A part, or a batch of its pages: one process."""
+
+    name: str
+    part: str
+    pages: tuple[str, ...]
+
+    @property
+    def is_doctor(self) -> bool:
+        """Whether it looks at the machine and compares nothing."""
+        return not PARTS[self.part].suites
+
+
+def jobs(config: Config, pages: Mapping[str, Sequence[str]]) -> Iterator[Job]:
+    """Yield what there is to do, in order of worth.
+
+    Args:
+        config: the night's.
+        pages: of each field that names some, the files.
+    """
+    for name in config.parts or _usual(config):
+        part = PARTS[name]
+        own = tuple(pages["live_pages" if part.is_live and config.live_pages else "pages"])
+        if part.first_pages:
+            yield Job(name, name, own[: max(part.first_pages, 0)])
+        else:
+            size = config.batch or max(len(own), 1)
+            batches = [own[at : at + size] for at in range(0, len(own), size)]
+            yield from (
+                Job(name if len(batches) == 1 else f"{name}-{number:03}", name, batch)
+                for number, batch in enumerate(batches, start=1)
+            )
+
+
+def why_not(job: Job) -> str:
+    """Say why there is nothing that could be run; empty where there is."""
+    absent = [suite for suite in PARTS[job.part].suites if not _tests([suite])]
+    return f"this version has no suite {', '.join(absent)}" if absent else ""
+
+
+def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
+    """Give the command that runs a job, and writes into ``folder``."""
+    ours = [sys.executable, SAFE_PATH, "-m", "pytest_dsocr"]
+    if job.is_doctor:
+        return [*ours, "doctor", f"--json={folder / DOCTOR_JSON}", *_setting(job, config), f"--out={config.out}"]
+    part = PARTS[job.part]
+    workers = 1 if part.is_timed or part.first_pages else min(gpus if config.on_gpu else config.workers, len(job.pages))
+    tests = [f"--tests={test}" for test in _tests(part.suites)]
+    of_pytest = [f"--junitxml={folder / JUNIT}", "-p", "no:cacheprovider", *config.pytest]
+    of_pytest += ["-n", str(workers)] if workers > 1 else []
+    return [
+        *ours,
+        "compare",
+        *tests,
+        *_setting(job, config),
+        *_promise(part, config),
+        f"--out={folder}",
+        "--",
+        *of_pytest,
+    ]
+
+
+def environment(job: Job, config: Config) -> dict[str, str]:
+    """Give the variables that a job has beyond those of the night."""
+    gpus = config.gpus[:1] if PARTS[job.part].is_timed else config.gpus
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))} if gpus and config.on_gpu else {}
+
+
+def may_miss(part: Part, config: Config) -> list[str]:
+    """Give what may be missing: what the part cannot have, and what the file allows."""
+    lacking = [*(["gpu"] if not config.on_gpu else []), *(["vendor"] if not part.is_live else []), *config.may_miss]
+    return list(dict.fromkeys(lacking))
+
+
+def _usual(config: Config) -> list[str]:
+    """Give every part that this version has, and that the configuration has what it takes for."""
+    there = [name for name, part in PARTS.items() if not part.suites or _tests(part.suites)]
+    return [name for name in there if config.vendor or not PARTS[name].is_live]
+
+
+def _setting(job: Job, config: Config) -> Iterator[str]:
+    """Yield the options that every command takes."""
+    names = ["checkpoint", "device", "dtype", "attention", "vendor_env", "golden"]
+    yield from (f"--{name.replace('_', '-')}={value}" for name in names if (value := getattr(config, name)))
+    pages = config.pages if job.is_doctor else job.pages
+    yield from (f"--pages={page}" for page in pages)
+    if config.vendor and (job.is_doctor or PARTS[job.part].is_live):
+        yield f"--reference={config.vendor}"
+
+
+def _promise(part: Part, config: Config) -> Iterator[str]:
+    """Yield what the run is held to: everything, but for what the part cannot have, and what the file allows."""
+    yield f"--subject={config.subject}"
+    if (
+        config.no_skip and not part.is_timed
+    ):  # of the suite perf some test is always skipped: a subject has either vision or its parts
+        yield "--no-skip"
+    yield from (f"--may-miss={what}" for what in may_miss(part, config))
+    if config.level:
+        yield f"--level={config.level}"
+    if config.max_new_tokens:
+        yield f"--max-new-tokens={config.max_new_tokens}"
+    if config.xfails:
+        yield f"--xfails={config.xfails}"
+
+
+def _tests(names: Sequence[str]) -> list[str]:
+    """Give the suites of these names as ``dsocr compare`` takes them; none where one is not there."""
+    there = suites(left_out=("meta",))
+    flags = [one for one in there if one.startswith("-")]
+    found = [one for one in there if one.replace(".", "/").rpartition("/")[2] in names]
+    return flags + found if len(found) == len(names) else []

@@ -1,0 +1,168 @@
+"""What a night has done so far: one file, whole at every moment, from which the next one goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from ci.nightly.config import Config
+from ci.nightly.parts import Job
+from pytest_dsocr.foundation.commit import commit_here
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.report.file import read_result
+
+FORMAT, STATE_NAME = 1, "night.json"
+PASSES, WRONG, MACHINE, SLOWER, INCOMPLETE = 0, 1, 10, 11, 12
+"""Exit statuses: of ``dsocr compare``, and of a night in which nothing is wrong and parts were left out."""
+GRAVEST_FIRST = (WRONG, MACHINE, SLOWER, INCOMPLETE, PASSES)
+WORDS = {PASSES: "passes", WRONG: "wrong", MACHINE: "machine", SLOWER: "slower", INCOMPLETE: "incomplete"}
+LASTING = (PASSES, WRONG, SLOWER)
+"""What a second run at the same commit would only find again."""
+
+
+class Step(StrEnum):
+    """How far a job is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    ENDED = "ended"
+    """Before its own end."""
+    LEFT_OUT = "left out"
+
+
+@dataclass
+class Entry:
+    """One job, and what became of it."""
+
+    name: str
+    part: str
+    pages: tuple[str, ...]
+    key: str = ""
+    """Of all that its result depends on; empty where that is not known."""
+    step: Step = Step.WAITING
+    status: int | None = None
+    seconds: float = 0.0
+    why: str = ""
+    """Why it was left out or ended."""
+    verdict: str = ""
+    lacking: tuple[str, ...] = ()
+    """What its result says was missing, and the configuration does not allow."""
+    ended: str = ""
+    command: str = ""
+
+    @property
+    def grade(self) -> int | None:
+        """Its exit status as one of the night's; None while there is none."""
+        if self.step is Step.LEFT_OUT:
+            return INCOMPLETE
+        if self.step is Step.ENDED:
+            return MACHINE
+        if self.status is None:
+            return None
+        if self.part == "doctor":
+            return MACHINE if self.status else PASSES
+        if self.status == PASSES and self.lacking:
+            return INCOMPLETE
+        return self.status if self.status in WORDS else MACHINE
+
+    @property
+    def word(self) -> str:
+        """It in a word."""
+        return WORDS[self.grade] if self.step is Step.DONE and self.grade is not None else str(self.step)
+
+
+@dataclass
+class Night:
+    """A run of all jobs."""
+
+    commit: str | None
+    config: Config
+    started: str = field(default_factory=lambda: now())
+    ended: str = ""
+    entries: list[Entry] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def status(self) -> int:
+        """The worst of its parts; one in which nothing was run is no pass."""
+        grades = {entry.grade for entry in self.entries} - {None}
+        return next((grade for grade in GRAVEST_FIRST if grade in grades), MACHINE)
+
+    @property
+    def verdict(self) -> str:
+        """The same in words."""
+        if not self.ended:
+            return "not finished: it goes on, or died"
+        told = [f"{entry.name} {entry.word}" for entry in self.entries if entry.grade != PASSES]
+        return WORDS[self.status] + (f": {', '.join(told)}" if told else "")
+
+    def write(self, out: Path) -> None:
+        """Write what is known now."""
+        content = {"format": FORMAT, "status": self.status if self.ended else None, "verdict": self.verdict}
+        write_whole(out / STATE_NAME, (json.dumps({**content, **asdict(self)}, indent=1) + "\n").encode())
+
+
+def now() -> str:
+    """Give the moment, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def earlier(out: Path) -> dict[str, Entry]:
+    """Give what the night before wrote there, by name; nothing where it is damaged or of another format."""
+    try:
+        content = json.loads((out / STATE_NAME).read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            return {}
+        entries = [
+            Entry(**{**one, "step": Step(one["step"]), "pages": tuple(one["pages"]), "lacking": tuple(one["lacking"])})
+            for one in content["entries"]
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return {entry.name: entry for entry in entries}
+
+
+def is_whole(entry: Entry, folder: Path) -> bool:
+    """Say whether a job's result is there to its end, and would only be found again."""
+    if entry.step is not Step.DONE or entry.grade not in LASTING or entry.part == "doctor":
+        return False
+    try:
+        return bool(read_result(folder))
+    except DsocrError:
+        return False
+
+
+def code_here() -> tuple[str | None, str]:
+    """Give the commit, and what identifies the code: with what differs from the commit; empty where that is unknown."""
+    commit = commit_here()
+    if commit is None:
+        return None, ""
+    diff = subprocess.run(["git", "diff", "HEAD", "--binary"], capture_output=True, check=False)
+    return commit, f"{commit} {hashlib.sha256(diff.stdout).hexdigest()}"
+
+
+def key_of(job: Job, command: Sequence[str], variables: Iterable[tuple[str, str]], code: str, config: Config) -> str:
+    """Give the hash of all that a job's result depends on; empty where the code is unknown."""
+    named = {name: value for name, value in os.environ.items() if name.startswith(("DSOCR_", "CUDA_", "OMP_"))}
+    paths = [
+        Path(text) for text in (*job.pages, config.checkpoint, config.vendor, config.golden, config.xfails) if text
+    ]
+    content = [code, [*command], sorted({**named, **dict(variables)}.items()), [_stamps(path) for path in paths]]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest() if code else ""
+
+
+def _stamps(path: Path) -> list[tuple[str, int, int]]:
+    """Give name, size and time of a file, or of all in a folder."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    found = [(str(file), file.stat()) for file in files if file.is_file()]
+    return [(name, stamp.st_size, stamp.st_mtime_ns) for name, stamp in found]

@@ -1,0 +1,76 @@
+"""``dsocr doctor``: whether this machine has what a run needs, and what to do where it has not."""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+from pytest_dsocr.cli.compare import DEFAULT_OUT
+from pytest_dsocr.cli.doctor_arguments import TAKEN
+from pytest_dsocr.doctor.examination import examine
+from pytest_dsocr.doctor.finding import Finding, Level, Wanted
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.words import COLUMNS
+from pytest_dsocr.plugin.options import Option
+from pytest_dsocr.reference.goldens import golden_folder
+
+AS_TYPED = ("checkpoint", "device", "pages")
+"""What has a check of its own, which says more than a refusal would."""
+FORMAT = 1
+MARGIN = 23
+
+
+def run(options: Namespace) -> Iterator[str]:
+    """Yield a line or more for each finding. The status is 1 where something that is needed is not there.
+
+    Raises:
+        DsocrError: on a bad option, or a file that cannot be written.
+    """
+    found = []
+    for finding in examine(wanted(options)):
+        found.append(finding)
+        yield from _lines(finding)
+    levels = Counter(one.level for one in found)
+    options.status = int(levels[Level.FAULT] > 0)
+    if options.json:
+        write_whole(options.json, _json(found))
+        yield f"{'written':<{MARGIN}}{options.json}"
+    yield f"{'not ready' if options.status else 'ready':<{MARGIN}}" + ", ".join(f"{levels[one]} {one}" for one in Level)
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    head = f"{finding.level:<7}{finding.check}"
+    for k, line in enumerate(wrap(finding.text, COLUMNS - MARGIN, break_long_words=False, break_on_hyphens=False)):
+        yield f"{'' if k else head:<{MARGIN}}{line}"
+
+
+def wanted(options: Namespace) -> Wanted:
+    """Read the options: the command line counts before the environment, then the default."""
+    values = {name: _value(option, getattr(options, name, None)) for name, option in TAKEN.items()}
+    values["golden"] = values["golden"] or golden_folder()
+    values["out"] = values["out"] or Path(DEFAULT_OUT)
+    return Wanted(**values)
+
+
+def _value(option: Option, given: list[str] | None) -> Any:
+    texts = [text for text in given or os.environ.get(option.env, "").splitlines() if text.strip()]
+    if not texts:
+        return option.value_if_unset
+    try:
+        values = tuple(text if option.name in AS_TYPED else option.read(text) for text in texts)
+    except DsocrError as error:
+        raise DsocrError(f"{option.flag}: {error}") from None
+    return values if option.many else values[-1]
+
+
+def _json(found: list[Finding]) -> bytes:
+    passes = not any(one.level is Level.FAULT for one in found)
+    content = {"format": FORMAT, "passes": passes, "findings": [one.to_json() for one in found]}
+    return (json.dumps(content, indent=1) + "\n").encode()

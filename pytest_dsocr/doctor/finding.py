@@ -1,0 +1,78 @@
+"""What is asked for, and what a check found."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_dsocr.reference.vendor_code.files import FILES
+
+
+class Level(StrEnum):
+    """How a finding bears on the run."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Missing or unusual, and the run can do without."""
+    FAULT = "fault"
+    """The run needs it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one thing."""
+
+    check: str
+    level: Level
+    told: str
+    todo: str = ""
+    """What to do about it; empty where that is nothing, or stands in ``told``."""
+
+    @property
+    def text(self) -> str:
+        """Both in one sentence."""
+        return f"{self.told}; {self.todo}" if self.todo else self.told
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The run that the machine is examined for."""
+
+    checkpoint: str
+    device: str
+    dtype: str
+    attention: str
+    reference: Path | Literal["session"] | None
+    """As ``--dsocr-reference``; None for the recordings of ``golden``."""
+    vendor_env: Path | None
+    pages: tuple[str, ...]
+    golden: Path
+    out: Path
+    """Where the run is to write."""
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it is to run on a GPU."""
+        return self.device.startswith("cuda")
+
+    @property
+    def vendor(self) -> Path | None:
+        """The folder with the vendor's files, where the reference is live."""
+        folder = self.reference if isinstance(self.reference, Path) else None
+        return folder if folder and any((folder / name).is_file() for name in FILES) else None
+
+    @property
+    def needs_recording(self) -> bool:
+        """Whether the run has no reference without a recording."""
+        return self.vendor is None and self.reference != "session"
+
+
+def needed(is_needed: bool) -> Level:
+    """Give the level of something that is not there."""
+    return Level.FAULT if is_needed else Level.NOTE

@@ -1,0 +1,159 @@
+"""Python and its packages, torch, the driver, the GPUs, the disk."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from pytest_dsocr.doctor.finding import Finding, Level, Wanted
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.words import count
+from pytest_dsocr.perf.probe.conditions import Gpu
+from pytest_dsocr.reference.environment.environment import cache_folder
+
+GIB = 1024**3
+FEW_GIB, FEWEST_GIB = 10.0, 1.0
+"""Free disk below which a note is made, and below which a run will hardly end."""
+ALLOWANCE = 1.25
+"""Memory that a model takes on its GPU, over that of its weights."""
+US = "pytest-dsocr"
+
+
+def python(wanted: Wanted) -> Iterator[Finding]:
+    """Hold Python and the installed packages to what this package says it needs."""
+    version, said = platform.python_version(), metadata.metadata(US)
+    allowed = SpecifierSet(said["Requires-Python"])
+    level = Level.OK if version in allowed else Level.FAULT
+    yield Finding("python", level, version, f"install Python {allowed}" if level is Level.FAULT else "")
+    unmet = [why for text in metadata.requires(US) or () if (why := _unmet(Requirement(text)))]
+    if unmet:
+        yield Finding("packages", Level.FAULT, ", ".join(unmet), f"pip install --upgrade {US}")
+    else:
+        yield Finding("packages", Level.OK, f"{US} {said['Version']}, and every package that it needs")
+
+
+def torch(wanted: Wanted) -> Iterator[Finding]:
+    """Look whether torch has the device and the attention."""
+    import torch as installed
+
+    from pytest_dsocr.engine.placement import device_named
+
+    cuda = installed.version.cuda
+    told = f"{installed.__version__}, {f'built for CUDA {cuda}' if cuda else 'without CUDA'}"
+    if not wanted.on_gpu:
+        yield Finding("torch", Level.OK, f"{told}, for {wanted.device}")
+    elif cuda is None:
+        yield Finding("torch", Level.FAULT, told, f"install a CUDA build of it, for {wanted.device}")
+    else:
+        try:
+            device_named(wanted.device)
+            yield Finding("torch", Level.OK, f"{told}, {count(installed.cuda.device_count(), 'GPU')}")
+        except DsocrError as error:
+            yield Finding("torch", Level.FAULT, f"{told}; {error}", _visible())
+
+
+def attention(wanted: Wanted) -> Iterator[Finding]:
+    """Look whether the attention's kernel is there, and has a GPU where it needs one."""
+    from pytest_dsocr.engine.attention import attention_function
+
+    attention_function(wanted.attention)
+    if wanted.attention == "flash_attention_2" and not wanted.on_gpu:
+        told = f"{wanted.attention} runs on a GPU alone, and the device is {wanted.device}"
+        yield Finding("attention", Level.FAULT, told, "--device=cuda, or --attention=eager")
+    else:
+        yield Finding("attention", Level.OK, wanted.attention)
+
+
+def gpus(wanted: Wanted) -> Iterator[Finding]:
+    """Look at the driver and at each GPU: memory, clocks, heat, who else is there."""
+    if not wanted.on_gpu:
+        yield Finding("gpu", Level.OK, f"none is needed for {wanted.device}")
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        yield Finding("gpu", Level.FAULT, "torch finds none", _visible())
+        return
+    gpu = Gpu.of(wanted.device)
+    if gpu is None:
+        why = "nvidia-ml-py is not installed, or the driver hides the GPU; clocks and other processes are not seen"
+        yield Finding("driver", Level.NOTE, why, f"pip install '{US}[gpu]'")
+    else:
+        yield Finding("driver", Level.OK, ", ".join(f"{name} {value}" for name, value in gpu.identity.items()))
+    for number in range(torch.cuda.device_count()):
+        yield _gpu(wanted, f"cuda:{number}")
+
+
+def disk(wanted: Wanted) -> Iterator[Finding]:
+    """Look for room where a run writes: results, temporary files, the user's cache."""
+    for what, place in (("out", wanted.out), ("temporary", Path(tempfile.gettempdir())), ("cache", cache_folder())):
+        there = next(folder for folder in (place.absolute(), *place.absolute().parents) if folder.is_dir())
+        free = shutil.disk_usage(there).free / GIB
+        level = Level.FAULT if free < FEWEST_GIB else Level.NOTE if free < FEW_GIB else Level.OK
+        if not os.access(there, os.W_OK):
+            yield Finding(
+                f"disk, {what}", Level.FAULT, f"{there} cannot be written", "name another folder, or allow it"
+            )
+        else:
+            todo = "make room, or name another folder" if level is not Level.OK else ""
+            yield Finding(f"disk, {what}", level, f"{free:.1f} GiB free in {there}", todo)
+
+
+def _gpu(wanted: Wanted, name: str) -> Finding:
+    import torch
+
+    free, total = torch.cuda.mem_get_info(name)
+    gpu = Gpu.of(name)
+    values, spoilt = gpu.look({os.getpid()}) if gpu else ({}, [])
+    told = f"{torch.cuda.get_device_name(name)}, {free / GIB:.1f} of {total / GIB:.1f} GiB free"
+    told += "".join(f", {key} {value:g}" for key, value in values.items())
+    wants = weights_bytes(wanted) * ALLOWANCE * (2 if wanted.vendor else 1)
+    if free < wants:
+        return Finding(name, Level.FAULT, told, f"{wants / GIB:.1f} GiB are needed; end what holds its memory")
+    if spoilt:
+        return Finding(name, Level.NOTE, f"{told}; {', '.join(spoilt)}", "take no times until that is over")
+    return Finding(name, Level.OK, told)
+
+
+def weights_bytes(wanted: Wanted) -> int:
+    """Give the bytes of the model's weights in the dtype of the run."""
+    import torch
+
+    from pytest_dsocr.engine.checkpoint import resolve
+    from pytest_dsocr.engine.model import DeepseekOCR
+    from pytest_dsocr.engine.placement import dtype_named
+
+    try:
+        architecture = resolve(wanted.checkpoint).architecture
+    except DsocrError:  # told by the check of the weights
+        return 0
+    with torch.device("meta"):
+        model = DeepseekOCR(architecture)
+    return sum(one.numel() for one in model.parameters()) * dtype_named(wanted.dtype).itemsize
+
+
+def _unmet(requirement: Requirement) -> str:
+    """Say how an installed package is not what is required; nothing of extras, which no run needs by itself."""
+    if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+        return ""
+    try:
+        found = metadata.version(requirement.name)
+    except metadata.PackageNotFoundError:
+        return f"{requirement.name} is not installed"
+    if requirement.specifier.contains(found, prereleases=True):
+        return ""
+    return f"{requirement.name} is {found}, and {requirement.specifier} is needed"
+
+
+def _visible() -> str:
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    limit = "" if named is None else f" (CUDA_VISIBLE_DEVICES is {named!r})"
+    return f"see that nvidia-smi lists it, and that this process may see it{limit}"

@@ -1,0 +1,109 @@
+"""What a change of the vendor's files affects: recordings, by the hashes that they state, and suites, by anchor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.reference.anchors.anchors import CONTRACT, read_anchors
+from pytest_dsocr.reference.anchors.drift import Drift, drifts, read_json
+from pytest_dsocr.reference.goldens import ANCHORS
+
+EVERY = ("contract", "parity", "cache", "perf", "reference")
+SUITES: Mapping[str, tuple[str, ...]] = {
+    "tokenizer": ("contract", "parity", "reference"),
+    "sam": ("parity", "perf", "reference"),
+    "clip": ("parity", "perf", "reference"),
+    "projector": ("parity", "perf", "reference"),
+    "vision_fusion": ("parity", "cache", "perf", "reference"),
+    "prefill": ("parity", "cache", "perf", "reference"),
+    "decode": ("contract", "parity", "cache", "perf", "reference"),
+    "postprocess": ("parity", "reference"),
+}
+"""By stage of an anchor, the suites that hold a subject to what stands there."""
+STAGE_OF = {symbol: stage for stage, symbols in CONTRACT.items() for symbol in symbols}
+
+
+@dataclass(frozen=True)
+class Stale:
+    """Something recorded from other files of the vendor's."""
+
+    path: Path
+    files: tuple[str, ...]
+    """Those that differ from the ones it was made with."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """The vendor's files in a folder against those that this project was written against."""
+
+    folder: Path
+    anchors: Path
+    files: tuple[str, ...]
+    """Those whose bytes differ."""
+    drifted: tuple[Drift, ...]
+    stale: tuple[Stale, ...]
+    current: tuple[Path, ...]
+    """What was recorded from just these files."""
+
+    @property
+    def is_none(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.files or self.drifted or self.stale)
+
+    @property
+    def suites(self) -> dict[str, list[str]]:
+        """By suite, the anchors for which it may say something else now."""
+        found: dict[str, list[str]] = {}
+        for drift in self.drifted:
+            for suite in suites_of(drift.anchor):
+                found.setdefault(suite, []).append(drift.anchor)
+        return {suite: found[suite] for suite in EVERY if suite in found}
+
+
+def suites_of(anchor: str) -> tuple[str, ...]:
+    """Give the suites that an anchor affects; what is in no anchor may affect every one."""
+    return SUITES[STAGE_OF[anchor]] if anchor in STAGE_OF else EVERY
+
+
+def change_of(folder: Path, anchors: Path, recordings: Sequence[Path]) -> Change:
+    """Hold the vendor's files in ``folder`` to the file of ``anchors``, and to each of the folders of recordings.
+
+    Raises:
+        DsocrError: where files are missing or are not Python, or the anchors or a recording cannot be read.
+    """
+    found, expected = read_anchors(folder), read_json(anchors)
+    here = {name: file.sha256 for name, file in found.files.items()}
+    made = {path: files for place in recordings for path, files in _made_from(place)}
+    differing = {
+        path: tuple(name for name in here if any(one.get(name, here[name]) != here[name] for one in files))
+        for path, files in made.items()
+    }
+    return Change(
+        folder,
+        anchors,
+        tuple(name for name, sha256 in here.items() if expected.files[name].sha256 != sha256),
+        tuple(drifts(expected, found)),
+        tuple(Stale(path, names) for path, names in differing.items() if names),
+        tuple(path for path, names in differing.items() if not names),
+    )
+
+
+def _made_from(place: Path) -> Iterator[tuple[Path, list[Mapping[str, str]]]]:
+    """Yield what was recorded, and the hashes of the vendor's files that each part of it was made from, by name."""
+    for path in sorted((*place.glob("*.json"), *place.glob("*/*.json"), *place.glob("*/[!.]*/manifest.json"))):
+        if path.name != ANCHORS:
+            yield path, [dict(one["vendor_sha256"]) for one in _provenances(path)]
+
+
+def _provenances(path: Path) -> list[dict[str, Any]]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        found: list[dict[str, Any]] = content["made"] if "made" in content else [content["provenance"]]
+        return [one for one in found if one["vendor_sha256"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DsocrError(f"{path} does not say what it was made from ({error!r}); get the file again") from error

@@ -1,0 +1,49 @@
+"""A night in a folder of its own, as a command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.plugin.options import OPTIONS
+
+CHECKOUT = Path(__file__).parents[3]
+COMMIT = ("git", "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm", "it")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of one commit, in which ``ci`` is found; nothing of ours is said in the environment."""
+    for option in OPTIONS:
+        monkeypatch.delenv(option.env, raising=False)
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "ci").symlink_to(CHECKOUT / "ci")
+    paths = [str(tmp_path / "path"), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "code.txt").write_text("as it was\n")
+    for command in (("git", "init", "-q"), ("git", "add", "."), COMMIT):
+        subprocess.run(command, check=True)
+    return folder
+
+
+def nightly(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "ci.nightly", "nightly.toml", *arguments]
+
+
+def run_night(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(nightly(*arguments), capture_output=True, text=True, check=False)
+
+
+def write_config(pages: Sequence[Path], *lines: str) -> None:
+    """Write a configuration of fast tests into the working directory."""
+    named = ", ".join(f'"{page}"' for page in pages)
+    Path("nightly.toml").write_text("\n".join([f"pages = [{named}]", *lines, ""]), encoding="utf-8")
