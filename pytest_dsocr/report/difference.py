@@ -46,7 +46,7 @@ class Change(NamedTuple):
     after: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class Difference:
     """What the second result has that the first has not."""
 
@@ -77,16 +77,14 @@ class Difference:
 
 def difference(old: Result, new: Result) -> Difference:
     """Compare two results."""
-    found = Difference([*_obstacles(old, new)])
-    if found.obstacles:
-        return found
+    if obstacles := [*_obstacles(old, new)]:
+        return Difference(obstacles)
     before, after = states(old), states(new)
-    found.common = len(before.keys() & after.keys())
+    found = Difference(common=len(before.keys() & after.keys()), untold=why_untold(old, new))
     mended = {*_mended(old, new)}
     for key in dict.fromkeys([*after, *before]):
         now = after.get(key, State(RIGHT, "its tests pass") if key in mended else NOTHING)
         _sort_in(found, key, before.get(key, NOTHING), now)
-    found.untold = why_untold(old, new)
     if not found.untold:
         _times(found, old, new)
     return found

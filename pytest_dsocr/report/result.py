@@ -17,7 +17,6 @@ from pytest_dsocr.foundation.words import count
 from pytest_dsocr.judge.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
-from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.report.ended import OF_PYTEST, Ended, gravest
 from pytest_dsocr.report.file import FINISHED, RunIdentity, head
 from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
@@ -275,27 +274,7 @@ class RunResult:
             "known_failures": dict(self.known_failures),
             "notes": self.notes,
             "cases": self.cases,
-            "tests": [self._test_as_json(test) for test in self.tests.values()],
-        }
-
-    def _test_as_json(self, test: TestResult) -> dict[str, Any]:
-        file, line = test.place or (None, None)
-        return {
-            "nodeid": test.nodeid,
-            "file": file,
-            "line": line,
-            "outcome": "flaky" if test.is_flaky else test.outcome,
-            "ended_as": test.ended_as,
-            "why": test.why,
-            "reason": test.reason,
-            "case": test.case_id,
-            "failed_before": test.failed_before,
-            "rerun": (test.again or rerun(test.nodeid, self.options)) if test.why else None,
-            "left_out": test.payload.get("left_out"),
-            "told": test.payload.get("reason") if test.why or test.payload.get("left_out") else None,
-            "fault": test.payload.get("fault"),
-            "promised": test.payload.get("promised", True),
-            "comparisons": test.comparisons,
+            "tests": [test.to_json(self.options) for test in self.tests.values()],
         }
 
     def _compared(self) -> Iterator[ComparisonPayload]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.judge.config import MISSING
+from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.report.ended import Ended
 from pytest_dsocr.report.payload import ComparisonPayload, TestPayload
 
@@ -86,6 +88,31 @@ class TestResult:
             more = len(wrong) - 1
             return "".join(told) + (f" (and {more} more)" if more > 0 else "") or NOT_OURS
         return (fault["why"] if fault else self.payload.get("reason") or self.reason) or NOT_OURS
+
+    def to_json(self, options: Sequence[str] = ()) -> dict[str, Any]:
+        """Give it as JSON values, of which :mod:`pytest_dsocr.report.merging` makes it again.
+
+        Args:
+            options: those of the run, for the command that runs it again.
+        """
+        file, line = self.place or (None, None)
+        return {
+            "nodeid": self.nodeid,
+            "file": file,
+            "line": line,
+            "outcome": "flaky" if self.is_flaky else self.outcome,
+            "ended_as": self.ended_as,
+            "why": self.why,
+            "reason": self.reason,
+            "case": self.case_id,
+            "failed_before": self.failed_before,
+            "rerun": (self.again or rerun(self.nodeid, options)) if self.why else None,
+            "left_out": self.payload.get("left_out"),
+            "told": self.payload.get("reason") if self.why or self.payload.get("left_out") else None,
+            "fault": self.payload.get("fault"),
+            "promised": self.payload.get("promised", True),
+            "comparisons": self.comparisons,
+        }
 
     def add(self, outcome: str, payload: TestPayload, reason: str) -> None:
         """Add the report of another phase. The gravest outcome counts; after a retried failure, the new one."""

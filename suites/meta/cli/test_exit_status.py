@@ -108,6 +108,11 @@ def test_slower_is_neither(pytester: pytest.Pytester) -> None:
     assert ended(subject="Misreader") == (1, "wrong")
 
 
+def test_a_failed_test_of_somebody_elses_is_not_hidden_by_the_machine(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_other="def test_it(): raise MemoryError")
+    assert ended("--tests=test_other.py", subject="OutOfMemory") == (1, "wrong")
+
+
 def test_a_reference_that_is_not_there_is_the_machines_fault(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("")
     assert ended("--checkpoint=synthetic:tiny") == (10, "infrastructure")
