@@ -17,7 +17,7 @@ from pytest_dsocr.cli.main import main
 from pytest_dsocr.doctor import machine, references
 from pytest_dsocr.doctor.examination import CHECKS
 from pytest_dsocr.doctor.finding import Finding, Wanted
-from pytest_dsocr.engine.checkpoint import MINI_FOLDER
+from pytest_dsocr.engine.places import MINI_FOLDER
 from pytest_dsocr.perf.baseline import machine_name
 from pytest_dsocr.perf.calibration import Calibration
 from pytest_dsocr.perf.probe.machine import machine as machine_facts
