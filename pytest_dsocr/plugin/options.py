@@ -81,7 +81,7 @@ OPTIONS = (
     Option(
         "subject",
         read.subject,
-        "implementation under test: session, vendor:FOLDER, or package.module:factory",
+        "implementation under test: session, vendor:FOLDER, package.module:factory, or cli:COMMAND",
         "SUBJECT",
         default="session",
     ),

@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "reference": "foundation contract observation engine",
     "subjects": "foundation contract observation engine reference",
     "session_reference": "foundation contract observation engine reference subjects",
+    "adapters": "foundation contract observation subjects",
     "compare": "foundation contract observation",
     "judge": "foundation contract observation engine reference subjects compare",
     "perf": "foundation contract engine workload subjects",

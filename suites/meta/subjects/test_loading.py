@@ -163,7 +163,7 @@ def test_the_level_is_told_before_anything_is_loaded(spec: str, level: Level | N
 
 
 REFUSED = [
-    ("nothing", "'nothing' names no subject; give session, vendor:FOLDER, or package.module:factory"),
+    ("nothing", "'nothing' names no subject; give session, vendor:FOLDER, package.module:factory, or cli:COMMAND"),
     (":Reader", "':Reader' names no subject; give session"),
     ("absent:Reader", "'absent:Reader': there is no module absent, neither in "),
     ("package.absent:Reader", "'package.absent:Reader': there is no module package.absent, neither in "),
