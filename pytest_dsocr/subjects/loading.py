@@ -21,11 +21,11 @@ from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.fault import at_stage, guarded
 from pytest_dsocr.subjects.protocol import Setup, TextSubject, level_of
 from pytest_dsocr.subjects.telling import brief
-from pytest_dsocr.subjects.ways import CLI, way_of
+from pytest_dsocr.subjects.ways import CLI, HTTP, way_of
 
 SESSION = "session"
 VENDOR = "vendor:"
-VALID = f"give {SESSION}, {VENDOR}FOLDER, package.module:factory, or {CLI}COMMAND"
+VALID = f"give {SESSION}, {VENDOR}FOLDER, package.module:factory, {CLI}COMMAND, or {HTTP}//HOST:PORT/v1?model=NAME"
 
 
 def load_subject(spec: str, setup: Setup) -> TextSubject:

@@ -10,8 +10,8 @@ from typing import Any, Protocol, cast
 
 from pytest_dsocr.subjects.protocol import Setup, TextSubject
 
-CLI = "cli:"
-ADAPTERS = {CLI: "command"}
+CLI, HTTP, HTTPS = "cli:", "http:", "https:"
+ADAPTERS = {CLI: "command", HTTP: "server", HTTPS: "server"}
 """By the beginning of a subject's name, the module in ``pytest_dsocr.adapters``."""
 
 

@@ -20,11 +20,11 @@ MAY_IMPORT = {
     "reference": "foundation contract observation engine",
     "subjects": "foundation contract observation engine reference",
     "session_reference": "foundation contract observation engine reference subjects",
-    "adapters": "foundation contract observation subjects",
     "compare": "foundation contract observation",
     "judge": "foundation contract observation engine reference subjects compare",
     "perf": "foundation contract engine workload subjects",
     "pages": "foundation contract observation",
+    "adapters": "foundation contract observation subjects pages",
     "report": "foundation contract observation workload reference session_reference compare judge perf",
     "plugin": "foundation contract observation engine workload reference subjects session_reference compare judge perf "
     "pages report",

@@ -41,6 +41,12 @@ def verdicts(spec: str) -> dict[str, Verdict]:
     return {one.what: one.verdict for one in found.comparisons if one.verdict is not Verdict.NOT_COMPARED}
 
 
+def test_a_server_is_judged_by_its_text_alone(address: str) -> None:
+    found = verdicts(f"{address}/session/v1?preset={{preset}}")
+    assert found["text"] is Verdict.MATCH
+    assert {*found} <= {"text", "spans", "boxes"}
+
+
 @pytest.mark.parametrize(("more", "verdict"), [("", Verdict.MATCH), (" '<|ref|>more<|/ref|>'", Verdict.WRONG)])
 def test_a_command_is_judged_by_its_text_alone(more: str, verdict: Verdict) -> None:
     found = verdicts(f"{SESSION}{more}")
