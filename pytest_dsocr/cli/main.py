@@ -1,5 +1,5 @@
-"""The command line: ``dsocr run``, ``compare``, ``bench``, ``cost``, ``history``, and ``dsocr vendor setup``,
-``inspect`` and ``record``."""
+"""The command line: ``dsocr run``, ``compare``, ``bench``, ``cost``, ``history``, ``new-adapter``, and
+``dsocr vendor setup``, ``inspect`` and ``record``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_dsocr
+from pytest_dsocr.adapters.start import KINDS
 from pytest_dsocr.cli import bench_arguments, compare, cost_arguments
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
@@ -34,6 +35,8 @@ def parser() -> argparse.ArgumentParser:
     _bench(_command(commands, "bench", "measure two versions in turn: is the second slower?"))
     _cost(_command(commands, "cost", "calculate what pages cost: FLOPs, bytes, and the least time on a device"))
     _history(_command(commands, "history", "show what was measured run by run"))
+    purpose = "write a commented file to begin an adapter of your own with"
+    _new_adapter(_command(commands, "new-adapter", purpose, "new_adapter"))
     vendor = commands.add_parser("vendor", help="set up, inspect or record the vendor's code")
     of_vendor = vendor.add_subparsers(required=True, metavar="COMMAND")
     _setup(_command(of_vendor, "setup", "make the environment in which the vendor's code runs", "vendor_setup"))
@@ -101,6 +104,11 @@ def _cost(command: argparse.ArgumentParser) -> None:
 def _history(command: argparse.ArgumentParser) -> None:
     command.add_argument("place", type=Path, metavar="FILE", help="a history.jsonl, or a folder with such files")
     command.add_argument("--html", type=Path, metavar="FILE", help="draw it as a page as well")
+
+
+def _new_adapter(command: argparse.ArgumentParser) -> None:
+    command.add_argument("kind", choices=[*KINDS], help="a command, a server, or a class in Python")
+    command.add_argument("file", type=Path, metavar="FILE", help="the file to write: .toml, of python .py")
 
 
 def _setup(command: argparse.ArgumentParser) -> None:

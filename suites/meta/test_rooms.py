@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "report": "foundation contract observation workload reference session_reference compare judge perf",
     "plugin": "foundation contract observation engine workload reference subjects session_reference compare judge perf "
     "pages report",
-    "cli": "foundation contract observation engine workload reference perf pages report plugin",
+    "cli": "foundation contract observation engine workload reference perf pages adapters report plugin",
     "mini": "",
 }
 """Each room with those that it imports, at any time: at the top of a module, in a function, or for types alone."""
