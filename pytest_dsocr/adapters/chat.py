@@ -12,10 +12,10 @@ from math import inf, isinf
 from typing import Any
 from urllib.parse import urlsplit
 
+from pytest_dsocr.adapters.fields import MOST_BYTES
 from pytest_dsocr.foundation.words import fit
 from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
 
-MOST_BYTES = 16 * 2**20
 SHOWN = 160
 DATA, DONE = b"data:", "[DONE]"
 

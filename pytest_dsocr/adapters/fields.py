@@ -19,6 +19,8 @@ OF_SETUP = ("checkpoint", "device", "dtype", "attention")
 OF_PAGE = ("page", "prompt", "text", "preset", "base_size", "image_size", "crop", "max_new_tokens")
 """``text`` is the prompt without its ``<image>``, for an implementation that puts the image in place itself."""
 TOML = ".toml"
+MOST_BYTES = 16 * 2**20
+"""Of one answer: the longest output that the model can give takes less than a hundredth."""
 
 Values = Mapping[str, Any]
 Types = Mapping[str, type | tuple[type, ...]]

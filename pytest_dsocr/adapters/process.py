@@ -12,12 +12,11 @@ from contextlib import suppress
 from math import inf
 from typing import TypeVar
 
+from pytest_dsocr.adapters.fields import MOST_BYTES
 from pytest_dsocr.foundation.printable import in_shell
 from pytest_dsocr.foundation.words import fit
 from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
 
-MOST_BYTES = 16 * 2**20
-"""Of one answer: the longest output that the model can give takes less than a hundredth."""
 TRACE_BYTES, TRACE_LINES, COLUMNS = 16_384, 40, 200
 CHUNK_BYTES, POLL_S = 65_536, 0.05
 

@@ -67,3 +67,19 @@ def test_in_a_run_a_crash_costs_one_case_and_a_wrong_text_is_wrong(repository: R
     result = repository.run(TEST_TEXT, options[1], f"{marked} other")
     result.assert_outcomes(failed=1)
     assert "WRONG" in result.stdout.str()
+
+
+def test_in_a_run_the_handshake_is_told_and_a_server_without_special_tokens_is_no_wrong(
+    repository: Repository, address: str
+) -> None:
+    result = repository.run(TEST_TEXT, f"--dsocr-subject={address}/plain/v1", "--dsocr-isolate")
+    result.assert_outcomes(passed=1)
+    assert f"the server at {address}/plain/v1: model one; it keeps special tokens; " in unwrapped(result)
+    result = repository.run(TEST_TEXT, f"--dsocr-subject={address}/lost/v1")
+    result.assert_outcomes(errors=1)
+    assert "takes special tokens out of its text" in unwrapped(result)
+    assert "WRONG" not in result.stdout.str()
+
+
+def unwrapped(result: pytest.RunResult) -> str:
+    return " ".join(result.stdout.str().split())
