@@ -177,11 +177,12 @@ def _decoded(running: RunningCommand, output: bytes) -> str:
 
 def _between(running: RunningCommand, text: str, options: CommandOptions) -> str:
     """Give what stands between the marks."""
-    for mark in (options.after, options.before):
-        if mark not in text:
+    start = text.find(options.after) + len(options.after)
+    end = text.find(options.before, start) if options.before else len(text)
+    for mark, is_missing in ((options.after, options.after not in text), (options.before, end < 0)):
+        if is_missing:
             raise running.fault(f"printed no {mark!r}, a mark of where the text is; give the marks that it prints")
-    behind = text.partition(options.after)[2] if options.after else text
-    return behind.partition(options.before)[0] if options.before else behind
+    return text[start:end]
 
 
 def _typed(rest: str) -> dict[str, Any]:

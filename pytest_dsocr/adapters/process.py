@@ -136,10 +136,12 @@ class RunningCommand:
         del self._told[:-TRACE_BYTES]
         if len(self._said) > MOST_BYTES:
             raise self.fault(f"printed more than {MOST_BYTES >> 20} MiB; let it print the text of the page alone")
-        if not is_over and time.monotonic() > self._deadline:
+        if is_over and not ready:
+            return False
+        if time.monotonic() > self._deadline:
             told = f"took more than {self._limit_s:g} s; if it was only slow, raise its time limit"
             raise self._of(SubjectHungError, told)
-        return bool(ready) or not is_over
+        return True
 
     def _ended_early(self) -> SubjectFaultError:
         while self._hears():

@@ -73,8 +73,9 @@ def test_it_is_read_through_the_checks_and_needs_no_isolation(tmp_path: Path) ->
 
 def test_the_text_stands_between_marks() -> None:
     assert read(f"cli:--after='Free ' --before='|<|ref|>' {READER} {{page}} {{text}}") == "OCR."
-    told = refused(f"cli:--after=== {READER} {{page}}", "fine")
-    assert "the command printed no '==', a mark of where the text is; give the marks that it prints" in told
+    for marks, mark in (("--after===", "=="), ("--after='OCR.' --before=fine", "fine")):
+        told = refused(f"cli:{marks} {READER} {{page}} {{text}}", "fine")
+        assert f"the command printed no {mark!r}, a mark of where the text is; give the marks that it prints" in told
 
 
 def test_an_environment_is_added() -> None:
