@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_dsocr
+from pytest_dsocr.adapters.start import KINDS
 from pytest_dsocr.cli import bench_arguments, compare, cost_arguments, doctor_arguments, results_arguments
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
@@ -41,6 +42,8 @@ def parser() -> argparse.ArgumentParser:
             commands, "watch-vendor", "have the vendor's files changed, and what does that affect?", "watch_vendor"
         )
     )
+    purpose = "write a commented file to begin an adapter of your own with"
+    _new_adapter(_command(commands, "new-adapter", purpose, "new_adapter"))
     vendor = commands.add_parser("vendor", help="set up, inspect or record the vendor's code")
     of_vendor = vendor.add_subparsers(required=True, metavar="COMMAND")
     _setup(_command(of_vendor, "setup", "make the environment in which the vendor's code runs", "vendor_setup"))
@@ -109,6 +112,11 @@ def _cost(command: argparse.ArgumentParser) -> None:
 def _history(command: argparse.ArgumentParser) -> None:
     command.add_argument("place", type=Path, metavar="FILE", help="a history.jsonl, or a folder with such files")
     command.add_argument("--html", type=Path, metavar="FILE", help="draw it as a page as well")
+
+
+def _new_adapter(command: argparse.ArgumentParser) -> None:
+    command.add_argument("kind", choices=[*KINDS], help="a command, a server, or a class in Python")
+    command.add_argument("file", type=Path, metavar="FILE", help="the file to write: .toml, of python .py")
 
 
 def _setup(command: argparse.ArgumentParser) -> None:

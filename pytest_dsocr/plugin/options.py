@@ -81,7 +81,7 @@ OPTIONS = (
     Option(
         "subject",
         read.subject,
-        "implementation under test: session, vendor:FOLDER, or package.module:factory",
+        "implementation under test: session, vendor:FOLDER, package.module:factory, cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
         "SUBJECT",
         default="session",
     ),

@@ -1,4 +1,4 @@
-"""From what a user names to a subject: ``session``, ``vendor:FOLDER``, or ``package.module:factory``.
+"""From what a user names to a subject: ``session``, ``vendor:FOLDER``, ``package.module:factory``, or by an adapter.
 
 A factory is imported as ``python -m`` would import it: the current folder comes first. It is a class or a function, and
 is called with one :class:`~pytest_dsocr.subjects.protocol.Setup`, or with nothing where it takes no argument.
@@ -21,10 +21,11 @@ from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.fault import at_stage, guarded
 from pytest_dsocr.subjects.protocol import Setup, TextSubject, level_of
 from pytest_dsocr.subjects.telling import brief
+from pytest_dsocr.subjects.ways import CLI, HTTP, way_of
 
 SESSION = "session"
 VENDOR = "vendor:"
-VALID = f"give {SESSION}, {VENDOR}FOLDER, or package.module:factory"
+VALID = f"give {SESSION}, {VENDOR}FOLDER, package.module:factory, {CLI}COMMAND, or {HTTP}//HOST:PORT/v1?model=NAME"
 
 
 def load_subject(spec: str, setup: Setup) -> TextSubject:
@@ -41,16 +42,18 @@ def load_subject(spec: str, setup: Setup) -> TextSubject:
         from pytest_dsocr.subjects.vendor import vendor_subject
 
         return vendor_subject(Path(spec.removeprefix(VENDOR)), setup)
+    if way := way_of(spec):
+        return way.subject(spec, setup)
     return _made(spec, _factory(spec), setup)
 
 
 def open_subject(spec: str, setup: Setup, isolated_s: float | None) -> TextSubject:
-    """Load a subject here, or, with the seconds that a call may take, in a process of its own.
+    """Load a subject here, or, with the seconds that a call may take, in a process of its own if it is none already.
 
     Raises:
         DsocrError: as :func:`load_subject`.
     """
-    if isolated_s is None:
+    if isolated_s is None or way_of(spec):
         return load_subject(spec, setup)
     from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
 
@@ -76,6 +79,8 @@ def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
     """
     if spec == SESSION or spec.startswith(VENDOR):
         return Level.MODULES
+    if way_of(spec):
+        return Level.TEXT
     if not may_import:
         return None
     factory = _factory(spec)

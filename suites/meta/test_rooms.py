@@ -24,11 +24,12 @@ MAY_IMPORT = {
     "judge": "foundation contract observation engine reference subjects compare",
     "perf": "foundation contract engine workload subjects",
     "pages": "foundation contract observation",
+    "adapters": "foundation contract observation subjects pages",
     "doctor": "foundation contract observation engine reference perf pages",
     "report": "foundation contract observation workload reference session_reference compare judge perf",
     "plugin": "foundation contract observation engine workload reference subjects session_reference compare judge perf "
     "pages report",
-    "cli": "foundation contract observation engine workload reference perf pages doctor report plugin",
+    "cli": "foundation contract observation engine workload reference perf pages adapters doctor report plugin",
     "mini": "",
 }
 """Each room with those that it imports, at any time: at the top of a module, in a function, or for types alone."""

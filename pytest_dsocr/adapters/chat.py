@@ -1,0 +1,217 @@
+"""Requests to a server that speaks as OpenAI's does, each with a limit of time and size; nothing is tried again."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import inf, isinf
+from typing import Any
+from urllib.parse import urlsplit
+
+from pytest_dsocr.adapters.fields import MOST_BYTES
+from pytest_dsocr.foundation.words import fit
+from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
+
+SHOWN = 160
+DATA, DONE = b"data:", "[DONE]"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a server is, and the key that it wants."""
+
+    url: str
+    key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer."""
+
+    text: str
+    logprobs: bool
+    """Whether the logits' are there as well."""
+    prompt_tokens: int | None
+    """As the server counts them; None if it does not."""
+
+
+class RefusedError(SubjectFaultError):
+    """The server answered with another status than 200.
+
+    Args:
+        status: its number.
+        message: as of every fault.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__("read", message)
+        self.status = status
+
+
+class Chat:
+    """Asks a server.
+
+    Args:
+        endpoint: the server.
+        limit_s: seconds for one answer.
+    """
+
+    def __init__(self, endpoint: Endpoint, limit_s: float) -> None:
+        self.endpoint, self._limit_s = endpoint, limit_s
+
+    def models(self) -> list[str]:
+        """Give the names of the models that it lists."""
+        with self._asked("GET", "/models", None) as reply:
+            found = reply.json()
+        try:
+            return [str(model["id"]) for model in found["data"]]
+        except (LookupError, TypeError):
+            raise self.fault(
+                f"listed its models as {_shown(found)}, without data[].id; name a server that does"
+            ) from None
+
+    def whole(self, body: Mapping[str, Any]) -> Answer:
+        """Ask for an answer in one piece."""
+        with self._asked("POST", "/chat/completions", {**body, "stream": False}) as reply:
+            found = reply.json()
+        try:
+            choice = found["choices"][0]
+            text, logprobs = choice["message"]["content"], choice.get("logprobs")
+            counted = (found.get("usage") or {}).get("prompt_tokens")
+        except (LookupError, TypeError, AttributeError):
+            text = logprobs = counted = None
+        if not isinstance(text, str):
+            raise self.fault(f"answered {_shown(found)}, without a text in choices[0].message.content; see its log")
+        return Answer(text, bool(logprobs), counted if isinstance(counted, int) else None)
+
+    def streamed(self, body: Mapping[str, Any]) -> str:
+        """Ask for an answer piece by piece, and give the whole once the server has said that it is."""
+        pieces: list[str] = []
+        with self._asked("POST", "/chat/completions", {**body, "stream": True}) as reply:
+            is_whole = False
+            for line in reply.lines():
+                if not line.startswith(DATA):
+                    continue
+                told = line[len(DATA) :].strip().decode(errors="replace")
+                if told == DONE:
+                    is_whole = True
+                    break
+                piece, has_ended = self._piece(told)
+                is_whole |= has_ended
+                pieces.append(piece)
+                reply.had = f"had sent {sum(map(len, pieces))} characters"
+        if not is_whole:
+            raise self.fault(f"broke off in mid-answer, when it {reply.had}; see its log")
+        return "".join(pieces)
+
+    def fault(self, what: str) -> SubjectFaultError:
+        """Give a fault that says what the server did, then what to do."""
+        return SubjectFaultError("read", f"the server at {self.endpoint.url} {what}")
+
+    def _piece(self, told: str) -> tuple[str, bool]:
+        """Give the text of an event, and whether the answer is whole with it."""
+        try:
+            event = json.loads(told)
+            if "error" in event:
+                raise self.fault(f"sent an error in mid-answer, {_shown(event['error'])}; see its log")
+            choice = (event["choices"] or [{}])[0]
+            piece = (choice.get("delta") or {}).get("content") or ""
+            return str(piece), bool(choice.get("finish_reason"))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise self.fault(f"sent {_shown(told)}, which is no piece of an answer; see its log") from None
+
+    @contextmanager
+    def _asked(self, method: str, path: str, body: Mapping[str, Any] | None) -> Iterator[_Reply]:
+        """Send a request; whatever goes wrong until its answer was read is a fault."""
+        parts = urlsplit(self.endpoint.url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        timeout = None if isinf(self._limit_s) else self._limit_s
+        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        reply = _Reply(self, connection, self._limit_s)
+        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        if self.endpoint.key:
+            headers["Authorization"] = f"Bearer {self.endpoint.key}"
+        try:
+            given = None if body is None else json.dumps(body).encode()
+            connection.request(method, f"{parts.path}{path}", given, headers)
+            reply.begin(f"{method} {path}")
+            yield reply
+        except TimeoutError as error:
+            message = (
+                f"took more than {self._limit_s:g} s, when it {reply.had}; if it was only slow, raise its time_limit"
+            )
+            raise SubjectHungError("read", str(self.fault(message))) from error
+        except ConnectionRefusedError as error:
+            raise self.fault("cannot be reached (connection refused); start it, or name another") from error
+        except http.client.IncompleteRead as error:
+            raise self.fault(f"broke off in mid-answer, when it {reply.had}; see its log") from error
+        except (OSError, http.client.HTTPException) as error:
+            told = fit(f"{type(error).__name__}: {error}", SHOWN)
+            raise self.fault(f"broke the connection off ({told}), when it {reply.had}; see its log") from error
+        finally:
+            reply.close()
+
+
+class _Reply:
+    """An answer that arrives."""
+
+    def __init__(self, chat: Chat, connection: http.client.HTTPConnection, limit_s: float) -> None:
+        self._chat, self._connection = chat, connection
+        self._deadline = time.monotonic() + limit_s
+        self._response: http.client.HTTPResponse | None = None
+        self.had = "had sent nothing"
+
+    def begin(self, what: str) -> None:
+        """Wait for its first line; raise ``RefusedError`` where it is a refusal."""
+        self._socket = self._connection.sock
+        self._hurry()
+        response = self._response = self._connection.getresponse()
+        if response.status != http.client.OK:
+            said = response.read(4 * SHOWN).decode(errors="replace")
+            told = f"{response.status} {response.reason} to {what}: {_shown(said)}; see its log"
+            raise RefusedError(response.status, str(self._chat.fault(f"answered {told}")))
+
+    def json(self) -> Any:
+        """Give it as a JSON value."""
+        told = b"".join(self.lines())
+        try:
+            return json.loads(told)
+        except ValueError:
+            raise self._chat.fault(
+                f"answered {_shown(told.decode(errors='replace'))}, which is no JSON; name its /v1"
+            ) from None
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield its lines as they arrive."""
+        assert self._response
+        size, wanted = 0, self._response.length
+        while line := self._response.readline(MOST_BYTES):
+            yield line
+            size += len(line)
+            if size > MOST_BYTES:
+                raise self._chat.fault(f"sent more than {MOST_BYTES >> 20} MiB; let it stop at max_tokens")
+            self._hurry()
+        if wanted is not None and size < wanted:
+            raise http.client.IncompleteRead(b"", wanted - size)
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._response:
+            self._response.close()
+        self._connection.close()
+
+    def _hurry(self) -> None:
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        if left_s < inf and self._socket:
+            self._socket.settimeout(left_s)
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return repr(fit(" ".join(text.split()), SHOWN))

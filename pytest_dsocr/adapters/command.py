@@ -1,0 +1,225 @@
+"""``cli:``: a command that reads one page, or, with ``--keep``, one that stays and is asked page by page.
+
+``cli:[OPTIONS] COMMAND`` or ``cli:FILE.toml``; see ``docs/adapters.md``. No shell is involved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.adapters.fields import (
+    OF_PAGE,
+    OF_SETUP,
+    TOML,
+    Types,
+    Values,
+    check_fields,
+    filled,
+    of_page,
+    of_setup,
+    read_toml,
+)
+from pytest_dsocr.adapters.process import RunningCommand
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.ways import CLI
+
+VALID: Types = {
+    "command": (str, list),
+    "keep": bool,
+    "after": str,
+    "before": str,
+    "time_limit": (int, float),
+    "env": dict,
+}
+FLAGS = "--keep, --after=MARK, --before=MARK, --time-limit=SECONDS, --env=NAME=VALUE"
+
+
+@dataclass(frozen=True)
+class CommandOptions:
+    """A command, and how it is dealt with."""
+
+    words: Sequence[str]
+    keep: bool = False
+    after: str = ""
+    """The text of the page begins behind this mark; empty: at the beginning of the output."""
+    before: str = ""
+    """And it ends in front of this one; empty: at the end."""
+    time_limit: float = inf
+    """Seconds for one page; for the first of a command that stays, with its loading."""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def check(spec: str) -> None:
+    """Raise ``DsocrError`` where ``spec`` names no command that is here, or has wrong options."""
+    options_of(spec)
+
+
+def subject(spec: str, setup: Setup) -> CommandSubject | KeptSubject:
+    """Give the subject that ``spec`` names."""
+    options = options_of(spec)
+    return KeptSubject(options, setup) if options.keep else CommandSubject(options, setup)
+
+
+def options_of(spec: str) -> CommandOptions:
+    """Read a command and its options from a subject's name, or the file that it names."""
+    rest = spec.removeprefix(CLI).strip()
+    given = read_toml(Path(rest), VALID) if rest.endswith(TOML) and " " not in rest else _typed(rest)
+    options = _options(given)
+    valid = OF_SETUP if options.keep else OF_PAGE + OF_SETUP
+    named = check_fields(options.words, valid)
+    if not options.keep and "page" not in named:
+        raise DsocrError(f"{spec!r} hands no page over; write {{page}} where the command takes the image's file")
+    path = options.env.get("PATH", os.environ.get("PATH"))
+    if not check_fields(options.words[:1], valid) and not shutil.which(options.words[0], path=path):
+        raise DsocrError(f"there is no command {options.words[0]!r}; install it, or give its path")
+    return options
+
+
+class CommandSubject:
+    """L0: a command for each page, whose output is the text.
+
+    Args:
+        options: the command, with fields.
+        setup: the run's.
+    """
+
+    def __init__(self, options: CommandOptions, setup: Setup) -> None:
+        self._options, self._setup = options, of_setup(setup)
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        """Run the command on a page."""
+        values = {**self._setup, **of_page(page, prompt, preset, max_new_tokens)}
+        running = _start(self._options, values)
+        try:
+            running.limit(self._options.time_limit)
+            text = _decoded(running, running.output())
+            return _between(running, text, self._options)
+        finally:
+            running.kill()
+
+
+class KeptSubject:
+    """L0: a command that stays: a line of JSON in for each page, a line of JSON out."""
+
+    def __init__(self, options: CommandOptions, setup: Setup) -> None:
+        self._options, self._setup = options, of_setup(setup)
+        self._running: RunningCommand | None = None
+        self._ids = count(1)
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        """Ask the command for a page; one that has ended, or did not answer, is started again."""
+        if self._running and not self._running.is_running:
+            self.close()
+        if self._running is None:
+            self._running = _start(self._options, self._setup)
+        running, number = self._running, next(self._ids)
+        try:
+            running.limit(self._options.time_limit)
+            running.ask(_line({"id": number, **of_page(page, prompt, preset, max_new_tokens)}))
+            answer = _answer(running, number)
+        except BaseException:
+            self._running = None
+            running.kill()
+            raise
+        if "error" in answer:
+            raise running.fault(f"answered with an error: {answer['error']}; mend that")
+        return _between(running, answer["text"], self._options)
+
+    def close(self) -> None:
+        """End the command."""
+        if self._running:
+            self._running.close()
+            self._running = None
+
+
+def _start(options: CommandOptions, values: Values) -> RunningCommand:
+    return RunningCommand([filled(word, values) for word in options.words], options.env, is_asked=options.keep)
+
+
+def _line(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
+def _answer(running: RunningCommand, number: int) -> dict[str, Any]:
+    """Give the answer; lines that do not begin with a brace are messages."""
+    while not (line := running.line()).startswith(b"{"):
+        pass
+    answer: Any = None
+    with suppress(ValueError):
+        answer = json.loads(_decoded(running, line))
+    is_ours = isinstance(answer, dict) and answer.get("id") == number
+    if is_ours and (isinstance(answer.get("text"), str) or "error" in answer):
+        return dict(answer)
+    wanted = json.dumps({"id": number, "text": "..."})
+    raise running.fault(f"printed {_decoded(running, line).strip()[:60]!r}, which is no answer; print a line {wanted}")
+
+
+def _decoded(running: RunningCommand, output: bytes) -> str:
+    try:
+        return output.decode()
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start} of {len(output)} is {output[error.start]:#04x}"
+        fault = running.fault(f"printed what is not UTF-8 ({where}); let it print UTF-8")
+        raise fault from fault.__cause__
+
+
+def _between(running: RunningCommand, text: str, options: CommandOptions) -> str:
+    """Give what stands between the marks."""
+    start = text.find(options.after) + len(options.after)
+    end = text.find(options.before, start) if options.before else len(text)
+    for mark, is_missing in ((options.after, options.after not in text), (options.before, end < 0)):
+        if is_missing:
+            raise running.fault(f"printed no {mark!r}, a mark of where the text is; give the marks that it prints")
+    return text[start:end]
+
+
+def _typed(rest: str) -> dict[str, Any]:
+    """Read options and a command as they are typed."""
+    try:
+        words = shlex.split(rest)
+    except ValueError as error:
+        raise DsocrError(f"{rest!r} cannot be split into words ({error}); close the quotes") from None
+    own = next((k for k, word in enumerate(words) if not word.startswith("--")), len(words))
+    return {"command": words[own:], **_flags(words[:own])}
+
+
+def _flags(words: Iterable[str]) -> dict[str, Any]:
+    given: dict[str, Any] = {"env": {}}
+    for word in words:
+        name, _, value = word.partition("=")
+        match name:
+            case "--keep" if not value:
+                given["keep"] = True
+            case "--after" | "--before" if value:
+                given[name[2:]] = value
+            case "--time-limit" if value.replace(".", "", 1).isdigit():
+                given["time_limit"] = float(value)
+            case "--env" if "=" in value:
+                given["env"] |= [value.split("=", 1)]
+            case _:
+                raise DsocrError(f"{word!r} is no option of {CLI}; in front of a command there may be {FLAGS}")
+    return given
+
+
+def _options(given: Mapping[str, Any]) -> CommandOptions:
+    command = given.get("command", ())
+    words = shlex.split(command) if isinstance(command, str) else [*map(str, command)]
+    if not words:
+        raise DsocrError(f"there is no command; give {CLI}COMMAND with {{page}} in it, or {CLI}FILE.toml")
+    if not (limit := given.get("time_limit", inf)) > 0:
+        raise DsocrError(f"a time limit of {limit:g} s leaves no time; give more")
+    env = {name: str(value) for name, value in given.get("env", {}).items()}
+    marks = {name: given.get(name, "") for name in ("after", "before")}
+    return CommandOptions(words, given.get("keep", False), **marks, time_limit=float(limit), env=env)

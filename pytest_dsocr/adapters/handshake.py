@@ -1,0 +1,117 @@
+"""What a server does to tokens, prompt and image, asked with a shipped page, and told before any page is judged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from pytest_dsocr.adapters.chat import Chat, RefusedError
+from pytest_dsocr.contract.grid import crop_grid
+from pytest_dsocr.contract.presets import PRESETS, Preset
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.contract.schedule import image_token_count
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.words import listed
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.subjects.watch import current
+
+Body = Callable[[Path, str, Preset, int], dict[str, Any]]
+"""Makes a request of a page, a prompt, a preset and the ceiling of the output."""
+PROBED_TOKENS = 96
+WITHOUT_TOKENS = re.compile(r"\[\[\d+, ?\d+, ?\d+, ?\d+\]")
+NO_LIST = (404, 405, 501)
+
+
+def shake_hands(chat: Chat, model: str, body: Body) -> str:
+    """Give the model's name, and note what the server does.
+
+    Raises:
+        DsocrError: where it cannot be asked, or where it changes the text so that no page could be right.
+    """
+    found = _model(chat, model)
+    page, preset = shipped("dev-3")[0], PRESETS["gundam"]
+    asked = {**body(page, PROMPTS["markdown"], preset, PROBED_TOKENS), "model": found}
+    answer = chat.whole(asked)
+    told = [
+        f"model {found}",
+        _special(chat, answer.text),
+        _prompt(chat, answer.text, asked),
+        _image(answer.prompt_tokens, chat, asked, page),
+        _logprobs(chat, asked),
+    ]
+    current().note(f"the server at {chat.endpoint.url}: {'; '.join(told)}")
+    return found
+
+
+def _model(chat: Chat, model: str) -> str:
+    try:
+        names = chat.models()
+    except RefusedError as error:
+        if error.status in NO_LIST and model:
+            return model
+        raise
+    if model in names or (not model and len(names) == 1):
+        return model or names[0]
+    has = f"it has {listed(names)}" if names else "it lists none"
+    wrong = f"has no model {model!r}" if model else "has not one model"
+    raise DsocrError(f"the server at {chat.endpoint.url} {wrong}; {has}: name one, ?model=NAME")
+
+
+def _special(chat: Chat, text: str) -> str:
+    """Say whether special tokens are kept."""
+    if "<|det|>" in text:
+        return "it keeps special tokens"
+    if WITHOUT_TOKENS.search(text):
+        raise DsocrError(
+            f"the server at {chat.endpoint.url} takes special tokens out of its text (there are boxes without "
+            "<|det|>), so that no page can be compared; let it keep them, as skip_special_tokens=false does in vLLM"
+        )
+    return "whether it keeps special tokens cannot be told, as it found no box on a page that has some"
+
+
+def _prompt(chat: Chat, text: str, asked: dict[str, Any]) -> str:
+    """Say whether the prompt is repeated in front of the text."""
+    prompt = next(part["text"] for part in asked["messages"][0]["content"] if part["type"] == "text")
+    bare = prompt.replace("<|grounding|>", "").strip()
+    if bare and bare in text[: 2 * len(prompt) + len("<image>")]:
+        raise DsocrError(
+            f"the server at {chat.endpoint.url} repeats the prompt in front of its text, so that no page can be "
+            "compared; let it give the answer alone, such as by echo=false"
+        )
+    return "it does not repeat the prompt"
+
+
+def _image(counted: int | None, chat: Chat, asked: dict[str, Any], page: Path) -> str:
+    """Say how many tokens the image takes, by asking without it as well."""
+    [message] = asked["messages"]
+    without = [part for part in message["content"] if part["type"] == "text"]
+    bare = None
+    with suppress(SubjectFaultError):
+        bare = chat.whole({**asked, "messages": [{**message, "content": without}], "max_tokens": 1}).prompt_tokens
+    if counted is None or bare is None:
+        return "how many tokens the image takes cannot be told"
+    presets = ", ".join(_presets_of(counted - bare, page))
+    return f"the image takes {counted - bare} tokens, as with {presets or 'no preset of the vendor'}"
+
+
+def _presets_of(tokens: int, page: Path) -> Iterator[str]:
+    with Image.open(page) as image:
+        size = image.size
+    for name, preset in PRESETS.items():
+        # the start of the sequence, or the placeholder of the image, may be there in one of the two prompts alone
+        if abs(image_token_count(preset, crop_grid(*size) if preset.crop else (1, 1)) - tokens) <= 1:
+            yield name
+
+
+def _logprobs(chat: Chat, asked: dict[str, Any]) -> str:
+    try:
+        gives = chat.whole({**asked, "max_tokens": 1, "logprobs": True}).logprobs
+    except RefusedError as refused:
+        return f"it refuses logprobs ({refused.status})"
+    return "it gives logprobs" if gives else "it gives no logprobs"

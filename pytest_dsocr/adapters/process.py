@@ -1,0 +1,171 @@
+"""A command that runs: what it says is heard up to a limit of time and size, and it ends when it is told to."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import inf
+from typing import TypeVar
+
+from pytest_dsocr.adapters.fields import MOST_BYTES
+from pytest_dsocr.foundation.printable import in_shell
+from pytest_dsocr.foundation.words import fit
+from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
+
+TRACE_BYTES, TRACE_LINES, COLUMNS = 16_384, 40, 200
+CHUNK_BYTES, POLL_S = 65_536, 0.05
+
+Fault = TypeVar("Fault", bound=SubjectFaultError)
+
+
+class TheCommand(Exception):  # noqa: N818 - stands for what happened there
+    """What was run, and the end of what it said on stderr."""
+
+
+class RunningCommand:
+    """One process in a group of its own, which ends with :meth:`kill` at the latest.
+
+    Args:
+        words: the command.
+        environment: added to this process's.
+        is_asked: whether it is written to.
+
+    Raises:
+        SubjectFaultError: where it cannot be started.
+    """
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str], *, is_asked: bool = False) -> None:
+        self._words = words
+        self._said, self._told = bytearray(), bytearray()
+        self._deadline, self._limit_s = inf, inf
+        try:
+            self._process = subprocess.Popen(
+                words,
+                bufsize=0,
+                stdin=subprocess.PIPE if is_asked else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**os.environ, **environment},
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise self.fault(f"cannot be started ({error}); name one that runs in a shell here") from error
+        self._selector = selectors.DefaultSelector()
+        for stream, heard in ((self._process.stdout, self._said), (self._process.stderr, self._told)):
+            assert stream
+            self._selector.register(stream, selectors.EVENT_READ, heard)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def limit(self, limit_s: float) -> None:
+        """Limit what follows."""
+        self._limit_s, self._deadline = limit_s, time.monotonic() + limit_s
+
+    def output(self) -> bytes:
+        """Wait for its end and give what it printed; raise ``SubjectFaultError`` where that was no success."""
+        while self._hears():
+            pass
+        if status := self._process.returncode:
+            raise self.fault(f"{_ended(status)}; make it end with status 0 where it has read the page")
+        return bytes(self._said)
+
+    def ask(self, line: bytes) -> None:
+        """Write a line to it."""
+        stdin = self._process.stdin
+        assert stdin
+        with suppress(OSError):  # it has ended
+            stdin.write(line)
+            return
+        raise self._ended_early()
+
+    def line(self) -> bytes:
+        """Wait for the next line that it prints, and give that."""
+        while (end := self._said.find(b"\n")) < 0:
+            if not self._hears():
+                raise self._ended_early()
+        line = bytes(self._said[: end + 1])
+        del self._said[: end + 1]
+        return line
+
+    def kill(self) -> None:
+        """End it at once, with all that it has started."""
+        with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._selector.close()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream:
+                stream.close()
+
+    def close(self) -> None:
+        """Let one that is asked end by itself, at the end of its input, within a second."""
+        if self._process.stdin:
+            self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)
+        self.kill()
+
+    def fault(self, what: str) -> SubjectFaultError:
+        """Give a fault that says what the command did, then what to do."""
+        return self._of(SubjectFaultError, what)
+
+    def _hears(self) -> bool:
+        """Take what was said meanwhile; False where it has ended and nothing more is to be heard.
+
+        A process that it has left behind may hold its pipes open.
+        """
+        is_over = not self.is_running
+        if self._selector.get_map():
+            ready = self._selector.select(0 if is_over else POLL_S)
+        else:
+            ready = []
+            time.sleep(0 if is_over else POLL_S / 10)
+        for key, _ in ready:
+            heard = os.read(key.fd, CHUNK_BYTES)
+            key.data.extend(heard)
+            if not heard:
+                self._selector.unregister(key.fileobj)
+        del self._told[:-TRACE_BYTES]
+        if len(self._said) > MOST_BYTES:
+            raise self.fault(f"printed more than {MOST_BYTES >> 20} MiB; let it print the text of the page alone")
+        if is_over and not ready:
+            return False
+        if time.monotonic() > self._deadline:
+            told = f"took more than {self._limit_s:g} s; if it was only slow, raise its time limit"
+            raise self._of(SubjectHungError, told)
+        return True
+
+    def _ended_early(self) -> SubjectFaultError:
+        while self._hears():
+            pass
+        return self.fault(f"{_ended(self._process.returncode)} and did not answer; another is started for the next")
+
+    def _of(self, kind: type[Fault], what: str) -> Fault:
+        fault = kind("read", self._message(what))
+        fault.__cause__ = self._cause()
+        return fault
+
+    def _message(self, what: str) -> str:
+        last = self._lines()[-1:]
+        said = f"; it said last: {fit(last[0], COLUMNS)}" if last else ""
+        return f"the command {what}{said}; it was: {fit(in_shell(self._words), COLUMNS)}"
+
+    def _cause(self) -> TheCommand:
+        said = "\n".join(fit(line, COLUMNS) for line in self._lines()[-TRACE_LINES:])
+        return TheCommand(f"{in_shell(self._words)}\n{said or 'it said nothing on stderr'}")
+
+    def _lines(self) -> list[str]:
+        return [line.rstrip() for line in self._told.decode(errors="replace").splitlines() if line.strip()]
+
+
+def _ended(status: int) -> str:
+    names = {-number: f"was killed by {number.name}" for number in signal.Signals}
+    return names.get(status, f"ended with status {status}")

@@ -1,0 +1,178 @@
+"""``http:``: a server that speaks as OpenAI's does; ``http://HOST:PORT/v1?model=NAME``, or ``http:FILE.toml``.
+
+See ``docs/adapters.md``. What the server does is asked and told before any page is judged.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import mimetypes
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from pytest_dsocr.adapters.chat import Chat, Endpoint
+from pytest_dsocr.adapters.fields import (
+    OF_PAGE,
+    OF_SETUP,
+    TOML,
+    Types,
+    Values,
+    check_fields,
+    filled,
+    of_page,
+    of_setup,
+    read_toml,
+)
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.subjects.fault import guarded
+from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.ways import HTTP
+
+VALID: Types = {
+    "url": str,
+    "model": str,
+    "prompt": str,
+    "stream": bool,
+    "time_limit": (int, float),
+    "key_env": str,
+    "body": dict,
+}
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """A server, and how it is asked."""
+
+    url: str
+    model: str = ""
+    """Empty: the only one that it lists."""
+    prompt: str = "{text}"
+    stream: bool = True
+    time_limit: float = inf
+    """Seconds for one page."""
+    key_env: str = ""
+    """The name of an environment variable that holds the server's key."""
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of a request; None takes one out."""
+
+
+def check(spec: str) -> None:
+    """Raise ``DsocrError`` where ``spec`` names no server, or has wrong options."""
+    options_of(spec)
+
+
+def subject(spec: str, setup: Setup) -> ServerSubject:
+    """Give the subject that ``spec`` names, once its server has said what it does.
+
+    Raises:
+        DsocrError: where the server cannot be asked, or changes the text so that no page could be right.
+    """
+    with guarded("load", "server", _as_it_is):
+        made = ServerSubject(options_of(spec), setup)
+        made.greet()
+    return made
+
+
+def options_of(spec: str) -> ServerOptions:
+    """Read a server and its options from a subject's name, or the file that it names."""
+    rest = spec.removeprefix(HTTP)
+    given = read_toml(Path(rest), VALID) if rest.endswith(TOML) and not rest.startswith("//") else _typed(spec)
+    options = ServerOptions(**{"url": "", **given})
+    parts = urlsplit(options.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        raise DsocrError(f"{options.url!r} is no server; give http://HOST:PORT/v1?model=NAME, or {HTTP}FILE.toml")
+    if not options.time_limit > 0:
+        raise DsocrError(f"a time limit of {options.time_limit:g} s leaves no time; give more")
+    if options.key_env and options.key_env not in os.environ:
+        raise DsocrError(f"there is no environment variable {options.key_env} with the server's key; set it")
+    check_fields([options.prompt, json.dumps(options.body)], OF_PAGE + OF_SETUP)
+    return options
+
+
+class ServerSubject:
+    """L0: a request for each page.
+
+    Args:
+        options: the server.
+        setup: the run's.
+    """
+
+    def __init__(self, options: ServerOptions, setup: Setup) -> None:
+        self._options, self._setup = options, of_setup(setup)
+        key = os.environ[options.key_env] if options.key_env else ""
+        self._chat = Chat(Endpoint(options.url.rstrip("/"), key), options.time_limit)
+        self._model = options.model
+
+    def greet(self) -> None:
+        """Find out what the server does, and tell it."""
+        from pytest_dsocr.adapters.handshake import shake_hands
+
+        self._model = shake_hands(self._chat, self._options.model, self._body)
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        """Have the server read a page."""
+        body = self._body(page, prompt, preset, max_new_tokens)
+        return self._chat.streamed(body) if self._options.stream else self._chat.whole(body).text
+
+    def _body(self, page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> dict[str, Any]:
+        values = {**self._setup, **of_page(page, prompt, preset, max_new_tokens)}
+        picture: Values = {"type": "image_url", "image_url": {"url": _data_url(page)}}
+        text: Values = {"type": "text", "text": filled(self._options.prompt, values)}
+        body = {
+            "model": self._model,
+            "messages": [{"role": "user", "content": [picture, text]}],
+            "max_tokens": max_new_tokens,
+            "temperature": 0,
+            "skip_special_tokens": False,
+            **{name: _filled(value, values) for name, value in self._options.body.items()},
+        }
+        return {name: value for name, value in body.items() if value is not None}
+
+
+def _data_url(page: Path) -> str:
+    kind = mimetypes.guess_type(page.name)[0] or "image/png"
+    return f"data:{kind};base64,{base64.b64encode(page.read_bytes()).decode()}"
+
+
+def _filled(value: Any, values: Values) -> Any:
+    """Fill in every text of a JSON value."""
+    if isinstance(value, str):
+        return filled(value, values)
+    if isinstance(value, Mapping):
+        return {name: _filled(item, values) for name, item in value.items()}
+    return [_filled(item, values) for item in value] if isinstance(value, list) else value
+
+
+def _typed(spec: str) -> dict[str, Any]:
+    """Read a server and its options as they are typed; what is no option is a field of the request."""
+    url, _, query = spec.partition("?")
+    options: dict[str, Any] = {"url": url, "body": {}}
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        value = text if name in ("model", "prompt", "key_env") else _json(text)
+        if name not in VALID or name in ("url", "body"):
+            options["body"][name] = value
+        elif isinstance(value, VALID[name]):
+            options[name] = value
+        else:
+            raise DsocrError(f"{name}={text} is of the wrong type in {spec!r}; see docs/adapters.md")
+    return options
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _as_it_is(error: BaseException) -> DsocrError:
+    if isinstance(error, DsocrError):
+        return error
+    return DsocrError(f"the server could not be asked ({type(error).__name__}: {error}); see the error it came from")

@@ -1,0 +1,67 @@
+"""A command that reads pages, and one that stays; each does on a page what the page's name says."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+BYTES_OF_TOO_MUCH = 17 * 2**20
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def complain(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def read(page: str, told: str) -> str:
+    """What is read of a page: which page it was, and what was asked."""
+    deed = Path(page).stem
+    complain(f"loading for {deed}\n")
+    if deed == "crash":
+        complain("Segmentation violation at 0x0\x1b[31m\n")
+        sys.exit(3)
+    if deed == "killed":
+        os.abort()
+    if deed == "hang":
+        time.sleep(600)
+    if deed == "huge":
+        sys.stdout.write("x" * BYTES_OF_TOO_MUCH)
+    if deed == "latin":
+        sys.stdout.buffer.write("caf\xe9\n".encode("latin-1"))
+        sys.stdout.buffer.flush()
+    if deed == "child":
+        if (left := os.fork()) == 0:
+            time.sleep(600)
+        return f"child|{left}"
+    return f"{deed}|{told}|<|ref|>té<|/ref|>"
+
+
+def stay() -> None:
+    """Answer one request a line until there are no more."""
+    say("banner: ready\n")
+    for line in sys.stdin:
+        request = json.loads(line)
+        deed = Path(request["page"]).stem
+        if deed == "refuses":
+            answer = {"id": request["id"], "error": "no such page"}
+        else:
+            number = request["id"] - (deed == "late")
+            answer = {"id": number, "text": read(request["page"], f"{os.getpid()} {request['text']}")}
+        say("{broken\n" if deed == "broken" else f"{json.dumps(answer)}\n")
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    if sys.argv[1:] == ["--stay"]:
+        stay()
+    else:
+        say(os.environ.get("BANNER", ""))
+        say(read(sys.argv[1], "|".join(sys.argv[2:])) + "\n")

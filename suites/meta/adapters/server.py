@@ -1,0 +1,163 @@
+"""A server that speaks as OpenAI's does, over the session or with an answer ready; it misbehaves as its path says.
+
+``/DEED/v1``: a deed is done to pages, and, where it begins with ``load-``, to the handshake as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import sys
+import tempfile
+import threading
+import time
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.adapters.handshake import PROBED_TOKENS
+
+TEXT = "<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes"
+TOKEN = re.compile(r"<\|[^|]*\|>")
+IMAGE_TOKENS = 273
+LOCK = threading.Lock()
+PIECE = 7
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the standard library
+        """Say nothing."""
+
+    @property
+    def deed(self) -> str:
+        return self.path.split("/")[1]
+
+    def do_GET(self) -> None:
+        if self.deed == "unlisted":
+            return self.send_error(404)
+        names = ["one", "two"] if self.deed == "many" else ["one"]
+        return self.give({"data": [{"id": name} for name in names]})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        deed = self.deed.removeprefix("load-")
+        is_probe = body["max_tokens"] in (1, PROBED_TOKENS)
+        if (deed == self.deed and is_probe) or not (do := getattr(self, f"do_{deed}", None)):
+            return self.answer(body)
+        return do(body)  # type: ignore[no-any-return]
+
+    def do_error(self, body: Any) -> None:
+        self.send_error(500, "Out of memory")
+
+    def do_html(self, body: Any) -> None:
+        self.give_bytes(b"<html>a gateway</html>")
+
+    def do_odd(self, body: Any) -> None:
+        self.give({"choices": []})
+
+    def do_silent(self, body: Any) -> None:
+        time.sleep(600)
+
+    def do_slow(self, body: Any) -> None:
+        self.stream(TEXT, pause_s=0.5)
+
+    def do_breaks(self, body: Any) -> None:
+        self.stream(TEXT[:20], is_whole=False)
+
+    def do_short(self, body: Any) -> None:
+        self.give_bytes(b'{"choices"', length=99)
+
+    def do_midway(self, body: Any) -> None:
+        self.begin_stream()
+        self.send_event({"error": {"message": "the engine died"}})
+
+    def do_dies(self, body: Any) -> None:
+        self.stream(TEXT[:20], is_whole=False)
+        os._exit(1)
+
+    def do_huge(self, body: Any) -> None:
+        self.stream("x" * 17 * 2**20, piece=2**20)
+
+    def do_wrong(self, body: Any) -> None:
+        self.stream(f"{text_of(body, self.deed)}.")
+
+    def answer(self, body: Any) -> None:
+        """Answer as a good server does, but for what it does to tokens and the prompt."""
+        given = body["messages"][0]["content"]
+        prompt = given[-1]["text"]
+        if self.deed == "strict" and "logprobs" in body:
+            return self.send_error(400, "logprobs are off")
+        if body.get("skip_special_tokens", True) or self.deed == "lost":
+            text = TOKEN.sub("", text_of(body, self.deed))
+        else:
+            text = text_of(body, self.deed)
+        if self.deed == "echo":
+            text = prompt + text
+        if self.deed == "tells":
+            text = json.dumps({**body, "messages": given[1:], "key": self.headers["Authorization"]})
+        if body.get("stream"):
+            return self.stream(text)
+        counted = len(prompt.split()) + IMAGE_TOKENS * (len(given) > 1)
+        choice: Any = {"message": {"content": text}, "logprobs": {"content": []} if body.get("logprobs") else None}
+        return self.give({"choices": [choice], "usage": {"prompt_tokens": counted}})
+
+    def give(self, value: object) -> None:
+        self.give_bytes(json.dumps(value).encode())
+
+    def give_bytes(self, value: bytes, length: int | None = None) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(length or len(value)))
+        self.end_headers()
+        self.wfile.write(value)
+
+    def stream(self, text: str, *, piece: int = PIECE, pause_s: float = 0.0, is_whole: bool = True) -> None:
+        self.begin_stream()
+        for start in range(0, len(text), piece):
+            self.send_event({"choices": [{"delta": {"content": text[start : start + piece]}}]})
+            time.sleep(pause_s)
+        if is_whole:
+            self.send_event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+            self.wfile.write(b"data: [DONE]\n\n")
+
+    def begin_stream(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+
+    def send_event(self, event: object) -> None:
+        self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+        self.wfile.flush()
+
+
+def text_of(body: Any, deed: str) -> str:
+    """What is read: with the path ``/session`` by the session, whatever the deed."""
+    if deed != "session":
+        return TEXT
+    *picture, text = body["messages"][0]["content"]
+    if not picture:
+        return ""
+    with LOCK, tempfile.TemporaryDirectory() as folder:
+        page = Path(folder, "page.png")
+        page.write_bytes(base64.b64decode(picture[0]["image_url"]["url"].partition(",")[2]))
+        prompt = f"<image>\n{text['text']}"
+        run = session().run(page, prompt=prompt, preset=body["preset"], max_new_tokens=body["max_tokens"])
+        return str(run.text)
+
+
+@cache
+def session() -> Any:
+    from pytest_dsocr.engine.session import Session
+
+    return Session.from_checkpoint("mini")
+
+
+if __name__ == "__main__":
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    sys.stdout.write(f"{server.server_port}\n")
+    sys.stdout.flush()
+    server.serve_forever()
