@@ -8,7 +8,9 @@ itself does not depend on the host, and is left as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from statistics import median
 
 from pytest_dsocr.perf.rounds import Measured, Round
@@ -57,14 +59,31 @@ def of_turns(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str) -
 def at_pace(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str, pace: float | None) -> list[float]:
     """Give milliseconds as they were had the host taken ``pace`` for its small work; as they are where that is None.
 
-    What the GPU was not working of a time is the host's.
+    What the GPU was not working of a time is the host's. How far single rounds follow the small work is read off them,
+    as that is short, and may be disturbed where the round is not; what it takes at the median tells the run's own pace.
     """
     times = [one.wall_ms[quantity] for one in rounds]
-    if pace is None:
+    own = host_ms(rounds)
+    if pace is None or own is None:
         return times
     busy = busy_ms(exact, quantity)
-    slower = [one.conditions[HOST_MS] / pace for one in rounds]
-    return [min(time, busy) + max(time - busy, 0) / by for time, by in zip(times, slower, strict=True)]
+    hosts = [max(time - busy, 0) for time in times]
+    slower = [one.conditions[HOST_MS] / own for one in rounds]
+    share = follows(hosts, slower)
+    return [
+        min(time, busy) + host / by**share * pace / own for time, host, by in zip(times, hosts, slower, strict=True)
+    ]
+
+
+def follows(times: Sequence[float], slower: Sequence[float]) -> float:
+    """Give how far times follow the host: 1 where they take twice as long when it does, 0 where they do not at all.
+
+    It is the median slope between any two rounds, of the logarithms (Theil and Sen), which a few disturbed ones do not
+    change.
+    """
+    logs = [(math.log(by), math.log(time)) for by, time in zip(slower, times, strict=True) if time > 0]
+    slopes = [(t - time) / (b - by) for (by, time), (b, t) in combinations(logs, 2) if b != by]
+    return min(max(median(slopes), 0.0), 1.0) if slopes else 0.0
 
 
 def busy_ms(exact: Mapping[str, int], quantity: str) -> float:

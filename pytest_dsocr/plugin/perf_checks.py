@@ -25,7 +25,7 @@ PROFILE = "nsys profile --trace=cuda,nvtx"
 CLOCKS = ("sm_mhz", "memory_mhz", "cpu_mhz")
 WATCHING = 0.01
 """How much longer the subject's own ranges may make a step."""
-WATCHED_PAGES = (4, 8)
+WATCHED_PAGES = (1, 2)
 """How many pages are read for it, and how many more where these do not tell."""
 GROWTH = 0.05
 """How much longer a late step may be than an early one, beside what it attends to more."""

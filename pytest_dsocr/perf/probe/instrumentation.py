@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 BLOCK = (True, False, False, True)
 """On and off, so that what grows along the page weighs on both alike."""
+LONGER = 4
+"""So many times the steps of a timed page are taken, for each page begins with its vision."""
 FIRST_STEPS = 2
 """Of a page, in which memory is still got."""
 
@@ -41,6 +43,7 @@ def instrumentation(probe: PageProbe, pages: int) -> tuple[list[float], list[flo
 def _steps_of_page(probe: PageProbe, switch: Any) -> list[tuple[bool, float]]:
     watch = Stopwatch(probe.device)
     walk = probe.walk(watch)
+    walk.max_new_tokens *= LONGER
     _, state = walk.begin()
     states: list[bool] = []
 

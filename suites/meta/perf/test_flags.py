@@ -26,8 +26,8 @@ from suites.meta.perf import planted
 SMALL = Preset("small view", 128, 128, crop=False)
 TOKENS = 24
 """The fewest show what grows: eight at each end, and some between."""
-TIMED_TOKENS = 136
-MANY_PAGES = (4, 8, 20)
+TIMED_TOKENS = 34
+MANY_PAGES = (2, 4, 12)
 COUNTS = Path(suites.__file__).parent / "perf" / "test_counts.py"
 
 Probe = Callable[..., PageProbe]

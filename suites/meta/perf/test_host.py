@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytest_dsocr.perf.against import judged
-from pytest_dsocr.perf.host import busy_ms, host_ratio, idle_share, is_another, of_runs, of_turns
+from pytest_dsocr.perf.host import busy_ms, follows, host_ratio, idle_share, is_another, of_runs, of_turns
 from pytest_dsocr.perf.judgement import Pace
 from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.perf.words import host_told
@@ -72,6 +72,24 @@ def test_a_host_that_wanders_hides_nothing() -> None:
     assert paces(before, run(wandering, {**LAUNCHES, "decode": 8.5}, seed=2))["decode"] is Pace.SLOWER
     raw = [one.wall_ms["decode"] for one in before.rounds]
     assert np.std(of_turns(before.rounds, EXACT, "decode")) < np.std(raw) / 5
+
+
+def test_small_work_that_is_disturbed_by_itself_adds_no_noise() -> None:
+    rng = np.random.default_rng(3)
+    steady = [busy_ms(EXACT, "decode") + 14 * float(np.exp(rng.normal(0, 0.02))) for _ in range(ROUNDS)]
+    hosts = 2 * np.exp(rng.normal(0, 0.2, ROUNDS))
+    rounds = [Round({"decode": ms}, conditions={"host_ms": host}) for ms, host in zip(steady, hosts, strict=True)]
+    found = of_turns(rounds, EXACT, "decode")
+    assert np.std(np.log(found)) < 1.1 * np.std(np.log(steady))
+
+
+def test_how_far_times_follow_is_not_told_by_one_disturbed_round() -> None:
+    slower = [1 + 0.01 * place for place in range(20)]
+    assert follows(slower, slower) == pytest.approx(1)
+    assert follows([*slower[:-1], 9.0], slower) == pytest.approx(1, abs=0.05)
+    assert follows([1.0] * 20, slower) == 0
+    assert follows([1 / by for by in slower], slower) == 0, "no time gets shorter where the host is slower"
+    assert follows([1.0], [1.0]) == 0
 
 
 def test_in_turn_a_side_that_slows_the_host_throughout_keeps_its_times() -> None:
