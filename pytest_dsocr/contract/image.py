@@ -74,11 +74,14 @@ def _upright_rgb(open_image: Callable[[], Image.Image]) -> Image.Image:
 
 
 def _is_turned(image: Image.Image) -> bool:
-    """Say whether the EXIF orientation swaps the sides; Pillow opens a TIFF upright, whatever its own says."""
+    """Say whether the EXIF orientation swaps the sides, and has not done so: newer Pillow opens a TIFF upright."""
     try:
-        return image.format != "TIFF" and image.getexif().get(ExifTags.Base.Orientation) in TURNED
+        exif = image.getexif()
+        is_turned = exif.get(ExifTags.Base.Orientation) in TURNED
+        as_stored = exif.get(ExifTags.Base.ImageWidth), exif.get(ExifTags.Base.ImageLength)
     except Exception:
         return False
+    return is_turned and (image.format != "TIFF" or image.size == as_stored)
 
 
 @contextmanager

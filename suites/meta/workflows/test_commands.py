@@ -137,7 +137,9 @@ def test_a_night_on_github_is_kept_and_an_issue_opened(home: Path) -> None:
     assert watch[1] == WRONG, "the small folder is not the vendor's"
     issue = Path("vendor.md").read_text(encoding="utf-8")
     assert issue.startswith("## The vendor's files have changed\n")
-    assert Path("summary.md").read_text(encoding="utf-8") == issue
+    summary = Path("summary.md").read_text(encoding="utf-8")
+    assert summary.startswith("## DeepSeek-OCR: passes\n"), "what each part of the night says of itself"
+    assert summary.endswith(issue)
     assert Path("gh.txt").read_text().splitlines()[:2] == ["issue", "create"]
 
 
