@@ -41,7 +41,8 @@ def snapshots_in(golden: Path) -> Path:
 
 def baseline_places(golden: Path) -> list[Path]:
     """Give where a baseline is looked for, in this order: the folder's own, to which they are written, the shipped."""
-    return list(dict.fromkeys((golden / BASELINES, shipped_folder() / BASELINES)))
+    own, shipped = golden / BASELINES, shipped_folder() / BASELINES
+    return [own] if own.resolve() == shipped.resolve() else [own, shipped]
 
 
 def anchors_file() -> Path:

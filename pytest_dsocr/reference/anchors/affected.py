@@ -13,15 +13,15 @@ from pytest_dsocr.reference.anchors.anchors import CONTRACT, read_anchors
 from pytest_dsocr.reference.anchors.drift import Drift, drifts, read_json
 from pytest_dsocr.reference.goldens import ANCHORS
 
-EVERY = ("contract", "parity", "cache", "perf", "reference")
+EVERY = ("contract", "parity", "cache", "perf", "workload", "reference")
 SUITES: Mapping[str, tuple[str, ...]] = {
     "tokenizer": ("contract", "parity", "reference"),
-    "sam": ("parity", "perf", "reference"),
-    "clip": ("parity", "perf", "reference"),
-    "projector": ("parity", "perf", "reference"),
-    "vision_fusion": ("parity", "cache", "perf", "reference"),
-    "prefill": ("parity", "cache", "perf", "reference"),
-    "decode": ("contract", "parity", "cache", "perf", "reference"),
+    "sam": ("parity", "perf", "workload", "reference"),
+    "clip": ("parity", "perf", "workload", "reference"),
+    "projector": ("parity", "perf", "workload", "reference"),
+    "vision_fusion": ("parity", "cache", "perf", "workload", "reference"),
+    "prefill": ("parity", "cache", "perf", "workload", "reference"),
+    "decode": ("contract", "parity", "cache", "perf", "workload", "reference"),
     "postprocess": ("parity", "reference"),
 }
 """By stage of an anchor, the suites that hold a subject to what stands there."""

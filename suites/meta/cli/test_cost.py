@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+import suites
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.presets import PRESETS
@@ -38,6 +39,7 @@ def _started_at_once() -> None:
 @pytest.fixture
 def cost(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cost:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "golden").symlink_to(Path(suites.__file__).parents[1] / "golden")  # an installation has no baselines
 
     def run(*words: Any) -> tuple[int, str, str]:
         status = main(["cost", *map(str, words)])

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
 
 import pytest
 
+import suites
 from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.engine.sizes import SYNTHETIC
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.perf.baseline import read
 from pytest_dsocr.perf.nearness import Nearness, nearness, roof_over, to_json
 from pytest_dsocr.perf.rounds import Measured
-from pytest_dsocr.reference.goldens import shipped_folder
 from pytest_dsocr.workload.roof import Roof
 from pytest_dsocr.workload.roofline import Limit, devices
 
+BASELINES = Path(suites.__file__).parents[1] / "golden" / "baselines"
 FULL, H200 = SYNTHETIC["full"], devices()["h200"]
 PAGE_PX = image_size(next(path for path in shipped("all") if path.stem == "invoice_016"))
 
 
 def baseline(subject: str, attention: str = "eager") -> Measured:
     name = f"{subject}-synthetic-full-bfloat16-{attention}-invoice_016-gundam.json"
-    return read(shipped_folder() / "baselines" / "nvidia-h200" / name).measured
+    return read(BASELINES / "nvidia-h200" / name).measured
 
 
 def over(measured: Measured) -> Roof:

@@ -63,7 +63,7 @@ def test_files_that_have_not_changed_affect_nothing(vendor: Path) -> None:
 def test_a_changed_encoder_affects_the_suites_that_run_it_and_every_recording(vendor: Path) -> None:
     change(vendor, ENCODER, body_of("window_partition"), body_of("window_partition").replace("as it was", "changed"))
     drifted, suites, stale = watched(vendor)
-    assert (drifted, suites) == (["window_partition"], ["parity", "perf", "reference"])
+    assert (drifted, suites) == (["window_partition"], ["parity", "perf", "workload", "reference"])
     assert stale == ["facts.json", "mine/cpu/manifest.json", "mine/flops-eager.json"]
 
 

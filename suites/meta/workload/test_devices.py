@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+import suites
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.perf.baseline import read
-from pytest_dsocr.reference.goldens import shipped_folder
 from pytest_dsocr.workload.roofline import DEVICES, Device, device_called, device_of_gpu, devices
 
 every_device = pytest.mark.parametrize("device", devices().values(), ids=[*devices()])
@@ -59,6 +60,6 @@ def test_an_unknown_device_is_refused_with_the_known_ones() -> None:
 
 
 def test_every_gpu_that_a_baseline_is_of_is_known() -> None:
-    baselines = [*shipped_folder().glob("baselines/*/*-gundam.json")]
+    baselines = [*Path(suites.__file__).parents[1].glob("golden/baselines/*/*-gundam.json")]
     assert baselines
     assert all(device_of_gpu(read(path).measured.identity["machine"]["gpu"]) for path in baselines)
