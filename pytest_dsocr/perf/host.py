@@ -1,7 +1,7 @@
 """How fast the host was in each round, and what of a time is due to that alone.
 
 The same cores are a tenth slower an hour later, or for some seconds, where others share them or their clock falls; what
-waits for launches follows. Around each reading the host does the same small work (see
+waits for launches follows. Around each lap the host does the same small work (see
 :mod:`pytest_dsocr.perf.probe.yardstick`), and times are judged as if it had always taken as long. What a GPU does by
 itself does not depend on the host, and is left as it is.
 """
@@ -9,32 +9,37 @@ itself does not depend on the host, and is left as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from statistics import median
 
-from pytest_dsocr.perf.rounds import Measured, Round
+from pytest_dsocr.perf.rounds import ON_DEVICE, Measured, Round
 from pytest_dsocr.perf.statistics import Sides
 
-HOST_MS = "host_ms"
-"""The condition of a round that tells it."""
 MOST = 1.33
 """A host that is faster or slower by more is as good as another machine, and times are not judged."""
-DEVICE = ("sam", "clip", "projector", "vision_fusion", "vision", "prefill")
-"""Stages that a GPU works for, of which a page has one each."""
+STEEPEST = 1.5
+"""How far times follow the host at most; beside a busy neighbour on the same core, decode steps did so by 1.25."""
 
 
-def host_ms(rounds: Sequence[Round]) -> float | None:
-    """Give the milliseconds of the same small work, at the median; None where a round has none."""
-    if not rounds or not all(HOST_MS in one.conditions for one in rounds):
+def host_ms(rounds: Sequence[Round], quantity: str) -> float | None:
+    """Give the milliseconds of the same small work around a quantity, at the median; None where a round has none."""
+    if not rounds or not all(quantity in one.host_ms for one in rounds):
         return None
-    return float(median(one.conditions[HOST_MS] for one in rounds))
+    return median(one.host_ms[quantity] for one in rounds)
 
 
 def host_ratio(before: Measured, after: Measured) -> float:
     """Give how much longer the host took for the same work in the second run: 1.07 is 7 %; 1 where it was not timed."""
-    first, second = host_ms(before.good), host_ms(after.good)
-    return second / first if first and second else 1.0
+    ratios = [*_ratios(before, after)]
+    return median(ratios) if ratios else 1.0
+
+
+def _ratios(before: Measured, after: Measured) -> Iterator[float]:
+    for quantity in before.quantities:
+        first, second = host_ms(before.good, quantity), host_ms(after.good, quantity)
+        if first and second:
+            yield second / first
 
 
 def is_another(ratio: float) -> bool:
@@ -44,7 +49,7 @@ def is_another(ratio: float) -> bool:
 
 def of_runs(before: Measured, after: Measured, quantity: str) -> Sides:
     """Give a quantity's milliseconds in two runs, as if the host had always been as fast as at the first's median."""
-    pace = host_ms(before.good) if host_ms(after.good) else None
+    pace = host_ms(before.good, quantity) if host_ms(after.good, quantity) else None
     return at_pace(before.good, before.exact, quantity, pace), at_pace(after.good, after.exact, quantity, pace)
 
 
@@ -53,26 +58,25 @@ def of_turns(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str) -
 
     What makes one side slower throughout, such as a thread that it leaves running, stays in its times.
     """
-    return at_pace(rounds, exact, quantity, host_ms(rounds))
+    return at_pace(rounds, exact, quantity, host_ms(rounds, quantity))
 
 
 def at_pace(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str, pace: float | None) -> list[float]:
     """Give milliseconds as they were had the host taken ``pace`` for its small work; as they are where that is None.
 
-    What the GPU was not working of a time is the host's. How far single rounds follow the small work is read off them,
-    as that is short, and may be disturbed where the round is not; what it takes at the median tells the run's own pace.
+    What the GPU was not working of a time is the host's. How far that follows the small work is read off the rounds:
+    less where the small work was disturbed and they were not, more where they need the caches that it does without.
     """
     times = [one.wall_ms[quantity] for one in rounds]
-    own = host_ms(rounds)
+    own = host_ms(rounds, quantity)
     if pace is None or own is None:
         return times
     busy = busy_ms(exact, quantity)
     hosts = [max(time - busy, 0) for time in times]
-    slower = [one.conditions[HOST_MS] / own for one in rounds]
+    slower = [one.host_ms[quantity] / own for one in rounds]
     share = follows(hosts, slower)
-    return [
-        min(time, busy) + host / by**share * pace / own for time, host, by in zip(times, hosts, slower, strict=True)
-    ]
+    of_run = (pace / own) ** max(share, 1)
+    return [min(time, busy) + host / by**share * of_run for time, host, by in zip(times, hosts, slower, strict=True)]
 
 
 def follows(times: Sequence[float], slower: Sequence[float]) -> float:
@@ -83,12 +87,12 @@ def follows(times: Sequence[float], slower: Sequence[float]) -> float:
     """
     logs = [(math.log(by), math.log(time)) for by, time in zip(slower, times, strict=True) if time > 0]
     slopes = [(t - time) / (b - by) for (by, time), (b, t) in combinations(logs, 2) if b != by]
-    return min(max(median(slopes), 0.0), 1.0) if slopes else 0.0
+    return min(max(median(slopes), 0.0), STEEPEST) if slopes else 0.0
 
 
 def busy_ms(exact: Mapping[str, int], quantity: str) -> float:
     """Give the milliseconds that the GPU works for a quantity; 0 where there is none, or its work was not counted."""
-    once = sum(_busy(exact, stage) for stage in DEVICE)
+    once = sum(_busy(exact, stage) for stage in ON_DEVICE)
     step = _busy(exact, "decode")
     if quantity.startswith("decode"):
         return step

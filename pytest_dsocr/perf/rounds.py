@@ -22,6 +22,12 @@ QUANTITIES = (
     "page",
 )
 """What may be timed; what a subject does not offer is left out. ``vision`` is that of a subject without modules."""
+ENCODERS = ("sam", "clip", "projector")
+"""Stages that are modules within vision."""
+ON_DEVICE = (*ENCODERS, "vision_fusion", "vision", "prefill")
+"""Stages that a GPU works for, of which a page has one each."""
+BEFORE_STEPS = ("tokenizer", *ON_DEVICE)
+"""What the first token waits for."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,8 @@ class Round:
     on a GPU with a synchronise on both sides."""
     stream_ms: Mapping[str, float] = field(default_factory=dict)
     """Milliseconds between CUDA events on the stream, by quantity; empty on a CPU."""
+    host_ms: Mapping[str, float] = field(default_factory=dict)
+    """Milliseconds that the host took for the same small work around each quantity; empty where it was not timed."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
     """Of the machine around the round: clocks in MHz, temperature, load."""
     spoilt: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from pytest_dsocr.perf.probe.gpu_work import of_gpu
 from pytest_dsocr.perf.probe.lines import growth, growth_by_length, growth_by_token
 from pytest_dsocr.perf.probe.operators import Counting, Operators
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
-from pytest_dsocr.perf.probe.walk import ENCODERS, FIRST_LAYER, module_of
+from pytest_dsocr.perf.probe.walk import FIRST_LAYER, MODULES, module_of
 
 if TYPE_CHECKING:
     from pytest_dsocr.perf.probe.page import PageProbe
@@ -107,7 +107,7 @@ def _cache_bytes(state: Any) -> int | None:
 @contextmanager
 def _views(subject: Any) -> Iterator[list[int] | None]:
     """Note how many views each call of SAM encodes; None where the subject does not show it as a module."""
-    module = module_of(subject, ENCODERS["sam"])
+    module = module_of(subject, MODULES["sam"])
     if module is None:
         yield None
         return

@@ -15,7 +15,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
-from pytest_dsocr.perf.probe.walk import ENCODERS
+from pytest_dsocr.perf.rounds import ENCODERS
 
 if TYPE_CHECKING:
     from pytest_dsocr.perf.probe.page import PageProbe

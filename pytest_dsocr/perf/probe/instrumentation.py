@@ -53,4 +53,4 @@ def _steps_of_page(probe: PageProbe, switch: Any) -> list[tuple[bool, float]]:
         return context
 
     walk.decode(state, around)
-    return list(zip(states, watch.wall_ms.get("decode", []), strict=True))
+    return list(zip(states, [lap.wall_ms for lap in watch.laps.get("decode", ())], strict=True))

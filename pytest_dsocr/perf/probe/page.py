@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gc
-import statistics
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,21 +12,15 @@ from typing import Any
 import torch
 
 from pytest_dsocr.perf.probe.conditions import Conditions, Surveyor
+from pytest_dsocr.perf.probe.laps import Laps, apart, in_fields, in_quantities, shortest
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
-from pytest_dsocr.perf.probe.walk import ENCODERS, Walk
+from pytest_dsocr.perf.probe.walk import Walk
 from pytest_dsocr.perf.probe.yardstick import Yardstick
-
-Laps = Mapping[str, list[float]]
-"""Milliseconds of each lap, by name."""
 
 STAGES = ("inputs", "vision", "prefill", "step")
 """The methods of a subject whose stages can be timed one by one."""
-BEFORE_STEPS = ("tokenizer", *ENCODERS, "vision_fusion", "vision", "prefill")
-"""What the first token waits for."""
-FEW = 8
-"""Decode steps at each end that early and late are the median of."""
-READINGS = {"cuda": 3, "cpu": 2}
-"""Of which a round keeps each lap's shortest, by device; a GPU's laps are shorter than most disturbances."""
+READINGS = 2
+"""Of which a round keeps each lap's shortest."""
 MOST_SPOILT = 2
 """Readings of a round that may be spoilt."""
 WARM = 0.1
@@ -65,7 +58,6 @@ class PageProbe:
         self.asked: dict[str, Any] = {"prompt": prompt, "preset": preset}
         self.max_new_tokens, self.device, self.planted = max_new_tokens, device, planted
         self.surveyor, self.yardstick = Surveyor(device, friends), Yardstick(device)
-        self.readings = READINGS[torch.device(device).type]
         self.has_stages = all(callable(getattr(subject, name, None)) for name in STAGES)
 
     def warm_up(self) -> int:
@@ -89,17 +81,13 @@ class PageProbe:
         readings: list[_Reading] = []
         fit: list[_Reading] = []
         with _without_collection(), torch.no_grad():
-            while len(fit) < self.readings and len(readings) < self.readings + MOST_SPOILT:
+            while len(fit) < READINGS and len(readings) < READINGS + MOST_SPOILT:
                 readings.append(self._reading())
                 fit = [one for one in readings if not one.conditions.spoilt]
         fit = fit or readings
-        best = min(fit, key=lambda one: sum(one.wall_ms["page"]))
-        return {
-            "wall_ms": in_quantities(shortest([one.wall_ms for one in fit])),
-            "stream_ms": in_quantities(shortest([one.stream_ms for one in fit])),
-            "conditions": {**best.conditions.values, "host_ms": min(one.host_ms for one in fit)},
-            "spoilt": list(best.conditions.spoilt),
-        }
+        best = min(fit, key=lambda one: one.page_ms)
+        found = in_fields(in_quantities(shortest([one.laps for one in fit])))
+        return {**found, "conditions": dict(best.conditions.values), "spoilt": list(best.conditions.spoilt)}
 
     def exact(self) -> dict[str, int]:
         """Count what is the same in every round; slow, and not timed."""
@@ -114,19 +102,18 @@ class PageProbe:
         return text
 
     def _reading(self) -> _Reading:
-        watch, host_ms = Stopwatch(self.device, self.planted), [self.yardstick.host_ms()]
+        watch = Stopwatch(self.device, self.planted, self.yardstick)
         self.surveyor.begin()
         if self.has_stages:
             self.walk(watch).whole()
         with watch.lap("page"):
             self.read()
-        conditions = self.surveyor.end(sum(map(sum, watch.wall_ms.values())))
-        host_ms.append(self.yardstick.host_ms())
-        return _Reading(apart(watch.wall_ms), apart(watch.stream_ms), conditions, min(host_ms))
+        took_ms = sum(lap.wall_ms for laps in watch.laps.values() for lap in laps)
+        return _Reading(apart(watch.laps), self.surveyor.end(took_ms))
 
     def _page_ms(self) -> float:
         with _without_collection(), torch.no_grad():
-            return sum(self._reading().wall_ms["page"])
+            return self._reading().page_ms
 
     def walk(self, watch: Stopwatch) -> Walk:
         """Give the page to be read stage by stage."""
@@ -137,47 +124,12 @@ class PageProbe:
 class _Reading:
     """The page read once."""
 
-    wall_ms: Laps
-    stream_ms: Laps
+    laps: Laps
     conditions: Conditions
-    host_ms: float
 
-
-def shortest(readings: Sequence[Laps]) -> dict[str, list[float]]:
-    """Give the shortest of each lap over several readings."""
-    return {name: [min(same) for same in zip(*(one[name] for one in readings), strict=False)] for name in readings[0]}
-
-
-def apart(laps: Laps) -> Laps:
-    """Give ``vision`` without its encoders and projector, as ``vision_fusion``, where these were timed."""
-    within = sum(sum(laps[name]) for name in ENCODERS if name in laps)
-    if "vision" not in laps or not within:
-        return laps
-    return {
-        "vision_fusion" if name == "vision" else name: [sum(laps[name]) - within] if name == "vision" else laps[name]
-        for name in laps
-    }
-
-
-def in_quantities(laps: Laps) -> dict[str, float]:
-    """Give what is judged of laps: sums of stages, the median decode step, an early and a late one."""
-    found: dict[str, float] = {}
-    for name, times_ms in laps.items():
-        if name == "decode":
-            found |= _of_steps(times_ms)
-            continue
-        found[name] = sum(times_ms)
-        if name == BEFORE_STEPS[-1]:
-            found["first_token"] = sum(found.get(stage, 0.0) for stage in BEFORE_STEPS)
-    return found
-
-
-def _of_steps(times_ms: Sequence[float]) -> dict[str, float]:
-    found = {"decode": statistics.median(times_ms)}
-    if len(times_ms) >= 2 * FEW:
-        found["decode.early"] = statistics.median(times_ms[:FEW])
-        found["decode.late"] = statistics.median(times_ms[-FEW:])
-    return found
+    @property
+    def page_ms(self) -> float:
+        return sum(lap.wall_ms for lap in self.laps["page"])
 
 
 @contextmanager

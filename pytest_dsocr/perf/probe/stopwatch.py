@@ -1,16 +1,22 @@
-"""Laps on the host's clock and, on a GPU, between events on the stream."""
+"""Laps on the host's clock and, on a GPU, between events on the stream; and how fast the host was meanwhile."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from pytest_dsocr.perf.probe.laps import Lap
+from pytest_dsocr.perf.probe.yardstick import Yardstick
+
 MS = 1e-6
 """Milliseconds of a nanosecond."""
+FRESH_NS = 500_000
+"""How long ago the small work may have been done that the next lap begins with."""
 
 
 class Stopwatch:
@@ -19,13 +25,19 @@ class Stopwatch:
     Args:
         device: the subject's; on a GPU it is waited for at both ends of a lap.
         planted: share by which laps of a name are really made longer, to prove that this is found.
+        yardstick: the small work that the host does before and after each lap; where one is within another, around
+            the outer one.
     """
 
-    def __init__(self, device: str, planted: Mapping[str, float] = {}) -> None:
+    def __init__(self, device: str, planted: Mapping[str, float] = {}, yardstick: Yardstick | None = None) -> None:
         self.gpu = torch.device(device) if device.startswith("cuda") else None
-        self.planted = planted
-        self.wall_ms: dict[str, list[float]] = {}
-        self._events: dict[str, list[tuple[Any, Any]]] = {}
+        self.planted, self.yardstick = planted, yardstick
+        self.laps: dict[str, list[Lap]] = {}
+        """By name, in the order in which they ended."""
+        self._running = 0
+        self._ended: list[tuple[str, Lap]] = []
+        self._host_ms: float | None = None
+        self._host_at_ns = -FRESH_NS
 
     @contextmanager
     def lap(self, name: str) -> Iterator[None]:
@@ -36,6 +48,9 @@ class Stopwatch:
 
     def start(self, name: str) -> Callable[[], None]:
         """Start a lap; what is given ends it."""
+        if not self._running and time.perf_counter_ns() - self._host_at_ns > FRESH_NS:
+            self._measure_host()
+        self._running += 1
         self._wait()
         opened, began = self._event(), time.perf_counter_ns()
 
@@ -44,16 +59,27 @@ class Stopwatch:
             self._wait()
             if share := self.planted.get(name):
                 _spin(began, share)
-            self.wall_ms.setdefault(name, []).append((time.perf_counter_ns() - began) * MS)
-            if opened is not None:
-                self._events.setdefault(name, []).append((opened, closed))
+            wall_ms = (time.perf_counter_ns() - began) * MS
+            self._ended.append((name, Lap(wall_ms, opened.elapsed_time(closed) if opened else None)))
+            self._running -= 1
+            if not self._running:
+                self._keep()
 
         return stop
 
-    @property
-    def stream_ms(self) -> dict[str, list[float]]:
-        """Milliseconds between the events of each lap; nothing on a CPU."""
-        return {name: [opened.elapsed_time(closed) for opened, closed in laps] for name, laps in self._events.items()}
+    def _keep(self) -> None:
+        """Keep the laps that ended since the outermost began, with what the host took for its small work around it."""
+        before_ms = self._host_ms
+        self._measure_host()
+        for name, lap in self._ended:
+            host_ms = None if before_ms is None or self._host_ms is None else (before_ms + self._host_ms) / 2
+            self.laps.setdefault(name, []).append(replace(lap, host_ms=host_ms))
+        self._ended.clear()
+
+    def _measure_host(self) -> None:
+        if self.yardstick:
+            self._host_ms = self.yardstick.host_ms()
+            self._host_at_ns = time.perf_counter_ns()
 
     def _wait(self) -> None:
         if self.gpu is not None:

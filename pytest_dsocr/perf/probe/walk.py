@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
 
-ENCODERS = {"sam": "model.sam_model", "clip": "model.vision_model", "projector": "model.projector"}
+MODULES = {"sam": "model.sam_model", "clip": "model.vision_model", "projector": "model.projector"}
 """Stages that are modules, by the names that the vendor gives them."""
 FIRST_LAYER = "model.layers.0"
 
@@ -73,7 +73,7 @@ class Walk:
     def _encoders(self) -> Iterator[None]:
         """Time the encoders and the projector, where the subject has them as modules."""
         with ExitStack() as hooks:
-            for stage, name in ENCODERS.items():
+            for stage, name in MODULES.items():
                 if (module := module_of(self.subject, name)) is not None:
                     self._hook(stage, module, hooks)
             yield

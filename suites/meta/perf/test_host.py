@@ -29,7 +29,7 @@ def run(
                 name: busy_ms(exact, name) + by * host_ms * float(np.exp(rng.normal(0, 0.01)))
                 for name, by in launches.items()
             },
-            conditions={"host_ms": host_ms},
+            host_ms=dict.fromkeys(launches, host_ms),
         )
         for host_ms in hosts_ms
     )
@@ -74,11 +74,27 @@ def test_a_host_that_wanders_hides_nothing() -> None:
     assert np.std(of_turns(before.rounds, EXACT, "decode")) < np.std(raw) / 5
 
 
+def test_each_quantity_has_the_pace_of_its_own_moment() -> None:
+    """Beside a neighbour that comes and goes within a page, the mean over the page tells nothing of a stage."""
+    moments = [{"sam": 2.0, "decode": 3.0} if place % 2 else {"sam": 3.0, "decode": 2.0} for place in range(ROUNDS)]
+    rounds = [Round({name: 5 * ms for name, ms in one.items()}, host_ms=one) for one in moments]
+    assert np.std(of_turns(rounds, {}, "decode")) == pytest.approx(0, abs=1e-9)
+
+
+def test_what_needs_more_than_the_small_work_follows_by_more() -> None:
+    slower = [2 * (1 + 0.02 * (place % 10)) for place in range(ROUNDS)]
+    rounds = [Round({"decode": (by / 2) ** 1.3}, host_ms={"decode": by}) for by in slower]
+    assert of_turns(rounds, {}, "decode") == pytest.approx([of_turns(rounds, {}, "decode")[0]] * ROUNDS)
+    then = Measured(identity(), {}, tuple(Round({"decode": 1.0}, host_ms={"decode": 2.0}) for _ in slower))
+    _, after = of_runs(then, Measured(identity(), {}, tuple(rounds)), "decode")
+    assert after == pytest.approx([1.0] * ROUNDS)
+
+
 def test_small_work_that_is_disturbed_by_itself_adds_no_noise() -> None:
     rng = np.random.default_rng(3)
     steady = [busy_ms(EXACT, "decode") + 14 * float(np.exp(rng.normal(0, 0.02))) for _ in range(ROUNDS)]
     hosts = 2 * np.exp(rng.normal(0, 0.2, ROUNDS))
-    rounds = [Round({"decode": ms}, conditions={"host_ms": host}) for ms, host in zip(steady, hosts, strict=True)]
+    rounds = [Round({"decode": ms}, host_ms={"decode": host}) for ms, host in zip(steady, hosts, strict=True)]
     found = of_turns(rounds, EXACT, "decode")
     assert np.std(np.log(found)) < 1.1 * np.std(np.log(steady))
 
@@ -87,6 +103,7 @@ def test_how_far_times_follow_is_not_told_by_one_disturbed_round() -> None:
     slower = [1 + 0.01 * place for place in range(20)]
     assert follows(slower, slower) == pytest.approx(1)
     assert follows([*slower[:-1], 9.0], slower) == pytest.approx(1, abs=0.05)
+    assert follows([by**1.25 for by in slower], slower) == pytest.approx(1.25)
     assert follows([1.0] * 20, slower) == 0
     assert follows([1 / by for by in slower], slower) == 0, "no time gets shorter where the host is slower"
     assert follows([1.0], [1.0]) == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from pytest_dsocr.perf.changes import exact_changes
 from pytest_dsocr.perf.probe import page as page_module
 from pytest_dsocr.perf.probe.conditions import Conditions
 from pytest_dsocr.perf.probe.gpu_work import BEFORE, kernels_by_stage
-from pytest_dsocr.perf.probe.page import READINGS, PageProbe, apart, in_quantities, shortest
+from pytest_dsocr.perf.probe.laps import Lap, apart, in_quantities, shortest, total
+from pytest_dsocr.perf.probe.page import READINGS, PageProbe
+from pytest_dsocr.perf.probe.stopwatch import Stopwatch
 from pytest_dsocr.perf.probe.yardstick import Yardstick
 
 FIT = Conditions({"load": 0.1}, ())
@@ -40,18 +42,19 @@ def handed_out(monkeypatch: pytest.MonkeyPatch, probe: PageProbe, *readings: tup
 
     def reading() -> Any:
         page_ms, host_ms, conditions = next(rest)
-        return page_module._Reading({"page": [page_ms]}, {}, conditions, host_ms)
+        return page_module._Reading({"page": [Lap(page_ms, None, host_ms)]}, conditions)
 
     monkeypatch.setattr(probe, "_reading", reading)
 
 
 def test_of_several_readings_the_shortest_lap_counts(monkeypatch: pytest.MonkeyPatch, probe: PageProbe) -> None:
-    assert probe.readings == READINGS["cpu"] == 2
+    assert READINGS == 2
     handed_out(monkeypatch, probe, (15.0, 2.1, FIT), (12.0, 2.3, FIT))
     assert probe.round() == {
         "wall_ms": {"page": 12.0},
         "stream_ms": {},
-        "conditions": {"load": 0.1, "host_ms": 2.1},
+        "host_ms": {"page": 2.3},
+        "conditions": {"load": 0.1},
         "spoilt": [],
     }
 
@@ -59,7 +62,7 @@ def test_of_several_readings_the_shortest_lap_counts(monkeypatch: pytest.MonkeyP
 def test_another_is_taken_for_one_that_was_spoilt(monkeypatch: pytest.MonkeyPatch, probe: PageProbe) -> None:
     handed_out(monkeypatch, probe, (9.0, 1.0, SPOILT), (15.0, 2.1, FIT), (12.0, 2.3, FIT))
     found = probe.round()
-    assert (found["wall_ms"], found["conditions"]["host_ms"], found["spoilt"]) == ({"page": 12.0}, 2.1, [])
+    assert (found["wall_ms"], found["host_ms"], found["spoilt"]) == ({"page": 12.0}, {"page": 2.3}, [])
 
 
 def test_a_round_is_spoilt_where_each_reading_is(monkeypatch: pytest.MonkeyPatch, probe: PageProbe) -> None:
@@ -72,32 +75,54 @@ def test_it_is_warm_when_a_reading_is_no_faster(monkeypatch: pytest.MonkeyPatch,
     assert probe.warm_up() == 4
 
 
+def laps(**walls_ms: list[float]) -> dict[str, list[Lap]]:
+    """Laps by name, of a host that takes 2 ms for its small work."""
+    return {name: [Lap(one, None, 2.0) for one in times] for name, times in walls_ms.items()}
+
+
+def walls(of: Mapping[str, Lap]) -> dict[str, float]:
+    return {name: lap.wall_ms for name, lap in of.items()}
+
+
 def test_each_step_is_held_against_the_same_step() -> None:
-    readings = [{"decode": [4.0, 9.0, 6.0], "page": [20.0]}, {"decode": [5.0, 5.0, 5.0], "page": [15.0]}]
-    assert shortest(readings) == {"decode": [4.0, 5.0, 5.0], "page": [15.0]}
+    readings = [laps(decode=[4.0, 9.0, 6.0], page=[20.0]), laps(decode=[5.0, 5.0, 5.0], page=[15.0])]
+    assert shortest(readings) == laps(decode=[4.0, 5.0, 5.0], page=[15.0])
 
 
 def test_fusion_is_what_vision_takes_beside_its_encoders() -> None:
-    laps = {
-        "tokenizer": [1.0],
-        "sam": [5.0, 7.0],
-        "clip": [3.0],
-        "projector": [1.0],
-        "vision": [18.0],
-        "prefill": [9.0],
-    }
-    assert [*apart(laps)] == ["tokenizer", "sam", "clip", "projector", "vision_fusion", "prefill"]
-    found = in_quantities(apart(laps))
+    timed = laps(tokenizer=[1.0], sam=[5.0, 7.0], clip=[3.0], projector=[1.0], vision=[18.0], prefill=[9.0])
+    assert [*apart(timed)] == ["tokenizer", "sam", "clip", "projector", "vision_fusion", "prefill"]
+    found = walls(in_quantities(apart(timed)))
     assert (found["sam"], found["vision_fusion"], found["first_token"]) == (12.0, 2.0, 28.0)
-    assert apart({"vision": [18.0]}) == {"vision": [18.0]}, "a subject that does not show its modules"
-    assert in_quantities({"tokenizer": [1.0], "vision": [18.0], "prefill": [9.0]})["first_token"] == 28.0
+    assert apart(laps(vision=[18.0])) == laps(vision=[18.0]), "a subject that does not show its modules"
+    assert walls(in_quantities(laps(tokenizer=[1.0], vision=[18.0], prefill=[9.0])))["first_token"] == 28.0
 
 
 def test_steps_are_told_early_and_late_where_there_are_enough() -> None:
     steps = [*map(float, range(1, 25))]
-    found = in_quantities({"decode": steps})
+    found = walls(in_quantities(laps(decode=steps)))
     assert (found["decode"], found["decode.early"], found["decode.late"]) == (12.5, 4.5, 20.5)
-    assert [*in_quantities({"decode": steps[:15]})] == ["decode"]
+    assert [*in_quantities(laps(decode=steps[:15]))] == ["decode"]
+
+
+def test_laps_put_together_have_the_pace_of_the_longest() -> None:
+    assert total([Lap(30.0, 20.0, 2.0), Lap(10.0, 5.0, 4.0)]) == Lap(40.0, 25.0, 2.5)
+    assert total([Lap(30.0, None, 2.0), Lap(10.0)]) == Lap(40.0)
+    assert total([Lap(0.0, None, 2.0), Lap(0.0, None, 4.0)]) == Lap(0.0, None, 3.0)
+
+
+def test_a_lap_within_another_has_the_pace_around_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    paces, yardstick = iter([2.0, 4.0, 6.0]), Yardstick("cpu")
+    monkeypatch.setattr(yardstick, "host_ms", lambda: next(paces))
+    watch = Stopwatch("cpu", yardstick=yardstick)
+    with watch.lap("vision"), watch.lap("sam"):
+        pass
+    with watch.lap("prefill"):
+        pass  # begins at once, with the pace that vision ended with
+    assert {name: lap.host_ms for name, [lap] in watch.laps.items()} == {"sam": 3.0, "vision": 3.0, "prefill": 5.0}
+    with (bare := Stopwatch("cpu")).lap("vision"):
+        pass
+    assert bare.laps["vision"][0].host_ms is None
 
 
 def test_the_host_is_timed_by_work_that_takes_long_enough() -> None:
