@@ -86,7 +86,7 @@ class MixtureOfExperts(nn.Module):
         gate, up = torch.bmm(gate_up[flat], rows).chunk(2, dim=1)
         return torch.bmm(down[flat], F.silu(gate) * up)[..., 0]
 
-    def stack(self) -> None:
+    def stack(self) -> tuple[Tensor, Tensor]:
         """Move the experts' weights into two tensors, ``[E, 2I, C]`` and ``[E, C, I]``, that they stay views of."""
         gate_up = torch.stack([torch.cat([e.gate_proj.weight, e.up_proj.weight]) for e in self._mlps()])
         down = torch.stack([e.down_proj.weight for e in self._mlps()])
@@ -94,6 +94,7 @@ class MixtureOfExperts(nn.Module):
             expert.gate_proj.weight.data, expert.up_proj.weight.data = wide.chunk(2)
             expert.down_proj.weight.data = narrow
         self._stacked = (gate_up.detach(), down.detach())
+        return self._stacked
 
     def _mlps(self) -> list[Mlp]:
         return [expert for expert in self.experts if isinstance(expert, Mlp)]

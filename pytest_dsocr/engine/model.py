@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Self
+
 import torch
 from torch import Tensor, nn
 
@@ -35,7 +38,7 @@ class DeepseekOCR(nn.Module):
         dtype: torch.dtype,
         *,
         round_rope: bool = True,
-    ) -> DeepseekOCR:
+    ) -> Self:
         """Allocate a model without weights on ``device``, in evaluation mode.
 
         ``round_rope`` rounds the rotary frequencies to ``dtype``, as the vendor's documented
@@ -95,7 +98,7 @@ class DeepseekOCR(nn.Module):
         """Give an empty cache for one row."""
         return KVCache(self.arch.decoder.num_hidden_layers)
 
-    def join_caches(self, caches: list[KVCache]) -> KVCache:
+    def join_caches(self, caches: Sequence[KVCache]) -> KVCache:
         """Put single rows' caches side by side."""
         return KVCache.join(caches)
 

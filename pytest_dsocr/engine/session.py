@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal
+from typing import Any, Generic, Literal, get_args
 
 import torch
 
@@ -26,9 +26,12 @@ from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.result import Counts, FinishReason, Result
 from pytest_dsocr.engine.stages import Instrument, Stages
 from pytest_dsocr.engine.tokenizer import TextStream
+from pytest_dsocr.foundation.errors import DsocrError
 
 FirstToken = Literal["prefill", "redecode"]
 """Where the first token comes from: the prefill's logits, or the last prompt token decoded once more."""
+Engine = Literal["readable", "fast"]
+ENGINES: tuple[Engine, ...] = get_args(Engine)
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class Session(Generic[CacheT]):
         dtype: str | torch.dtype = "float32",
         attention: str = "eager",
         round_rope: bool = True,
+        engine: Engine = "readable",
         on_progress: Callable[[int, int], None] | None = None,
         **options: Any,
     ) -> Session[KVCache]:
@@ -87,6 +91,7 @@ class Session(Generic[CacheT]):
             dtype: ``float32``, ``bfloat16`` or ``float16``.
             attention: ``eager``, ``sdpa`` or ``flash_attention_2``.
             round_rope: see :meth:`DeepseekOCR.empty`.
+            engine: ``readable``, equal to the vendor's code to the bit, or ``fast``, see ``engine.fast``.
             on_progress: called with the bytes loaded and their total.
             **options: the session's own arguments.
 
@@ -95,9 +100,10 @@ class Session(Generic[CacheT]):
         """
         place, number_type, attend = device_named(device), dtype_named(dtype), attention_function(attention)
         checkpoint = resolve(path_or_name)
-        model = DeepseekOCR.empty(checkpoint.architecture, attend, place, number_type, round_rope=round_rope)
+        kind = _model_class(engine)
+        model = kind.empty(checkpoint.architecture, attend, place, number_type, round_rope=round_rope)
         checkpoint.load_into(model, on_progress)
-        if place.type == "cuda":
+        if place.type == "cuda" or engine == "fast":
             model.stack_experts()
         return Session(model, checkpoint.tokenizer, **options)
 
@@ -226,6 +232,16 @@ class Session(Generic[CacheT]):
     def _policy(self, max_new_tokens: int | None, no_repeat_ngram_size: int | None) -> DecodePolicy:
         given = {"max_new_tokens": max_new_tokens, "no_repeat_ngram_size": no_repeat_ngram_size}
         return replace(self.policy, **{name: value for name, value in given.items() if value is not None})
+
+
+def _model_class(engine: str) -> type[DeepseekOCR]:
+    if engine not in ENGINES:
+        raise DsocrError(f"engine {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
+    if engine == "readable":
+        return DeepseekOCR
+    from pytest_dsocr.engine.fast.model import FastDeepseekOCR
+
+    return FastDeepseekOCR
 
 
 def _finish(tokens: Sequence[int], policy: DecodePolicy) -> FinishReason:

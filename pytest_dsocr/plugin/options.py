@@ -81,7 +81,7 @@ OPTIONS = (
     Option(
         "subject",
         read.subject,
-        "implementation under test: session, vendor:FOLDER, package.module:factory, cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
+        "implementation under test: session, session:fast, vendor:FOLDER, package.module:factory, cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
         "SUBJECT",
         default="session",
     ),

@@ -1,4 +1,4 @@
-"""From what a user names to a subject: ``session``, ``vendor:FOLDER``, ``package.module:factory``, or by an adapter.
+"""From what a user names to a subject: a session, ``vendor:FOLDER``, ``package.module:factory``, or by an adapter.
 
 A factory is imported as ``python -m`` would import it: the current folder comes first. It is a class or a function, and
 is called with one :class:`~pytest_dsocr.subjects.protocol.Setup`, or with nothing where it takes no argument.
@@ -24,8 +24,12 @@ from pytest_dsocr.subjects.telling import brief
 from pytest_dsocr.subjects.ways import CLI, HTTP, way_of
 
 SESSION = "session"
+FAST = f"{SESSION}:fast"
+SESSIONS = (SESSION, FAST)
 VENDOR = "vendor:"
-VALID = f"give {SESSION}, {VENDOR}FOLDER, package.module:factory, {CLI}COMMAND, or {HTTP}//HOST:PORT/v1?model=NAME"
+VALID = (
+    f"give {SESSION}, {FAST}, {VENDOR}FOLDER, package.module:factory, {CLI}COMMAND, or {HTTP}//HOST:PORT/v1?model=NAME"
+)
 
 
 def load_subject(spec: str, setup: Setup) -> TextSubject:
@@ -34,10 +38,10 @@ def load_subject(spec: str, setup: Setup) -> TextSubject:
     Raises:
         DsocrError: where it cannot be loaded, or is no subject; the message says why.
     """
-    if spec == SESSION:
-        from pytest_dsocr.subjects.session import session_subject
+    if spec in SESSIONS:
+        from pytest_dsocr.subjects.session import fast_session_subject, session_subject
 
-        return session_subject(setup)
+        return session_subject(setup) if spec == SESSION else fast_session_subject(setup)
     if spec.startswith(VENDOR):
         from pytest_dsocr.subjects.vendor import vendor_subject
 
@@ -77,7 +81,7 @@ def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
     Raises:
         DsocrError: where a factory cannot be imported.
     """
-    if spec == SESSION or spec.startswith(VENDOR):
+    if spec in SESSIONS or spec.startswith(VENDOR):
         return Level.MODULES
     if way_of(spec):
         return Level.TEXT

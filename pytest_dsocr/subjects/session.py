@@ -14,7 +14,7 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.pipeline import DecodeState
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.session import Engine, Session
 from pytest_dsocr.observation.answer import VISION_SEAMS
 from pytest_dsocr.subjects.protocol import Setup
 
@@ -87,6 +87,17 @@ class SessionSubject:
 
 def session_subject(setup: Setup) -> SessionSubject:
     """Load the engine's session; raise ``DsocrError`` where checkpoint, device, dtype or attention is not available."""
+    return _loaded(setup, "readable")
+
+
+def fast_session_subject(setup: Setup) -> SessionSubject:
+    """Load the engine's fast session; raises what :func:`session_subject` does."""
+    return _loaded(setup, "fast")
+
+
+def _loaded(setup: Setup, engine: Engine) -> SessionSubject:
     return SessionSubject(
-        Session.from_checkpoint(setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention)
+        Session.from_checkpoint(
+            setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention, engine=engine
+        )
     )

@@ -146,6 +146,7 @@ def test_the_session_is_loaded_as_the_setup_says() -> None:
     ("spec", "level"),
     [
         ("session", Level.MODULES),
+        ("session:fast", Level.MODULES),
         ("vendor:anywhere", Level.MODULES),
         ("their_model:Reader", Level.TEXT),
         ("their_model:Staged", Level.STAGES),
@@ -165,9 +166,10 @@ def test_the_level_is_told_before_anything_is_loaded(spec: str, level: Level | N
 REFUSED = [
     (
         "nothing",
-        "'nothing' names no subject; give session, vendor:FOLDER, package.module:factory, cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
+        "'nothing' names no subject; give session, session:fast, "
+        "vendor:FOLDER, package.module:factory, cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
     ),
-    (":Reader", "':Reader' names no subject; give session"),
+    (":Reader", "':Reader' names no subject; give session, session:fast"),
     ("absent:Reader", "'absent:Reader': there is no module absent, neither in "),
     ("package.absent:Reader", "'package.absent:Reader': there is no module package.absent, neither in "),
     ("failing:Reader", "failing cannot be imported (ModuleNotFoundError: No module named 'absent_engine'); fix it"),

@@ -1,0 +1,108 @@
+"""Memory that a decode step reads and writes in place: fixed addresses, which a captured graph needs.
+
+Shapes: L layers, B rows, G key-value heads, S positions that there is room for, D channels of a head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.engine.decoder import Rope
+
+LEAST_ROOM = {"cpu": 256, "cuda": 2048}
+"""Positions that a first slot has room for: on a GPU enough for most pages, as each size is captured anew."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one layer's keys and values are, and which positions the step fills."""
+
+    keys: Tensor
+    """``[B, G, S, D]``."""
+    values: Tensor
+    """``[B, G, S, D]``."""
+    positions: Tensor
+    """``[B]`` int64, on the device: of each row the new token's."""
+    cos: Tensor
+    """``[S, D / 2]``, in the model's dtype, as ``sin``."""
+    sin: Tensor
+
+
+class Captured(Protocol):
+    """A step that was captured over a slot."""
+
+    def __call__(self, x_BC: Tensor) -> Tensor:
+        """Run it."""
+
+
+@dataclass(eq=False)
+class Slot:
+    """The memory of one cache, handed on to another when that one is gone."""
+
+    keys: Tensor
+    """``[L, B, G, S, D]``."""
+    values: Tensor
+    positions: Tensor
+    cos: Tensor
+    sin: Tensor
+    captured: dict[object, Captured] = field(default_factory=dict)
+    """Graphs over this memory, by what they compute."""
+
+    @property
+    def rows(self) -> int:
+        """B."""
+        return self.keys.shape[1]
+
+    @property
+    def room(self) -> int:
+        """S."""
+        return self.keys.shape[3]
+
+    def at(self, layer: int) -> Place:
+        """Give one layer's place."""
+        return Place(self.keys[layer], self.values[layer], self.positions, self.cos, self.sin)
+
+
+class Slots:
+    """The slots of one model: taken by caches, given back when these are gone.
+
+    Args:
+        layers: L.
+        like: a tensor ``[B, G, T, D]`` of keys, for its heads, channels, dtype and device.
+        inverse_frequencies: of the rotary positions, ``[D / 2]``.
+    """
+
+    def __init__(self, layers: int, like: Tensor, inverse_frequencies: Tensor) -> None:
+        _, self._heads, _, self._channels = like.shape
+        self._layers, self._like, self._frequencies = layers, like.new_empty(0), inverse_frequencies
+        self._free: list[Slot] = []
+
+    def take(self, rows: int, positions: int) -> Slot:
+        """Give a slot of so many rows with room for ``positions`` at least; its values are finite."""
+        room = LEAST_ROOM[self._like.device.type]
+        while room < positions:
+            room *= 2
+        for slot in self._free:
+            if (slot.rows, slot.room) == (rows, room):
+                self._free.remove(slot)
+                slot.values.zero_()  # a weight of 0 does not hide a NaN that another page left
+                return slot
+        return self._made(rows, room)
+
+    def give_back(self, slot: Slot) -> None:
+        """Let a slot be taken again; whoever has views of it must not read them any more."""
+        self._free.append(slot)
+
+    def _made(self, rows: int, room: int) -> Slot:
+        like = self._like
+        shape = (self._layers, rows, self._heads, room, self._channels)
+        at = torch.arange(room, device=like.device)[None]
+        rope = Rope(self._frequencies, at, like.dtype)
+        half = self._channels // 2
+        cos, sin = (table[0, 0, :, :half].contiguous() for table in (rope.cos, rope.sin))
+        positions = torch.zeros(rows, dtype=torch.int64, device=like.device)
+        return Slot(like.new_zeros(shape), like.new_zeros(shape), positions, cos, sin)

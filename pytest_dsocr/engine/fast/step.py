@@ -1,0 +1,71 @@
+"""One decode step of all layers, from whichever operations there are: plain torch, or fused kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.engine.fast import plain
+from pytest_dsocr.engine.fast.slots import Slot
+from pytest_dsocr.engine.fast.weights import DecoderWeights
+
+
+@dataclass(frozen=True)
+class Operations:
+    """What a step is made of; each is documented, in its slowest and clearest form, in ``fast.plain``."""
+
+    qkv: Callable[..., Tensor]
+    attend: Callable[..., Tensor]
+    project: Callable[..., Tensor]
+    score: Callable[..., Tensor]
+    gate_up: Callable[..., tuple[Tensor, Tensor, Tensor]]
+    down: Callable[..., Tensor]
+
+    @classmethod
+    def of(cls, module: Any) -> Operations:
+        """Take the functions of these names from a module."""
+        return cls(module.qkv, module.attend, module.project, module.score, module.gate_up, module.down)
+
+
+PLAIN = Operations.of(plain)
+
+
+def operations_for(device: torch.device) -> Operations:
+    """Give Triton's kernels on a GPU, where the package is installed; plain torch elsewhere."""
+    return _fused() if device.type == "cuda" and find_spec("triton") else PLAIN
+
+
+@cache
+def _fused() -> Operations:
+    from pytest_dsocr.engine.fast import fused
+
+    return Operations.of(fused)
+
+
+def step(x_BC: Tensor, weights: DecoderWeights, slot: Slot, operations: Operations, *, round_router: bool) -> Tensor:
+    """Feed one token a row at the slot's positions: float32 logits ``[B, V]``.
+
+    Args:
+        x_BC: the tokens' embeddings.
+        weights: the model's.
+        slot: keys and values, which the step writes to; its positions stay.
+        operations: what to compute with.
+        round_router: compute the router's scores in the weights' dtype, as autocast does, and not in float32.
+    """
+    for index, layer in enumerate(weights.layers):
+        place, feed = slot.at(index), layer.feed
+        q = operations.qkv(x_BC, layer, place)
+        mixed = operations.attend(q, place, round_scores=weights.round_scores)
+        x_BC = operations.project(mixed, layer.output, x_BC)
+        scores = None
+        if feed.router is not None:
+            scores = operations.score(x_BC, layer.before_feed, feed.router, rounded=round_router)
+        inner, chosen, shares = operations.gate_up(x_BC, layer.before_feed, scores, feed)
+        x_BC = operations.down(inner, chosen, shares, feed, x_BC)
+    return operations.score(x_BC, weights.norm, weights.head, rounded=True)
