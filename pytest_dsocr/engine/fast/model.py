@@ -26,14 +26,14 @@ class FastDeepseekOCR(DeepseekOCR):
 
     def __init__(self, arch: Architecture) -> None:
         super().__init__(arch)
-        self._weights: DecoderWeights | None = None
+        self.weights: DecoderWeights | None = None
         self._slots: Slots | None = None
         self.operations = PLAIN
         """What steps compute with; chosen as the experts are stacked."""
 
     def stack_experts(self) -> None:
         """Lay the decoder's weights out for fast steps, once they are loaded."""
-        self._weights, self._slots = DecoderWeights.of(self), None
+        self.weights, self._slots = DecoderWeights.of(self), None
         self.operations = operations_for(self.device)
 
     def new_cache(self) -> StaticCache:
@@ -47,10 +47,10 @@ class FastDeepseekOCR(DeepseekOCR):
     def decode(self, embeds: Tensor, cache: KVCache, *, all_logits: bool = False) -> Tensor:
         """Run the decoder on ``[B, T, C]``, growing ``cache`` by T; float32 logits ``[B, 1 or T, V]``."""
         fast = isinstance(cache, StaticCache) and cache.length and embeds.shape[1] == 1
-        if self._weights is None or not fast or _casts(self.dtype, self.device):
+        if self.weights is None or not fast or _casts(self.dtype, self.device):
             return super().decode(embeds, cache, all_logits=all_logits)
         assert isinstance(cache, StaticCache)
-        logits = self._step(embeds[:, 0], cache.ready(), self._weights)
+        logits = self._step(embeds[:, 0].contiguous(), cache.ready(), self.weights)
         cache.stepped()
         return logits[:, None]
 
@@ -80,7 +80,7 @@ class FastDeepseekOCR(DeepseekOCR):
         return self._slots
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self._weights = self._slots = None  # a move or a cast gives each parameter a tensor of its own
+        self.weights = self._slots = None  # a move or a cast gives each parameter a tensor of its own
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
 

@@ -32,7 +32,7 @@ def qkv(x_BC: Tensor, layer: LayerWeights, place: Place) -> Tensor:
     rows = torch.arange(len(x_BC), device=x_BC.device)
     place.keys[rows, :, place.positions] = turned[:, -groups:]
     place.values[rows, :, place.positions] = v
-    return turned[:, :-groups].flatten(1)
+    return turned[:, :-groups].contiguous().flatten(1)
 
 
 def attend(q_BH: Tensor, place: Place, *, round_scores: bool) -> Tensor:

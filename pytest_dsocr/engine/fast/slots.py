@@ -86,7 +86,7 @@ class Slots:
         room = LEAST_ROOM[self._like.device.type]
         while room < positions:
             room *= 2
-        for slot in self._free:
+        for slot in reversed(self._free):
             if (slot.rows, slot.room) == (rows, room):
                 self._free.remove(slot)
                 slot.values.zero_()  # a weight of 0 does not hide a NaN that another page left

@@ -100,12 +100,13 @@ def _layer(layer: Layer) -> LayerWeights:
         _joined(attention.q_proj, attention.k_proj, attention.v_proj),
         attention.o_proj.weight.detach(),
         _norm(layer.post_attention_layernorm),
-        _experts(layer.mlp) if isinstance(layer.mlp, MixtureOfExperts) else _single(layer.mlp),
+        experts_of(layer.mlp) if isinstance(layer.mlp, MixtureOfExperts) else _single(layer.mlp),
         attention.head_dim,
     )
 
 
-def _experts(mixture: MixtureOfExperts) -> FeedForward:
+def experts_of(mixture: MixtureOfExperts) -> FeedForward:
+    """Lay a mixture's weights out, which computes with the same memory from then on."""
     gate_up, down = mixture.stack()
     shared, router = mixture.shared_experts, mixture.gate
     return FeedForward(

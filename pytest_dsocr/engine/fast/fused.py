@@ -1,0 +1,205 @@
+"""A decode step's operations as Triton kernels; each gives what its namesake in ``fast.plain`` gives, within rounding.
+
+Needs the triton package. Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`; B rows, S positions of room.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from triton import cdiv, next_power_of_2
+
+from pytest_dsocr.engine.fast import kernels
+from pytest_dsocr.engine.fast.slots import Place
+from pytest_dsocr.engine.fast.weights import FeedForward, LayerWeights, Norm
+
+
+class Tile(NamedTuple):
+    """How much of a matrix a program multiplies at once: rows, and channels of each; with how many warps of threads."""
+
+    rows: int
+    width: int
+    warps: int
+
+
+TILES = {
+    "qkv": Tile(8, 256, 4),
+    "attend": Tile(64, 128, 4),
+    "project": Tile(4, 256, 4),
+    "router": Tile(2, 256, 2),
+    "gate_up": Tile(8, 256, 4),
+    "down": Tile(4, 256, 4),
+    "head": Tile(16, 256, 4),
+}
+"""By kernel; ``attend`` has positions for rows."""
+FEW_ROWS = 1024
+"""Up to here a matrix is the router's, which is spread over many programs; above, it is ``lm_head``."""
+JOINED_AT_ONCE = 16
+"""Blocks of attention that are put together at once."""
+
+
+def qkv(x_BC: Tensor, layer: LayerWeights, place: Place) -> Tensor:
+    """Write the new token's keys and values into the cache; give its queries ``[B, N * D]``."""
+    rows, width = x_BC.shape
+    _, groups, room, channels = place.keys.shape
+    heads = layer.qkv.shape[0] // channels - 2 * groups
+    tile, half = TILES["qkv"], channels // 2
+    pairs = min(tile.rows, next_power_of_2(half))
+    queries = x_BC.new_empty(rows, heads * channels)
+    kernels.qkv_kernel[((heads + 2 * groups) * cdiv(half, pairs), rows)](
+        x_BC,
+        *layer.before_attention,
+        layer.qkv,
+        place.positions,
+        place.cos,
+        place.sin,
+        queries,
+        place.keys,
+        place.values,
+        room,
+        C=width,
+        C_UP=next_power_of_2(width),
+        N=heads,
+        G=groups,
+        D=channels,
+        PAIRS=pairs,
+        WIDTH=_width(tile, width),
+        num_warps=tile.warps,
+    )
+    return queries
+
+
+def attend(q_BH: Tensor, place: Place, *, round_scores: bool) -> Tensor:
+    """Attend from one token a row over its positions: ``[B, N * D]``."""
+    rows, groups, room, channels = place.keys.shape
+    tile, heads = TILES["attend"], q_BH.shape[1] // channels
+    blocks = cdiv(room, tile.rows)
+    partial = q_BH.new_empty(rows, heads, blocks, channels, dtype=torch.float32)
+    peaks, sums = torch.empty_like(partial[..., 0]), torch.empty_like(partial[..., 0])
+    sizes = {"N": heads, "D": channels, "D_UP": next_power_of_2(channels), "BLOCK": tile.rows}
+    kernels.attend_kernel[(blocks, heads, rows)](
+        q_BH,
+        place.keys,
+        place.values,
+        place.positions,
+        partial,
+        peaks,
+        sums,
+        room,
+        1 / math.sqrt(channels),
+        G=groups,
+        ROUND=round_scores,
+        **sizes,
+        num_warps=tile.warps,
+    )
+    mixed = torch.empty_like(q_BH)
+    kernels.join_kernel[(heads, rows)](
+        partial, peaks, sums, place.positions, mixed, blocks, AT_ONCE=JOINED_AT_ONCE, **sizes, num_warps=tile.warps
+    )
+    return mixed
+
+
+def project(inputs_BH: Tensor, weight_CH: Tensor, residual_BC: Tensor) -> Tensor:
+    """Multiply and add to the residual: ``[B, C]``."""
+    tile, (rows_of, channels) = TILES["project"], weight_CH.shape
+    out = torch.empty_like(residual_BC)
+    kernels.project_kernel[(cdiv(rows_of, tile.rows), len(out))](
+        inputs_BH,
+        weight_CH,
+        residual_BC,
+        out,
+        rows_of,
+        H=channels,
+        ROWS=tile.rows,
+        WIDTH=_width(tile, channels),
+        num_warps=tile.warps,
+    )
+    return out
+
+
+def score(x_BC: Tensor, norm: Norm, weight_RC: Tensor, *, rounded: bool) -> Tensor:
+    """Normalise and multiply: float32 ``[B, R]``, rounded to the weights' dtype before or computed in float32."""
+    rows_of, channels = weight_RC.shape
+    tile = TILES["router" if rows_of <= FEW_ROWS else "head"]
+    scores = x_BC.new_empty(len(x_BC), rows_of, dtype=torch.float32)
+    kernels.score_kernel[(cdiv(rows_of, tile.rows), len(x_BC))](
+        x_BC,
+        *norm,
+        weight_RC,
+        scores,
+        rows_of,
+        C=channels,
+        C_UP=next_power_of_2(channels),
+        ROUND=rounded,
+        ROWS=tile.rows,
+        WIDTH=_width(tile, channels),
+        num_warps=tile.warps,
+    )
+    return scores
+
+
+def gate_up(x_BC: Tensor, norm: Norm, scores_BE: Tensor | None, feed: FeedForward) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalise, choose experts, and run the first half of them and of the shared ones.
+
+    Gives their inner channels ``[B, K * I + J]``, the experts ``[B, K]`` int64 and their weights ``[B, K]`` float32.
+    """
+    tile, (rows, channels) = TILES["gate_up"], x_BC.shape
+    experts = len(feed.gate_up)
+    inner = x_BC.new_empty(rows, feed.per_token * feed.inner + feed.shared_inner)
+    chosen = x_BC.new_empty(rows, feed.per_token, dtype=torch.int64)
+    shares = x_BC.new_empty(rows, feed.per_token, dtype=torch.float32)
+    blocks = feed.per_token * cdiv(feed.inner, tile.rows) + cdiv(feed.shared_inner, tile.rows)
+    kernels.gate_up_kernel[(blocks, rows)](
+        x_BC,
+        *norm,
+        shares if scores_BE is None else scores_BE,
+        feed.gate_up,
+        feed.shared_gate_up,
+        inner,
+        chosen,
+        shares,
+        feed.scale,
+        C=channels,
+        C_UP=next_power_of_2(channels),
+        E=experts,
+        E_UP=next_power_of_2(experts),
+        K=feed.per_token,
+        I=feed.inner,
+        J=feed.shared_inner,
+        NORMALISE=feed.normalise,
+        ROWS=tile.rows,
+        WIDTH=_width(tile, channels),
+        num_warps=tile.warps,
+    )
+    return inner, chosen, shares
+
+
+def down(inner: Tensor, chosen_BK: Tensor, weights_BK: Tensor, feed: FeedForward, residual_BC: Tensor) -> Tensor:
+    """Run the second half of the experts, weigh and sum them in float32, add the shared ones and the residual."""
+    tile, (rows, channels) = TILES["down"], residual_BC.shape
+    out = torch.empty_like(residual_BC)
+    kernels.down_kernel[(cdiv(channels, tile.rows), rows)](
+        inner,
+        chosen_BK,
+        weights_BK,
+        feed.down,
+        feed.shared_down,
+        residual_BC,
+        out,
+        C=channels,
+        K=feed.per_token,
+        I=feed.inner,
+        J=feed.shared_inner,
+        ROWS=tile.rows,
+        WIDTH=_width(tile, feed.inner),
+        SHARED_WIDTH=_width(tile, feed.shared_inner),
+        num_warps=tile.warps,
+    )
+    return out
+
+
+def _width(tile: Tile, channels: int) -> int:
+    return min(tile.width, next_power_of_2(max(channels, 1)))
