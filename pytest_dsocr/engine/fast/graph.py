@@ -28,7 +28,7 @@ class CapturedStep:
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self._device):
             self._warm(body)
-            with torch.cuda.graph(self._graph):
+            with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):  # other threads may go on
                 self._logits = body(self._x)
                 slot.positions.add_(1)
 

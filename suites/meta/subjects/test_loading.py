@@ -142,6 +142,13 @@ def test_the_session_is_loaded_as_the_setup_says() -> None:
     assert subject.dtype == "bfloat16"
 
 
+def test_the_fast_session_is_another_engine() -> None:
+    subject = load_subject("session:fast", Setup("synthetic:tiny", dtype="bfloat16"))
+    assert isinstance(subject, SessionSubject)
+    assert type(subject.session.model).__name__ == "FastDeepseekOCR"
+    assert subject.dtype == "bfloat16"
+
+
 @pytest.mark.parametrize(
     ("spec", "level"),
     [

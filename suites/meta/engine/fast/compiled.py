@@ -67,11 +67,14 @@ def layer_of(config: DecoderConfig, *, dense: bool) -> LayerWeights:
     width, inner, experts = config.hidden_size, config.moe_intermediate_size, config.n_routed_experts
     shared = config.intermediate_size if dense else inner * config.n_shared_experts
     none = of(0, 0, 0)
-    routed = (
-        (None, none, none) if dense else (of(experts, width), of(experts, 2 * inner, width), of(experts, width, inner))
+    feed = FeedForward(
+        None if dense else of(experts, width),
+        none if dense else of(experts, 2 * inner, width),
+        none if dense else of(experts, width, inner),
+        of(2 * shared, width),
+        of(width, shared),
+        0 if dense else config.num_experts_per_tok,
     )
-    per_token = 0 if dense else config.num_experts_per_tok
-    feed = FeedForward(*routed, of(2 * shared, width), of(width, shared), per_token)
     norm = Norm(of(width), config.rms_norm_eps)
     return LayerWeights(norm, of(3 * width, width), of(width, width), norm, feed, config.head_dim)
 

@@ -40,7 +40,7 @@ def test_captured_steps_are_within_rounding(dtype: str, plain: bool) -> None:
     else:
         assert model.operations is operations_for(model.device)
     expected, found = prefilled(readable), prefilled(fast)
-    assert torch.equal(found.logits, expected.logits)
+    torch.testing.assert_close(found.logits, expected.logits, rtol=1e-3, atol=1e-3)
     for _ in range(TOKENS):
         token = int(expected.logits.argmax())
         theirs, mine = readable.decode_step(expected, token), fast.decode_step(found, token)

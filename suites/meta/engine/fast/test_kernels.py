@@ -29,8 +29,8 @@ SIZES = {
     ),
     "one perceptron": Sizes(experts=0, per_token=0, inner=0, shared=52, heads=2, groups=1, length=256),
 }
-LIMITS = {torch.float32: 1e-6, torch.bfloat16: 0.03}
-"""Relative; a step of bf16 is 0.4 to 0.8 % of a value, and each operation rounds several times."""
+LIMITS = {torch.float32: 1e-6, torch.bfloat16: 0.015 if ON_GPU else 0.03}
+"""Relative; bf16 rounds by up to 0.4 % of a value, each operation several times; Triton's interpreter cuts it off."""
 
 
 @pytest.fixture(scope="module")

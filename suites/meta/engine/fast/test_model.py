@@ -7,21 +7,27 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from pytest_dsocr.engine.architecture import DecoderConfig
 from pytest_dsocr.engine.attention import eager, sdpa
 from pytest_dsocr.engine.experts import MixtureOfExperts
 from pytest_dsocr.engine.fast import plain, slots
 from pytest_dsocr.engine.fast.cache import StaticCache
 from pytest_dsocr.engine.fast.model import FastDeepseekOCR
+from pytest_dsocr.engine.fast.weights import Norm, experts_of
 from pytest_dsocr.engine.pipeline import DecodeState
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.session import ENGINES, Session
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES
 from suites.meta.conftest import model_of
 from suites.meta.engine.fast.layers import Sizes, make
 
 TOKENS = 12
-NEAR = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def assert_near(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +46,11 @@ def test_prefill_is_the_same_to_the_bit_and_steps_are_within_rounding(tiny: Sess
     for _ in range(TOKENS):
         token = int(readable.logits.argmax())
         expected = tiny.decode_step(readable, token)
-        torch.testing.assert_close(fast.decode_step(mine, token), expected, **NEAR)
+        assert_near(fast.decode_step(mine, token), expected)
         assert mine.cache.lengths == readable.cache.lengths
     for layer in range(readable.cache.layers):
-        torch.testing.assert_close(mine.cache.keys(layer), readable.cache.keys(layer), **NEAR)
-        torch.testing.assert_close(mine.cache.values(layer), readable.cache.values(layer), **NEAR)
+        assert_near(mine.cache.keys(layer), readable.cache.keys(layer))
+        assert_near(mine.cache.values(layer), readable.cache.values(layer))
 
 
 def test_it_reads_what_the_readable_one_reads(tiny: Session[Any], fast: Session[Any]) -> None:
@@ -62,9 +68,7 @@ def test_batched_rows_equal_their_single_runs(fast: Session[Any]) -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision_stays_near_the_readable_one(dtype: str) -> None:
-    sessions = [
-        Session.from_checkpoint("synthetic:tiny", dtype=dtype, engine=engine) for engine in ("readable", "fast")
-    ]
+    sessions = [Session.from_checkpoint("synthetic:tiny", dtype=dtype, engine=engine) for engine in ENGINES]
     states = [prefilled(session) for session in sessions]
     for token in (5, 9, 300):
         expected, found = (one.decode_step(state, token) for one, state in zip(sessions, states, strict=True))
@@ -80,7 +84,7 @@ def test_the_cache_outgrows_its_room(fast: Session[Any], monkeypatch: pytest.Mon
     room = small.cache.ready().room
     for token in range(3, 3 + room - small.cache.length + 2):
         expected = fast.decode_step(state, token % 500)
-        torch.testing.assert_close(fast.decode_step(small, token % 500), expected, **NEAR)
+        assert_near(fast.decode_step(small, token % 500), expected)
     assert small.cache.ready().room == 2 * room
     assert torch.equal(free.logits, prefilled(fast).logits)
 
@@ -134,8 +138,6 @@ def test_a_cast_after_loading_is_not_computed_with_old_weights() -> None:
 
 @pytest.mark.parametrize(("normalise", "scale"), [(False, 1.0), (True, 1.5)])
 def test_experts_are_those_of_the_readable_mixture(normalise: bool, scale: float) -> None:
-    from pytest_dsocr.engine.architecture import DecoderConfig
-
     torch.manual_seed(0)
     config = DecoderConfig(
         hidden_size=16,
@@ -148,8 +150,6 @@ def test_experts_are_those_of_the_readable_mixture(normalise: bool, scale: float
     mixture = MixtureOfExperts(config).requires_grad_(False)
     for weight in mixture.parameters():
         weight.normal_(std=0.3)
-    from pytest_dsocr.engine.fast.weights import Norm, experts_of
-
     x, norm = torch.randn(2, 16), Norm(torch.ones(16), 1e-6)
     expected = mixture(plain.normalise(x, norm)[:, None])[:, 0]
     feed = experts_of(mixture)
