@@ -39,7 +39,7 @@ class Captured(Protocol):
         """Run it."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Slot:
     """The memory of one cache, handed on to another when that one is gone."""
 

@@ -32,6 +32,8 @@ LONG = (
     *("scipy.optimize", "PIL.Image", "jinja2", "rapidfuzz", "pytest"),
     *("transformers.models.auto.tokenization_auto", "transformers.tokenization_utils_fast"),
 )
+TRITONS = ("fast.fused", "fast.kernels")
+"""Modules that need the triton package, which is optional."""
 STARTED = ("__main__", "live.worker", "anchors.probe")
 """How names of modules end that are run, and not imported."""
 READ_AT_START = ("PYTHON", "OMP_", "MKL_", "TORCH_", "LD_")
@@ -128,7 +130,7 @@ def import_all() -> None:
         importlib.import_module(name)
     package = importlib.import_module("pytest_dsocr")
     for module in pkgutil.walk_packages(package.__path__, "pytest_dsocr."):
-        if not module.name.startswith("pytest_dsocr.suites") and not module.name.endswith(STARTED):
+        if not module.name.startswith("pytest_dsocr.suites") and not module.name.endswith(STARTED + TRITONS):
             importlib.import_module(module.name)
 
 
