@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ class Config:
     pytest: tuple[str, ...] = ()
     """More options of pytest's, for every part but the doctor."""
     out: str = "nightly-out"
+    commit: str = ""
+    """What names the code where git does not."""
 
     @property
     def on_gpu(self) -> bool:
@@ -73,8 +76,8 @@ class Config:
         return self.device.startswith("cuda")
 
 
-def read_config(path: Path) -> Config:
-    """Read the file.
+def read_config(path: Path, given: Mapping[str, Any] | None = None) -> Config:
+    """Read the file; what is ``given`` counts before it.
 
     Raises:
         DsocrError: where it is not there, is not TOML, or says what nobody knows.
@@ -92,10 +95,11 @@ def read_config(path: Path) -> Config:
             raise DsocrError(f"{path}: {name} is {value!r}, and should be a {kinds[name]}")
     if unknown := [name for name in said.get("parts", ()) if name not in PARTS]:
         raise DsocrError(f"{path}: there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    if "live" in said.get("parts", ()) and not said.get("vendor"):
-        raise DsocrError(f"{path}: the part live needs vendor, a folder with the vendor's Python files")
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
-    return Config(**_beside(path.absolute().parent, values))
+    config = Config(**{**_beside(path.absolute().parent, values), **(given or {})})
+    if "live" in config.parts and not config.vendor:
+        raise DsocrError(f"{path}: the part live needs vendor, a folder with the vendor's Python files")
+    return config
 
 
 def _beside(home: Path, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,8 +107,8 @@ def _beside(home: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"out": Config.out, **values}
     for name in NAMED:
         if (text := found.get(name)) and (name in ("out", "golden") or (home / text).exists()):
-            found[name] = str(home / text)
+            found[name] = normpath(home / text)
     for name in ("pages", "live_pages"):
         if name in values:
-            found[name] = tuple(text if text in SUBSETS else str(home / text) for text in values[name])
+            found[name] = tuple(text if text in SUBSETS else normpath(home / text) for text in values[name])
     return found

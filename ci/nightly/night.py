@@ -17,14 +17,18 @@ from ci.nightly.config import Config
 from ci.nightly.index import write_index
 from ci.nightly.parts import LOG, PARTS, Job, command, environment, jobs, may_miss, why_not
 from ci.nightly.state import MACHINE, Entry, Night, Step, code_here, earlier, is_whole, key_of, now
+from ci.nightly.summary import for_github, markdown, results, write_summary
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
 from pytest_dsocr.perf.probe.machine import machine, versions
+from pytest_dsocr.report import github
 from pytest_dsocr.report.file import INDEX_NAME, read_result
 
 GPU_FACTS = "name,driver_version,memory.total,memory.used,clocks.sm,temperature.gpu"
+SILENT = {github.SUMMARY: "", github.IS_GITHUB: ""}
+"""The night tells GitHub what its parts found, once, and not each part by itself."""
 LITTLE_S = 1.0
 """Time in which nothing is worth beginning."""
 
@@ -46,13 +50,13 @@ def run(config: Config, say: Callable[[str], None], *, again: bool = False) -> i
     """
     out, begun_s = Path(config.out), monotonic()
     before = {} if again else earlier(out)
-    commit, code = code_here()
+    commit, code = code_here(config.commit)
     night = Night(commit, config, facts=facts())
     todo = [*jobs(config, {name: _files(getattr(config, name)) for name in ("pages", "live_pages")})]
     night.entries = [_prepared(job, config, code, len(night.facts["gpus"])) for job in todo]
     say(f"{count(len(todo), 'job')}, {config.minutes:g} minutes, into {out}")
     if not code:
-        say("no commit is known here, so that nothing of an earlier run is taken over")
+        say("no commit is known here, so that nothing of an earlier run is taken over; name one with --commit")
     for place, job in enumerate(todo):
         entry, old = night.entries[place], before.get(job.name)
         if old and old.key == entry.key != "" and is_whole(old, out / job.name):
@@ -71,8 +75,18 @@ def run(config: Config, say: Callable[[str], None], *, again: bool = False) -> i
         say(f"{entry.name:<16}{entry.word}, {entry.seconds:.0f} s; {entry.why or entry.verdict}")
     night.ended = now()
     _write(night, out)
+    _tell_ci(night, out, say)
     say(f"{night.verdict}; see {out / INDEX_NAME}")
     return night.status
+
+
+def _tell_ci(night: Night, out: Path, say: Callable[[str], None]) -> None:
+    """Write the summary, also where GitHub wants it, and say what it shows beside the code."""
+    found = results(night, out)
+    for line in for_github(found):
+        say(line)
+    if problem := github.append(markdown(night, found)):
+        say(problem)
 
 
 @contextmanager
@@ -119,7 +133,7 @@ def _do(job: Job, config: Config, entry: Entry, left_s: float) -> None:
     folder.mkdir(parents=True)
     entry.step = Step.ENDED
     entry.status, entry.seconds, entry.why = process.run(
-        shlex.split(entry.command), folder / LOG, environment(job, config), left_s, config.grace_seconds
+        shlex.split(entry.command), folder / LOG, {**SILENT, **environment(job, config)}, left_s, config.grace_seconds
     )
     entry.ended = now()
     entry.step = Step.ENDED if entry.why else Step.DONE
@@ -163,5 +177,7 @@ def _files(named: tuple[str, ...]) -> list[str]:
 
 def _write(night: Night, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
+    found = results(night, out)
+    write_index(night, found, out)
+    write_summary(night, found, out)
     night.write(out)
-    write_index(night, out)

@@ -142,11 +142,15 @@ def is_whole(entry: Entry, folder: Path) -> bool:
         return False
 
 
-def code_here() -> tuple[str | None, str]:
-    """Give the commit, and what identifies the code: with what differs from the commit; empty where that is unknown."""
+def code_here(named: str = "") -> tuple[str | None, str]:
+    """Give the commit, and what identifies the code: with what differs from the commit; empty where that is unknown.
+
+    Args:
+        named: what names the code where git does not.
+    """
     commit = commit_here()
     if commit is None:
-        return None, ""
+        return named or None, named
     diff = subprocess.run(["git", "diff", "HEAD", "--binary"], capture_output=True, check=False)
     return commit, f"{commit} {hashlib.sha256(diff.stdout).hexdigest()}"
 

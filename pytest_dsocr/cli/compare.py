@@ -15,6 +15,7 @@ import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from pytest_dsocr.report.ended import EXIT_STATUS, Ended
 from pytest_dsocr.report.file import RUN_ID, RefusedError, RunIdentity, mark_running, read_result
 
 INSTALLED = "pytest_dsocr.suites"
+NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
 SAFE_PATH = "-P"
 """Keeps a checkout in the working directory from being imported in place of the installation, as `pytest` does."""
 LEFT_OUT = ("meta", "perf", "workload")
@@ -82,7 +84,7 @@ def run(options: Namespace) -> Iterator[str]:
     if [word for word in options.of_pytest if word.partition("=")[0] == OUT_FLAG]:
         raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")
     tests = options.tests or suites()
-    arguments = [*tests, "-p", "dsocr", f"{OUT_FLAG}={out}", *_typed(options), *options.of_pytest]
+    arguments = [*tests, "-p", plugin(), f"{OUT_FLAG}={out}", *_typed(options), *options.of_pytest]
     command = [sys.executable, SAFE_PATH, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))
     try:
@@ -107,6 +109,11 @@ def _exit_status(of_pytest: int, result: Mapping[str, Any]) -> int:
     if of_pytest not in (0, 1):
         return of_pytest
     return EXIT_STATUS[Ended(result["ended_as"])] or of_pytest
+
+
+def plugin() -> str:
+    """Give the name by which pytest loads the plugin: that of its entry point, or of its module in a bare checkout."""
+    return NAME if any(one.name == NAME for one in entry_points(group="pytest11")) else HOOKS
 
 
 def suites(left_out: Container[str] = LEFT_OUT) -> list[str]:

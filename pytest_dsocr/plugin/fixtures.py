@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,11 +20,12 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.threads import share_threads
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.observation.level import Level
+from pytest_dsocr.plugin.begun import Begun, is_live, is_needed
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.configured import own_config
 from pytest_dsocr.plugin.latest import Latest
 from pytest_dsocr.plugin.markers import arguments_of
-from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, leave_out
+from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, SPENT, leave_out
 from pytest_dsocr.plugin.waiting import waiting_for
 from pytest_dsocr.subjects.protocol import level_of
 from pytest_dsocr.subjects.watch import current
@@ -60,7 +62,10 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
     own = dsocr_config
     what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
     share_threads(_workers(request.config))
-    with _or_stop(request.session, "subject"), waiting_for(what, request.config):
+    if is_live(own) and is_needed(request.session):
+        request.getfixturevalue("_dsocr_reference_begun")
+    loading = request.config.stash[SPENT].on("loading the subject")
+    with _or_stop(request.session, "subject"), waiting_for(what, request.config), loading:
         subject = open_subject(own.subject, own.setup, own.subject_time_limit if own.isolate else None)
         promised = dsocr_config.level
         if promised is not None and (offered := level_of(subject)) < promised:
@@ -85,10 +90,12 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     """
     from pytest_dsocr.plugin.sides import open_wanted
 
+    begun: Begun | None = request.getfixturevalue("_dsocr_reference_begun") if is_live(dsocr_config) else None
     share_threads(_workers(request.config))
     what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
-    with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting:
-        reference = open_wanted(dsocr_config, on_progress=waiting.on_progress)
+    loading = request.config.stash[SPENT].on("loading the reference")
+    with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting, loading:
+        reference = begun.ready(waiting.on_progress) if begun else open_wanted(dsocr_config, waiting.on_progress)
     yield reference
     reference.close()
 
@@ -135,7 +142,9 @@ def _dsocr_asked(
         request.config.stash[RUN] = of_run(told, dsocr_reference, level_of(dsocr_subject))
         all_cases = request.config.stash.get(ALL_CASES, [])
         place = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
+        begun_s = monotonic()
         found, payload = exchange(dsocr_case, place, dsocr_subject, dsocr_reference, told)
+        request.config.stash[SPENT].add_case(found, monotonic() - begun_s)
         request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
         return found
 
@@ -254,6 +263,13 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
     may_write = option.update_snapshots or option.update_new_snapshots_only
     extension = snapshot_extension(dsocr_config, key_of(dsocr_config.setup), limits, may_write=may_write)
     return request.getfixturevalue("snapshot").use_extension(extension)
+
+
+@pytest.fixture(scope="session")
+def _dsocr_reference_begun(dsocr_config: Config) -> Iterator[Begun]:
+    begun = Begun(dsocr_config)
+    yield begun
+    begun.close()
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,15 @@ from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.report.ended import OF_PYTEST, Ended, gravest
 from pytest_dsocr.report.file import FINISHED, RunIdentity, head
 from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
-from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, FaultPayload, RunPayload, TestPayload, number
+from pytest_dsocr.report.payload import (
+    CasePayload,
+    ComparisonPayload,
+    FaultPayload,
+    RunPayload,
+    SpentPayload,
+    TestPayload,
+    number,
+)
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.tested import FAILING, TestResult, gravity, outcome_of, why_skipped
 from pytest_dsocr.report.words import by_session
@@ -68,6 +76,8 @@ class RunResult:
     """What the places of tests are relative to."""
     notes: list[str] = field(default_factory=list)
     """What else was noticed, a sentence each."""
+    spent: dict[str, SpentPayload] = field(default_factory=dict)
+    """Where the time of each process went, by its name."""
     _cases: dict[str, CasePayload] = field(default_factory=dict)
 
     def add_report(self, report: pytest.TestReport) -> None:
@@ -95,10 +105,16 @@ class RunResult:
         self.notes += [note for note in payload.get("notes", []) if note not in self.notes]
         if case := payload.get("case"):
             self.add_case(case)
+        if spent := payload.get("spent"):
+            self.add_spent(spent["worker"], spent)
 
     def add_case(self, case: CasePayload) -> None:
         """Take a case; where it was taken already, the graver report counts."""
         self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
+
+    def add_spent(self, process: str, spent: SpentPayload) -> None:
+        """Take where the time of a process went; what it tells last counts."""
+        self.spent[process] = max(self.spent.get(process, spent), spent, key=lambda one: one["elapsed_s"])
 
     def add_test(self, test: TestResult) -> None:
         """Take a test of another run; where it was taken already, the graver outcome counts."""
@@ -265,6 +281,7 @@ class RunResult:
             "counts": {str(verdict): self.counts.get(verdict, 0) for verdict in SEVERITY[::-1]},
             "run": self.run,
             "perf": self.perf,
+            "spent": [self.spent[name] for name in sorted(self.spent)],
             "environment": {"platform": platform.platform(), "versions": versions()},
             "not_offered": self.not_offered,
             "missing": self.missing,
