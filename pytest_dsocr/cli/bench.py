@@ -64,13 +64,14 @@ def _calibrated(options: Namespace, task: Task) -> Iterator[str]:
             f"--judgements={options.judgements} times; give at least one of each, and a pair for each process"
         )
     with _watching("pair") as watch, opened(options.sides[0]) as candidate:
-        found, times = calibrating.calibrated(
+        found, measured = calibrating.calibrated(
             candidate, task, options.judgements, options.pairs, options.processes, watch
         )
     yield from calibrating.lines_of(found)
     yield f"written         {calibrating.write(found, OWN / BASELINES)}"
     if options.out:
-        write_whole(options.out, json.dumps(times).encode() + b"\n")
+        sides = [dict(zip("ab", (one.to_json() for one in two), strict=True)) for two in measured]
+        write_whole(options.out, json.dumps(sides).encode() + b"\n")
         yield f"written         {options.out}"
     options.status = Status.NOT_SLOWER
 
