@@ -19,7 +19,7 @@ from pytest_dsocr.foundation.printable import plain
 
 LOCK = ".night.lock"
 BAD_INPUT, INTERRUPTED = 2, 130
-PATHS = ("out", "vendor", "vendor_env")
+PATHS = ("out", "history", "vendor", "vendor_env")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m ci.nightly", description=__doc__)
     parser.add_argument("config", type=Path, help="configuration file in TOML")
     parser.add_argument("--out", metavar="FOLDER", help="folder of results, in place of the configuration's")
+    parser.add_argument("--history", metavar="FOLDER", help="folder that each night adds a file to, likewise")
     parser.add_argument("--vendor", metavar="FOLDER", help="folder with the vendor's files, likewise")
     parser.add_argument("--vendor-env", metavar="FOLDER", help="the vendor's environment, likewise")
     parser.add_argument("--commit", help="what names the code, where this is no git repository")

@@ -23,7 +23,7 @@ TYPES: Mapping[str, type | tuple[type, ...]] = {
 """What TOML has to hold for a field, by the beginning of the field's type."""
 PARTS = ("doctor", "recorded", "live", "cache", "perf", "workload")
 """In their usual order of worth."""
-NAMED = ("checkpoint", "vendor", "vendor_env", "golden", "out", "xfails")
+NAMED = ("checkpoint", "vendor", "vendor_env", "golden", "out", "history", "xfails")
 """Paths, relative to the file, where there is something of that name beside it."""
 
 
@@ -67,6 +67,8 @@ class Config:
     pytest: tuple[str, ...] = ()
     """More options of pytest's, for every part but the doctor."""
     out: str = "nightly-out"
+    history: str = "nightly-history"
+    """Folder that each night adds a file to; empty for none."""
     commit: str = ""
     """What names the code where git does not."""
 
@@ -104,9 +106,9 @@ def read_config(path: Path, given: Mapping[str, Any] | None = None) -> Config:
 
 def _beside(home: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     """Give paths as they are seen from the file; a word that is no path stays one."""
-    found: dict[str, Any] = {"out": Config.out, **values}
+    found: dict[str, Any] = {"out": Config.out, "history": Config.history, **values}
     for name in NAMED:
-        if (text := found.get(name)) and (name in ("out", "golden") or (home / text).exists()):
+        if (text := found.get(name)) and (name in ("out", "golden", "history") or (home / text).exists()):
             found[name] = normpath(home / text)
     for name in ("pages", "live_pages"):
         if name in values:
