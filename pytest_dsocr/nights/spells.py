@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pytest_dsocr.nights.cells import RIGHT, STAGES, WRONG, Wrong
@@ -51,12 +51,12 @@ class Spell:
 
 @dataclass(frozen=True)
 class Flip:
-    """A cell with more than one verdict where nothing was changed, or one that changes time and again."""
+    """Cases that had two verdicts in a stage though nothing was changed, or that change time and again."""
 
-    case: str
+    cases: tuple[str, ...]
     stage: str
     commit: str
-    """Of all its nights; empty where it is only called unsteady."""
+    """Of all these nights; empty where they are only called unsteady."""
     right: int
     wrong: int
     machines: tuple[str, ...]
@@ -86,7 +86,7 @@ def spells(nights: Sequence[Night]) -> list[Spell]:
 
 def flips(nights: Sequence[Night]) -> list[Flip]:
     """Give the cells that a commit left both right and wrong, and those that change time and again."""
-    found = []
+    found: dict[Flip, list[str]] = {}
     for cell in cells_in(nights):
         judged = [(night, letter_of(night, cell)) for night in nights]
         judged = [(night, letter) for night, letter in judged if letter and letter in RIGHT + WRONG]
@@ -94,8 +94,9 @@ def flips(nights: Sequence[Night]) -> list[Flip]:
         changes = sum((a[1] in RIGHT) != (b[1] in RIGHT) for a, b in pairwise(judged))
         if not here and changes >= UNSTEADY:
             here = [_flip(cell, "", judged)]
-        found += here
-    return found
+        for flip in here:
+            found.setdefault(replace(flip, cases=()), []).append(cell[0])
+    return [replace(flip, cases=tuple(cases)) for flip, cases in found.items()]
 
 
 def cells_in(nights: Sequence[Night]) -> list[Cell]:
@@ -136,4 +137,11 @@ def _at_one_commit(cell: Cell, judged: Sequence[tuple[Night, str]]) -> Iterator[
 
 def _flip(cell: Cell, commit: str, judged: Sequence[tuple[Night, str]]) -> Flip:
     wrong = [night for night, letter in judged if letter == WRONG]
-    return Flip(*cell, commit, len(judged) - len(wrong), len(wrong), tuple(dict.fromkeys(one.machine for one in wrong)))
+    return Flip(
+        (cell[0],),
+        cell[1],
+        commit,
+        len(judged) - len(wrong),
+        len(wrong),
+        tuple(dict.fromkeys(one.machine for one in wrong)),
+    )

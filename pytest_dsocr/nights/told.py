@@ -40,8 +40,7 @@ def lines(nights: Sequence[Night], damaged: Sequence[str]) -> Iterator[str]:
 
 def of_spell(spell: Spell) -> str:
     """Say what went wrong, when, and until when."""
-    cases = [case or NO_CASE for case in spell.cases]
-    what = f"{listed(spell.stages)} of {listed(cases, 2) if len(cases) < 4 else count(len(cases), 'case')}"
+    what = f"{listed(spell.stages)} of {_cases(spell.cases)}"
     good = f"last right {spell.good.at}" if spell.good else "never right before"
     until = f", right again {spell.mended.at}" if spell.mended else ""
     why = spell.told
@@ -53,7 +52,7 @@ def of_flip(flip: Flip) -> str:
     """Say what has had two verdicts."""
     where = f"at the same commit {flip.commit[:12]}" if flip.commit else "changing time and again"
     on = f"; wrong on {listed(flip.machines, 2)}" if any(flip.machines) else ""
-    return f"{flip.case or NO_CASE}, {flip.stage}: right in {flip.right}, wrong in {flip.wrong} nights {where}{on}"
+    return f"{flip.stage} of {_cases(flip.cases)}: right in {flip.right}, wrong in {flip.wrong} nights {where}{on}"
 
 
 def bisection(spell: Spell) -> str:
@@ -63,6 +62,10 @@ def bisection(spell: Spell) -> str:
     stage = spell.stages[0]
     words = ["dsocr", "bisect", spell.good.commit[:12], spell.first.commit[:12], f"--stage={stage}"]
     return in_shell([*words, f"--subject={spell.first.subject}"] if spell.first.subject else words)
+
+
+def _cases(named: Sequence[str]) -> str:
+    return listed([case or NO_CASE for case in named], 2) if len(named) <= 2 else count(len(named), "case")
 
 
 def _grid(nights: Sequence[Night]) -> Iterator[str]:

@@ -23,8 +23,6 @@ from suites.meta.report.test_difference import BAD, GOOD, night
 from suites.meta.report.test_ended import SLOW
 from suites.meta.report.test_times import MEDIANS, perf
 
-CELL = ("a", "clip")
-
 
 def made(day: int, *tests: Any, commit: str = "", **changes: Any) -> Night:
     """The night of a run of these tests, at a commit of its own unless one is named."""
@@ -134,7 +132,7 @@ def test_there_is_no_bisection_where_one_commit_or_none_is_known() -> None:
 
 def test_two_verdicts_at_one_commit_flip_and_others_do_not() -> None:
     [flip] = flips(plan(".X..", commit="f" * 40, machine="GPU 3"))
-    assert (flip.case, flip.stage, flip.commit, flip.right, flip.wrong) == (*CELL, "f" * 40, 3, 1)
+    assert (flip.cases, flip.stage, flip.commit, flip.right, flip.wrong) == (("a",), "clip", "f" * 40, 3, 1)
     assert flip.machines == ("GPU 3",)
     assert flips(plan("..XX")) == []
     assert flips(plan(".X..", commit="f" * 40 + "-dirty")) == []
