@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     compare.add_arguments(
         _command(commands, "compare", "run the suites: compare an implementation (subject) with the vendor's")
     )
+    results_arguments.add_bisect(_command(commands, "bisect", "look for the first bad commit between two"))
     results_arguments.add_diff(_command(commands, "diff", "show what became wrong or slower between two results"))
     results_arguments.add_merge(_command(commands, "merge", "make one result of those of shards"))
     doctor_arguments.add_arguments(_command(commands, "doctor", "check this machine: is there what a run needs?"))

@@ -14,7 +14,7 @@ from pytest_dsocr.nights.spells import cells_in, letter_of
 LABELS, GAP = 250.0, 2.0
 WIDEST, NARROWEST, ROOM = 28.0, 5.0, 840.0
 NIGHT_ROW, STAGE_ROW, CASE_ROW, AIR = 26.0, 22.0, 16.0, 26.0
-NO_CASE = "of no page"
+NO_CASE, NO_LETTER = "of no page", "none"
 EVERY_DATE = 74.0
 """How far apart dates stand at least."""
 
@@ -104,6 +104,7 @@ def _of_case(nights: Sequence[Night], case: str, stages: Sequence[str], y: float
             continue
         named = [stage for stage, letter in zip(stages, letters, strict=True) if letter == worst]
         told = f"{night.at}, {case or NO_CASE}: {WORDS[worst]} in {', '.join(named)}"
+        yield Rect(LABELS + k * step, y, step - GAP, CASE_ROW - GAP, NO_LETTER)
         place = 0
         for letter, same in groupby(letters):
             wide = len([*same])

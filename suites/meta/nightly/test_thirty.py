@@ -22,9 +22,8 @@ def test_a_planted_stage_is_told_with_its_first_night(tmp_path: Path, capsys: py
     assert one.can_be_bisected
     page = tmp_path / "page.html"
     assert main(["history", str(tmp_path / "nights"), f"--html={page}"]) == 0
-    assert (
-        f"dsocr bisect {nights[1].commit[:12]} {nights[2].commit[:12]} --stage=vision_fusion" in capsys.readouterr().out
-    )
+    command = f"dsocr bisect {nights[1].commit[:12]} {nights[2].commit[:12]} --stage=vision_fusion"
+    assert command in capsys.readouterr().out
     assert "vision_fusion: relative error" in page.read_text(encoding="utf-8")
 
 
