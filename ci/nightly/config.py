@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.pages.page_list import SUBSETS
 
 TYPES: Mapping[str, type | tuple[type, ...]] = {
@@ -67,10 +68,17 @@ class Config:
     pytest: tuple[str, ...] = ()
     """More options of pytest's, for every part but the doctor."""
     out: str = "nightly-out"
+    shard: str = ""
+    """Which part of the pages, such as ``2/8``, for one machine of several; see ``ci.nightly.merge``."""
     history: str = "nightly-history"
     """Folder that each night adds a file to; empty for none."""
     commit: str = ""
     """What names the code where git does not."""
+
+    @property
+    def part_of_pages(self) -> Shard:
+        """The shard; the one of one, where none is named."""
+        return Shard.read(self.shard or "1/1")
 
     @property
     def on_gpu(self) -> bool:
@@ -99,6 +107,10 @@ def read_config(path: Path, given: Mapping[str, Any] | None = None) -> Config:
         raise DsocrError(f"{path}: there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
     config = Config(**{**_beside(path.absolute().parent, values), **(given or {})})
+    try:
+        _ = config.shard and Shard.read(config.shard)
+    except ValueError:
+        raise DsocrError(f"{path}: shard {config.shard!r} is no part of anything; give one such as 2/8") from None
     if "live" in config.parts and not config.vendor:
         raise DsocrError(f"{path}: the part live needs vendor, a folder with the vendor's Python files")
     return config

@@ -67,15 +67,20 @@ def run(config: Config, say: Callable[[str], None], *, again: bool = False) -> i
             left_s = 60 * config.minutes - (monotonic() - begun_s)
             entry.why = why_not(job) or _too_long(job, night.entries[:place], left_s)
             entry.step = Step.LEFT_OUT if entry.why else Step.RUNNING
-            _write(night, out)
+            write(night, out)
             if entry.step is Step.RUNNING:
                 say(f"{job.name:<16}begins, {count(len(job.pages), 'page')}")
                 with _noting(night, entry, out):
                     _do(job, config, entry, left_s)
-        _write(night, out)
+        write(night, out)
         say(f"{entry.name:<16}{entry.word}, {entry.seconds:.0f} s; {entry.why or entry.verdict}")
     night.ended = now()
-    _write(night, out)
+    write(night, out)
+    return finish(night, out, say)
+
+
+def finish(night: Night, out: Path, say: Callable[[str], None]) -> int:
+    """Tell CI of a night that has ended, and add it to those before; give its status."""
     found = results(night, out)
     _tell_ci(night, found, say)
     say(f"{night.verdict}; see {out / INDEX_NAME}")
@@ -108,7 +113,7 @@ def _noting(night: Night, entry: Entry, out: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         entry.step, entry.why, entry.ended = Step.ENDED, "interrupted", now()
-        _write(night, out)
+        write(night, out)
         raise
 
 
@@ -152,10 +157,10 @@ def _do(job: Job, config: Config, entry: Entry, left_s: float) -> None:
     if job.is_doctor:
         entry.verdict = "the machine has what is needed" if entry.status == 0 else "the machine lacks something"
     else:
-        _read(entry, folder, config)
+        note_result(entry, folder, config)
 
 
-def _read(entry: Entry, folder: Path, config: Config) -> None:
+def note_result(entry: Entry, folder: Path, config: Config) -> None:
     """Note what a job's result says."""
     try:
         result = read_result(folder)
@@ -187,7 +192,8 @@ def _files(named: tuple[str, ...]) -> list[str]:
     return [str(page) for page in pages_in(named) if not isinstance(page, BadPage)]
 
 
-def _write(night: Night, out: Path) -> None:
+def write(night: Night, out: Path) -> None:
+    """Write what is known of a night, as page, summary and state."""
     out.mkdir(parents=True, exist_ok=True)
     found = results(night, out)
     write_index(night, found, out)

@@ -63,6 +63,8 @@ def grid(nights: Sequence[Night]) -> Grid:
     cases = list(dict.fromkeys(case for case, _ in cells))
     headings, labels, rects = [], [Label(LABELS - 8, NIGHT_ROW / 2, "night")], [*_of_nights(nights, step)]
     y = NIGHT_ROW + AIR + AIR
+    if not stages:
+        return Grid(LABELS + step * len(nights) + 12, y, rects, labels, (), [*_dates(nights, step)], ())
     headings.append(Label(0, y - 8, f"by stage: the gravest of {len(cases)} cases, and how many are wrong"))
     for stage in stages:
         labels.append(Label(LABELS - 8, y + STAGE_ROW / 2, stage))

@@ -167,6 +167,11 @@ def test_the_page_shows_every_cell_and_runs_nothing() -> None:
     assert "still wrong" in page
 
 
+def test_nights_that_compared_nothing_have_a_page() -> None:
+    page = html([replace(one, word="machine") for one in plan("--")], [], [])
+    assert page.count('<rect class="machine"') == 2
+
+
 def test_times_of_nights_are_charts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for day in (1, 2):
         date = f"2026-11-{day:02}T01:17:00+00:00"
