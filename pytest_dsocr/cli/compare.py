@@ -33,6 +33,8 @@ SAFE_PATH = "-P"
 LEFT_OUT = ("meta", "perf", "workload")
 """The project's own tests, and what is measured by itself: times, and FLOPs, which take half a minute with mini."""
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
+TAKING = ("compare", "bisect")
+"""The commands that take options of pytest's."""
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -67,8 +69,8 @@ def add_option(command: ArgumentParser, option: Option) -> None:
 
 
 def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Split the arguments of ``compare`` at ``--``; what follows it is for pytest."""
-    if "compare" not in arguments[:1] or "--" not in arguments:
+    """Split the arguments of ``compare`` or ``bisect`` at ``--``; what follows it is for pytest."""
+    if not {*TAKING} & {*arguments[:1]} or "--" not in arguments:
         return arguments, ()
     at = arguments.index("--")
     return arguments[:at], arguments[at + 1 :]
@@ -135,6 +137,22 @@ def _typed(options: Namespace) -> Iterator[str]:
             yield from [option.flag] if given else []
         elif option.name != "out":
             yield from (f"{option.flag}={value}" for value in _counting(option, given or []))
+
+
+def words_of(options: Namespace) -> list[str]:
+    """Give what was typed, but for the output folder, as words for a run elsewhere: files here are named whole."""
+    words = [_whole(page) for page in options.named] + [f"--tests={_whole(test)}" for test in options.tests or ()]
+    for option in OPTIONS:
+        given = getattr(options, option.name, None)
+        if option.is_switch:
+            words += [option.flag] if given else []
+        elif option.name != "out":
+            words += [f"{option.flag}={_whole(value)}" for value in _counting(option, given or [])]
+    return words
+
+
+def _whole(value: str) -> str:
+    return str(Path(value).absolute()) if Path(value).exists() else value
 
 
 def _counting(option: Option, given: Sequence[str]) -> Sequence[str]:

@@ -31,12 +31,13 @@ def parser() -> argparse.ArgumentParser:
     compare.add_arguments(
         _command(commands, "compare", "run the suites: compare an implementation (subject) with the vendor's")
     )
+    results_arguments.add_bisect(_command(commands, "bisect", "look for the first bad commit between two"))
     results_arguments.add_diff(_command(commands, "diff", "show what became wrong or slower between two results"))
     results_arguments.add_merge(_command(commands, "merge", "make one result of those of shards"))
     doctor_arguments.add_arguments(_command(commands, "doctor", "check this machine: is there what a run needs?"))
     _bench(_command(commands, "bench", "measure two versions in turn: is the second slower?"))
     _cost(_command(commands, "cost", "calculate what pages cost: FLOPs, bytes, and the least time on a device"))
-    _history(_command(commands, "history", "show what was measured run by run"))
+    _history(_command(commands, "history", "show what was found night by night, and measured run by run"))
     _watch(
         _command(
             commands, "watch-vendor", "have the vendor's files changed, and what does that affect?", "watch_vendor"
@@ -110,7 +111,10 @@ def _cost(command: argparse.ArgumentParser) -> None:
 
 
 def _history(command: argparse.ArgumentParser) -> None:
-    command.add_argument("place", type=Path, metavar="FILE", help="a history.jsonl, or a folder with such files")
+    what = "a folder of nights and of history.jsonl files, or one such file"
+    command.add_argument("place", type=Path, metavar="FOLDER", help=what)
+    add = "add the result in this folder, or this dsocr.json, as a night first; may be given several times"
+    command.add_argument("--add", type=Path, action="append", metavar="RESULT", help=add)
     command.add_argument("--html", type=Path, metavar="FILE", help="draw it as a page as well")
 
 

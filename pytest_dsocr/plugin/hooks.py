@@ -126,7 +126,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     own = config.stash[CONFIG]
     if own.xfails:
-        config.stash[UNMATCHED] = list(read_ledger(own.xfails).apply(items))
+        ledger = read_ledger(own.xfails)
+        config.stash[UNMATCHED] = list(ledger.apply(items))
+        config.stash.setdefault(NOTES, []).extend(ledger.over())
     above = [item for item in items if own.level is not None and (_level(item) or Level.TEXT) > own.level]
     if above:
         config.hook.pytest_deselected(items=above)

@@ -223,7 +223,7 @@ OPTIONS = (
     Option(
         "xfails",
         read.ledger,
-        "file of tests that must keep failing while listed (strict xfail), a line each: NODEID  # reason",
+        "file of tests that must keep failing while listed (strict xfail), a line each: NODEID  # until DATE: reason",
         "FILE",
         unset="none",
     ),

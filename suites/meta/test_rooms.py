@@ -27,9 +27,10 @@ MAY_IMPORT = {
     "adapters": "foundation contract observation subjects pages",
     "doctor": "foundation contract observation engine reference perf pages",
     "report": "foundation contract observation workload reference session_reference compare judge perf",
+    "nights": "foundation compare perf report",
     "plugin": "foundation contract observation engine workload reference subjects session_reference compare judge perf "
     "pages report",
-    "cli": "foundation contract observation engine workload reference perf pages adapters doctor report plugin",
+    "cli": "foundation contract observation engine workload reference perf pages adapters doctor report nights plugin",
     "mini": "",
 }
 """Each room with those that it imports, at any time: at the top of a module, in a function, or for types alone."""
