@@ -193,10 +193,19 @@ def dsocr_golden(_dsocr_asked: Exchange) -> Observation:
 
 @pytest.fixture
 def dsocr_inputs(
-    dsocr_case: Case, dsocr_subject: Any, _dsocr_inputs_made: Latest[Mapping[str, Tensor]]
+    dsocr_case: Case,
+    dsocr_subject: Any,
+    _dsocr_exchanged: Latest[Exchange],
+    _dsocr_inputs_made: Latest[Mapping[str, Tensor]],
 ) -> Mapping[str, Tensor]:
-    """The subject's inputs of the case (L1), named as the fields of ``contract.inputs.Inputs``."""
+    """The subject's inputs of the case (L1), named as the fields of ``contract.inputs.Inputs``.
+
+    If both sides were asked about the case already, these are the ones that the subject made then.
+    """
     _needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
+    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
+    if exchanged and exchanged.answer.input_tensors is not None:
+        return exchanged.answer.input_tensors
     return _dsocr_inputs_made.get(lambda: _checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject)
 
 
@@ -205,10 +214,17 @@ def dsocr_vision(
     dsocr_case: Case,
     dsocr_inputs: Mapping[str, Tensor],
     dsocr_subject: Any,
+    _dsocr_exchanged: Latest[Exchange],
     _dsocr_vision_made: Latest[Mapping[str, Tensor]],
 ) -> Mapping[str, Tensor]:
-    """The subject's seams of vision (L2), ``vision_fusion`` among them."""
+    """The subject's seams of vision (L2), ``vision_fusion`` among them.
+
+    If both sides were asked about the case already, these are the ones that the subject gave then.
+    """
     _needs(dsocr_subject, Level.STAGES, "dsocr_vision")
+    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
+    if exchanged and exchanged.answer.vision_tensors is not None:
+        return exchanged.answer.vision_tensors
     return _dsocr_vision_made.get(lambda: _checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject)
 
 

@@ -114,7 +114,7 @@ class _Following:
             self.left.append("write")
         if self.asked.level >= Level.INPUTS:
             inputs = self.asked.inputs(self.case)
-            self.learn(inputs=digest(inputs, self.theirs))
+            self.learn(inputs=digest(inputs, self.theirs), input_tensors=inputs)
             self.left.remove("inputs")
         if self.asked.level >= Level.STAGES:
             self._stages(inputs)
@@ -126,6 +126,7 @@ class _Following:
         with self._watched():
             vision = self.asked.vision(inputs)
             self._see("vision", vision)
+            self.learn(vision_tensors=vision)
             self.left.remove("vision")
             state, logits = self.asked.prefill(inputs, vision.get("vision_fusion"))
             self._see("prefill", {"prefill": logits})
