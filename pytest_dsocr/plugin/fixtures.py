@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.foundation.collecting import spare_what_is_imported
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.threads import share_threads
 from pytest_dsocr.judge.config import Config
@@ -55,8 +56,10 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
 
     To name one for a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
     """
+    import pytest_dsocr.plugin.sides  # noqa: F401 - brings torch
     from pytest_dsocr.subjects.loading import close_subject, open_subject
 
+    spare_what_is_imported()
     own = dsocr_config
     what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
     share_threads(_workers(request.config))
