@@ -12,7 +12,9 @@ from pytest_dsocr.judge.exchange import CaseReport, Exchange
 from pytest_dsocr.judge.hold import hold
 from pytest_dsocr.judge.limits import limits_of
 from pytest_dsocr.observation.case import Case
+from pytest_dsocr.reference.environment.environment import answers_folder
 from pytest_dsocr.reference.goldens import recording_places
+from pytest_dsocr.reference.live.kept import KeptReference, Store, making_of
 from pytest_dsocr.reference.live.reference import LiveReference
 from pytest_dsocr.reference.opening import Wanted, open_recorded, open_reference
 from pytest_dsocr.reference.protocol import OnProgress, Reference
@@ -42,9 +44,12 @@ def open_wanted(config: Config, on_progress: OnProgress | None = None) -> Refere
     reference = open_reference(
         config.reference, wanted, env=config.vendor_env, time_limit_s=config.time_limit, on_progress=on_progress
     )
-    if isinstance(reference, LiveReference):
-        reference.start()
-    return reference
+    if not isinstance(reference, LiveReference):
+        return reference
+    making = making_of(config.reference, wanted.key, reference.versions())
+    kept = KeptReference(reference, Store(answers_folder(), making), current().note, fresh=config.fresh)
+    kept.start()
+    return kept
 
 
 def exchange(

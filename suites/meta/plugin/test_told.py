@@ -51,7 +51,8 @@ def test_the_header_says_what_was_chosen(alone: pytest.Pytester) -> None:
     assert header(alone.runpytest_inprocess(*chosen.split())) == [
         OURS,
         "dsocr: subject mine:unsaid on synthetic:tiny, cpu, bfloat16, sdpa; offers what it says when it is loaded",
-        "dsocr: reference live, vendor, nvidia-h200, bfloat16, eager; pages all, tiny base, markdown",
+        "dsocr: reference live, its answers kept from run to run, vendor, nvidia-h200, bfloat16, eager; "
+        "pages all, tiny base, markdown",
     ]
 
 
