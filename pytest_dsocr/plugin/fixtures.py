@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.configured import own_config
 from pytest_dsocr.plugin.latest import Latest
 from pytest_dsocr.plugin.markers import arguments_of
+from pytest_dsocr.plugin.spending import spend, spending
 from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, leave_out
 from pytest_dsocr.plugin.waiting import waiting_for
 from pytest_dsocr.subjects.protocol import level_of
@@ -56,14 +58,16 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
 
     To name one for a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
     """
-    import pytest_dsocr.plugin.sides  # noqa: F401 - brings torch
-    from pytest_dsocr.subjects.loading import close_subject, open_subject
+    with spending(request.config, "loading"):
+        import pytest_dsocr.plugin.sides  # noqa: F401 - brings torch
+        from pytest_dsocr.subjects.loading import close_subject, open_subject
 
-    spare_what_is_imported()
+        spare_what_is_imported()
     own = dsocr_config
     what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
     share_threads(_workers(request.config))
-    with _or_stop(request.session, "subject"), waiting_for(what, request.config):
+    loading = spending(request.config, "loading")
+    with _or_stop(request.session, "subject"), loading, waiting_for(what, request.config):
         subject = open_subject(own.subject, own.setup, own.subject_time_limit if own.isolate else None)
         promised = dsocr_config.level
         if promised is not None and (offered := level_of(subject)) < promised:
@@ -90,7 +94,8 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
 
     share_threads(_workers(request.config))
     what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
-    with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting:
+    loading = spending(request.config, "loading")
+    with _or_stop(request.session, "reference"), loading, waiting_for(what, request.config) as waiting:
         reference = open_wanted(dsocr_config, on_progress=waiting.on_progress)
     yield reference
     reference.close()
@@ -138,7 +143,8 @@ def _dsocr_asked(
         request.config.stash[RUN] = of_run(told, dsocr_reference, level_of(dsocr_subject))
         all_cases = request.config.stash.get(ALL_CASES, [])
         place = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
-        found, payload = exchange(dsocr_case, place, dsocr_subject, dsocr_reference, told)
+        spent = partial(spend, request.config)
+        found, payload = exchange(dsocr_case, place, dsocr_subject, dsocr_reference, told, spent)
         request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
         return found
 
@@ -156,11 +162,12 @@ def dsocr_limits(
 
 
 @pytest.fixture
-def dsocr_report(_dsocr_asked: Exchange, dsocr_limits: Tolerances) -> CaseReport:
+def dsocr_report(request: pytest.FixtureRequest, _dsocr_asked: Exchange, dsocr_limits: Tolerances) -> CaseReport:
     """Every comparison of the case within the test's limits, up to an error of the subject."""
     from pytest_dsocr.judge.exchange import judge
 
-    return judge(_dsocr_asked, dsocr_limits)
+    with spending(request.config, "comparing"):
+        return judge(_dsocr_asked, dsocr_limits)
 
 
 @pytest.fixture

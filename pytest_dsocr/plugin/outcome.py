@@ -10,6 +10,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.traces import OF_MESSAGE, bounded, message_of, traced
 from pytest_dsocr.foundation.words import COLUMNS, fit
 from pytest_dsocr.plugin.junit import tell_properties
+from pytest_dsocr.plugin.spending import take
 from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, LEFT_OUT, LOADED, NOTES, PERF, RUN, TOLD
 from pytest_dsocr.subjects.loading import SESSION
 
@@ -95,6 +96,8 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
     }
     if isinstance(error, DsocrError) and LEFT_OUT not in item.stash:
         payload["fault"] = of_fault(error, case_id or None)
+    if spent := take(item.config):
+        payload["seconds"] = spent
     if perf := item.config.stash.get(PERF, None):
         payload["perf"] = perf
     if run := item.config.stash.get(RUN, None):

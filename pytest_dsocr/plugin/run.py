@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +40,7 @@ class Run:
         self._result: RunResult | None = None
         self._session: pytest.Session | None = None
         self._left_as: int | None = None
+        self._began_s = time.monotonic()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Take what is to be run, where there are no workers."""
@@ -82,7 +85,8 @@ class Run:
         if self._result is not None and self._session is not None:
             from pytest_dsocr.report.terminal import Summary
 
-            Summary(self._result, self._result.options, self.written).show(terminalreporter)
+            is_verbose = self.config.get_verbosity() > 0
+            Summary(self._result, self._result.options, self.written, is_verbose).show(terminalreporter)
         for line in self.config.stash.get(UNMATCHED, []):
             terminalreporter.write_line(
                 f"dsocr: {own_config(self.config).xfails} names {line}, which is no test of this run", yellow=True
@@ -124,6 +128,10 @@ class Run:
         if self._result is None and self.out is None:
             return
         self.plan.exit_status = int(session.exitstatus)
+        if self.has_told:
+            workers = int(self.config.getoption("numprocesses", None) or 1)
+            lasted_s = time.monotonic() - self._began_s
+            self.result.spent = replace(self.result.spent, wall_s=lasted_s, workers=workers)
         if self.out is not None:
             self._write(self.out)
         if self.result.fails and session.exitstatus == pytest.ExitCode.OK:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +55,12 @@ def open_wanted(config: Config, on_progress: OnProgress | None = None) -> Refere
 
 
 def exchange(
-    case: Case, place: int, subject: Any, reference: Reference, config: Config
+    case: Case, place: int, subject: Any, reference: Reference, config: Config, spend: Callable[[str, float], None]
 ) -> tuple[Exchange, CasePayload]:
     """Ask both sides about ``case``, judge them within the run's own limits, and draw a picture of the case.
 
-    Always call ``read`` on the first case: nothing else proves that it uses the stages.
+    Always call ``read`` on the first case: nothing else proves that it uses the stages. ``spend`` takes the seconds of
+    each part.
 
     Raises:
         DsocrError: where one of them could not answer, or both would be the session.
@@ -65,8 +68,17 @@ def exchange(
     if isinstance(reference, SessionReference):
         reference.check_other_than(subject, config.subject, case)
     limits = limits_of(config, subject, reference)
+    started = time.perf_counter()
     report = hold(case, subject, reference, config.setup, limits, always_read=place == 0)
-    return report.exchange, of_case(report, place=place, picture=_picture(report, config.out))
+    found = report.exchange
+    payload = of_case(report, place=place)
+    compared = time.perf_counter()
+    payload["picture"] = _picture(report, config.out)
+    spend("drawing", time.perf_counter() - compared)
+    spend("comparing", compared - started - found.reference_s - found.subject_s)
+    spend("reference", found.reference_s)
+    spend("subject", found.subject_s)
+    return found, payload
 
 
 def _picture(report: CaseReport, folder: Path | None) -> str | None:

@@ -15,6 +15,7 @@ from pytest_dsocr.report.file import FINISHED, RunIdentity, read_result
 from pytest_dsocr.report.payload import CasePayload, TestPayload
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.result import RunResult
+from pytest_dsocr.report.spent import Spent
 from pytest_dsocr.report.tested import TestResult
 
 SAME = ("subject", "checkpoint", "device", "dtype", "attention", "reference", "key", "presets", "prompts")
@@ -139,6 +140,7 @@ def _add_run(result: RunResult, told: Mapping[str, Any]) -> None:
         whole: Any = {**run, "shard": None, "pages": pages, "level": run["level"] or before["level"]}
         result.run = whole
     result.perf = result.perf or told["perf"]
+    result.spent = result.spent.beside(Spent.from_json(told.get("seconds")))
     result.notes += [note for note in told["notes"] if note not in result.notes]
 
 

@@ -140,6 +140,8 @@ class TestPayload(TypedDict, total=False):
     """What else was noticed so far, a sentence each."""
     perf: Mapping[str, Any]
     """What :meth:`pytest_dsocr.perf.against.PerfRun.to_json` gives, once times were taken."""
+    seconds: dict[str, float]
+    """What was spent on each part since the test before; see :mod:`pytest_dsocr.report.spent`."""
     promised: bool
     """Whether the test was to compare: it asked for ``dsocr_check``, or is marked ``dsocr``."""
 

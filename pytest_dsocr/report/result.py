@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -22,6 +22,7 @@ from pytest_dsocr.report.file import FINISHED, RunIdentity, head
 from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, FaultPayload, RunPayload, TestPayload, number
 from pytest_dsocr.report.plan import Plan
+from pytest_dsocr.report.spent import Spent
 from pytest_dsocr.report.tested import FAILING, TestResult, gravity, outcome_of, why_skipped
 from pytest_dsocr.report.words import by_session
 
@@ -66,6 +67,8 @@ class RunResult:
     """Those of the run as they were typed, without its positional arguments."""
     root: Path = field(default_factory=Path.cwd)
     """What the places of tests are relative to."""
+    spent: Spent = field(default_factory=lambda: Spent({}))
+    """Where the run's time went."""
     notes: list[str] = field(default_factory=list)
     """What else was noticed, a sentence each."""
     _cases: dict[str, CasePayload] = field(default_factory=dict)
@@ -93,6 +96,9 @@ class RunResult:
         self.run = self.run or payload.get("run")
         self.perf = self.perf or payload.get("perf")
         self.notes += [note for note in payload.get("notes", []) if note not in self.notes]
+        for part, seconds in payload.get("seconds", {}).items():
+            parts = {**self.spent.parts, part: self.spent.parts.get(part, 0.0) + seconds}
+            self.spent = replace(self.spent, parts=parts)
         if case := payload.get("case"):
             self.add_case(case)
 
@@ -265,6 +271,7 @@ class RunResult:
             "counts": {str(verdict): self.counts.get(verdict, 0) for verdict in SEVERITY[::-1]},
             "run": self.run,
             "perf": self.perf,
+            "seconds": self.spent.to_json(),
             "environment": {"platform": platform.platform(), "versions": versions()},
             "not_offered": self.not_offered,
             "missing": self.missing,

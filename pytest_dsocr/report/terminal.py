@@ -43,11 +43,13 @@ class Summary:
         result: the run's.
         options: those of the run, without its positional arguments.
         written: what was written, a path each.
+        verbose: whether the run's time is told part by part.
     """
 
     result: RunResult
     options: Sequence[str] = ()
     written: Sequence[str] = ()
+    verbose: bool = False
 
     @property
     def lines(self) -> Iterator[Line]:
@@ -85,6 +87,9 @@ class Summary:
         if self.written:
             yield from _told("written", ", ".join(map(near, self.written)))
         yield from _told("verdict", self.result.verdict, BAD if self.result.why_not else GOOD)
+        if self.result.spent.line:
+            yield from _told("time", self.result.spent.line)
+            yield from (Line(f"    {line}") for line in self.result.spent.table if self.verbose)
         for reason, command in following(self.result, self.options):
             yield from _told("next", f"{reason}:")
             yield Line(f"    {command}")
