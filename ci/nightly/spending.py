@@ -9,7 +9,7 @@ from ci.nightly.state import Entry
 
 HOUR_S = 3600
 LOADING = ("loading the subject", "loading the reference")
-WORK = ("subject", "reference", "comparing")
+WORK = ("subject", "reference", "comparing", "drawing")
 ENDS, REST = "start and end", "the rest"
 """Before pytest was configured and after the process's last test; and what is pytest's and the tests' own."""
 COLUMNS = (ENDS, *LOADING, *WORK, REST)

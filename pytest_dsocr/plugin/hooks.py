@@ -249,7 +249,8 @@ def _header(config: pytest.Config) -> list[str]:
     levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
     by_session = own.reference == "session"
     where = recordings_in(own.golden) if own.reference is None or by_session else own.reference
-    how = "live" if is_live(own) else "recorded, or else by the session" if by_session else "recorded"
+    kept = "asked anew" if own.fresh else "its answers kept from run to run"
+    how = f"live, {kept}" if is_live(own) else "recorded, or else by the session" if by_session else "recorded"
     reference = f"{own.reference_device}, {own.reference_dtype}, {own.reference_attention}"
     lines = [
         f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",

@@ -29,7 +29,7 @@ class Spent:
         self.seconds[what] = self.seconds.get(what, 0.0) + seconds
 
     def add_case(self, found: Exchange, seconds: float) -> None:
-        """Count the seconds in which both sides were asked about a case and judged."""
+        """Count the seconds in which both sides were asked about a case and judged; those of drawing are not in it."""
         self.cases += 1
         self.add("subject", found.subject_s)
         self.add("reference", found.reference_s)

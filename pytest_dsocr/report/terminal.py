@@ -14,6 +14,7 @@ from pytest_dsocr.report.github import errors
 from pytest_dsocr.report.judged import JudgedCase
 from pytest_dsocr.report.payload import number
 from pytest_dsocr.report.result import Missing, RunResult
+from pytest_dsocr.report.spent import in_line, in_table
 from pytest_dsocr.report.times import table
 from pytest_dsocr.report.words import counts, first_wrong, reference_in_words, subject_in_words
 
@@ -43,11 +44,13 @@ class Summary:
         result: the run's.
         options: those of the run, without its positional arguments.
         written: what was written, a path each.
+        verbose: whether the run's time is told part by part.
     """
 
     result: RunResult
     options: Sequence[str] = ()
     written: Sequence[str] = ()
+    verbose: bool = False
 
     @property
     def lines(self) -> Iterator[Line]:
@@ -85,6 +88,9 @@ class Summary:
         if self.written:
             yield from _told("written", ", ".join(map(near, self.written)))
         yield from _told("verdict", self.result.verdict, BAD if self.result.why_not else GOOD)
+        if spent := [*self.result.spent.values()]:
+            yield from _told("time", in_line(spent))
+            yield from (Line(f"    {line}") for line in in_table(spent) if self.verbose)
         for reason, command in following(self.result, self.options):
             yield from _told("next", f"{reason}:")
             yield Line(f"    {command}")

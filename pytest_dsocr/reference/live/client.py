@@ -58,6 +58,14 @@ class Client:
         """The process id of the worker, while there is one."""
         return self._hello.pid if self._hello else None
 
+    def versions(self) -> Mapping[str, str]:
+        """Give the versions of Python and of the packages in the worker's environment, without loading anything.
+
+        Raises:
+            ReferenceFaultError: where no worker can be started.
+        """
+        return self._insist("hello", self._greeted).versions
+
     def start(self) -> Provenance:
         """Have a worker that has loaded; gives how it answers.
 
@@ -102,6 +110,15 @@ class Client:
         if self._worker:
             self._worker.kill()
         self.close()
+
+    def _greeted(self) -> Hello:
+        self._worker = self._worker or WorkerProcess(self._python, self._time_limit_s, apart=self._is_vendors)
+        while self._hello is None:
+            message = self._worker.receive()
+            if not isinstance(message, Hello):
+                raise self._worker.loss("did not say what it is", "find out what writes to its pipe")
+            self._hello = message
+        return self._hello
 
     def _loaded(self) -> tuple[WorkerProcess, Provenance]:
         try:

@@ -35,6 +35,10 @@ WATCHFUL = """
 """
 
 
+def test_the_summary_has_a_line_of_it(repository: Repository) -> None:
+    repository.run(TEST_TEXT).stdout.fnmatch_lines(["time * s on 1 worker: *loading the subject *"])
+
+
 def spent(repository: Repository, *arguments: str, apart: bool = False) -> list[dict[str, Any]]:
     repository.run(TEST_TEXT, "--dsocr-out=out", *arguments, apart=apart)
     result = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text(encoding="utf-8"))
@@ -49,7 +53,7 @@ def test_loading_and_reading_are_told_apart(repository: Repository) -> None:
     assert one["seconds"]["loading the subject"] >= 0.4
     assert 0.2 <= one["seconds"]["subject"] < 0.4
     assert sum(one["seconds"].values()) <= one["elapsed_s"]
-    assert {*one["seconds"]} == {"loading the subject", "subject", "reference", "comparing"}
+    assert {*one["seconds"]} == {"loading the subject", "subject", "reference", "comparing", "drawing"}
 
 
 def test_each_worker_tells_its_own(repository: Repository) -> None:
