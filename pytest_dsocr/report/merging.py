@@ -141,7 +141,7 @@ def _add_run(result: RunResult, told: Mapping[str, Any]) -> None:
     result.perf = result.perf or told["perf"]
     for spent in told.get("spent", ()):
         own: Any = {**spent, "worker": f"{run['shard'] or '' if run else ''} {spent['worker']}".strip()}
-        result.add_spent(f"{told['id']} {own['worker']}", own)
+        result.add_spent(f"{own['worker']} {told['id']}", own)
     result.notes += [note for note in told["notes"] if note not in result.notes]
 
 
