@@ -1,0 +1,72 @@
+"""Known mistakes, each planted from outside in the engine or the contract: what it is, and how it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import getdoc
+
+import pytest
+
+from pytest_dsocr.engine.model import Core, DeepseekOCR
+from pytest_dsocr.subjects.session import SessionSubject
+
+Plant = Callable[[pytest.MonkeyPatch, SessionSubject], None]
+"""Puts the mistake into the code and a loaded subject; undoing the patch takes it out again."""
+
+ANY, CROPS, NO_CROPS, COLOUR = "any page", "a page with crops", "a page without crops", "a page in colour"
+LONG, REPEATS, FIGURES = "a page of many tokens", "a page that repeats itself", "a page with figures"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One mistake."""
+
+    id: str
+    """Of the project's list of mistakes of real ports where it is there, else one of its own."""
+    title: str
+    stage: str
+    """Where it first shows; see :func:`suites.meta.faults.outcome.stage_of`."""
+    symptom: str
+    """What a user sees."""
+    page: str
+    """The class of page that shows it."""
+    told: str
+    """A regular expression that a hint fits which names this mistake."""
+    equivalent: str
+    """Why no page can show it, where that is so."""
+    plant: Plant
+
+    @property
+    def cause(self) -> str:
+        """What somebody did, in words."""
+        return " ".join((getdoc(self.plant) or "").split())
+
+
+FAULTS: dict[str, Fault] = {}
+"""Every mistake by its id, in the order of the stages once :mod:`suites.meta.faults.all` is imported."""
+
+
+def fault(
+    name: str, title: str, stage: str, symptom: str, told: str, page: str = ANY, equivalent: str = ""
+) -> Callable[[Plant], Plant]:
+    """Register the function below as a mistake; its docstring is the cause."""
+
+    def register(plant: Plant) -> Plant:
+        assert name not in FAULTS, name
+        FAULTS[name] = Fault(name, title, stage, symptom, page, told, equivalent, plant)
+        return plant
+
+    return register
+
+
+def model_of(subject: SessionSubject) -> DeepseekOCR:
+    """Give the engine's model behind a subject."""
+    model = subject.session.model
+    assert isinstance(model, DeepseekOCR)
+    return model
+
+
+def core_of(subject: SessionSubject) -> Core:
+    """Give everything of the model but its head."""
+    return model_of(subject).model

@@ -1,0 +1,128 @@
+"""Mistake after mistake planted in one loaded session, and held against the recordings of the quick pages."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.judge.exchange import CaseReport, ask, judge
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.reference.opening import Wanted
+from pytest_dsocr.reference.recorded.recording import RecordedReference
+from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.session import SessionSubject, session_subject
+from suites.meta.faults.all import FAULTS
+from suites.meta.faults.outcome import Outcome, outcome_of
+from suites.meta.faults.registry import Fault
+from suites.meta.recordings import FOLDER, find_recording
+
+PAGES = "dev-3"
+READ_TOKENS = 200
+"""A subject in a loop is not read to the end: the longest of these pages has 180."""
+SUITES: Mapping[str, tuple[str, ...]] = {
+    "tokenizer": ("suites/contract",),
+    "policy": ("suites/contract/test_policy.py",),
+    "prefill": ("suites/cache",),
+    "decode": ("suites/cache",),
+    "read": ("suites/cache",),
+}
+"""Beside the pages, what a default run asks of a stage."""
+ROOT = Path(__file__).parents[3]
+
+
+class Brief(SessionSubject):
+    """A session that does not read for ever, and, where that is enough, takes no step."""
+
+    steps = True
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        return super().read(page, prompt=prompt, preset=preset, max_new_tokens=min(max_new_tokens, READ_TOKENS))
+
+    def step(self, state: Any, token: int) -> Tensor:
+        if not self.steps:
+            raise DsocrError("no step is asked for")
+        return super().step(state, token)
+
+
+@cache
+def _subject() -> Brief:
+    return Brief(session_subject(Setup()).session)
+
+
+@cache
+def _reference() -> RecordedReference:
+    return RecordedReference(find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling()))
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """Give the pages of a default run."""
+    return tuple(make_case(page, "markdown", "gundam") for page in shipped(PAGES))
+
+
+@contextmanager
+def planted(fault: Fault) -> Iterator[Brief]:
+    """Give the loaded session with a mistake in it, which is taken out again."""
+    with pytest.MonkeyPatch.context() as patch:
+        fault.plant(patch, _subject())
+        yield _subject()
+
+
+def hold(subject: Brief, case: Case, *, steps: bool, always_read: bool = False) -> CaseReport:
+    """Hold the subject against the recording of a page, up to prefill or to the end."""
+    subject.steps = steps
+    exchange = ask(subject, _reference(), case, always_read=always_read, tokenizer=resolve(MINI).tokenizer)
+    return judge(exchange, tolerances("float32"))
+
+
+@cache
+def _clean(case: Case, always_read: bool) -> tuple[str, ...]:
+    report = hold(_subject(), case, steps=True, always_read=always_read)
+    assert report.passes, case.id
+    return tuple(one.measured for one in report.comparisons)
+
+
+def try_fault(name: str, *, suites: bool = True) -> Outcome:
+    """Plant a mistake and say what a default run says of it, up to the first page or suite that shows it."""
+    fault, changed = FAULTS[name], False
+    for place, case in enumerate(cases()):
+        clean = _clean(case, place == 0)
+        with planted(fault) as subject:
+            early = hold(subject, case, steps=False)
+            if early.divergence is None:
+                early = hold(subject, case, steps=True, always_read=place == 0)
+                changed |= tuple(one.measured for one in early.comparisons) != clean
+            if found := outcome_of(fault, case.page.stem, early):
+                return found
+    asked = SUITES.get(fault.stage, ()) if suites else ()
+    for suite in asked:
+        if failed := _failed(fault, suite):
+            return Outcome(name, True, suite, failed, stage_right=True)
+    return Outcome(name, False, changed=changed)
+
+
+def _failed(fault: Fault, suite: str) -> str:
+    """Run a suite against the mistake; give the first test that fails."""
+    spec = f"suites.meta.faults.subject:{fault.id.replace('-', '_')}"
+    command = [sys.executable, "-m", "pytest", suite, "-x", "-q", "-p", "no:cacheprovider", f"--dsocr-subject={spec}"]
+    ran = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False)
+    if ran.returncode == 0:
+        return ""
+    lines = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return lines[0].split(" - ")[0] if lines else ran.stdout[-200:] + ran.stderr[-200:]
