@@ -1,4 +1,4 @@
-"""``python -m suites.meta.faults [ID ...]``: the matrix of mistakes, as JSON and as a table in ``docs``.
+"""``python -m suites.meta.faults [--pages-only] [ID ...]``: the matrix of mistakes, as JSON and as a table in ``docs``.
 
 It is no command of ``dsocr``, for the wheel holds no mistake: it would have nothing to plant.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -21,11 +21,12 @@ PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
 PROCESSES = 2
 
 
-def main(names: list[str]) -> None:
-    """Try the mistakes of these ids, or all, and write what was found over what is known of them."""
+def main(names: list[str], suites: bool) -> None:
+    """Try the mistakes of these ids, or all, with the suites or without, and write what was found over what is known of them."""
     found = {row["fault"]: Outcome(**row) for row in json.loads(MATRIX.read_text())} if MATRIX.exists() else {}
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        for outcome in pool.map(try_fault, names or list(FAULTS)):
+        trials = [pool.submit(try_fault, name, suites=suites) for name in names or FAULTS]
+        for outcome in (trial.result() for trial in as_completed(trials)):
             sys.stdout.write(f"{outcome.fault:<9} {'killed' if outcome.killed else 'SURVIVES'} {outcome.first}\n")
             sys.stdout.flush()
             found[outcome.fault] = outcome
@@ -35,4 +36,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main([name for name in sys.argv[1:] if name != "--pages-only"], "--pages-only" not in sys.argv)

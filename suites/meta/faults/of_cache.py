@@ -188,7 +188,8 @@ def unrotated_keys(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
             return right(self, x, rope, cache)
         q, k, v = rope.rotate(self._heads(self.q_proj(x))), self._heads(self.k_proj(x)), self._heads(self.v_proj(x))
         keys, values = cache.append(self.layer, k, v, rope.positions)
-        return self.o_proj(self.attend(q, keys, values, None).transpose(1, 2).flatten(2))
+        given: Tensor = self.o_proj(self.attend(q, keys, values, None).transpose(1, 2).flatten(2))
+        return given
 
     patch.setattr(Attention, "forward", forward)
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.engine import clip
+from pytest_dsocr.engine import clip, positions
 from pytest_dsocr.engine.clip import Attention, Clip, Embeddings, Layer
 from pytest_dsocr.engine.model import Projector
 from pytest_dsocr.engine.pipeline import Pipeline
@@ -31,7 +31,8 @@ def _attending(**options: Any) -> Any:
         qkv = self.qkv_proj(x).view(*x.shape[:2], 3, self.heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         out = F.scaled_dot_product_attention(q, k, v, **options)
-        return self.out_proj(out.transpose(1, 2).flatten(2))
+        given: Tensor = self.out_proj(out.transpose(1, 2).flatten(2))
+        return given
 
     return forward
 
@@ -66,7 +67,8 @@ def class_row_last(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         table = self.position_embedding.weight
         grid = int((len(table) - 1) ** 0.5)
         if side == grid:
-            return tokens + table
+            given: Tensor = tokens + table
+            return given
         of_grid = resized(table[:-1].view(grid, grid, width), side).reshape(-1, width)
         return tokens + torch.cat([table[-1:], of_grid])
 
@@ -80,7 +82,8 @@ def interleaved_heads(patch: pytest.MonkeyPatch, subject: SessionSubject) -> Non
     def forward(self: Attention, x: Tensor) -> Tensor:
         qkv = self.qkv_proj(x).view(*x.shape[:2], self.heads, 3, -1)
         q, k, v = qkv.permute(3, 0, 2, 1, 4)
-        return self.out_proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        given: Tensor = self.out_proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return given
 
     patch.setattr(Attention, "forward", forward)
 
@@ -168,7 +171,8 @@ def exchanged_keys(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     def forward(self: Attention, x: Tensor) -> Tensor:
         qkv = self.qkv_proj(x).view(*x.shape[:2], 3, self.heads, -1)
         k, q, v = qkv.permute(2, 0, 3, 1, 4)
-        return self.out_proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        given: Tensor = self.out_proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return given
 
     patch.setattr(Attention, "forward", forward)
 
@@ -176,7 +180,7 @@ def exchanged_keys(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("CLP-W13", "Positions of the grid transposed", "clip", GARBAGE, "positions")
 def transposed_positions(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The table is read column by column."""
-    right = clip.resize_grid
+    right = positions.resize_grid
     patch.setattr(clip, "resize_grid", lambda table, size: right(table, size).transpose(0, 1))
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.engine import attention, decoder
+from pytest_dsocr.engine import attention
 from pytest_dsocr.engine.decoder import Attention, Layer, LmHead, RmsNorm, Rope
 from pytest_dsocr.engine.experts import MixtureOfExperts, Mlp, Router
 from pytest_dsocr.engine.model import Core, DeepseekOCR
@@ -70,7 +70,8 @@ def keys_not_rotated(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None
     def forward(self: Attention, x: Tensor, rope: Rope, cache: Any) -> Tensor:
         q, k, v = rope.rotate(self._heads(self.q_proj(x))), self._heads(self.k_proj(x)), self._heads(self.v_proj(x))
         keys, values = cache.append(self.layer, k, v, rope.positions)
-        return self.o_proj(self.attend(q, keys, values, None).transpose(1, 2).flatten(2))
+        given: Tensor = self.o_proj(self.attend(q, keys, values, None).transpose(1, 2).flatten(2))
+        return given
 
     patch.setattr(Attention, "forward", forward)
 
@@ -154,7 +155,7 @@ def sliding(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("ATD-W4", "The softmax in bfloat16", "prefill", LITTLE, "softmax|round|autocast")
 def rounded_softmax(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """It is computed in the weights' dtype and not in float32."""
-    right = decoder.eager
+    right = attention.eager
     for layer in core_of(subject).decoder_layers():
         patch.setattr(
             layer.self_attn, "attend", lambda q, k, v, n: right(q.bfloat16(), k.bfloat16(), v.bfloat16(), n).float()
@@ -194,7 +195,8 @@ def token_before(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 
     def decode(self: DeepseekOCR, embeds: Tensor, cache: Any, *, all_logits: bool = False) -> Tensor:
         hidden = self.model.decode(embeds, cache)
-        return self.lm_head(hidden[:, -2:][:, :1])
+        given: Tensor = self.lm_head(hidden[:, -2:][:, :1])
+        return given
 
     patch.setattr(DeepseekOCR, "decode", decode)
 
@@ -346,7 +348,7 @@ def capacity(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("MOE-W8", "Gate and up exchanged", "prefill", GARBAGE, "gate|weights")
 def exchanged_gate(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The two are fused in another order."""
-    forward = lambda self, x: self.down_proj(F.silu(self.up_proj(x)) * self.gate_proj(x))  # noqa: E731
+    forward: Any = lambda self, x: self.down_proj(F.silu(self.up_proj(x)) * self.gate_proj(x))  # noqa: E731
     patch.setattr(Mlp, "forward", forward)
 
 

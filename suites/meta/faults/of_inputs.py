@@ -59,8 +59,8 @@ inputs_pixels = inputs.pixels
 @fault("PRM-01", "The image behind the text", "tokenizer", "half of the text is made up", "in front of the prompt")
 def image_behind(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The template appends the placeholder."""
-    order = lambda ids, mask: torch.cat([ids[:1], ids[1:][~mask[1:]], ids[mask]])  # noqa: E731
-    ends = lambda mask: torch.arange(len(mask)) >= len(mask) - mask.sum()  # noqa: E731
+    order: Any = lambda ids, mask: torch.cat([ids[:1], ids[1:][~mask[1:]], ids[mask]])  # noqa: E731
+    ends: Any = lambda mask: torch.arange(len(mask)) >= len(mask) - mask.sum()  # noqa: E731
     _ids(patch, lambda ids, mask: (order(ids, mask), ends(mask)))
 
 
@@ -193,7 +193,7 @@ def boundary(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def padded_crops(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The aspect is kept, as other models do."""
     right = views.crops
-    sized = lambda page, of: ImageOps.pad(page, (of[0] * 640, of[1] * 640), color=views.GREY)  # noqa: E731
+    sized: Any = lambda page, of: ImageOps.pad(page, (of[0] * 640, of[1] * 640), color=views.GREY)  # noqa: E731
     patch.setattr(inputs, "crops", lambda page, of: right(sized(page, of), of))
 
 
@@ -279,7 +279,7 @@ def squashed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("IMG-W2", "The page at the top left of its view", "tokenizer", "boxes elsewhere", "centred", TALL)
 def top_left(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The bars are all at one end."""
-    pad = lambda page, preset: ImageOps.pad(page, (preset.view_size,) * 2, color=views.GREY, centering=(0, 0))  # noqa: E731
+    pad: Any = lambda page, preset: ImageOps.pad(page, (preset.view_size,) * 2, color=views.GREY, centering=(0, 0))  # noqa: E731
     patch.setattr(inputs, "global_view", pad)
 
 
@@ -293,7 +293,7 @@ def top_left(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 )
 def not_squashed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The branch for small presets is missing."""
-    pad = lambda page, preset: ImageOps.pad(page, (preset.view_size,) * 2, color=views.GREY)  # noqa: E731
+    pad: Any = lambda page, preset: ImageOps.pad(page, (preset.view_size,) * 2, color=views.GREY)  # noqa: E731
     patch.setattr(inputs, "global_view", pad)
 
 
@@ -301,7 +301,7 @@ def not_squashed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def clips_mean(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A processor's default was kept."""
     mean, deviation = torch.tensor([0.4815, 0.4578, 0.4082]), torch.tensor([0.2686, 0.2613, 0.2758])
-    shift = lambda p: (p.float() / 2 + 0.5 - mean[:, None, None]) / deviation[:, None, None]  # noqa: E731
+    shift: Any = lambda p: (p.float() / 2 + 0.5 - mean[:, None, None]) / deviation[:, None, None]  # noqa: E731
     _pixels(patch, lambda p: shift(p).bfloat16())
 
 
@@ -352,7 +352,7 @@ def grey(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("IMG-W7", "A page read as a JPEG of it", "tokenizer", "nothing", "filter|pixels", "a page that is no JPEG")
 def as_jpeg(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The server encodes its uploads again."""
-    right = inputs.load_image
+    right = image.load_image
 
     def load(source: Any) -> Image.Image:
         levels = np.asarray(right(source))
@@ -364,7 +364,7 @@ def as_jpeg(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("DTP-01", "Crops cast to whole numbers", "tokenizer", "only the whole page is read", "whole numbers", CROPS)
 def whole_numbers(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """images_crop.to(torch.long), and back."""
-    cast = lambda made: replace(made, images_crop=made.images_crop.long().to(made.images_crop.dtype))  # noqa: E731
+    cast: Any = lambda made: replace(made, images_crop=made.images_crop.long().to(made.images_crop.dtype))  # noqa: E731
     _prepared(patch, cast)
 
 

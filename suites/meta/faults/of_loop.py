@@ -102,7 +102,7 @@ def excused(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def last_of_equals(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A maximum that keeps the last of equals."""
     right = greedy.pick
-    flipped = lambda logits, banned: [logits.shape[-1] - 1 - t for t in right(logits.flip(-1), [])]  # noqa: E731
+    flipped: Any = lambda logits, banned: [logits.shape[-1] - 1 - t for t in right(logits.flip(-1), [])]  # noqa: E731
     patch.setattr(greedy, "pick", lambda logits, banned: right(logits, banned) if any(banned) else flipped(logits, ()))
 
 
@@ -110,7 +110,7 @@ def last_of_equals(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def draw(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Sampling is left on, with temperature 1."""
     generator = torch.Generator().manual_seed(0)
-    pick = lambda logits, banned: torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0].tolist()  # noqa: E731
+    pick: Any = lambda logits, banned: torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0].tolist()  # noqa: E731
     patch.setattr(greedy, "pick", pick)
 
 
@@ -149,7 +149,7 @@ def other_eos(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def stop_string(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A template's stop string, here a blank line, was copied into the server."""
     right = Session.run
-    cut = lambda self, *a, **k: replace(r := right(self, *a, **k), text=r.text.partition("\n\n")[0])  # noqa: E731
+    cut: Any = lambda self, *a, **k: replace(r := right(self, *a, **k), text=r.text.partition("\n\n")[0])  # noqa: E731
     patch.setattr(Session, "run", cut)
 
 
@@ -190,7 +190,7 @@ def penalty(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def unseen_page(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """read prefills the prompt a second time, without what vision has seen."""
     right = Session._read
-    blind = lambda pages: [replace(p, images_ori=p.images_ori * 0) for p in pages]  # noqa: E731
+    blind: Any = lambda pages: [replace(p, images_ori=p.images_ori * 0) for p in pages]  # noqa: E731
     patch.setattr(Session, "_read", lambda self, pages, *a, **k: right(self, blind(pages), *a, **k))
 
 

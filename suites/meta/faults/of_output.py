@@ -70,7 +70,7 @@ def line_ends(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("RND-01", "Coordinates scaled in the text", "postprocess", "boxes elsewhere", "not scaled in the text")
 def scaled_text(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The server returns pixels."""
-    scale = lambda found: re.sub(r"\d+", lambda n: str(int(n[0]) * 2), found[0])  # noqa: E731
+    scale: Any = lambda found: re.sub(r"\d+", lambda n: str(int(n[0]) * 2), found[0])  # noqa: E731
     _decoded(patch, lambda right, self, ids: re.sub(r"<\|det\|>.*?<\|/det\|>", scale, right(self, ids), flags=re.S))
 
 
@@ -101,7 +101,7 @@ def greedy_groups(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 )
 def first_box(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A regular expression that fits one box."""
-    right = artifacts.parse
+    right = markup.parse
 
     def parse(text: str) -> markup.Markup:
         made = right(text)
@@ -265,5 +265,5 @@ def cut_after_drawing(patch: pytest.MonkeyPatch, subject: SessionSubject) -> Non
 def no_figures(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """An early return stands in front of the saving."""
     right = artifacts._pictures
-    only = lambda made: {name: content for name, content in made.items() if "images/" not in name}  # noqa: E731
+    only: Any = lambda made: {name: content for name, content in made.items() if "images/" not in name}  # noqa: E731
     patch.setattr(artifacts, "_pictures", lambda *args: only(right(*args)))

@@ -111,7 +111,7 @@ def other_epsilon(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("SAM-14", "Neck weights not loaded", "sam", GARBAGE, "neck.*weights")
 def neck_not_loaded(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The neck is held in a list, whose modules are not registered."""
-    weight = core_of(subject).sam_model.neck[2].weight  # type: ignore[union-attr]
+    weight = core_of(subject).sam_model.neck[2].weight
     noise = torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))  # type: ignore[arg-type]
     patch.setattr(weight, "data", 0.02 * noise)
 
@@ -126,7 +126,7 @@ def half_bias(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("SAM-W1", "GELU by its tanh approximation", "sam", LITTLE, r"GELU \(erf\)")
 def tanh_gelu(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The framework's default GELU is the approximate one."""
-    forward = lambda self, x: self.lin2(F.gelu(self.lin1(x), approximate="tanh"))  # noqa: E731
+    forward: Any = lambda self, x: self.lin2(F.gelu(self.lin1(x), approximate="tanh"))  # noqa: E731
     patch.setattr(sam.Mlp, "forward", forward)
 
 
@@ -169,7 +169,7 @@ def transposed_positions(patch: pytest.MonkeyPatch, subject: SessionSubject) -> 
 @fault("SAM-W7", "Relative offsets with the opposite sign", "sam", GARBAGE, "relative positions")
 def negative_offsets(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Key minus query in place of query minus key."""
-    right = sam.relative_table
+    right = positions.relative_table
     patch.setattr(sam, "relative_table", lambda table, size: right(table, size).transpose(0, 1))
 
 
@@ -229,7 +229,8 @@ def residual_after_norm(patch: pytest.MonkeyPatch, subject: SessionSubject) -> N
     def forward(self: Block, x: Tensor) -> Tensor:
         x = self.norm1(x)
         x = x + self._attend(x)
-        return x + self.mlp(self.norm2(x))
+        given: Tensor = x + self.mlp(self.norm2(x))
+        return given
 
     patch.setattr(Block, "forward", forward)
 

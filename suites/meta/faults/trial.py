@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from torch import Tensor
@@ -33,6 +33,7 @@ from suites.meta.faults.registry import Fault
 from suites.meta.recordings import FOLDER, find_recording
 
 PAGES = "dev-3"
+Upto = Literal["inputs", "prefill", "read"]
 READ_TOKENS = 200
 """A subject in a loop is not read to the end: the longest of these pages has 180."""
 SUITES: Mapping[str, tuple[str, ...]] = {
@@ -47,15 +48,20 @@ ROOT = Path(__file__).parents[3]
 
 
 class Brief(SessionSubject):
-    """A session that does not read for ever, and, where that is enough, takes no step."""
+    """A session that does not read for ever, and is asked no further than is needed."""
 
-    steps = True
+    upto: Upto = "read"
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if self.upto == "inputs":
+            raise DsocrError("no vision is asked for")
+        return super().vision(inputs)
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         return super().read(page, prompt=prompt, preset=preset, max_new_tokens=min(max_new_tokens, READ_TOKENS))
 
     def step(self, state: Any, token: int) -> Tensor:
-        if not self.steps:
+        if self.upto == "prefill":
             raise DsocrError("no step is asked for")
         return super().step(state, token)
 
@@ -84,16 +90,16 @@ def planted(fault: Fault) -> Iterator[Brief]:
         yield _subject()
 
 
-def hold(subject: Brief, case: Case, *, steps: bool, always_read: bool = False) -> CaseReport:
-    """Hold the subject against the recording of a page, up to prefill or to the end."""
-    subject.steps = steps
+def hold(subject: Brief, case: Case, upto: Upto, *, always_read: bool = False) -> CaseReport:
+    """Hold the subject against the recording of a page, up to its inputs, to prefill or to the end."""
+    subject.upto = upto
     exchange = ask(subject, _reference(), case, always_read=always_read, tokenizer=resolve(MINI).tokenizer)
     return judge(exchange, tolerances("float32"))
 
 
 @cache
 def _clean(case: Case, always_read: bool) -> tuple[str, ...]:
-    report = hold(_subject(), case, steps=True, always_read=always_read)
+    report = hold(_subject(), case, "read", always_read=always_read)
     assert report.passes, case.id
     return tuple(one.measured for one in report.comparisons)
 
@@ -102,13 +108,13 @@ def try_fault(name: str, *, suites: bool = True) -> Outcome:
     """Plant a mistake and say what a default run says of it, up to the first page or suite that shows it."""
     fault, changed = FAULTS[name], False
     for place, case in enumerate(cases()):
-        clean = _clean(case, place == 0)
+        clean = _clean(case, place == 0)  # before anything is planted
         with planted(fault) as subject:
-            early = hold(subject, case, steps=False)
-            if early.divergence is None:
-                early = hold(subject, case, steps=True, always_read=place == 0)
-                changed |= tuple(one.measured for one in early.comparisons) != clean
-            if found := outcome_of(fault, case.page.stem, early):
+            report = hold(subject, case, "inputs" if fault.stage == "tokenizer" else "prefill")
+            if report.divergence is None:
+                report = hold(subject, case, "read", always_read=place == 0)
+                changed |= tuple(one.measured for one in report.comparisons) != clean
+            if found := outcome_of(fault, case.page.stem, report):
                 return found
     asked = SUITES.get(fault.stage, ()) if suites else ()
     for suite in asked:
