@@ -16,14 +16,17 @@ DECODER = (
     Symptom(
         "prefill",
         "what the decoder is given, and its layer 0: features at the mask's places in order, as many as places, not "
-        "the image token's embedding; rotary halves, theta 10,000; a causal mask for image tokens too; a dense layer",
+        "the image token's embedding, neither scaled nor normed; rotary halves, theta 10,000, positions one by one; a "
+        "causal mask for image tokens too; the attention's scale (a head's); the norms' form, weights and epsilons "
+        "(1e-6); a dense layer, gate and up in this order, with silu; and rounding, to another dtype than the weights'",
         lambda scene: scene.depth == 0,
         ("MOE-03", "POS-01", "POS-08", "POS-09", "SCH-10", "SCT-03", "SCT-04"),
     ),
     Symptom(
         "prefill",
         "the decoder's layer {depth}, for those in front are right: the experts (6 of 64, their weights the softmax's "
-        "own and not made to sum to one, each with its own), the shared experts added, and its weights",
+        "own and not made to sum to one, each with its own, scaled by 1), the shared experts added, its weights, its "
+        "place among the layers, and its own keys and values in the cache",
         lambda scene: scene.depth is not None,
         ("MOE-01", "MOE-02"),
     ),
