@@ -1,0 +1,40 @@
+"""The mistakes and what a run says of them: some are planted on every change, all by the command of their matrix."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from suites.meta.faults.__main__ import MATRIX, PAGE
+from suites.meta.faults.all import FAULTS
+from suites.meta.faults.outcome import STAGES, Outcome
+from suites.meta.faults.table import table
+from suites.meta.faults.trial import try_fault
+
+KNOWN: Mapping[str, Outcome] = {row["fault"]: Outcome(**row) for row in json.loads(MATRIX.read_text(encoding="utf-8"))}
+QUICK = ("PRM-02", "SAM-09", "SAM-W3", "CLP-08", "PRJ-W1", "FUS-01", "MOE-02", "POS-01")
+"""One or two of a stage, that the first page shows in front of its first step."""
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_mistake_is_found_in_its_stage_and_named(name: str) -> None:
+    found = try_fault(name, suites=False)
+    assert (found.killed, found.stage_right, found.hint_right) == (True, True, True), found
+
+
+def test_every_mistake_has_words_and_a_stage() -> None:
+    stages = {*STAGES, "sam", "clip", "projector", "vision_fusion", "read", "policy"}
+    for fault in FAULTS.values():
+        assert fault.cause, fault.id
+        assert fault.stage in stages, fault.id
+
+
+def test_the_page_of_the_documentation_is_the_matrix() -> None:
+    assert PAGE.read_text(encoding="utf-8") == table([KNOWN[name] for name in FAULTS if name in KNOWN])
+
+
+@pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.equivalent])
+def test_what_no_page_can_show_was_found_by_none(name: str) -> None:
+    assert name not in KNOWN or not KNOWN[name].killed
