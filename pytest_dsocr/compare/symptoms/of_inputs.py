@@ -35,7 +35,8 @@ INPUTS = (
     ),
     Symptom(
         "input_ids",
-        "the crop grid: 2 to 9 crops and not 6, columns before rows, and none for a page within 640 x 640 px",
+        "the crop grid: 2 to 9 crops and not 6, columns before rows, of grids equally near the larger where the page "
+        "has more than half of its pixels, and none for a page within 640 x 640 px",
         lambda scene: scene.wrong(GRID),
         ("GRD-01", "GRD-06"),
     ),
@@ -129,7 +130,8 @@ INPUTS = (
     ),
     Symptom(
         "images_crop",
-        "that the page is stretched over its grid, not padded, and cut row by row, with no thumbnail among the crops",
+        "that the page is stretched over its grid, not padded, and cut row by row, with no thumbnail among the crops, "
+        "which are not cast to whole numbers on their way",
         bugs=("DTP-01", "GRD-09", "GRD-11"),
     ),
     Symptom(

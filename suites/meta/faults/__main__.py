@@ -22,7 +22,7 @@ PROCESSES = 2
 
 
 def main(names: list[str], suites: bool) -> None:
-    """Try the mistakes of these ids, or all, with the suites or without, and write what was found over what is known of them."""
+    """Try the mistakes of these ids, or all, and write what was found over what is known of them."""
     found = {row["fault"]: Outcome(**row) for row in json.loads(MATRIX.read_text())} if MATRIX.exists() else {}
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
         trials = [pool.submit(try_fault, name, suites=suites) for name in names or FAULTS]
