@@ -19,6 +19,8 @@ class Divergence:
     right: int
     """How many comparisons before it were made, all of them right."""
     cause: str
+    begins: str = ""
+    """The comparison in front of it, inside its tolerance, that the error begins at; empty where it is the first."""
 
 
 def first_divergence(comparisons: Sequence[Comparison]) -> Divergence | None:
@@ -28,7 +30,9 @@ def first_divergence(comparisons: Sequence[Comparison]) -> Divergence | None:
             origin = _origin(comparisons[: place + 1])
             cause = likely_cause(Scene(origin, {one.what: one for one in comparisons}))
             right = sum(one.verdict is not Verdict.NOT_COMPARED for one in comparisons[:place])
-            return Divergence(comparison, right, cause if origin is comparison else f"{_begins(origin)}: {cause}")
+            if origin is comparison:
+                return Divergence(comparison, right, cause)
+            return Divergence(comparison, right, f"{_begins(origin)}: {cause}", origin.what)
     return None
 
 

@@ -226,7 +226,7 @@ def test_the_cause_is_looked_for_where_the_error_begins() -> None:
     found = [drifting("sam.page", 2e-7), begins, drifting("clip.page/1", 2e-4, Verdict.WRONG)]
     told = first_divergence(found)
     assert told is not None
-    assert told.first.what == "clip.page/1"
+    assert (told.first.what, told.begins) == ("clip.page/1", "clip.page/0")
     assert told.cause.startswith(
         "it begins at clip.page/0 with a relative error of 5e-05, within the tolerance: CLIP by"
     )

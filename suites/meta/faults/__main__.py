@@ -26,7 +26,10 @@ def main(names: list[str], suites: bool) -> None:
     found = {row["fault"]: Outcome(**row) for row in json.loads(MATRIX.read_text())} if MATRIX.exists() else {}
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
         trials = [pool.submit(try_fault, name, suites=suites) for name in names or FAULTS]
-        for outcome in (trial.result() for trial in as_completed(trials)):
+        for trial in as_completed(trials):
+            if trial.exception():
+                pool.shutdown(cancel_futures=True)
+            outcome = trial.result()
             sys.stdout.write(f"{outcome.fault:<9} {'killed' if outcome.killed else 'SURVIVES'} {outcome.first}\n")
             sys.stdout.flush()
             found[outcome.fault] = outcome

@@ -47,10 +47,11 @@ class Outcome:
 def outcome_of(fault: Fault, page: str, report: CaseReport) -> Outcome | None:
     """Say how a page shows the mistake; None where the page passes."""
     if report.divergence is not None:
-        found, hint = report.divergence.first, report.divergence.cause
+        found, hint, begins = report.divergence.first, report.divergence.cause, report.divergence.begins
         named = re.search(fault.told, hint, re.I | re.S) is not None
-        right = stage_of(found.stage) == fault.stage
-        return Outcome(fault.id, True, page, found.what, right, hint, right and named)
+        at = next((one for one in report.comparisons if one.what == begins), found)
+        right = stage_of(at.stage) == fault.stage
+        return Outcome(fault.id, True, page, begins or found.what, right, hint, right and named)
     if report.fault is not None:
         right = stage_of(report.fault.stage) == fault.stage
         return Outcome(fault.id, True, page, f"error in {report.fault.stage}", right, str(report.fault))
