@@ -56,9 +56,9 @@ VISION = (
     Symptom(
         "sam",
         "SAM by a little, from its start on: epsilons (1e-6), GELU (erf), the patches' weights (red, green, blue), "
-        "absolute positions, the biases of patches, queries, keys and values, relative positions (of the unscaled query, rows and columns not exchanged), the bias's dtype and the "
-        "attention kernel that adds it, windows (padded with zeros that are attended to), and autocast, under which "
-        "norms give float32",
+        "absolute positions, the biases of patches, queries, keys and values, relative positions (of the unscaled "
+        "query, rows and columns not exchanged), the bias's dtype and the attention kernel that adds it, windows "
+        "(padded with zeros that are attended to), and autocast, under which norms give float32",
         lambda scene: scene.small,
         ("ATK-01", "ATK-03", "DTP-04", "DTP-07", "SAM-13", "SAM-15"),
     ),
