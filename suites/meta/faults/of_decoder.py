@@ -23,7 +23,7 @@ A_SUM = "the sum over a token's experts does not depend on their order, but for 
 
 def _frequencies(patch: pytest.MonkeyPatch, subject: SessionSubject, change: Any) -> None:
     core = core_of(subject)
-    patch.setattr(core, "inv_freq", change(core.inv_freq))
+    patch.setattr(core.inv_freq, "data", change(core.inv_freq))
 
 
 @fault("POS-01", "Interleaved rotary pairs", "prefill", "garbage after a few tokens", "rotary halves")
