@@ -107,13 +107,13 @@ def _clean(case: Case, always_read: bool) -> tuple[str, ...]:
 def try_fault(name: str, *, suites: bool = True) -> Outcome:
     """Plant a mistake and say what a default run says of it, up to the first page or suite that shows it."""
     fault, changed = FAULTS[name], False
-    for place, case in enumerate(cases()):
-        clean = _clean(case, place == 0)  # before anything is planted
-        with planted(fault) as subject:
+    clean = [_clean(case, place == 0) for place, case in enumerate(cases())]  # before anything is planted
+    with planted(fault) as subject:  # for all pages, as a mistake may keep something of one for the next
+        for place, case in enumerate(cases()):
             report = hold(subject, case, "inputs" if fault.stage == "tokenizer" else "prefill")
             if report.divergence is None:
                 report = hold(subject, case, "read", always_read=place == 0)
-                changed |= tuple(one.measured for one in report.comparisons) != clean
+                changed |= tuple(one.measured for one in report.comparisons) != clean[place]
             if found := outcome_of(fault, case.page.stem, report):
                 return found
     asked = SUITES.get(fault.stage, ()) if suites else ()
