@@ -11,7 +11,7 @@ HEAD = """# Known mistakes, planted
 
 Written by `python -m suites.meta.faults`. Each mistake is planted in the session from outside; neither the engine nor
 the wheel holds any. It is held against the recordings of the pages `dev-3`, as a default run does; where all three
-pass, the contract suite or the cache suite is asked as well. `first` is the first comparison that is WRONG, or the
+pass, the contract suite or the cache suite may be asked as well (not with `--pages-only`). `first` is the first comparison that is WRONG, or the
 first test that fails. The hint is right where its stage is and it names the mistake.
 """
 
@@ -24,6 +24,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
     equivalent = [one for one in survivors if FAULTS[one.fault].equivalent]
     lines = [
         HEAD,
+        f"- known: {len(FAULTS)}, not tried yet: {len(FAULTS) - len(outcomes)}",
         f"- planted: {len(outcomes)}, of which no page can show {len(equivalent)}",
         f"- found: {len(killed)}, by the pages {len(of_pages)}, by the suites alone {len(killed) - len(of_pages)}",
         f"- of those found by the pages, the stage right: {sum(one.stage_right for one in of_pages)}; "
