@@ -11,8 +11,8 @@ HEAD = """# Known mistakes, planted
 
 Written by `python -m suites.meta.faults`. Each mistake is planted in the session from outside; neither the engine nor
 the wheel holds any. It is held against the recordings of the pages `dev-3`, as a default run does; where all three
-pass, the contract suite or the cache suite may be asked as well (not with `--pages-only`). `first` is the first comparison that is WRONG, or the
-first test that fails. The hint is right where its stage is and it names the mistake.
+pass, the contract suite or the cache suite is asked as well, but not with `--pages-only`. `first` is the first
+comparison that is WRONG, or the first test that fails. The hint is right where its stage is and it names the mistake.
 """
 
 
