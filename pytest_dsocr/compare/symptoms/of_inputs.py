@@ -60,6 +60,19 @@ INPUTS = (
     ),
     Symptom(
         "input_ids",
+        "the image token of the separator, one behind all of an image's",
+        lambda scene: scene.has(Sign.ONE_TOKEN_FEWER, MASK),
+        ("SCH-04",),
+    ),
+    Symptom(
+        "input_ids",
+        "how many image tokens there are: by this preset's sizes, one more for each row's newline (of the whole "
+        "mosaic, not of each crop), and one for the separator",
+        lambda scene: scene.has(Sign.OTHER_COUNT, MASK),
+        ("SCH-01", "SCH-04", "SCH-05"),
+    ),
+    Symptom(
+        "input_ids",
         "the prompt's text: this request's own, stripped, in the plain template, with nothing added, and none of it "
         "lost where it holds <image> more often than there are images",
         lambda scene: scene.has(Sign.BEHIND_IMAGE),
@@ -67,17 +80,10 @@ INPUTS = (
     ),
     Symptom(
         "input_ids",
-        "the image token of the separator, one behind all of an image's",
-        lambda scene: scene.has(Sign.ONE_TOKEN_FEWER, MASK),
-        ("SCH-04",),
-    ),
-    Symptom(
-        "input_ids",
-        "how many ids there are: one BOS, an image token for each row's newline (of the whole mosaic, not of each "
-        "crop) and for the separator too, by this preset's sizes, and the prompt's text behind the image, stripped, in "
+        "how the ids are put together: one BOS, the image's tokens, and the prompt's text behind them, stripped, in "
         "the plain template (no roles, no system prompt)",
         lambda scene: scene.wrong(MASK),
-        ("SCH-01", "SCH-04", "SCH-05"),
+        ("PRM-01", "PRM-06"),
     ),
     Symptom(
         "input_ids",

@@ -14,6 +14,11 @@ OUTPUT = (
     ),
     Symptom(
         "read",
+        "the end of what read gives back: that its loop ends at EOS, and that EOS is taken off the text",
+        lambda scene: scene.has(Sign.GOES_ON, "text"),
+    ),
+    Symptom(
+        "read",
         "read's own loop: that each step's own logits are used, and that the rule for n-grams holds in it, also in "
         "greedy decoding",
         lambda scene: scene.has(Sign.REPETITION, "text"),
@@ -73,6 +78,11 @@ OUTPUT = (
         "that coordinates are left as the model writes them, in 1/999 of the page, and not scaled in the text",
         lambda scene: scene.has(Sign.NUMBERS),
         ("RND-01", "RND-02"),
+    ),
+    Symptom(
+        "text",
+        "the end of the text: that decoding ends at EOS, and that EOS is taken off",
+        lambda scene: scene.has(Sign.GOES_ON),
     ),
     Symptom("text", "how tokens become text, for the tokens are right", lambda scene: scene.right("tokens")),
     Symptom(

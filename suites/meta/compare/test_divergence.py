@@ -151,7 +151,7 @@ def patched(where: Any, name: str, value: Any) -> Plant:
 
 PLANTED = [
     ("grid swapped", plant_grid, "input_ids", "the crop grid"),
-    ("a system prompt", prompted("Read this.\n"), "input_ids", "how many ids there are"),
+    ("a system prompt", prompted("Read this.\n"), "input_ids", "how the ids are put together"),
     ("a comma for a full stop", prompted("", ","), "input_ids", "the prompt's text"),
     ("another mean", patched(inputs, "MEAN", 0.48), "images_crop", "the filter"),
     (

@@ -199,3 +199,14 @@ def test_values_in_other_places_are_known_by_their_size(
     found = compare_seam("x", seam(change(rows), whole), seam(rows, whole), ALLOWED)
     assert (Sign.SHUFFLED in found.signs) is shuffled
     assert (IN_WORDS[Sign.SHUFFLED] in found.details) is shuffled
+
+
+@whole_or_not
+def test_a_tensor_whose_first_rows_are_right_is_told(whole: bool) -> None:
+    theirs = random(1, 640, 32)
+    later = theirs.clone()
+    later[:, 320:] *= 1.5
+    found = compare_seam("x", seam(later, whole), seam(theirs, whole), ALLOWED)
+    assert Sign.LATER_ROWS in found.signs
+    assert "right up to row 320 of 640, as far as it was sampled" in found.details
+    assert Sign.LATER_ROWS not in compare_seam("x", seam(theirs * 1.5, whole), seam(theirs, whole), ALLOWED).signs
