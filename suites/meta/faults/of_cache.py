@@ -13,7 +13,7 @@ from pytest_dsocr.engine.decoder import Attention, Rope
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.meta.faults.registry import LONG, fault
+from suites.meta.faults.registry import LONG, core_of, fault
 
 LATER = "right at first, then loops or another page"
 CACHE = "cache"
@@ -40,7 +40,7 @@ def _decoded_positions(patch: pytest.MonkeyPatch, change: Any) -> None:
     patch.setattr(KVCache, "positions", positions)
 
 
-@fault("KVC-04", "The cache of the page before", "read", "the second page repeats the first", CACHE, "a second page")
+@fault("KVC-04", "The cache of the page before", "prefill", "the second page repeats the first", CACHE, "a second page")
 def not_reset(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """One cache is kept for all pages: a second prefill gets the first one's logits."""
     kept: dict[str, Any] = {}
@@ -227,15 +227,14 @@ def ceiling(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     patch.setattr(KVCache, "positions", lambda self, new, device: right(self, new, device).clamp(max=1023))
 
 
-@fault(
-    "SCH-W1",
-    "Vision in every step",
-    "decode",
-    "slow, and wrong",
-    "no image features",
-    equivalent=("the session's decode step has no mask to put features at: its result is thrown away"),
-)
+@fault("SCH-W1", "Vision in every step", "decode", "slow", "called in steps")
 def vision_in_steps(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
-    """Features are made again for each step; only time tells."""
-    right = DeepseekOCR.decode
-    patch.setattr(DeepseekOCR, "decode", lambda self, x, cache, **o: right(self, x + 0.0, cache, **o))
+    """Features are made again for a step, and thrown away. Here SAM's alone, of a small view."""
+    right, sam = DeepseekOCR.decode, core_of(subject).sam_model
+
+    def decode(self: DeepseekOCR, x: Tensor, cache: KVCache, **options: Any) -> Tensor:
+        if cache.length:
+            sam(x.new_zeros(1, 3, 64, 64))
+        return right(self, x, cache, **options)
+
+    patch.setattr(DeepseekOCR, "decode", decode)

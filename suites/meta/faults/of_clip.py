@@ -15,7 +15,7 @@ from pytest_dsocr.engine.model import Projector
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.faults.of_sam import GARBAGE, LITTLE, resized
-from suites.meta.faults.registry import CROPS, core_of, fault
+from suites.meta.faults.registry import CROPS, core_of, fault, run_instead
 
 
 def _layers(subject: SessionSubject) -> list[Any]:
@@ -134,7 +134,7 @@ def unscaled(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("CLP-W8", "The last layer left out", "clip", LITTLE, "number of blocks")
 def last_layer_left_out(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Features are taken from the layer before the last, as other vision-language models do."""
-    patch.setattr(_layers(subject)[-1], "forward", lambda x: x)
+    run_instead(patch, _layers(subject)[-1], lambda x: x)
 
 
 @fault("CLP-W9", "SAM's map read column by column", "clip", GARBAGE, "row by row|SAM's features")

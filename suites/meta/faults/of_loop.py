@@ -30,25 +30,25 @@ def _loop(patch: pytest.MonkeyPatch, change: Any) -> None:
     patch.setattr(session, "generate", lambda *args: change(right, *args))
 
 
-@fault("NGR-02", "No rule for n-grams", "policy", LOOPS, RULE, REPEATS)
+@fault("NGR-02", "No rule for n-grams", "decode", LOOPS, RULE, REPEATS)
 def no_rule(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The processor was not ported."""
     _size(patch, subject, 0)
 
 
-@fault("NGR-06", "N-grams of 21", "policy", LOOPS, RULE, REPEATS)
+@fault("NGR-06", "N-grams of 21", "decode", LOOPS, RULE, REPEATS)
 def one_longer(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """n is taken for the length of what stands before the token."""
     _size(patch, subject, 21)
 
 
-@fault("NGR-W1", "N-grams of 35", "policy", LOOPS, RULE, REPEATS)
+@fault("NGR-W1", "N-grams of 35", "decode", LOOPS, RULE, REPEATS)
 def of_eval_mode(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The size of the vendor's evaluation mode."""
     _size(patch, subject, 35)
 
 
-@fault("NGR-W2", "N-grams of 3", "policy", "numbers of tables go wrong", RULE)
+@fault("NGR-W2", "N-grams of 3", "decode", "numbers of tables go wrong", RULE)
 def short(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The size that is usual for summaries."""
     _size(patch, subject, 3)
@@ -128,16 +128,15 @@ def first_lost(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 
 @fault("EOS-W1", "EOS does not end it", "read", LOOPS, "ends|EOS")
 def no_end(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
-    """Another id is taken for EOS in the loop."""
-    _loop(
-        patch,
-        lambda right, pipeline, state, prompts, policy, pad: right(
-            pipeline, state, prompts, replace(policy, eos_id=2), pad
-        ),
-    )
+    """Another id is taken for EOS in the loop, and the text is that of all tokens."""
+    pad = subject.session.tokenizer.special.pad
+    _loop(patch, lambda right, *args: right(*args[:3], replace(args[3], eos_id=pad), pad))
+    right = Session._text_and_markup
+    to_the_end: Any = lambda self, row, policy: right(self, row, replace(policy, eos_id=pad))  # noqa: E731
+    patch.setattr(Session, "_text_and_markup", to_the_end)
 
 
-@fault("EOS-W2", "Another id for the end", "policy", LOOPS, "EOS")
+@fault("EOS-W2", "Another id for the end", "decode", LOOPS, "EOS")
 def other_eos(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Pad, id 2, is taken for EOS."""
     patch.setattr(subject.session, "policy", replace(subject.session.policy, eos_id=2))

@@ -12,7 +12,7 @@ from torch import Tensor
 from pytest_dsocr.engine import positions, sam
 from pytest_dsocr.engine.sam import Attention, Block, LayerNorm2d, Sam
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.meta.faults.registry import CROPS, core_of, fault
+from suites.meta.faults.registry import CROPS, core_of, fault, run_instead
 
 GARBAGE, LITTLE = "garbage, or fluent text of another page", "the same text with a wrong word here and there"
 
@@ -205,7 +205,7 @@ def last_block_left_out(patch: pytest.MonkeyPatch, subject: SessionSubject) -> N
 def activated_convolution(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A GELU stands there in other models."""
     last = core_of(subject).sam_model.net_3
-    patch.setattr(last, "forward", lambda x: F.conv2d(F.gelu(x), last.weight, stride=2, padding=1))
+    run_instead(patch, last, lambda x: F.conv2d(F.gelu(x), last.weight, stride=2, padding=1))
 
 
 @fault("DTP-04", "SAM computed in bfloat16", "sam", LITTLE, "autocast|dtype|round")

@@ -12,7 +12,7 @@ from suites.meta.faults.registry import Fault
 STAGES = {
     "tokenizer": ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"),
     "prefill": ("prefill", "prefill_best"),
-    "decode": ("decode", "logits", "tokens"),
+    "decode": ("decode", "logits", "tokens", "policy"),
     "postprocess": ("postprocess", "text", "spans", "boxes", "result.mmd", "artefacts"),
 }
 """Where a comparison, or an error, belongs to; any other stage is called as it is."""

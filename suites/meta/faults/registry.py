@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import getdoc
+from typing import Any
 
 import pytest
+from torch import nn
 
 from pytest_dsocr.engine.model import Core, DeepseekOCR
 from pytest_dsocr.subjects.session import SessionSubject
@@ -35,7 +37,14 @@ class Fault:
     """A regular expression that a hint fits which names this mistake."""
     equivalent: str
     """Why no page can show it, where that is so."""
+    gap: str
+    """What a default run would need to show it, where it has not got that."""
     plant: Plant
+
+    @property
+    def unseen(self) -> str:
+        """Why a default run passes it: no page can show it, or what would show it is not there; else empty."""
+        return self.equivalent or self.gap
 
     @property
     def cause(self) -> str:
@@ -48,13 +57,13 @@ FAULTS: dict[str, Fault] = {}
 
 
 def fault(
-    name: str, title: str, stage: str, symptom: str, told: str, page: str = ANY, equivalent: str = ""
+    name: str, title: str, stage: str, symptom: str, told: str, page: str = ANY, equivalent: str = "", gap: str = ""
 ) -> Callable[[Plant], Plant]:
     """Register the function below as a mistake; its docstring is the cause."""
 
     def register(plant: Plant) -> Plant:
         assert name not in FAULTS, name
-        FAULTS[name] = Fault(name, title, stage, symptom, page, told, equivalent, plant)
+        FAULTS[name] = Fault(name, title, stage, symptom, page, told, equivalent, gap, plant)
         return plant
 
     return register
@@ -70,3 +79,8 @@ def model_of(subject: SessionSubject) -> DeepseekOCR:
 def core_of(subject: SessionSubject) -> Core:
     """Give everything of the model but its head."""
     return model_of(subject).model
+
+
+def run_instead(patch: pytest.MonkeyPatch, module: nn.Module, forward: Callable[..., Any]) -> None:
+    """Have one module run another function. Set as an attribute, it would stay: what is put back is a method of it."""
+    patch.setitem(vars(module), "forward", forward)

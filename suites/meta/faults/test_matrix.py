@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 
 import pytest
 
-from suites.meta.faults.__main__ import MATRIX, PAGE
 from suites.meta.faults.all import FAULTS
+from suites.meta.faults.matrix import MATRIX, PAGE
 from suites.meta.faults.outcome import STAGES, Outcome
+from suites.meta.faults.registry import core_of
 from suites.meta.faults.table import table
-from suites.meta.faults.trial import try_fault
+from suites.meta.faults.trial import loaded, planted, try_fault
 
 KNOWN: Mapping[str, Outcome] = {row["fault"]: Outcome(**row) for row in json.loads(MATRIX.read_text(encoding="utf-8"))}
 QUICK = ("PRM-02", "SAM-09", "SAM-W3", "CLP-08", "PRJ-W1", "FUS-01", "MOE-02", "POS-01")
@@ -25,7 +27,7 @@ def test_a_mistake_is_found_in_its_stage_and_named(name: str) -> None:
 
 
 def test_every_mistake_has_words_and_a_stage() -> None:
-    stages = {*STAGES, "sam", "clip", "projector", "vision_fusion", "read", "policy"}
+    stages = {*STAGES, "sam", "clip", "projector", "vision_fusion", "read"}
     for fault in FAULTS.values():
         assert fault.cause, fault.id
         assert fault.stage in stages, fault.id
@@ -38,3 +40,26 @@ def test_the_page_of_the_documentation_is_the_matrix() -> None:
 @pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.equivalent])
 def test_what_no_page_can_show_was_found_by_none(name: str) -> None:
     assert name not in KNOWN or not KNOWN[name].killed
+
+
+def test_a_mistake_that_is_taken_out_leaves_nothing_behind() -> None:
+    """Everything that one of them changes: functions of modules, classes, modules of the model, and weights."""
+    before = _state()
+    for fault in FAULTS.values():
+        with planted(fault) as subject:
+            assert subject
+        after = _state()
+        assert {name for name in {*before, *after} if before.get(name) != after.get(name)} == set(), fault.id
+
+
+def _state() -> dict[str, object]:
+    """Name what mistakes are put into, each with what it is now."""
+    modules = [one for name, one in sys.modules.items() if name.startswith(("pytest_dsocr.", "PIL.Image"))]
+    classes = {one for module in modules for one in vars(module).values() if isinstance(one, type)}
+    found = {f"{one.__module__}.{one.__qualname__}.{k}": id(v) for one in classes for k, v in vars(one).items()}
+    found |= {f"{one.__name__}.{k}": id(v) for one in modules for k, v in vars(one).items()}
+    model = core_of(loaded())
+    for name, part in model.named_modules():
+        found |= {f"{name}.{k}": id(v) for k, v in vars(part).items() if not k.startswith("_")}
+    weights = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return found | {name: (one.data_ptr(), float(one.double().sum())) for name, one in weights.items()}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -28,6 +25,7 @@ from pytest_dsocr.reference.recorded.recording import RecordedReference
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from suites.meta.faults.all import FAULTS
+from suites.meta.faults.asked_suites import ask_suites
 from suites.meta.faults.outcome import Outcome, outcome_of
 from suites.meta.faults.registry import Fault
 from suites.meta.recordings import FOLDER, find_recording
@@ -36,15 +34,6 @@ PAGES = "dev-3"
 Upto = Literal["inputs", "prefill", "read"]
 READ_TOKENS = 200
 """A subject in a loop is not read to the end: the longest of these pages has 180."""
-SUITES: Mapping[str, tuple[str, ...]] = {
-    "tokenizer": ("suites/contract",),
-    "policy": ("suites/contract/test_policy.py",),
-    "prefill": ("suites/cache",),
-    "decode": ("suites/cache",),
-    "read": ("suites/cache",),
-}
-"""Beside the pages, what a default run asks of a stage."""
-ROOT = Path(__file__).parents[3]
 
 
 class Brief(SessionSubject):
@@ -67,7 +56,8 @@ class Brief(SessionSubject):
 
 
 @cache
-def _subject() -> Brief:
+def loaded() -> Brief:
+    """Give the one session of this process."""
     return Brief(session_subject(Setup()).session)
 
 
@@ -86,8 +76,8 @@ def cases() -> tuple[Case, ...]:
 def planted(fault: Fault) -> Iterator[Brief]:
     """Give the loaded session with a mistake in it, which is taken out again."""
     with pytest.MonkeyPatch.context() as patch:
-        fault.plant(patch, _subject())
-        yield _subject()
+        fault.plant(patch, loaded())
+        yield loaded()
 
 
 def hold(subject: Brief, case: Case, upto: Upto, *, always_read: bool = False) -> CaseReport:
@@ -99,7 +89,7 @@ def hold(subject: Brief, case: Case, upto: Upto, *, always_read: bool = False) -
 
 @cache
 def _clean(case: Case, always_read: bool) -> tuple[str, ...]:
-    report = hold(_subject(), case, "read", always_read=always_read)
+    report = hold(loaded(), case, "read", always_read=always_read)
     assert report.passes, case.id
     return tuple(one.measured for one in report.comparisons)
 
@@ -116,19 +106,5 @@ def try_fault(name: str, *, suites: bool = True) -> Outcome:
                 changed |= tuple(one.measured for one in report.comparisons) != clean[place]
             if found := outcome_of(fault, case.page.stem, report):
                 return found
-    asked = SUITES.get(fault.stage, ()) if suites else ()
-    for suite in asked:
-        if failed := _failed(fault, suite):
-            return Outcome(name, True, suite, failed, stage_right=True)
-    return Outcome(name, False, changed=changed)
-
-
-def _failed(fault: Fault, suite: str) -> str:
-    """Run a suite against the mistake; give the first test that fails."""
-    spec = f"suites.meta.faults.subject:{fault.id.replace('-', '_')}"
-    command = [sys.executable, "-m", "pytest", suite, "-x", "-q", "-p", "no:cacheprovider", f"--dsocr-subject={spec}"]
-    ran = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False)
-    if ran.returncode == 0:
-        return ""
-    lines = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return lines[0].split(" - ")[0] if lines else ran.stdout[-200:] + ran.stderr[-200:]
+    found = ask_suites(fault) if suites else None
+    return found or Outcome(name, False, changed=changed)
