@@ -75,7 +75,7 @@ def _seam(name: str, mine: Answer, theirs: Mapping[str, Seam], limits: Tolerance
         yield from _absent((name,), mine, part) if promised else (not_compared(name, Reason.NOT_OFFERED),)
     else:
         allowed = limits.logits if name == "prefill" else limits.seam
-        yield compare_seam(name, mine.seams.get(name), theirs.get(name), allowed)
+        yield compare_seam(name, mine.seams.get(name), theirs.get(name), allowed, limits.usual)
 
 
 def _decoding(mine: Answer, theirs: Observation, limits: Tolerances) -> Iterator[Comparison]:

@@ -21,11 +21,13 @@ SAME_SIZE = 1e-3
 """The same values in other places have equal mean and norm up to drift; other values hardly ever do."""
 
 
-def compare_seam(name: str, mine: Seam | None, theirs: Seam | None, allowed: float) -> Comparison:
+def compare_seam(
+    name: str, mine: Seam | None, theirs: Seam | None, allowed: float, usual: float = math.inf
+) -> Comparison:
     """Compare a seam of the subject with the reference's.
 
     The error is the norm of the difference over the norm of the reference: of all values where both sides have them,
-    else estimated from the sketches, to 6 %.
+    else estimated from the sketches, to 6 %. A drift above ``usual`` passes, and is marked as suspicious.
     """
     if theirs is None:
         return not_compared(name, Reason.NOT_IN_REFERENCE)
@@ -40,6 +42,8 @@ def compare_seam(name: str, mine: Seam | None, theirs: Seam | None, allowed: flo
     verdict = Verdict.DRIFT if error <= allowed else Verdict.WRONG
     measured = _not_finite(mine, theirs) or f"relative error {error:.1e} (allowed {allowed:.0e})"
     signs = tuple(_signs(mine, theirs, error))
+    if usual < error <= allowed:
+        signs = (*signs, Sign.SUSPICIOUS)
     details = (*(IN_WORDS[sign] for sign in signs), *anatomy(mine, theirs))
     return Comparison(name, verdict, measured, error, details, frozenset(signs))
 

@@ -45,6 +45,8 @@ class Sign(StrEnum):
     NOT_FINITE = "not finite"
     SHUFFLED = "shuffled"
     LATER_ROWS = "later rows"
+    SUSPICIOUS = "suspicious"
+    """Inside the tolerance, and larger than what correct implementations were measured to have."""
     # steps
     FROM_PREFILL = "from prefill"
     """The first logits out of tolerance are those that prefill gave."""
@@ -88,6 +90,7 @@ IN_WORDS: Mapping[Sign, str] = {
     Sign.WHOLE_LEVELS: "no values but -1, 0 and 1",
     Sign.NOT_FINITE: "it holds NaN or infinity, the reference does not",
     Sign.SHUFFLED: "mean and norm equal the reference's: the same values, in other places",
+    Sign.SUSPICIOUS: "larger than any error of a correct implementation that was measured on one device in this dtype",
     Sign.LATER_ROWS: "its first rows are right, those behind them are not",
     Sign.STANDS_STILL: "every step gives the same logits as the first",
     Sign.SAID_FORBIDDEN: "the subject chose its best token, which the reference's rule forbids",

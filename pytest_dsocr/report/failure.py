@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_dsocr.compare.divergence import first_divergence
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
+from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, fit, near, told
 from pytest_dsocr.report.accepting import acceptable
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 MOST_LINES = 40
 COMMANDS = ("accept: ", "profile: ")
 """How details begin that are never cut: they are to be copied."""
+TOLD_ALONE = (*COMPARED, MMD, "artefacts")
+"""Stages whose mistakes are told by one comparison, without the others of its case."""
 MOST_COMPARISONS, LINES_OF_COMPARISON, MOST_DETAILS, MOST_FINDINGS, LINES_OF_FINDING = 5, 2, 9, 3, 2
 
 
@@ -118,6 +123,7 @@ class _Failure:
     def _first_wrong(self) -> Iterator[str]:
         divergence = self.report.divergence if self.report else None
         if divergence is None:
+            yield from self._check_alone()
             return
         first = first_wrong(divergence.first.what, divergence.right)
         if self._elsewhere:
@@ -129,6 +135,12 @@ class _Failure:
         yield from told("check", divergence.cause)
         for finding in (self.report.exchange.findings if self.report else ())[:MOST_FINDINGS]:
             yield from told("found", finding, LINES_OF_FINDING)
+
+    def _check_alone(self) -> Iterator[str]:
+        """Say what to check where there is no case, but inputs or files that were held against something recorded."""
+        found = None if self.report else first_divergence([one for one in self.failing if one.stage in TOLD_ALONE])
+        if found is not None:
+            yield from told("check", found.cause)
 
     def _accepting(self) -> Iterator[str]:
         """Say which tolerance would let it pass, if a reasonable one would."""

@@ -101,7 +101,12 @@ INPUTS = (
         "the user's text has too",
         bugs=("SCH-08",),
     ),
-    Symptom(GRID, "that the grid is columns, then rows", bugs=("GRD-06",)),
+    Symptom(
+        GRID,
+        "that the grid is columns, then rows; that it has 2 to 9 crops, not 6; that a page within 640 x 640 px, 640 "
+        "included, has none; and of grids equally near the larger where the page has more than half of its pixels",
+        bugs=("GRD-01", "GRD-02", "GRD-06", "GRD-10"),
+    ),
     Symptom(
         "images_crop",
         "how many crops there are and of what size and dtype: the grid's, no thumbnail among them, 640 px whatever the "
@@ -143,7 +148,7 @@ INPUTS = (
     Symptom(
         "images_ori",
         "the whole view: centred between bars of grey 127; without crops and up to 640 px squashed instead; and, with "
-        "no crops to tell, the filter and the pixels' range",
+        "no crops to tell, the filter, the pixels' range, the channels' order, transparency and EXIF's rotation",
         bugs=("IMG-04", "IMG-05", "IMG-07"),
     ),
     Symptom("dtypes", "that ids and grid are int64, and the mask is bool"),

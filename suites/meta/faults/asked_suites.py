@@ -14,25 +14,32 @@ from suites.meta.faults.registry import Fault
 
 ROOT = Path(__file__).parents[3]
 CONTRACT, CACHE = "suites/contract", "suites/cache"
-FIRST = {"tokenizer": CONTRACT, "postprocess": CONTRACT}
-"""Which suite is asked first about a stage; about any other it is the one of the cache."""
+FILES = f"{CONTRACT}/test_output.py", f"{CONTRACT}/test_text.py"
+POLICY, READING, PAGES = f"{CONTRACT}/test_policy.py", f"{CACHE}/test_reading.py", f"{CACHE}/test_pages.py"
+ORDER = {
+    "tokenizer": (CONTRACT, CACHE),
+    "postprocess": (*FILES, CACHE, CONTRACT),
+    "prefill": (PAGES, CACHE, CONTRACT),
+    "decode": (POLICY, CACHE, CONTRACT),
+    "read": (READING, PAGES, CACHE, CONTRACT),
+}
+"""What is asked first about a stage, as soon as its tests are known; then the whole suites, the same for each."""
 WORDS = re.compile(r"^_{3,} .*?(?=^=====)", re.M | re.S)
+NAMES = re.compile(r"^(?:_{3,}|rerun|subject|picture).*\n?", re.M)
+"""Lines that name tests and mistakes, and say nothing of a cause."""
 WRONG = re.compile(r"^WRONG\s+(\S+)", re.M)
 ERROR = re.compile(r"^error in (\w+)", re.M)
 
 
 def ask_suites(fault: Fault) -> Outcome | None:
     """Run the suites until a test fails over the mistake; None where none does."""
-    for suite in sorted((CONTRACT, CACHE), key=lambda one: one != FIRST.get(fault.stage, CACHE)):
-        spec = f"suites.meta.faults.subject:{fault.id.replace('-', '_')}"
-        options = ("-x", "-q", "-p", "no:cacheprovider", f"--dsocr-subject={spec}")
-        if failed := failure(fault, suite, [sys.executable, "-m", "pytest", suite, *options]):
-            return failed
-    return None
+    spec = f"suites.meta.faults.subject:{fault.id.replace('-', '_')}"
+    options = ("-x", "-q", "-p", "no:cacheprovider", f"--dsocr-subject={spec}")
+    return failure(fault, [sys.executable, "-m", "pytest", *ORDER.get(fault.stage, (CACHE, CONTRACT)), *options])
 
 
-def failure(fault: Fault, suite: str, command: Sequence[str]) -> Outcome | None:
-    """Run a suite; say how its first failure shows the mistake, and None where it passes.
+def failure(fault: Fault, command: Sequence[str]) -> Outcome | None:
+    """Run suites; say how its first failure shows the mistake, and None where it passes.
 
     Raises:
         RuntimeError: where pytest ended without a failed test.
@@ -44,7 +51,8 @@ def failure(fault: Fault, suite: str, command: Sequence[str]) -> Outcome | None:
     if not ends:
         raise RuntimeError(f"{' '.join(command)} ended with {ran.returncode}: {ran.stdout[-500:]}{ran.stderr[-500:]}")
     test = ends[0].split(" ", 1)[1].split(" - ")[0]
-    words = (WORDS.search(ran.stdout) or [""])[0]
+    suite = test.partition("::")[0].rpartition("/")[0]
+    words = NAMES.sub("", (WORDS.search(ran.stdout) or [""])[0])
     wrong = WRONG.search(words) or ERROR.search(words)
     right = wrong is not None and fault.stage in stages_of(wrong[1].rstrip(":"), suite)
     told = re.search(fault.told, words, re.I | re.S) is not None

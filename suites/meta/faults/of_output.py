@@ -96,7 +96,7 @@ def greedy_groups(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     "The first box of a span",
     "postprocess",
     "figures missing",
-    "every box|files|figures",
+    "every box",
     "a span of two boxes",
 )
 def first_box(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:

@@ -82,5 +82,5 @@ def core_of(subject: SessionSubject) -> Core:
 
 
 def run_instead(patch: pytest.MonkeyPatch, module: nn.Module, forward: Callable[..., Any]) -> None:
-    """Have one module run another function. Set as an attribute, it would stay: what is put back is a method of it."""
+    """Have one module run another function. An attribute that is set would stay, before pytest 9.2."""
     patch.setitem(vars(module), "forward", forward)

@@ -6,10 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pytest_dsocr.pages.shipped import shipped
 from suites.meta.faults.all import FAULTS
 from suites.meta.faults.matrix import ROOT
 
-PAGES = "dev-3"
+PAGE = "receipt_086"
 
 
 def show(name: str, page: Path | None, out: Path) -> int:
@@ -27,11 +28,22 @@ def show(name: str, page: Path | None, out: Path) -> int:
 
 def command(name: str, page: Path | None, out: Path) -> list[str]:
     """Give the command; with a page of one's own the subject is isolated, for the reference is the same code."""
+    [shown] = [one for one in shipped("dev-3") if one.stem == PAGE]
     own = [] if page is None else ["--dsocr-reference=session", "--dsocr-isolate"]
     options = [
         f"--dsocr-subject=suites.meta.faults.subject:{name.replace('-', '_')}",
-        f"--dsocr-pages={PAGES if page is None else page.absolute()}",
+        f"--dsocr-pages={(page or shown).absolute()}",
         f"--dsocr-out={out.absolute()}",
         *own,
     ]
-    return [sys.executable, "-m", "pytest", "suites/parity/test_case.py", "-q", "-p", "no:cacheprovider", *options]
+    return [
+        sys.executable,
+        "-m",
+        "pytest",
+        "suites/parity/test_case.py",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *options,
+    ]

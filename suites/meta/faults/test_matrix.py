@@ -37,9 +37,22 @@ def test_the_page_of_the_documentation_is_the_matrix() -> None:
     assert PAGE.read_text(encoding="utf-8") == table([KNOWN[name] for name in FAULTS if name in KNOWN])
 
 
-@pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.equivalent])
-def test_what_no_page_can_show_was_found_by_none(name: str) -> None:
-    assert name not in KNOWN or not KNOWN[name].killed
+def test_every_mistake_was_tried_and_what_survives_has_its_reason() -> None:
+    assert [*KNOWN] == [*FAULTS]
+    assert {one.fault for one in KNOWN.values() if not one.killed} == {
+        name for name, fault in FAULTS.items() if fault.unseen
+    }
+
+
+def test_what_is_found_is_found_in_its_stage() -> None:
+    assert [name for name, one in KNOWN.items() if one.killed and not one.stage_right] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "first"), [("SCH-04", "input_ids"), ("SCH-05", "input_ids"), ("GRD-12", "images_crop")]
+)
+def test_what_was_at_hand_is_told_where_prefill_raises(name: str, first: str) -> None:
+    assert (KNOWN[name].first, KNOWN[name].hint_right) == (first, True)
 
 
 def test_a_mistake_that_is_taken_out_leaves_nothing_behind() -> None:
