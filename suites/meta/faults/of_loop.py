@@ -13,11 +13,13 @@ from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.engine import greedy, session
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.meta.faults.registry import ANY, LONG, REPEATS, fault
+from suites.meta.faults.registry import ANY, LONG, LONGER, REPEATS, fault
 
 LOOPS = "the page's text, then one line to the limit"
 CUT = "the text ends early"
 RULE = "n-grams"
+NO_ECHO = "no prompt here holds what is then read from a page: twenty tokens of it would have to come again"
+NO_TIE = "no two best logits of these pages are equal to the bit"
 
 
 def _size(patch: pytest.MonkeyPatch, subject: SessionSubject, size: int) -> None:
@@ -78,7 +80,15 @@ def window(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     patch.setattr(greedy, "NgramBan", Windowed)
 
 
-@fault("NGR-W3", "The rule does not count the prompt", "read", "nothing", RULE, "a page that repeats the prompt")
+@fault(
+    "NGR-W3",
+    "The rule does not count the prompt",
+    "read",
+    "nothing",
+    RULE,
+    "a page that repeats the prompt",
+    gap=NO_ECHO,
+)
 def without_prompt(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Only the output is pushed."""
     patch.setattr(greedy, "NgramBan", lambda size, prompt: NgramBan(size))
@@ -98,7 +108,15 @@ def excused(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     patch.setattr(greedy, "NgramBan", Excusing)
 
 
-@fault("DEC-05", "The last of equal logits", "read", "a tie that goes the other way", "best token", "a page with a tie")
+@fault(
+    "DEC-05",
+    "The last of equal logits",
+    "read",
+    "a tie that goes the other way",
+    "best token",
+    "a page with a tie",
+    gap=NO_TIE,
+)
 def last_of_equals(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A maximum that keeps the last of equals."""
     right = greedy.pick
@@ -152,7 +170,7 @@ def stop_string(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     patch.setattr(Session, "run", cut)
 
 
-@fault("POS-10", "A ceiling that counts the prompt", "read", CUT, "ceiling", LONG)
+@fault("POS-10", "A ceiling that counts the prompt", "read", CUT, "ceiling", LONG, gap=LONGER)
 def ceiling(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """max_length in place of max_new_tokens, at 1,024."""
 
