@@ -35,20 +35,6 @@ def two_pages(dsocr_config: Config, tmp_path_factory: pytest.TempPathFactory) ->
     return first, others[0] if others else _drawn(tmp_path_factory.mktemp("pages"))
 
 
-@pytest.mark.dsocr_level("L0")
-def test_the_first_page_reads_the_same_again(
-    two_pages: tuple[Path, Path], dsocr_subject: Any, dsocr_check: Check
-) -> None:
-    from pytest_dsocr.subjects.checked import CheckedSubject
-
-    subject = CheckedSubject(dsocr_subject)
-    first, other, again = (
-        subject.read(make_case(page, "markdown", QUICK, MAX_NEW_TOKENS)) for page in (*two_pages, two_pages[0])
-    )
-    compared = as_expected("text/read again", again, first, "as it was read before another page")
-    dsocr_check([not_compared("text/read again", Reason.TELLS_NOTHING, ALIKE) if first == other else compared])
-
-
 @pytest.mark.dsocr_level("L2")
 def test_a_prefill_begins_with_an_empty_cache(
     two_pages: tuple[Path, Path], walk: Walk, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
@@ -69,6 +55,20 @@ def test_a_prefill_begins_with_an_empty_cache(
             _told_apart(other, logits, walk, before),
         ]
     )
+
+
+@pytest.mark.dsocr_level("L0")
+def test_the_first_page_reads_the_same_again(
+    two_pages: tuple[Path, Path], dsocr_subject: Any, dsocr_check: Check
+) -> None:
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    subject = CheckedSubject(dsocr_subject)
+    first, other, again = (
+        subject.read(make_case(page, "markdown", QUICK, MAX_NEW_TOKENS)) for page in (*two_pages, two_pages[0])
+    )
+    compared = as_expected("text/read again", again, first, "as it was read before another page")
+    dsocr_check([not_compared("text/read again", Reason.TELLS_NOTHING, ALIKE) if first == other else compared])
 
 
 def _told_apart(other: Walk, logits: Tensor, walk: Walk, before: Tensor) -> Comparison:

@@ -28,6 +28,11 @@ def main(typed: list[str]) -> int:
 
         sys.stdout.write(f"{make_gallery(asked.ids or list(FAULTS), asked.page, asked.out)}\n")
         return 0
+    if asked.what == "calibrate":
+        from suites.meta.faults.calibration import calibrate
+
+        sys.stdout.write(f"{calibrate()}\n")
+        return 0
     outcomes = run_matrix(asked.ids, suites=not asked.pages_only)
     good = [one.stage_right if one.killed else bool(FAULTS[one.fault].unseen) for one in outcomes]
     return 0 if all(good) else 1
@@ -39,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     matrix = kinds.add_parser("matrix", help="try them all, or those named, and write what is found of each")
     matrix.add_argument("ids", nargs="*", choices=[*FAULTS, []], metavar="ID")
     matrix.add_argument("--pages-only", action="store_true", help="leave out the suites beside the pages")
+    kinds.add_parser("calibrate", help="measure correct variants against small mistakes, and draw them")
     kinds.add_parser("list", help="list them")
     shown = kinds.add_parser("show", help="show what a mistake looks like on a page: report, hint and picture")
     shown.add_argument("id", choices=list(FAULTS), metavar="ID")

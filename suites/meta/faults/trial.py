@@ -30,6 +30,7 @@ from suites.meta.faults.outcome import Outcome, outcome_of
 from suites.meta.faults.registry import Fault
 from suites.meta.recordings import FOLDER, find_recording
 
+ROOT = Path(__file__).parents[3]
 PAGES = "dev-3"
 Upto = Literal["inputs", "prefill", "read"]
 READ_TOKENS = 200
