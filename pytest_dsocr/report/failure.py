@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 MOST_LINES = 40
 COMMANDS = ("accept: ", "profile: ")
 """How details begin that are never cut: they are to be copied."""
-TOLD_ALONE = (*COMPARED, MMD, "artefacts")
-"""Stages whose mistakes are told by one comparison, without the others of its case."""
+TOLD_ALONE, TOLD_WHOLE = (*COMPARED, MMD, "artefacts"), ("read", "text")
+"""Stages whose mistakes are told by one comparison, without the others of its case; and comparisons, by their names."""
 MOST_COMPARISONS, LINES_OF_COMPARISON, MOST_DETAILS, MOST_FINDINGS, LINES_OF_FINDING = 5, 2, 9, 3, 2
 
 
@@ -138,7 +138,7 @@ class _Failure:
 
     def _check_alone(self) -> Iterator[str]:
         """Say what to check where there is no case, but inputs or files that were held against something recorded."""
-        found = None if self.report else first_divergence([one for one in self.failing if one.stage in TOLD_ALONE])
+        found = None if self.report else first_divergence([one for one in self.failing if _told_alone(one)])
         if found is not None:
             yield from told("check", found.cause)
 
@@ -153,6 +153,10 @@ class _Failure:
             yield from told("accept", f"where this may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})")
         else:
             yield from told("accept", "no tolerance is meant for a difference like this")
+
+
+def _told_alone(one: Comparison) -> bool:
+    return one.stage in TOLD_ALONE or one.what in TOLD_WHOLE
 
 
 def _detail(line: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.plugin.check import Check
 
@@ -45,7 +46,10 @@ def test_read_says_what_its_own_steps_choose(
     case = make_case(write_page(name, tmp_path), "markdown", QUICK, ceiling)
     asked, tokenizer = CheckedSubject(dsocr_subject), resolve(dsocr_config.checkpoint).tokenizer
     own = tokenizer.decode(list(_choices(asked, case, tokenizer)))
-    dsocr_check([compare_text(asked.read(case), clean_output(own), 0.0)])
+    text = compare_text(asked.read(case), clean_output(own), 0.0)
+    agrees = "agrees" if text.verdict is Verdict.MATCH else "disagrees"
+    read = Comparison("read", text.verdict, f"{agrees} with the subject's own steps, by the vendor's rule")
+    dsocr_check([read, text])
 
 
 def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> Iterator[int]:

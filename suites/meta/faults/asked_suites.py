@@ -62,5 +62,5 @@ def failure(fault: Fault, command: Sequence[str]) -> Outcome | None:
 def stages_of(what: str, suite: str) -> tuple[str, ...]:
     """Give the stages that a comparison of a suite stands for: that of the cache compares one way with another."""
     if suite == CACHE:
-        return ("read",) if what.startswith("text") else ("prefill", "decode")
+        return ("read",) if what.startswith(("text", "read")) else ("prefill", "decode")
     return (stage_of(what.partition("/")[0]),)

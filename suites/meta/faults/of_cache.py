@@ -115,7 +115,7 @@ def standing_still(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     _decoded_positions(patch, lambda cache, found: first.setdefault(id(cache), found))
 
 
-@fault("KVC-W4", "The first position forgotten", "decode", LATER, "every position|all of the prompt")
+@fault("KVC-W4", "The first position forgotten", "decode", LATER, "all of the prompt|position of the cache too few")
 def first_forgotten(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """BOS is not kept."""
     _appended(patch, lambda kv, new: tuple(t[:, :, 1:] for t in kv) if new == 1 else kv)

@@ -94,7 +94,10 @@ def test_without_a_case_a_cause_is_told_of_inputs_and_files_and_of_nothing_else(
     grid = replace(WRONG, what="images_spatial_crop")
     [cause] = [line for line in _alone(grid) if line.startswith("check")]
     assert cause.startswith("check           that the grid is columns, then rows")
-    assert not any(line.startswith("check") for line in _alone(replace(WRONG, what="prefill/again")))
+    read = replace(WRONG, what="read")
+    assert any(line.startswith("check           that read goes through the same prefill") for line in _alone(read))
+    for other in ("prefill/again", "text/read again"):
+        assert not any(line.startswith("check") for line in _alone(replace(WRONG, what=other)))
 
 
 def _alone(wrong: Comparison) -> list[str]:
