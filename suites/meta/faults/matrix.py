@@ -6,7 +6,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from hashlib import sha256
 from multiprocessing import get_context
@@ -38,13 +38,13 @@ def run_matrix(names: Sequence[str], *, suites: bool) -> list[Outcome]:
     with progress_bar(total=len(names or FAULTS), initial=len(names or FAULTS) - len(left), unit="mistake") as bar:
         for outcome in _tried(left, suites):
             found[outcome.fault] = outcome
-            if not names:
+            if names:
+                _write(found)
+            else:
                 _add(part, outcome)
             bar.update()
             bar.write(told(outcome))
-    outcomes = [found[name] for name in FAULTS if name in found]
-    write_whole(MATRIX, (json.dumps([one.to_json() for one in outcomes], indent=1, ensure_ascii=False) + "\n").encode())
-    write_whole(PAGE, table(outcomes).encode())
+    _write(found)
     part.unlink(missing_ok=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s, wall_s = used.ru_utime + used.ru_stime, time.monotonic() - started
@@ -58,6 +58,13 @@ def told(outcome: Outcome) -> str:
         return f"{outcome.fault:<9} survives"
     marks = ("stage right" if outcome.stage_right else "stage WRONG", "hint right" if outcome.hint_right else "no hint")
     return f"{outcome.fault:<9} found by {outcome.by}, {outcome.first}: {', '.join(marks)}"
+
+
+def _write(found: Mapping[str, Outcome]) -> None:
+    """Write the matrix and its page."""
+    outcomes = [found[name] for name in FAULTS if name in found]
+    write_whole(MATRIX, (json.dumps([one.to_json() for one in outcomes], indent=1, ensure_ascii=False) + "\n").encode())
+    write_whole(PAGE, table(outcomes).encode())
 
 
 def _tried(names: Sequence[str], suites: bool) -> Iterator[Outcome]:
