@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from suites.meta.faults.outcome import Outcome, stage_of
@@ -16,14 +16,13 @@ ROOT = Path(__file__).parents[3]
 CONTRACT, CACHE = "suites/contract", "suites/cache"
 FILES = f"{CONTRACT}/test_output.py", f"{CONTRACT}/test_text.py"
 POLICY, READING, PAGES = f"{CONTRACT}/test_policy.py", f"{CACHE}/test_reading.py", f"{CACHE}/test_pages.py"
-ORDER = {
-    "tokenizer": (CONTRACT, CACHE),
-    "postprocess": (*FILES, CACHE, CONTRACT),
-    "prefill": (PAGES, CACHE, CONTRACT),
-    "decode": (POLICY, CACHE, CONTRACT),
-    "read": (READING, PAGES, CACHE, CONTRACT),
+FIRST: Mapping[str, Sequence[str]] = {
+    "postprocess": FILES,
+    "prefill": (PAGES,),
+    "decode": (POLICY,),
+    "read": (READING,),
 }
-"""What is asked first about a stage, as soon as its tests are known; then the whole suites, the same for each."""
+"""What is asked first about a stage, in a process of its own: pytest drops a file beside its folder."""
 WORDS = re.compile(r"^_{3,} .*?(?=^=====)", re.M | re.S)
 NAMES = re.compile(r"^(?:_{3,}|rerun|subject|picture).*\n?", re.M)
 """Lines that name tests and mistakes, and say nothing of a cause."""
@@ -35,7 +34,11 @@ def ask_suites(fault: Fault) -> Outcome | None:
     """Run the suites until a test fails over the mistake; None where none does."""
     spec = f"suites.meta.faults.subject:{fault.id.replace('-', '_')}"
     options = ("-x", "-q", "-p", "no:cacheprovider", f"--dsocr-subject={spec}")
-    return failure(fault, [sys.executable, "-m", "pytest", *ORDER.get(fault.stage, (CACHE, CONTRACT)), *options])
+    for asked in (FIRST.get(fault.stage, ()), (CONTRACT, CACHE)):
+        found = failure(fault, [sys.executable, "-m", "pytest", *asked, *options]) if asked else None
+        if found:
+            return found
+    return None
 
 
 def failure(fault: Fault, command: Sequence[str]) -> Outcome | None:
