@@ -37,6 +37,10 @@ READ_TOKENS = 200
 """A subject in a loop is not read to the end: the longest of these pages has 180."""
 
 
+FIRST_ASKED: Mapping[str, Upto] = {"tokenizer": "inputs", "decode": "read", "postprocess": "read", "read": "read"}
+"""How far a subject is asked at first about a mistake of a stage; where it is right so far, to the end."""
+
+
 class Brief(SessionSubject):
     """A session that does not read for ever, and is asked no further than is needed."""
 
@@ -97,15 +101,17 @@ def _clean(case: Case, always_read: bool) -> tuple[str, ...]:
 
 def try_fault(name: str, *, suites: bool = True) -> Outcome:
     """Plant a mistake and say what a default run says of it, up to the first page or suite that shows it."""
-    fault, changed = FAULTS[name], False
-    clean = [_clean(case, place == 0) for place, case in enumerate(cases())]  # before anything is planted
+    fault, measured = FAULTS[name], []
     with planted(fault) as subject:  # for all pages, as a mistake may keep something of one for the next
         for place, case in enumerate(cases()):
-            report = hold(subject, case, "inputs" if fault.stage == "tokenizer" else "prefill")
-            if report.divergence is None:
+            upto = FIRST_ASKED.get(fault.stage, "prefill")
+            report = hold(subject, case, upto, always_read=place == 0)
+            if report.divergence is None and upto != "read":
                 report = hold(subject, case, "read", always_read=place == 0)
-                changed |= tuple(one.measured for one in report.comparisons) != clean[place]
+            measured.append(tuple(one.measured for one in report.comparisons))
             if found := outcome_of(fault, case.page.stem, report):
                 return found
-    found = ask_suites(fault) if suites and not fault.equivalent else None
-    return found or Outcome(name, False, changed=changed)
+    if suites and not fault.equivalent and (found := ask_suites(fault)):
+        return found
+    clean = [_clean(case, place == 0) for place, case in enumerate(cases())]
+    return Outcome(name, False, changed=measured != clean)
