@@ -102,9 +102,10 @@ def _clean(case: Case, always_read: bool) -> tuple[str, ...]:
 def try_fault(name: str, *, suites: bool = True) -> Outcome:
     """Plant a mistake and say what a default run says of it, up to the first page or suite that shows it."""
     fault, measured = FAULTS[name], []
+    upto = FIRST_ASKED.get(fault.stage, "prefill")
+    pages = cases()[::-1] if upto == "read" else cases()  # the last is the one soonest read
     with planted(fault) as subject:  # for all pages, as a mistake may keep something of one for the next
-        for place, case in enumerate(cases()):
-            upto = FIRST_ASKED.get(fault.stage, "prefill")
+        for place, case in enumerate(pages):
             report = hold(subject, case, upto, always_read=place == 0)
             if report.divergence is None and upto != "read":
                 report = hold(subject, case, "read", always_read=place == 0)
@@ -113,5 +114,5 @@ def try_fault(name: str, *, suites: bool = True) -> Outcome:
                 return found
     if suites and not fault.equivalent and (found := ask_suites(fault)):
         return found
-    clean = [_clean(case, place == 0) for place, case in enumerate(cases())]
+    clean = [_clean(case, place == 0) for place, case in enumerate(pages)]
     return Outcome(name, False, changed=measured != clean)
