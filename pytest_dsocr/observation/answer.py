@@ -48,6 +48,10 @@ class Answer:
     continued: Output | None = None
     """What its own steps come to from the first choice on that is not the reference's, if all that differ may be ties;
     as the checkpoint's tokenizer and the vendor make it of tokens."""
+    ends: bool = True
+    """Whether its policy ends the output where the reference's tokens end, as far as it tells."""
+    told: str | None = None
+    """Where it is ``reread``: what its ``text_of`` makes of those tokens, if it has one."""
     reread: bool = False
     """Whether its tokens are the reference's to the end, and ``text`` is nevertheless what its ``read`` gave."""
     input_tensors: Mapping[str, Tensor] | None = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest_dsocr
-from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.foundation.words import count
@@ -175,6 +175,17 @@ class RunResult:
         """Those that pass with an error, the largest first."""
         drifting = [case for case in self.cases if case["passes"] and number(case["worst_error"]) > 0]
         return sorted(drifting, key=lambda case: -number(case["worst_error"]))
+
+    @property
+    def suspicious(self) -> list[tuple[str, float]]:
+        """Where each case's drift is first larger than that of correct implementations, and how large it is there."""
+        found: dict[str, float] = {}
+        for case in self.cases:
+            for one in case["comparisons"]:
+                if Sign.SUSPICIOUS in one["signs"]:
+                    found.setdefault(f"{case['id']}, {one['what']}", number(one["error"]))
+                    break
+        return list(found.items())
 
     @property
     def not_offered(self) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from pytest_dsocr.compare.signs import IN_WORDS, Sign
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.words import count, listed, near, told
@@ -126,6 +127,8 @@ class Summary:
         for case in () if self.result.failing_cases else self.result.drifting_cases[:MOST_DRIFTING]:
             error = f"{number(case['worst_error']):.1e}"
             yield from _told("largest drift", f"{case['id']}: {error}; {counts(case['counts'])}")
+        for where, least in self.result.suspicious[:MOST_DRIFTING]:
+            yield from _told("SUSPICIOUS", f"{where}: {least:.1e}, {IN_WORDS[Sign.SUSPICIOUS]}", NOTED)
 
     def _perf(self) -> Iterator[Line]:
         """Yield each quantity's median, beside the baseline's where there is one, and what limits the subject."""

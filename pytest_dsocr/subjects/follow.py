@@ -162,11 +162,13 @@ class _Following:
 
     def _output(self, always_read: bool) -> None:
         tokens, choices = self.theirs.token_ids, tuple(step.token for step in self.answer.forced or ())
-        same = bool(choices) and choices == tokens and _ends(self.asked.policy, self.case, tokens)
-        told = same and self.asked.tells_text and not always_read
-        text = clean_output(self.asked.text_of(tokens)) if told else self.asked.read(self.case)
+        ends = not choices or _ends(self.asked.policy, self.case, tokens)
+        same = ends and bool(choices) and choices == tokens
+        told = clean_output(self.asked.text_of(tokens)) if same and self.asked.tells_text else None
+        text = self.asked.read(self.case) if told is None or always_read else told
         spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
-        self.learn(text=text, spans=spans, reread=same and not told)
+        reread = same and (told is None or always_read)
+        self.learn(text=text, spans=spans, ends=ends, reread=reread, told=told if reread else None)
         self.left.remove("read")
         if self.asked.writes:
             mmd, artefacts = _written(self.asked, text, self.case.page)
