@@ -31,10 +31,13 @@ from pytest_dsocr.adapters.fields import (
 )
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.fault import guarded
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.ways import HTTP
 
+LEVEL = Level.TEXT
+OWN_PROCESS = True
 VALID: Types = {
     "url": str,
     "model": str,
