@@ -118,7 +118,7 @@ class _Processor:
 
 
 def _in_shape(made: Mapping[str, Any], preset: Preset) -> dict[str, Tensor]:
-    """Give the tensors in the vendor's shapes and dtypes: a batch's row, bf16 pixels, zeros where there are no crops."""
+    """Give the tensors in the vendor's shapes and dtypes: a batch's row, bf16, zeros where there are no crops."""
     given = {name: torch.as_tensor(value) for name, value in made.items()}
     rows = {name: given[name].reshape(1, -1) for name in ("input_ids", "images_seq_mask")}
     grid = given[GRID].reshape(-1, 2).long()
