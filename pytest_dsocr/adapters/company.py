@@ -15,16 +15,15 @@ from pytest_dsocr.observation.fault import SubjectFaultError
 def company(chat: Chat, bodies: Iterable[Mapping[str, Any]]) -> Iterator[None]:
     """Have the server answer these requests while the caller asks for another; what comes of them is not looked at.
 
-    They are waited for, so that no page has more company than another. Each has the limit of time of any request.
+    They are waited for, so that no page has more company than another, but where the page itself failed: a server that
+    hangs may never answer them.
     """
     threads = [Thread(target=_ask, args=(chat, body), daemon=True) for body in bodies]
     for thread in threads:
         thread.start()
-    try:
-        yield
-    finally:
-        for thread in threads:
-            thread.join()
+    yield
+    for thread in threads:
+        thread.join()
 
 
 def _ask(chat: Chat, body: Mapping[str, Any]) -> None:

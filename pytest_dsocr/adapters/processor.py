@@ -109,7 +109,9 @@ class _Processor:
         if not set(SWITCHES).intersection(inspect.signature(call).parameters):
             call = getattr(self._made, "process_one", call)
         offered = inspect.signature(call).parameters
-        [text] = [name for name in TEXTS if name in offered][:1]
+        text = next((name for name in TEXTS if name in offered), None)
+        if text is None:
+            raise DsocrError(f"the processor takes {', '.join(offered)}, and no {' or '.join(TEXTS)}; name another")
         switch = {name: self._preset.crop for name in SWITCHES if name in offered}
         with redirect_stdout(StringIO()):
             made = call(**{text: prompt}, images=[image], **switch)

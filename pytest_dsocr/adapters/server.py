@@ -32,6 +32,7 @@ from pytest_dsocr.adapters.fields import (
     read_toml,
 )
 from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.special import EOS
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.shipped import shipped
@@ -132,7 +133,8 @@ class ServerSubject:
         body = self._body(page, prompt, preset, max_new_tokens)
         others = (self._body(other, prompt, preset, max_new_tokens) for other in cycle(shipped("dev-3")))
         with company(self._chat, islice(others, self._options.beside)):
-            return self._chat.streamed(body) if self._options.stream else self._chat.whole(body).text
+            text = self._chat.streamed(body) if self._options.stream else self._chat.whole(body).text
+        return text.removesuffix(EOS)  # one that keeps special tokens may show this one too
 
     def _body(self, page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> dict[str, Any]:
         values = {**self._setup, **of_page(page, prompt, preset, max_new_tokens)}
