@@ -18,10 +18,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("name", choices=[*ROWS], help="which implementation")
     work = "folder for its environment, sources and results (default: implementations/NAME)"
     parser.add_argument("--work", type=Path, metavar="FOLDER", help=work)
-    parser.add_argument("options", nargs="*", help="behind --: options of dsocr compare")
-    options = parser.parse_args(arguments)
+    parser.epilog = "What is given behind -- are options of dsocr compare."
+    given = [*(sys.argv[1:] if arguments is None else arguments), "--"]
+    at = given.index("--")
+    options = parser.parse_args(given[:at])
     try:
-        return Work(ROWS[options.name], options.work or Path("implementations", options.name)).run(options.options)
+        return Work(ROWS[options.name], options.work or Path("implementations", options.name)).run(given[at + 1 : -1])
     except DsocrError as error:
         sys.stderr.write(f"dsocr: {error}\n")
         return 2

@@ -41,7 +41,15 @@ class Work:
         subject = self.row.subject.format(**names) if names else self.row.subject
         path = os.pathsep.join(map(str, (CHECKOUT, self.folder / "unpacked")))
         main = "import sys; from pytest_dsocr.cli.main import main; sys.exit(main())"
-        command = [self.python, "-c", main, "compare", f"--subject={subject}", f"--out={self.folder}/out", *options]
+        command: list[str | Path] = [
+            self.python,
+            "-c",
+            main,
+            "compare",
+            f"--subject={subject}",
+            f"--out={self.folder}/out",
+            *options,
+        ]
         with self._serving(names) if self.row.serves else nullcontext():
             return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}).returncode
 

@@ -44,7 +44,7 @@ def _clip(clip: ClipConfig) -> dict[str, int]:
 
 def resize_sam(sam: SamConfig) -> None:
     """Let mlx-vlm build SAM in these sizes; it knows those of the published model alone."""
-    module = importlib.import_module("mlx_vlm.models.deepseekocr.deepseekocr")
+    module: Any = importlib.import_module("mlx_vlm.models.deepseekocr.deepseekocr")
     sizes = {
         "image_size": sam.image_size,
         "width": sam.width,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,12 +19,41 @@ from pytest_dsocr.engine.weights import read_weights
 from pytest_dsocr.pages.shipped import shipped
 
 ALL_KEYS = (
-    "architectures candidate_resolutions global_view_pos language_config model_type projector_config tile_tag "
-    "torch_dtype vision_config bos_token_id eos_token_id first_k_dense_replace hidden_size intermediate_size "
-    "kv_lora_rank lm_head max_position_embeddings moe_intermediate_size n_group n_routed_experts n_shared_experts "
-    "num_attention_heads num_experts_per_tok num_hidden_layers num_key_value_heads q_lora_rank qk_nope_head_dim "
-    "qk_rope_head_dim rm_head topk_group topk_method use_mla v_head_dim vocab_size"
-).split()
+    "architectures",
+    "candidate_resolutions",
+    "global_view_pos",
+    "language_config",
+    "model_type",
+    "projector_config",
+    "tile_tag",
+    "torch_dtype",
+    "vision_config",
+    "bos_token_id",
+    "eos_token_id",
+    "first_k_dense_replace",
+    "hidden_size",
+    "intermediate_size",
+    "kv_lora_rank",
+    "lm_head",
+    "max_position_embeddings",
+    "moe_intermediate_size",
+    "n_group",
+    "n_routed_experts",
+    "n_shared_experts",
+    "num_attention_heads",
+    "num_experts_per_tok",
+    "num_hidden_layers",
+    "num_key_value_heads",
+    "q_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "rm_head",
+    "topk_group",
+    "topk_method",
+    "use_mla",
+    "v_head_dim",
+    "vocab_size",
+)
 """The published config's, but for where its code lies."""
 
 
@@ -35,7 +65,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_reads_the_same(exported: Path) -> None:
-    asked = {"prompt": "markdown", "preset": "tiny", "max_new_tokens": 120}
+    asked: dict[str, Any] = {"prompt": "markdown", "preset": "tiny", "max_new_tokens": 120}
     texts = {Session.from_checkpoint(name).run(shipped("dev-3")[0], **asked).text for name in ("mini", str(exported))}
     assert len(texts) == 1
 
@@ -92,6 +122,7 @@ def test_gguf_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture
 
 CONVERTER = """
 from pathlib import Path
+from typing import Any
 import sys
 
 class TextModel:
@@ -100,7 +131,8 @@ class TextModel:
 
 def main():
     [_, model, _, outtype, _, out, *rest] = sys.argv
-    Path(out).write_text(" ".join([TextModel().get_vocab_base_pre(None), outtype, *rest]) + str(Path(model, "config.json").is_file()))
+    told = " ".join([TextModel().get_vocab_base_pre(None), outtype, *rest])
+    Path(out).write_text(told + str(Path(model, "config.json").is_file()))
 """
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -17,12 +19,17 @@ from pytest_dsocr.subjects.session import session_subject
 HERE = "processor:suites.meta.adapters.processors"
 
 
+def loaded(name: str) -> Any:
+    return load_subject(f"{HERE}:{name}", Setup())
+
+
 @pytest.mark.parametrize("name", ["Right", "AsSglang"])
 @pytest.mark.parametrize("preset", ["tiny", "gundam"])
 def test_a_right_processor_gives_the_sessions_inputs_and_text(name: str, preset: str) -> None:
-    subject, session = load_subject(f"{HERE}:{name}", Setup()), session_subject(Setup())
-    page, asked = shipped("dev-3")[0], {"prompt": f" {PROMPTS['markdown']}\n", "preset": PRESETS[preset]}
-    mine, theirs = subject.inputs(page, **asked), session.inputs(page, **asked)  # type: ignore[attr-defined]
+    subject, session = loaded(name), session_subject(Setup())
+    asked: dict[str, Any] = {"prompt": f" {PROMPTS['markdown']}\n", "preset": PRESETS[preset]}
+    page = shipped("dev-3")[0]
+    mine, theirs = subject.inputs(page, **asked), session.inputs(page, **asked)
     for key, value in theirs.items():
         assert mine[key].dtype == value.dtype, key
         assert torch.equal(mine[key], value), key
@@ -62,8 +69,6 @@ def test_one_that_is_not_there_is_told(spec: str) -> None:
     ],
 )
 def test_one_that_is_another_kind_is_told(name: str, told: str) -> None:
-    subject = load_subject(f"{HERE}:{name}", Setup())
+    subject = loaded(name)
     with pytest.raises(DsocrError, match=told):
-        subject.inputs(  # type: ignore[attr-defined]
-            shipped("dev-3")[0], prompt=PROMPTS["markdown"], preset=PRESETS["tiny"]
-        )
+        subject.inputs(shipped("dev-3")[0], prompt=PROMPTS["markdown"], preset=PRESETS["tiny"])
