@@ -1,4 +1,4 @@
-"""The command line: ``dsocr run``, ``compare``, ``doctor``, ``bench``, ``cost``, ``vendor`` and others."""
+"""The command line: ``dsocr run``, ``compare``, ``doctor``, ``bench``, ``export``, ``vendor`` and others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest_dsocr
 from pytest_dsocr.adapters.start import KINDS
-from pytest_dsocr.cli import bench_arguments, compare, cost_arguments, doctor_arguments, results_arguments
+from pytest_dsocr.cli import (
+    bench_arguments,
+    compare,
+    cost_arguments,
+    doctor_arguments,
+    export_arguments,
+    results_arguments,
+)
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.system import check_system
@@ -45,6 +52,8 @@ def parser() -> argparse.ArgumentParser:
     )
     purpose = "write a commented file to begin an adapter of your own with"
     _new_adapter(_command(commands, "new-adapter", purpose, "new_adapter"))
+    purpose = "write a checkpoint in the form that another implementation loads"
+    export_arguments.add_arguments(_command(commands, "export", purpose))
     vendor = commands.add_parser("vendor", help="set up, inspect or record the vendor's code")
     of_vendor = vendor.add_subparsers(required=True, metavar="COMMAND")
     _setup(_command(of_vendor, "setup", "make the environment in which the vendor's code runs", "vendor_setup"))
