@@ -54,6 +54,7 @@ TOLD: Sequence[tuple[str, str, str]] = (
     ),
     ("vendor_env", "torn.py", "there is no folder 'torn.py'; give one, or leave the option out"),
     ("isolate", "perhaps", "'perhaps' is neither yes nor no; give true or false"),
+    ("fresh", "perhaps", "'perhaps' is neither yes nor no; give true or false"),
     ("subject_time_limit", "0", "'0' is not a number of seconds above 0"),
     ("time_limit", "0", "'0' is not a number of seconds above 0"),
     ("time_limit", "soon", "'soon' is not a number of seconds above 0"),
