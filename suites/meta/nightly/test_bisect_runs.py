@@ -13,7 +13,7 @@ from suites.meta.nights.git_repository import commits, git
 
 [PAGE] = (page for page in shipped("dev-3") if page.stem == "figures_201")  # the one soonest read
 EXAMPLE = "from suites.meta.subjects.examples.{} import {} as MyOcr\n# {}\n"
-RIGHT, WRONG = ("one_method", "OneMethod"), ("bilinear", "Bilinear")
+RIGHT, WRONG = ("staged", "Staged"), ("bilinear", "Bilinear")
 WORK = """
 from pytest_dsocr.engine.session import Session
 from suites.meta.perf.planted import {} as Planted
@@ -57,7 +57,7 @@ def test_a_planted_wrong_stage_is_found_past_a_commit_that_cannot_be_run(capsys:
     git("commit", "-qam", "Resize faster, again\n\nFor it is faster.")
     planted = git("rev-parse", "HEAD")
     git("commit", "-q", "--allow-empty", "-m", "Nothing else")
-    assert main(["bisect", "main~2", "main", "--stage=tokenizer", *words]) == 0
+    assert main(["bisect", "main~2", "main", str(PAGE), "--stage=tokenizer", *words[1:]]) == 0
     told = capsys.readouterr().out
     assert f"first bad       {planted}" in told
     assert "    For it is faster." in told
