@@ -108,6 +108,7 @@ def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
     workers = 1 if part.is_timed or part.first_pages else min(gpus if config.on_gpu else config.workers, own)
     tests = [f"--tests={test}" for test in _tests(part.suites)]
     of_pytest = [f"--junitxml={folder / JUNIT}", "-p", "no:cacheprovider", *config.pytest]
+    of_pytest += ["--dsocr-fresh"] if part.is_live else []  # what was live another night says nothing of this one
     of_pytest += ["-n", str(workers)] if workers > 1 else []
     return [
         *ours,
