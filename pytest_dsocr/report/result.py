@@ -6,6 +6,7 @@ import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -18,7 +19,7 @@ from pytest_dsocr.judge.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.report.ended import OF_PYTEST, Ended, gravest
-from pytest_dsocr.report.file import FINISHED, RunIdentity, head
+from pytest_dsocr.report.file import FINISHED, RunIdentity, head, now
 from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
 from pytest_dsocr.report.payload import (
     CasePayload,
@@ -275,10 +276,15 @@ class RunResult:
         flaky = f"; {count(len(self.flaky), 'test')} FLAKY" if self.flaky else ""
         return ("; ".join(self.why_not) or f"passes{flaky}") + by_session(self.cases)
 
+    @cached_property
+    def ended(self) -> str:
+        """When it was first told as a whole; each file and summary says the same."""
+        return now()
+
     def to_json(self) -> dict[str, Any]:
         """Give the whole result as JSON values."""
         return {
-            **head(self.identity, FINISHED),
+            **head(self.identity, FINISHED, self.ended),
             "pytest_dsocr": pytest_dsocr.__version__,
             "verdict": self.verdict,
             "passes": not self.why_not,
