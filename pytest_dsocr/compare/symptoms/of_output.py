@@ -45,8 +45,8 @@ OUTPUT = (
     ),
     Symptom(
         "read",
-        "that read goes through the same prefill and the same steps, with the best token that the rule for n-grams "
-        "leaves and no draw or penalty in its place, and gives the same twice",
+        "that read goes through the same prefill, with the image's features, and the same steps, with the best token "
+        "that the rule for n-grams leaves and no draw or penalty in its place, and gives the same twice",
         bugs=("ATK-05", "DEC-04"),
     ),
     Symptom(
