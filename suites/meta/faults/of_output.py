@@ -251,7 +251,7 @@ def counted_on_success(patch: pytest.MonkeyPatch, subject: SessionSubject) -> No
     "Figures cut from the page with its boxes",
     "postprocess",
     "outlines in figures",
-    "cut from the upright page",
+    "before boxes are drawn",
     FIGURES,
 )
 def cut_after_drawing(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
