@@ -136,9 +136,9 @@ OUTPUT = (
     ),
     Symptom(
         "artefacts",
-        "which files are written; the figures, one for every box of their spans, cut from the upright page before boxes "
-        "are drawn on it, in pixels of which 999 is the last, truncated, and numbered by box, counting those that cannot "
-        "be cut",
+        "which files are written; the figures, one for every box of their spans, cut from the upright page before "
+        "boxes are drawn on it, in pixels of which 999 is the last, truncated, and numbered by box, counting those "
+        "that cannot be cut",
         bugs=("PAR-05", "PAR-12", "RND-02", "RND-04", "RND-06", "RND-08"),
     ),
 )
