@@ -39,7 +39,8 @@ OUTPUT = (
     ),
     Symptom(
         "read",
-        "what read gives back: the text itself, and not what was printed on the way",
+        "what read gives back: the text itself, and not what was printed on the way; where there is none, that it "
+        "prefills with the image's features",
         lambda scene: scene.has(Sign.EMPTINESS, "text"),
         ("EOS-05",),
     ),
