@@ -39,14 +39,15 @@ OUTPUT = (
     ),
     Symptom(
         "read",
-        "what read gives back: the text itself, and not what was printed on the way",
+        "what read gives back: the text itself, and not what was printed on the way; where there is none, that it "
+        "prefills with the image's features",
         lambda scene: scene.has(Sign.EMPTINESS, "text"),
         ("EOS-05",),
     ),
     Symptom(
         "read",
-        "that read goes through the same prefill and the same steps, with the best token that the rule for n-grams "
-        "leaves and no draw or penalty in its place, and gives the same twice",
+        "that read goes through the same prefill, with the image's features, and the same steps, with the best token "
+        "that the rule for n-grams leaves and no draw or penalty in its place, and gives the same twice",
         bugs=("ATK-05", "DEC-04"),
     ),
     Symptom(
@@ -138,8 +139,9 @@ OUTPUT = (
     ),
     Symptom(
         "artefacts",
-        "which files are written; the figures, one for every box of their spans, cut from the upright page, in pixels "
-        "of which 999 is the last, truncated, and numbered by box, counting those that cannot be cut",
+        "which files are written; the figures, one for every box of their spans, cut from the upright page before "
+        "boxes are drawn on it, in pixels of which 999 is the last, truncated, and numbered by box, counting those "
+        "that cannot be cut",
         bugs=("PAR-05", "PAR-12", "RND-02", "RND-04", "RND-06", "RND-08"),
     ),
 )

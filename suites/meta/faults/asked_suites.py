@@ -23,8 +23,8 @@ FIRST: Mapping[str, Sequence[str]] = {
     "read": (READING,),
 }
 """What is asked first about a stage, in a process of its own: pytest drops a file beside its folder."""
-WORDS = re.compile(r"^_{3,} .*?(?=^=====)", re.M | re.S)
-NAMES = re.compile(r"^(?:_{3,}|rerun|subject|picture).*\n?", re.M)
+WORDS = re.compile(r"^_+ .*?(?=^=====)", re.M | re.S)
+NAMES = re.compile(r"^(?:_+ |rerun|subject|picture).*\n?", re.M)
 """Lines that name tests and mistakes, and say nothing of a cause."""
 WRONG = re.compile(r"^WRONG\s+(\S+)", re.M)
 ERROR = re.compile(r"^error in (\w+)", re.M)

@@ -17,7 +17,7 @@ from suites.meta.faults.registry import ANY, LONG, LONGER, REPEATS, fault
 
 LOOPS = "the page's text, then one line to the limit"
 CUT = "the text ends early"
-RULE = "n-grams"
+RULE = "n-grams|no_repeat_ngram"
 NO_ECHO = "no prompt here holds what is then read from a page: twenty tokens of it would have to come again"
 NO_TIE = "no two best logits of these pages are equal to the bit"
 

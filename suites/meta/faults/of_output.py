@@ -247,7 +247,12 @@ def counted_on_success(patch: pytest.MonkeyPatch, subject: SessionSubject) -> No
 
 
 @fault(
-    "RND-05", "Figures cut from the page with its boxes", "postprocess", "outlines in figures", "figures, cut", FIGURES
+    "RND-05",
+    "Figures cut from the page with its boxes",
+    "postprocess",
+    "outlines in figures",
+    "before boxes are drawn",
+    FIGURES,
 )
 def cut_after_drawing(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Drawing and cutting share one image."""

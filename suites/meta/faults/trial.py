@@ -103,9 +103,8 @@ def try_fault(name: str, *, suites: bool = True) -> Outcome:
     """Plant a mistake and say what a default run says of it, up to the first page or suite that shows it."""
     fault, measured = FAULTS[name], []
     upto = FIRST_ASKED.get(fault.stage, "prefill")
-    pages = cases()[::-1] if upto == "read" else cases()  # the last is the one soonest read
     with planted(fault) as subject:  # for all pages, as a mistake may keep something of one for the next
-        for place, case in enumerate(pages):
+        for place, case in enumerate(cases()):
             report = hold(subject, case, upto, always_read=place == 0)
             if report.divergence is None and upto != "read":
                 report = hold(subject, case, "read", always_read=place == 0)
@@ -114,5 +113,5 @@ def try_fault(name: str, *, suites: bool = True) -> Outcome:
                 return found
     if suites and not fault.equivalent and (found := ask_suites(fault)):
         return found
-    clean = [_clean(case, place == 0) for place, case in enumerate(pages)]
+    clean = [_clean(case, place == 0) for place, case in enumerate(cases())]
     return Outcome(name, False, changed=measured != clean)
