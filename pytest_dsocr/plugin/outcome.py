@@ -93,7 +93,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "notes": [*item.config.stash.get(NOTES, ())],
         "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
         "spent": spent.told(item.config),
-        "reason": message_of(error) if isinstance(error, DsocrError) else reason_of(report) if report.skipped else None,
+        "reason": message_of(error) if isinstance(error, DsocrError) else _reason(report),
     }
     if isinstance(error, DsocrError) and LEFT_OUT not in item.stash:
         payload["fault"] = of_fault(error, case_id or None)
@@ -102,6 +102,11 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
     if run := item.config.stash.get(RUN, None):
         payload["run"] = run
     return payload
+
+
+def _reason(report: pytest.TestReport) -> str | None:
+    """Give why it was skipped, or failed for that."""
+    return reason_of(report) if report.skipped or isinstance(report.longrepr, str) else None
 
 
 def _case_id(item: pytest.Item) -> str:

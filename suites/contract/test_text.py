@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.verdict import not_compared
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.plugin.check import Check
@@ -28,6 +27,7 @@ TEXTS = {
 def test_tokens_mean_the_text_that_they_are_of(
     kind: str, tokenizer: TextTokenizer, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
+    from pytest_dsocr.compare.text import compare_text
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     asked = CheckedSubject(dsocr_subject)

@@ -16,7 +16,7 @@ from pytest_dsocr.pages.shipped import shipped
 from suites.meta.nightly.conftest import CHECKOUT, nightly, write_config
 
 [PAGE] = (page for page in shipped("dev-3") if page.stem == "figures_201")  # the one soonest read
-TEXT = 'pytest = ["-k", "test_text"]'
+TEXT = 'pytest = ["-k", "test_case and test_text"]'
 WRONG, MACHINE, SLOWER = 1, 10, 11
 
 
@@ -49,7 +49,11 @@ def stale_recordings(home: Path, _: pytest.MonkeyPatch) -> list[str]:
 
 def wrong_stage(_: Path, __: pytest.MonkeyPatch) -> list[str]:
     subject = "suites.meta.subjects.examples.bilinear:Bilinear"
-    return [f'subject = "{subject}"', 'parts = ["recorded"]', 'pytest = ["-k", "test_inputs or test_text"]']
+    return [
+        f'subject = "{subject}"',
+        'parts = ["recorded"]',
+        'pytest = ["-k", "test_case and (test_inputs or test_text)"]',
+    ]
 
 
 def needless_work(_: Path, __: pytest.MonkeyPatch) -> list[str]:
