@@ -14,7 +14,7 @@ from suites.meta.faults.registry import Fault
 
 ROOT = Path(__file__).parents[3]
 CONTRACT, CACHE = "suites/contract", "suites/cache"
-FILES = f"{CONTRACT}/test_output.py", f"{CONTRACT}/test_text.py"
+FILES = f"{CONTRACT}/test_output.py", f"{CONTRACT}/test_tokens_to_text.py"
 POLICY, READING, PAGES = f"{CONTRACT}/test_policy.py", f"{CACHE}/test_reading.py", f"{CACHE}/test_pages.py"
 FIRST: Mapping[str, Sequence[str]] = {
     "postprocess": FILES,
