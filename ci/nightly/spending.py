@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ci.nightly.state import Entry
+from pytest_dsocr.report.spent import OTHER, PARTS, by_part
 
 HOUR_S = 3600
 LOADING = ("loading the subject", "loading the reference")
-WORK = ("subject", "reference", "comparing", "drawing")
 ENDS, REST = "start and end", "the rest"
 """Before pytest was configured and after the process's last test; and what is pytest's and the tests' own."""
-COLUMNS = (ENDS, *LOADING, *WORK, REST)
+COLUMNS = (ENDS, *PARTS, REST)
 
 
 class Row(NamedTuple):
@@ -45,8 +45,8 @@ class Rate(NamedTuple):
 def rows(entry: Entry, result: Mapping[str, Any]) -> Iterator[Row]:
     """Yield where the time of a job went, process by process."""
     for one in result.get("spent", ()):
-        told = {name: one["seconds"].get(name, 0.0) for name in (*LOADING, *WORK)}
-        rest = max(0.0, one["elapsed_s"] - sum(told.values()))
+        told = by_part([one])
+        rest = told.pop(OTHER)
         seconds = {ENDS: max(0.0, entry.seconds - one["elapsed_s"]), **told, REST: rest}
         process = " ".join(filter(None, (one["worker"], one["device"])))
         yield Row(entry.name, process, one["cases"], entry.seconds, seconds)
@@ -54,10 +54,10 @@ def rows(entry: Entry, result: Mapping[str, Any]) -> Iterator[Row]:
 
 def rates(found: Iterable[tuple[Entry, Iterable[Row]]]) -> Iterator[Rate]:
     """Yield what each part read in how much time; nothing of one that put no page to both sides."""
-    by_part: dict[str, list[tuple[Entry, list[Row]]]] = {}
+    by_name: dict[str, list[tuple[Entry, list[Row]]]] = {}
     for entry, of_entry in found:
-        by_part.setdefault(entry.part, []).append((entry, [*of_entry]))
-    for part, jobs in by_part.items():
+        by_name.setdefault(entry.part, []).append((entry, [*of_entry]))
+    for part, jobs in by_name.items():
         all_rows = [row for _, of_entry in jobs for row in of_entry]
         spent = sum(row.total_s for row in all_rows)
         if pages := sum(row.pages for row in all_rows):
