@@ -6,7 +6,6 @@ the live reference answers now, is never used.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -18,7 +17,7 @@ from typing import Any
 
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.sealed import sha256, write_whole
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
 from pytest_dsocr.observation.provenance import Key, Provenance
@@ -210,12 +209,14 @@ def making_of(vendor: Path, key: Key, versions: Mapping[str, str]) -> dict[str, 
         versions: of Python and of the packages in the vendor's environment.
     """
     return {
-        "vendor": {name: _sha256(vendor / name) for name in FILES},
+        "vendor": {name: sha256((vendor / name).read_bytes()) for name in FILES},
         "checkpoint": key.checkpoint_sha256,
         "way": key.way,
         "versions": dict(versions),
         "resampling": resampling(),
-        "own": {path.relative_to(OWN).as_posix(): _sha256(path) for room in OWN_CODE for path in _sources(room)},
+        "own": {
+            path.relative_to(OWN).as_posix(): sha256(path.read_bytes()) for room in OWN_CODE for path in _sources(room)
+        },
     }
 
 
@@ -226,12 +227,8 @@ def _sources(room: str) -> list[Path]:
     return sorted((OWN / room).rglob("*.py"))
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def _digest(value: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
+    return sha256(json.dumps(value, sort_keys=True).encode())[:32]
 
 
 def _remove(path: Path) -> None:
