@@ -5,10 +5,12 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.pages.page_list import SUBSETS
 
 TYPES: Mapping[str, type | tuple[type, ...]] = {
@@ -22,7 +24,7 @@ TYPES: Mapping[str, type | tuple[type, ...]] = {
 """What TOML has to hold for a field, by the beginning of the field's type."""
 PARTS = ("doctor", "recorded", "live", "cache", "perf", "workload")
 """In their usual order of worth."""
-NAMED = ("checkpoint", "vendor", "vendor_env", "golden", "out", "xfails")
+NAMED = ("checkpoint", "vendor", "vendor_env", "golden", "out", "history", "xfails")
 """Paths, relative to the file, where there is something of that name beside it."""
 
 
@@ -66,6 +68,17 @@ class Config:
     pytest: tuple[str, ...] = ()
     """More options of pytest's, for every part but the doctor."""
     out: str = "nightly-out"
+    shard: str = ""
+    """Which part of the pages, such as ``2/8``, for one machine of several; see ``ci.nightly.merge``."""
+    history: str = "nightly-history"
+    """Folder that each night adds a file to; empty for none."""
+    commit: str = ""
+    """What names the code where git does not."""
+
+    @property
+    def part_of_pages(self) -> Shard:
+        """The shard; the one of one, where none is named."""
+        return Shard.read(self.shard or "1/1")
 
     @property
     def on_gpu(self) -> bool:
@@ -73,8 +86,8 @@ class Config:
         return self.device.startswith("cuda")
 
 
-def read_config(path: Path) -> Config:
-    """Read the file.
+def read_config(path: Path, given: Mapping[str, Any] | None = None) -> Config:
+    """Read the file; what is ``given`` counts before it.
 
     Raises:
         DsocrError: where it is not there, is not TOML, or says what nobody knows.
@@ -92,19 +105,24 @@ def read_config(path: Path) -> Config:
             raise DsocrError(f"{path}: {name} is {value!r}, and should be a {kinds[name]}")
     if unknown := [name for name in said.get("parts", ()) if name not in PARTS]:
         raise DsocrError(f"{path}: there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    if "live" in said.get("parts", ()) and not said.get("vendor"):
-        raise DsocrError(f"{path}: the part live needs vendor, a folder with the vendor's Python files")
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
-    return Config(**_beside(path.absolute().parent, values))
+    config = Config(**{**_beside(path.absolute().parent, values), **(given or {})})
+    try:
+        _ = config.shard and Shard.read(config.shard)
+    except ValueError:
+        raise DsocrError(f"{path}: shard {config.shard!r} is no part of anything; give one such as 2/8") from None
+    if "live" in config.parts and not config.vendor:
+        raise DsocrError(f"{path}: the part live needs vendor, a folder with the vendor's Python files")
+    return config
 
 
 def _beside(home: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     """Give paths as they are seen from the file; a word that is no path stays one."""
-    found: dict[str, Any] = {"out": Config.out, **values}
+    found: dict[str, Any] = {"out": Config.out, "history": Config.history, **values}
     for name in NAMED:
-        if (text := found.get(name)) and (name in ("out", "golden") or (home / text).exists()):
-            found[name] = str(home / text)
+        if (text := found.get(name)) and (name in ("out", "golden", "history") or (home / text).exists()):
+            found[name] = normpath(home / text)
     for name in ("pages", "live_pages"):
         if name in values:
-            found[name] = tuple(text if text in SUBSETS else str(home / text) for text in values[name])
+            found[name] = tuple(text if text in SUBSETS else normpath(home / text) for text in values[name])
     return found

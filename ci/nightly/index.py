@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ci.nightly.parts import DOCTOR_JSON, JUNIT, LOG
 from ci.nightly.state import STATE_NAME, Entry, Night
-from pytest_dsocr.foundation.errors import DsocrError
+from ci.nightly.summary import RATED, TIMED, Told, cells_of, cells_of_rate, timed
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.templates import templates
 from pytest_dsocr.foundation.words import count
-from pytest_dsocr.report.file import INDEX_NAME, JSON_NAME, read_result
+from pytest_dsocr.report.file import INDEX_NAME, JSON_NAME
 from pytest_dsocr.report.words import counts
 
 TEMPLATE = "index.html.j2"
 FILES = (INDEX_NAME, JSON_NAME, DOCTOR_JSON, JUNIT, LOG)
 
 
-def write_index(night: Night, out: Path) -> None:
-    """Write the page; raise ``DsocrError`` where the disk does not take it."""
+def write_index(night: Night, found: Told, out: Path) -> None:
+    """Write the page; raise ``DsocrError`` where the disk does not take it.
+
+    Args:
+        night: what is known of it.
+        found: what its jobs wrote.
+        out: its folder.
+    """
     environment = templates(Path(__file__).parent)
     environment.filters |= {"of": count}
+    by_process, by_part = timed(found)
     page = environment.get_template(TEMPLATE).render(
         night=night,
-        rows=[(entry, _told(entry, out), _files(entry, out)) for entry in night.entries],
+        rows=[(entry, _told(result), _files(entry, out)) for entry, result in found],
+        timed=[TIMED, *map(cells_of, by_process)] if by_process else [],
+        rated=[RATED, *map(cells_of_rate, by_part)] if by_part else [],
         findings=_findings(out),
         config=asdict(night.config),
         state=STATE_NAME,
@@ -34,12 +44,8 @@ def write_index(night: Night, out: Path) -> None:
     write_whole(out / INDEX_NAME, page.encode("utf-8", "replace"))
 
 
-def _told(entry: Entry, out: Path) -> dict[str, Any]:
+def _told(result: Mapping[str, Any]) -> dict[str, Any]:
     """Give what a part's result says: how much was compared, and the cases that are not right."""
-    try:
-        result = read_result(out / entry.name) if entry.ended else {}
-    except DsocrError:
-        result = {}
     wrong = [case["id"] for case in result.get("cases", ()) if case.get("first_wrong")]
     return {"counts": counts(result.get("counts", {})), "wrong": wrong, "comparisons": result.get("comparisons")}
 

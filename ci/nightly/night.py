@@ -15,16 +15,21 @@ from typing import Any
 from ci.nightly import process
 from ci.nightly.config import Config
 from ci.nightly.index import write_index
+from ci.nightly.kept import keep
 from ci.nightly.parts import LOG, PARTS, Job, command, environment, jobs, may_miss, why_not
-from ci.nightly.state import MACHINE, Entry, Night, Step, code_here, earlier, is_whole, key_of, now
+from ci.nightly.state import MACHINE, WRONG, Entry, Night, Step, code_here, earlier, is_whole, key_of, now
+from ci.nightly.summary import Told, for_github, markdown, results, write_summary
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
 from pytest_dsocr.perf.probe.machine import machine, versions
+from pytest_dsocr.report import github
 from pytest_dsocr.report.file import INDEX_NAME, read_result
 
 GPU_FACTS = "name,driver_version,memory.total,memory.used,clocks.sm,temperature.gpu"
+SILENT = {github.SUMMARY: "", github.IS_GITHUB: ""}
+"""The night tells GitHub what its parts found, once, and not each part by itself."""
 LITTLE_S = 1.0
 """Time in which nothing is worth beginning."""
 
@@ -46,13 +51,13 @@ def run(config: Config, say: Callable[[str], None], *, again: bool = False) -> i
     """
     out, begun_s = Path(config.out), monotonic()
     before = {} if again else earlier(out)
-    commit, code = code_here()
+    commit, code = code_here(config.commit)
     night = Night(commit, config, facts=facts())
     todo = [*jobs(config, {name: _files(getattr(config, name)) for name in ("pages", "live_pages")})]
     night.entries = [_prepared(job, config, code, len(night.facts["gpus"])) for job in todo]
     say(f"{count(len(todo), 'job')}, {config.minutes:g} minutes, into {out}")
     if not code:
-        say("no commit is known here, so that nothing of an earlier run is taken over")
+        say("no commit is known here, so that nothing of an earlier run is taken over; name one with --commit")
     for place, job in enumerate(todo):
         entry, old = night.entries[place], before.get(job.name)
         if old and old.key == entry.key != "" and is_whole(old, out / job.name):
@@ -62,27 +67,53 @@ def run(config: Config, say: Callable[[str], None], *, again: bool = False) -> i
             left_s = 60 * config.minutes - (monotonic() - begun_s)
             entry.why = why_not(job) or _too_long(job, night.entries[:place], left_s)
             entry.step = Step.LEFT_OUT if entry.why else Step.RUNNING
-            _write(night, out)
+            write(night, out)
             if entry.step is Step.RUNNING:
                 say(f"{job.name:<16}begins, {count(len(job.pages), 'page')}")
-                with _kept(night, entry, out):
+                with _noting(night, entry, out):
                     _do(job, config, entry, left_s)
-        _write(night, out)
+        write(night, out)
         say(f"{entry.name:<16}{entry.word}, {entry.seconds:.0f} s; {entry.why or entry.verdict}")
     night.ended = now()
-    _write(night, out)
+    write(night, out)
+    return finish(night, out, say)
+
+
+def finish(night: Night, out: Path, say: Callable[[str], None]) -> int:
+    """Tell CI of a night that has ended, and add it to those before; give its status."""
+    found = results(night, out)
+    _tell_ci(night, found, say)
     say(f"{night.verdict}; see {out / INDEX_NAME}")
+    return _kept(night, found, say)
+
+
+def _tell_ci(night: Night, found: Told, say: Callable[[str], None]) -> None:
+    """Give GitHub the summary, and say what it shows beside the code."""
+    for line in for_github(found):
+        say(line)
+    if problem := github.append(markdown(night, found)):
+        say(problem)
+
+
+def _kept(night: Night, found: Told, say: Callable[[str], None]) -> int:
+    """Add the night to those before; give its status, or that of a machine that does not take it."""
+    if night.config.history:
+        try:
+            say(f"all nights are in {keep(night, found, Path(night.config.history))}")
+        except DsocrError as error:
+            say(f"this night is not among the others: {error}")
+            return night.status if night.status == WRONG else MACHINE
     return night.status
 
 
 @contextmanager
-def _kept(night: Night, entry: Entry, out: Path) -> Iterator[None]:
+def _noting(night: Night, entry: Entry, out: Path) -> Iterator[None]:
     """Write down what was running when the night is interrupted."""
     try:
         yield
     except KeyboardInterrupt:
         entry.step, entry.why, entry.ended = Step.ENDED, "interrupted", now()
-        _write(night, out)
+        write(night, out)
         raise
 
 
@@ -119,17 +150,17 @@ def _do(job: Job, config: Config, entry: Entry, left_s: float) -> None:
     folder.mkdir(parents=True)
     entry.step = Step.ENDED
     entry.status, entry.seconds, entry.why = process.run(
-        shlex.split(entry.command), folder / LOG, environment(job, config), left_s, config.grace_seconds
+        shlex.split(entry.command), folder / LOG, {**SILENT, **environment(job, config)}, left_s, config.grace_seconds
     )
     entry.ended = now()
     entry.step = Step.ENDED if entry.why else Step.DONE
     if job.is_doctor:
         entry.verdict = "the machine has what is needed" if entry.status == 0 else "the machine lacks something"
     else:
-        _read(entry, folder, config)
+        note_result(entry, folder, config)
 
 
-def _read(entry: Entry, folder: Path, config: Config) -> None:
+def note_result(entry: Entry, folder: Path, config: Config) -> None:
     """Note what a job's result says."""
     try:
         result = read_result(folder)
@@ -161,7 +192,10 @@ def _files(named: tuple[str, ...]) -> list[str]:
     return [str(page) for page in pages_in(named) if not isinstance(page, BadPage)]
 
 
-def _write(night: Night, out: Path) -> None:
+def write(night: Night, out: Path) -> None:
+    """Write what is known of a night, as page, summary and state."""
     out.mkdir(parents=True, exist_ok=True)
+    found = results(night, out)
+    write_index(night, found, out)
+    write_summary(night, found, out)
     night.write(out)
-    write_index(night, out)

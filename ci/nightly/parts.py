@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ci.nightly.config import Config
 from pytest_dsocr.cli.compare import SAFE_PATH, suites
+from pytest_dsocr.foundation.errors import DsocrError
 
 DOCTOR_JSON, JUNIT, LOG = "doctor.json", "junit.xml", "output.log"
 
@@ -57,19 +58,38 @@ def jobs(config: Config, pages: Mapping[str, Sequence[str]]) -> Iterator[Job]:
     Args:
         config: the night's.
         pages: of each field that names some, the files.
+
+    Raises:
+        DsocrError: where there are fewer pages than machines.
     """
     for name in config.parts or _usual(config):
         part = PARTS[name]
+        if part.first_pages > 0 and not config.part_of_pages.is_first:
+            continue
         own = tuple(pages["live_pages" if part.is_live and config.live_pages else "pages"])
         if part.first_pages:
             yield Job(name, name, own[: max(part.first_pages, 0)])
         else:
-            size = config.batch or max(len(own), 1)
-            batches = [own[at : at + size] for at in range(0, len(own), size)]
+            batches = batched(own, config.batch, config.part_of_pages.of)
             yield from (
                 Job(name if len(batches) == 1 else f"{name}-{number:03}", name, batch)
                 for number, batch in enumerate(batches, start=1)
             )
+
+
+def batched(pages: Sequence[str], size: int, machines: int) -> list[tuple[str, ...]]:
+    """Split pages so that each machine has ``size`` of a batch, and at least one; all, where ``size`` is 0.
+
+    Raises:
+        DsocrError: where there are fewer pages than machines.
+    """
+    if 0 < len(pages) < machines:
+        raise DsocrError(f"{len(pages)} pages are too few for {machines} machines; make fewer shards")
+    step = size * machines or max(len(pages), 1)
+    found = [tuple(pages[at : at + step]) for at in range(0, len(pages), step)]
+    if len(found) > 1 and len(found[-1]) < machines:
+        found[-2:] = [found[-2] + found[-1]]
+    return found
 
 
 def why_not(job: Job) -> str:
@@ -83,10 +103,12 @@ def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
     ours = [sys.executable, SAFE_PATH, "-m", "pytest_dsocr"]
     if job.is_doctor:
         return [*ours, "doctor", f"--json={folder / DOCTOR_JSON}", *_setting(job, config), f"--out={config.out}"]
-    part = PARTS[job.part]
-    workers = 1 if part.is_timed or part.first_pages else min(gpus if config.on_gpu else config.workers, len(job.pages))
+    part, shard = PARTS[job.part], config.part_of_pages
+    own = -(-len(job.pages) // shard.of)
+    workers = 1 if part.is_timed or part.first_pages else min(gpus if config.on_gpu else config.workers, own)
     tests = [f"--tests={test}" for test in _tests(part.suites)]
     of_pytest = [f"--junitxml={folder / JUNIT}", "-p", "no:cacheprovider", *config.pytest]
+    of_pytest += ["--dsocr-fresh"] if part.is_live else []  # what was live another night says nothing of this one
     of_pytest += ["-n", str(workers)] if workers > 1 else []
     return [
         *ours,
@@ -94,6 +116,7 @@ def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
         *tests,
         *_setting(job, config),
         *_promise(part, config),
+        *([f"--shard={shard}"] if shard.of > 1 and not part.first_pages else []),
         f"--out={folder}",
         "--",
         *of_pytest,

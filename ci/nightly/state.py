@@ -117,19 +117,33 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def earlier(out: Path) -> dict[str, Entry]:
-    """Give what the night before wrote there, by name; nothing where it is damaged or of another format."""
+def read_night(out: Path) -> Night:
+    """Read a night.
+
+    Raises:
+        DsocrError: where there is none, or it is damaged or of another format.
+    """
     try:
         content = json.loads((out / STATE_NAME).read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            return {}
+        if content.pop("format") != FORMAT:
+            raise ValueError("of another format")
         entries = [
             Entry(**{**one, "step": Step(one["step"]), "pages": tuple(one["pages"]), "lacking": tuple(one["lacking"])})
-            for one in content["entries"]
+            for one in content.pop("entries")
         ]
-    except (OSError, ValueError, KeyError, TypeError):
+        told: Any = {k: tuple(value) if isinstance(value, list) else value for k, value in content["config"].items()}
+        kept = {name: content[name] for name in ("commit", "started", "ended", "facts")}
+        return Night(config=Config(**told), entries=entries, **kept)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DsocrError(f"{out / STATE_NAME} holds no night ({error!r}); run it again") from error
+
+
+def earlier(out: Path) -> dict[str, Entry]:
+    """Give what the night before did there, by name; nothing where it is damaged or of another format."""
+    try:
+        return {entry.name: entry for entry in read_night(out).entries}
+    except DsocrError:
         return {}
-    return {entry.name: entry for entry in entries}
 
 
 def is_whole(entry: Entry, folder: Path) -> bool:
@@ -142,11 +156,15 @@ def is_whole(entry: Entry, folder: Path) -> bool:
         return False
 
 
-def code_here() -> tuple[str | None, str]:
-    """Give the commit, and what identifies the code: with what differs from the commit; empty where that is unknown."""
+def code_here(named: str = "") -> tuple[str | None, str]:
+    """Give the commit, and what identifies the code: with what differs from the commit; empty where that is unknown.
+
+    Args:
+        named: what names the code where git does not.
+    """
     commit = commit_here()
     if commit is None:
-        return None, ""
+        return named or None, named
     diff = subprocess.run(["git", "diff", "HEAD", "--binary"], capture_output=True, check=False)
     return commit, f"{commit} {hashlib.sha256(diff.stdout).hexdigest()}"
 

@@ -1,5 +1,5 @@
-"""Ways into implementations of others that are processes of their own, one file each: a command, a server.
+"""Ways into implementations of others, one file each: a command, a server, a processor, a library.
 
-Each is a module with ``check`` and ``subject``, and is imported when a subject's name begins with its word
-(:mod:`pytest_dsocr.subjects.ways`).
+A module with ``LEVEL``, ``OWN_PROCESS``, ``check`` and ``subject`` is imported when a subject's name begins with its
+word (:mod:`pytest_dsocr.subjects.ways`). The others hold a class that is named as any subject is.
 """

@@ -32,9 +32,12 @@ from pytest_dsocr.adapters.fields import (
 from pytest_dsocr.adapters.process import RunningCommand
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.ways import CLI
 
+LEVEL = Level.TEXT
+OWN_PROCESS = True
 VALID: Types = {
     "command": (str, list),
     "keep": bool,

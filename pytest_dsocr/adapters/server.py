@@ -11,12 +11,14 @@ import mimetypes
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from pytest_dsocr.adapters.chat import Chat, Endpoint
+from pytest_dsocr.adapters.company import company
 from pytest_dsocr.adapters.fields import (
     OF_PAGE,
     OF_SETUP,
@@ -30,17 +32,23 @@ from pytest_dsocr.adapters.fields import (
     read_toml,
 )
 from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.special import EOS
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.subjects.fault import guarded
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.ways import HTTP
 
+LEVEL = Level.TEXT
+OWN_PROCESS = True
 VALID: Types = {
     "url": str,
     "model": str,
     "prompt": str,
     "stream": bool,
     "time_limit": (int, float),
+    "beside": int,
     "key_env": str,
     "body": dict,
 }
@@ -57,6 +65,8 @@ class ServerOptions:
     stream: bool = True
     time_limit: float = inf
     """Seconds for one page."""
+    beside: int = 0
+    """How many other pages are being read while a page is."""
     key_env: str = ""
     """The name of an environment variable that holds the server's key."""
     body: Mapping[str, Any] = field(default_factory=dict)
@@ -90,6 +100,8 @@ def options_of(spec: str) -> ServerOptions:
         raise DsocrError(f"{options.url!r} is no server; give http://HOST:PORT/v1?model=NAME, or {HTTP}FILE.toml")
     if not options.time_limit > 0:
         raise DsocrError(f"a time limit of {options.time_limit:g} s leaves no time; give more")
+    if options.beside < 0:
+        raise DsocrError(f"there cannot be {options.beside} pages beside one; give 0 or more")
     if options.key_env and options.key_env not in os.environ:
         raise DsocrError(f"there is no environment variable {options.key_env} with the server's key; set it")
     check_fields([options.prompt, json.dumps(options.body)], OF_PAGE + OF_SETUP)
@@ -119,7 +131,10 @@ class ServerSubject:
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Have the server read a page."""
         body = self._body(page, prompt, preset, max_new_tokens)
-        return self._chat.streamed(body) if self._options.stream else self._chat.whole(body).text
+        others = (self._body(other, prompt, preset, max_new_tokens) for other in cycle(shipped("dev-3")))
+        with company(self._chat, islice(others, self._options.beside)):
+            text = self._chat.streamed(body) if self._options.stream else self._chat.whole(body).text
+        return text.removesuffix(EOS)  # one that keeps special tokens may show this one too
 
     def _body(self, page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> dict[str, Any]:
         values = {**self._setup, **of_page(page, prompt, preset, max_new_tokens)}

@@ -11,14 +11,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from pytest_dsocr.cli.bisect import searched
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.words import listed
+from pytest_dsocr.nights.bisect import BAD, GOOD, SKIP, Judged
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.perf import calibrating, history, table
 from pytest_dsocr.perf.baseline import machine_name
-from pytest_dsocr.perf.bench import Bench, Status, Task, Watcher, compare
+from pytest_dsocr.perf.bench import Bench, Status, Task, Watcher, compare, counted
 from pytest_dsocr.perf.candidate import opened
 from pytest_dsocr.perf.identity import Reading
 from pytest_dsocr.perf.limits import ANY
@@ -41,7 +44,27 @@ def run(options: Namespace) -> Iterator[str]:
     if options.out and not options.out.parent.is_dir():
         raise DsocrError(f"there is no folder {options.out.parent} for --out={options.out}; make it, or name another")
     with _interrupted_by_sigterm():
-        yield from _calibrated(options, task) if options.calibrate else _compared(options, task)
+        if options.bisect:
+            yield from searched(options, lambda commit: _judged(options, task, commit), *options.sides)
+        else:
+            yield from _calibrated(options, task) if options.calibrate else _compared(options, task)
+
+
+def _judged(options: Namespace, task: Task, commit: str) -> Judged:
+    """Judge a commit by whether it is slower than the good one, or only by whether it counts more."""
+    sides = options.sides[0], commit
+    try:
+        with _watching("pair") as watch:
+            bench = (counted if options.counts else compare)(sides, task, watch)
+    except DsocrError as error:
+        return Judged(SKIP, str(error))
+    worse = [change.told for change in bench.changes if change.is_worse]
+    if not bench.is_same_work:
+        return Judged(SKIP, f"{bench.verdict}; {bench.apart or listed([one.told for one in bench.changes])}")
+    if options.counts:
+        return Judged(BAD, listed(worse)) if worse else Judged(GOOD, "it counts no more than the good one")
+    words = {Status.NOT_SLOWER: GOOD, Status.SLOWER: BAD}
+    return Judged(words.get(bench.status, SKIP), "; ".join([bench.verdict, *worse]))
 
 
 def _compared(options: Namespace, task: Task) -> Iterator[str]:
@@ -64,13 +87,14 @@ def _calibrated(options: Namespace, task: Task) -> Iterator[str]:
             f"--judgements={options.judgements} times; give at least one of each, and a pair for each process"
         )
     with _watching("pair") as watch, opened(options.sides[0]) as candidate:
-        found, times = calibrating.calibrated(
+        found, measured = calibrating.calibrated(
             candidate, task, options.judgements, options.pairs, options.processes, watch
         )
     yield from calibrating.lines_of(found)
     yield f"written         {calibrating.write(found, OWN / BASELINES)}"
     if options.out:
-        write_whole(options.out, json.dumps(times).encode() + b"\n")
+        sides = [dict(zip("ab", (one.to_json() for one in two), strict=True)) for two in measured]
+        write_whole(options.out, json.dumps(sides).encode() + b"\n")
         yield f"written         {options.out}"
     options.status = Status.NOT_SLOWER
 

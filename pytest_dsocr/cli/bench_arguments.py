@@ -13,7 +13,7 @@ from pytest_dsocr.reference.goldens import BASELINES, OWN
 
 def add_arguments(command: ArgumentParser) -> None:
     """Add what is the command's alone."""
-    command.usage = "dsocr bench A B [options], or dsocr bench --calibrate A [options]"
+    command.usage = "dsocr bench A B [options], dsocr bench --bisect A B, or dsocr bench --calibrate A"
     command.add_argument("sides", nargs="+", metavar="A B", help="a commit, FILE.whl, env:FOLDER, subject:NAME, or .")
     _add(command, "--subject", "implementation of a side that names none", "session", metavar="NAME")
     _add(command, "--page", "an image (default: a shipped page)", type=Path, metavar="FILE")
@@ -43,6 +43,10 @@ def add_arguments(command: ArgumentParser) -> None:
         action="append",
         metavar="STAGE=SHARE",
     )
+    bisect = "look for the first commit behind A, up to B, that is slower than A"
+    command.add_argument("--bisect", action="store_true", help=bisect)
+    counts = "let --bisect judge by what is counted, such as operators and waits, and by no clock"
+    command.add_argument("--counts", action="store_true", help=counts)
     command.add_argument(
         "--calibrate", action="store_true", help="measure A against itself: what this machine's verdicts are worth"
     )

@@ -15,6 +15,7 @@ import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,14 @@ from pytest_dsocr.report.ended import EXIT_STATUS, Ended
 from pytest_dsocr.report.file import RUN_ID, RefusedError, RunIdentity, mark_running, read_result
 
 INSTALLED = "pytest_dsocr.suites"
+NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
 SAFE_PATH = "-P"
 """Keeps a checkout in the working directory from being imported in place of the installation, as `pytest` does."""
 LEFT_OUT = ("meta", "perf", "workload")
 """The project's own tests, and what is measured by itself: times, and FLOPs, which take half a minute with mini."""
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
+TAKING = ("compare", "bisect")
+"""The commands that take options of pytest's."""
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -65,8 +69,8 @@ def add_option(command: ArgumentParser, option: Option) -> None:
 
 
 def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Split the arguments of ``compare`` at ``--``; what follows it is for pytest."""
-    if "compare" not in arguments[:1] or "--" not in arguments:
+    """Split the arguments of ``compare`` or ``bisect`` at ``--``; what follows it is for pytest."""
+    if not {*TAKING} & {*arguments[:1]} or "--" not in arguments:
         return arguments, ()
     at = arguments.index("--")
     return arguments[:at], arguments[at + 1 :]
@@ -82,7 +86,7 @@ def run(options: Namespace) -> Iterator[str]:
     if [word for word in options.of_pytest if word.partition("=")[0] == OUT_FLAG]:
         raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")
     tests = options.tests or suites()
-    arguments = [*tests, "-p", "dsocr", f"{OUT_FLAG}={out}", *_typed(options), *options.of_pytest]
+    arguments = [*tests, "-p", plugin(), f"{OUT_FLAG}={out}", *_typed(options), *options.of_pytest]
     command = [sys.executable, SAFE_PATH, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))
     try:
@@ -109,6 +113,11 @@ def _exit_status(of_pytest: int, result: Mapping[str, Any]) -> int:
     return EXIT_STATUS[Ended(result["ended_as"])] or of_pytest
 
 
+def plugin() -> str:
+    """Give the name by which pytest loads the plugin: that of its entry point, or of its module in a bare checkout."""
+    return NAME if any(one.name == NAME for one in entry_points(group="pytest11")) else HOOKS
+
+
 def suites(left_out: Container[str] = LEFT_OUT) -> list[str]:
     """Give what pytest is to run: the suites of the installation, or those of the checkout, but for some."""
     is_installed = find_spec(INSTALLED) is not None
@@ -128,6 +137,22 @@ def _typed(options: Namespace) -> Iterator[str]:
             yield from [option.flag] if given else []
         elif option.name != "out":
             yield from (f"{option.flag}={value}" for value in _counting(option, given or []))
+
+
+def words_of(options: Namespace) -> list[str]:
+    """Give what was typed, but for the output folder, as words for a run elsewhere: files here are named whole."""
+    words = [_whole(page) for page in options.named] + [f"--tests={_whole(test)}" for test in options.tests or ()]
+    for option in OPTIONS:
+        given = getattr(options, option.name, None)
+        if option.is_switch:
+            words += [option.flag] if given else []
+        elif option.name != "out":
+            words += [f"{option.flag}={_whole(value)}" for value in _counting(option, given or [])]
+    return words
+
+
+def _whole(value: str) -> str:
+    return str(Path(value).absolute()) if Path(value).exists() else value
 
 
 def _counting(option: Option, given: Sequence[str]) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""The command line: ``dsocr run``, ``compare``, ``doctor``, ``bench``, ``cost``, ``vendor`` and others."""
+"""The command line: ``dsocr run``, ``compare``, ``doctor``, ``bench``, ``export``, ``vendor`` and others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest_dsocr
 from pytest_dsocr.adapters.start import KINDS
-from pytest_dsocr.cli import bench_arguments, compare, cost_arguments, doctor_arguments, results_arguments
+from pytest_dsocr.cli import (
+    bench_arguments,
+    compare,
+    cost_arguments,
+    doctor_arguments,
+    export_arguments,
+    results_arguments,
+)
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.system import check_system
@@ -31,12 +38,13 @@ def parser() -> argparse.ArgumentParser:
     compare.add_arguments(
         _command(commands, "compare", "run the suites: compare an implementation (subject) with the vendor's")
     )
+    results_arguments.add_bisect(_command(commands, "bisect", "look for the first bad commit between two"))
     results_arguments.add_diff(_command(commands, "diff", "show what became wrong or slower between two results"))
     results_arguments.add_merge(_command(commands, "merge", "make one result of those of shards"))
     doctor_arguments.add_arguments(_command(commands, "doctor", "check this machine: is there what a run needs?"))
     _bench(_command(commands, "bench", "measure two versions in turn: is the second slower?"))
     _cost(_command(commands, "cost", "calculate what pages cost: FLOPs, bytes, and the least time on a device"))
-    _history(_command(commands, "history", "show what was measured run by run"))
+    _history(_command(commands, "history", "show what was found night by night, and measured run by run"))
     _watch(
         _command(
             commands, "watch-vendor", "have the vendor's files changed, and what does that affect?", "watch_vendor"
@@ -44,6 +52,8 @@ def parser() -> argparse.ArgumentParser:
     )
     purpose = "write a commented file to begin an adapter of your own with"
     _new_adapter(_command(commands, "new-adapter", purpose, "new_adapter"))
+    purpose = "write a checkpoint in the form that another implementation loads"
+    export_arguments.add_arguments(_command(commands, "export", purpose))
     vendor = commands.add_parser("vendor", help="set up, inspect or record the vendor's code")
     of_vendor = vendor.add_subparsers(required=True, metavar="COMMAND")
     _setup(_command(of_vendor, "setup", "make the environment in which the vendor's code runs", "vendor_setup"))
@@ -110,7 +120,10 @@ def _cost(command: argparse.ArgumentParser) -> None:
 
 
 def _history(command: argparse.ArgumentParser) -> None:
-    command.add_argument("place", type=Path, metavar="FILE", help="a history.jsonl, or a folder with such files")
+    what = "a folder of nights and of history.jsonl files, or one such file"
+    command.add_argument("place", type=Path, metavar="FOLDER", help=what)
+    add = "add the result in this folder, or this dsocr.json, as a night first; may be given several times"
+    command.add_argument("--add", type=Path, action="append", metavar="RESULT", help=add)
     command.add_argument("--html", type=Path, metavar="FILE", help="draw it as a page as well")
 
 

@@ -1,9 +1,21 @@
-"""The arguments of ``dsocr diff`` and ``dsocr merge``, apart from these, so that the command line starts at once."""
+"""The arguments of ``dsocr bisect``, ``diff`` and ``merge``, apart, so that the command line starts at once."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
 from pathlib import Path
+
+from pytest_dsocr.cli import compare
+
+
+def add_bisect(command: ArgumentParser) -> None:
+    """Add the two commits, by what each is judged, and the options of ``dsocr compare``."""
+    command.add_argument("good", metavar="GOOD", help="a commit, tag or branch that was right")
+    command.add_argument("bad", metavar="BAD", help="a later one that is wrong")
+    command.add_argument("--stage", metavar="STAGE", help="judge by this stage alone, such as vision_fusion")
+    command.add_argument("--case", metavar="ID", help="judge by this case alone, such as page-gundam-markdown")
+    compare.add_arguments(command)
+    command.usage = "dsocr bisect GOOD BAD [PAGES ...] [options] [-- options of pytest's]"
 
 
 def add_diff(command: ArgumentParser) -> None:

@@ -60,12 +60,16 @@ def _mask(mine: Runs, theirs: Runs) -> Comparison:
         return Comparison("images_seq_mask", Verdict.MATCH, "every position")
     counts = [sum(length for value, length in mask if value) for mask in (mine, theirs)]
     measured = f"{counts[0]} image tokens in {len(mine)} runs; the reference has {counts[1]} in {len(theirs)}"
-    return _wrong("images_seq_mask", measured, _mask_signs(mine, theirs, counts[0] == counts[1] - 1))
+    return _wrong(
+        "images_seq_mask", measured, _mask_signs(mine, theirs, counts[0] == counts[1] - 1, counts[0] != counts[1])
+    )
 
 
-def _mask_signs(mine: Runs, theirs: Runs, one_fewer: bool) -> Iterator[Sign]:
+def _mask_signs(mine: Runs, theirs: Runs, one_fewer: bool, other_count: bool) -> Iterator[Sign]:
     if one_fewer:
         yield Sign.ONE_TOKEN_FEWER
+    elif other_count:
+        yield Sign.OTHER_COUNT
     if _first_true(mine) == _first_true(theirs) - 1:
         yield Sign.MASK_TOO_EARLY
 

@@ -10,7 +10,7 @@ from pytest_dsocr.compare.inputs import compare_inputs
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens
+from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens, does_not_end
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, lost, not_compared
 from pytest_dsocr.contract.artifacts import MMD
@@ -75,7 +75,7 @@ def _seam(name: str, mine: Answer, theirs: Mapping[str, Seam], limits: Tolerance
         yield from _absent((name,), mine, part) if promised else (not_compared(name, Reason.NOT_OFFERED),)
     else:
         allowed = limits.logits if name == "prefill" else limits.seam
-        yield compare_seam(name, mine.seams.get(name), theirs.get(name), allowed)
+        yield compare_seam(name, mine.seams.get(name), theirs.get(name), allowed, limits.usual)
 
 
 def _decoding(mine: Answer, theirs: Observation, limits: Tolerances) -> Iterator[Comparison]:
@@ -87,7 +87,8 @@ def _decoding(mine: Answer, theirs: Observation, limits: Tolerances) -> Iterator
         yield from _absent(("logits", "tokens"), mine, "step")
         return
     heard = theirs.steps[: len(mine.forced)] if "step" in mine.lost else theirs.steps
-    for one in (compare_logits(mine.forced, heard, limits), compare_tokens(mine.forced, heard, limits)):
+    tokens = compare_tokens(mine.forced, heard, limits)
+    for one in (compare_logits(mine.forced, heard, limits), tokens if mine.ends else does_not_end(tokens)):
         yield _cut_short(one, mine.fault, len(heard)) if mine.fault and "step" in mine.lost else one
 
 
@@ -101,12 +102,16 @@ def _cut_short(found: Comparison, fault: SubjectFaultError, steps: int) -> Compa
 
 
 def _read(mine: Answer, output: Iterator[Comparison]) -> Iterator[Comparison]:
-    """Say first whether ``read`` gave the text of the subject's own tokens, all of which equal the reference's."""
+    """Say first whether ``read`` gave the text of the subject's own tokens, all of which equal the reference's.
+
+    Where that text is wrong and is what the subject makes of these tokens apart from ``read``, ``read`` is right.
+    """
     text = next(output)
     steps = len(mine.forced or ())
-    agrees = "agrees" if text.verdict is not Verdict.WRONG else "disagrees"
+    verdict = Verdict.MATCH if text.verdict is Verdict.WRONG and mine.text == mine.told else text.verdict
+    agrees = "agrees" if verdict is not Verdict.WRONG else "disagrees"
     measured = f"{agrees} with the subject's own {steps} steps, which equal the reference's"
-    yield Comparison("read", text.verdict, measured)
+    yield Comparison("read", verdict, measured)
     yield text
     yield from output
 

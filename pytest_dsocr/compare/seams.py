@@ -15,15 +15,19 @@ SHOWN_VALUES = 3
 
 SHUFFLED_ERROR = 0.1
 """Values in other places give at least this relative error."""
+RIGHT, RIGHT_SAMPLES = 1e-3, 6
+"""Up to this share of the largest difference a sampled value is right; so many of the first 64 are, where rows are."""
 SAME_SIZE = 1e-3
 """The same values in other places have equal mean and norm up to drift; other values hardly ever do."""
 
 
-def compare_seam(name: str, mine: Seam | None, theirs: Seam | None, allowed: float) -> Comparison:
+def compare_seam(
+    name: str, mine: Seam | None, theirs: Seam | None, allowed: float, usual: float = math.inf
+) -> Comparison:
     """Compare a seam of the subject with the reference's.
 
     The error is the norm of the difference over the norm of the reference: of all values where both sides have them,
-    else estimated from the sketches, to 6 %.
+    else estimated from the sketches, to 6 %. A drift above ``usual`` passes, and is marked as suspicious.
     """
     if theirs is None:
         return not_compared(name, Reason.NOT_IN_REFERENCE)
@@ -38,6 +42,8 @@ def compare_seam(name: str, mine: Seam | None, theirs: Seam | None, allowed: flo
     verdict = Verdict.DRIFT if error <= allowed else Verdict.WRONG
     measured = _not_finite(mine, theirs) or f"relative error {error:.1e} (allowed {allowed:.0e})"
     signs = tuple(_signs(mine, theirs, error))
+    if usual < error <= allowed:
+        signs = (*signs, Sign.SUSPICIOUS)
     details = (*(IN_WORDS[sign] for sign in signs), *anatomy(mine, theirs))
     return Comparison(name, verdict, measured, error, details, frozenset(signs))
 
@@ -81,6 +87,15 @@ def _signs(mine: Seam, theirs: Seam, error: float) -> Iterator[Sign]:
     moved = [abs(mine.norm - theirs.norm) / (theirs.norm or 1.0), abs(mine.mean - theirs.mean) / (theirs.std or 1.0)]
     if SHUFFLED_ERROR < error < math.inf and max(moved) < SAME_SIZE:
         yield Sign.SHUFFLED
+    if first_wrong_sample(mine, theirs) >= RIGHT_SAMPLES:
+        yield Sign.LATER_ROWS
+
+
+def first_wrong_sample(mine: Seam, theirs: Seam) -> int:
+    """Give how many of the first sampled values are right: they lie in the order of a tensor's rows."""
+    apart = (mine.sample - theirs.sample).abs()
+    wrong = (apart > RIGHT * apart.max()).nonzero()
+    return int(wrong[0]) if len(wrong) else 0
 
 
 def anatomy(mine: Seam, theirs: Seam) -> Iterator[str]:
@@ -88,6 +103,10 @@ def anatomy(mine: Seam, theirs: Seam) -> Iterator[str]:
     for statistic in ("mean", "std", "norm"):
         yield f"{statistic:<5}{getattr(mine, statistic):>14.6g}{getattr(theirs, statistic):>14.6g} (reference)"
     apart = (mine.sample - theirs.sample).abs()
+    if (first := first_wrong_sample(mine, theirs)) >= RIGHT_SAMPLES and len(mine.shape) > 1:
+        position = int(sample_positions(math.prod(mine.shape))[first])
+        rows = math.prod(mine.shape[:-1])
+        yield f"right up to row {position // mine.shape[-1]} of {rows}, as far as it was sampled"
     differing = int((apart != 0).sum())
     yield f"{differing} of {len(apart)} sampled values differ, at most by {float(apart.max()):.3g}"
     positions = sample_positions(math.prod(mine.shape))

@@ -31,6 +31,7 @@ class Sign(StrEnum):
     BEHIND_IMAGE = "behind the image"
     MASK_TOO_EARLY = "mask too early"
     ONE_TOKEN_FEWER = "one token fewer"
+    OTHER_COUNT = "other count"
     GRID_EXCHANGED = "grid exchanged"
     NO_CROPS = "no crops"
     CROPS = "crops"
@@ -43,6 +44,9 @@ class Sign(StrEnum):
     """Of pixels, another dtype as well."""
     NOT_FINITE = "not finite"
     SHUFFLED = "shuffled"
+    LATER_ROWS = "later rows"
+    SUSPICIOUS = "suspicious"
+    """Inside the tolerance, and larger than what correct implementations were measured to have."""
     # steps
     FROM_PREFILL = "from prefill"
     """The first logits out of tolerance are those that prefill gave."""
@@ -51,9 +55,11 @@ class Sign(StrEnum):
     STANDS_STILL = "stands still"
     SAID_FORBIDDEN = "said what is forbidden"
     NOT_ITS_BEST = "not its best"
+    NO_END = "no end"
     # text
     EMPTINESS = "emptiness"
     TRUNCATION = "truncation"
+    GOES_ON = "goes on"
     LOST_START = "lost start"
     REPETITION = "repetition"
     BYTE_MARKS = "byte marks"
@@ -74,6 +80,7 @@ IN_WORDS: Mapping[Sign, str] = {
     Sign.BEHIND_IMAGE: "they differ only after the image",
     Sign.MASK_TOO_EARLY: "one place too early",
     Sign.ONE_TOKEN_FEWER: "one image token fewer",
+    Sign.OTHER_COUNT: "another number of image tokens",
     Sign.GRID_EXCHANGED: "columns and rows exchanged",
     Sign.NO_CROPS: "no crops where the reference has some",
     Sign.CROPS: "crops where the reference has none",
@@ -83,8 +90,11 @@ IN_WORDS: Mapping[Sign, str] = {
     Sign.WHOLE_LEVELS: "no values but -1, 0 and 1",
     Sign.NOT_FINITE: "it holds NaN or infinity, the reference does not",
     Sign.SHUFFLED: "mean and norm equal the reference's: the same values, in other places",
+    Sign.SUSPICIOUS: "larger than any error of a correct implementation that was measured on one device in this dtype",
+    Sign.LATER_ROWS: "its first rows are right, those behind them are not",
     Sign.STANDS_STILL: "every step gives the same logits as the first",
     Sign.SAID_FORBIDDEN: "the subject chose its best token, which the reference's rule forbids",
     Sign.NOT_ITS_BEST: "the subject did not choose its best token, and the reference did",
+    Sign.NO_END: "the subject's policy ends at another token than EOS, or only at the ceiling",
 }
 """The sentence of a sign that needs no figures."""

@@ -46,8 +46,12 @@ def compare_text(mine: str, theirs: str, allowed: float) -> Comparison:
         return _equal("text", theirs)
     apart = _Apart.of(mine, theirs)
     astray = [*degenerations(mine, theirs)]
-    if mine.strip() and apart.at < UNRELATED_FROM * len(theirs) and apart.share > UNRELATED_SHARE:
+    other = apart.at < UNRELATED_FROM * len(theirs) and apart.share > UNRELATED_SHARE
+    if mine.strip() and other and not theirs.startswith(mine):
         astray.append(Astray(Sign.UNRELATED, f"it reads something else from character {apart.at} on"))
+    if theirs and mine.startswith(theirs):
+        more = len(mine) - len(theirs)
+        astray.append(Astray(Sign.GOES_ON, f"it goes on behind the reference's end, for {more} characters"))
     empty = bool(theirs.strip()) and not mine.strip()
     verdict = Verdict.DRIFT if apart.share <= allowed and not empty else Verdict.WRONG
     measured = "; ".join([*(one.sign for one in astray), _measured(mine, theirs, apart, allowed)])

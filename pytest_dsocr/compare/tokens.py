@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from pytest_dsocr.compare.signs import IN_WORDS, Reason, Sign
 from pytest_dsocr.compare.tolerances import Tolerances
@@ -85,6 +86,15 @@ def compare_tokens(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits:
     details += [IN_WORDS[sign] for sign in signs]
     measured += f"; first differing step {differing[0]}"
     return Comparison("tokens", verdict, measured, None, tuple(details), signs)
+
+
+def does_not_end(tokens: Comparison) -> Comparison:
+    """Say of equal tokens that the subject's own policy does not end with them; other tokens are told first."""
+    if tokens.verdict is not Verdict.MATCH:
+        return tokens
+    signs = frozenset((Sign.NO_END,))
+    measured = f"{tokens.measured}, but by the subject's policy they are not the whole output"
+    return replace(tokens, verdict=Verdict.WRONG, measured=measured, details=(IN_WORDS[Sign.NO_END],), signs=signs)
 
 
 def is_tie(mine: ForcedStep, theirs: Step, limits: Tolerances) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 from pytest_dsocr.foundation.errors import DsocrError
 
@@ -14,17 +15,16 @@ MAX_CROPS = 9
 Grid = tuple[int, int]
 """Columns and rows of crops."""
 
-CANDIDATES: tuple[Grid, ...] = tuple(
-    sorted(
-        (
-            (columns, rows)
-            for columns in range(1, MAX_CROPS + 1)
-            for rows in range(1, MAX_CROPS + 1)
-            if MIN_CROPS <= columns * rows <= MAX_CROPS
-        ),
-        key=math.prod,
-    )
-)
+
+@cache
+def candidates(most: int) -> tuple[Grid, ...]:
+    """Give the grids of up to ``most`` crops, fewest first."""
+    sides = range(1, most + 1)
+    grids = ((columns, rows) for columns in sides for rows in sides if MIN_CROPS <= columns * rows <= most)
+    return tuple(sorted(grids, key=math.prod))
+
+
+CANDIDATES = candidates(MAX_CROPS)
 """The grids in the order in which the vendor tries them. Its order among equal numbers of crops is a set's, which
 no page's choice depends on."""
 
@@ -35,11 +35,16 @@ def crop_count(grid: Grid) -> int:
     return 0 if columns * rows == 1 else columns * rows
 
 
-def crop_grid(width_px: int, height_px: int) -> Grid:
+def crop_grid(width_px: int, height_px: int, *, most: int = MAX_CROPS) -> Grid:
     """Give the columns and rows that a page of this size is cut into; ``(1, 1)`` is no cut.
 
     The grid whose aspect ratio is nearest to the page's. Of grids equally near, a larger one is taken if the page
     has more than half of its pixels.
+
+    Args:
+        width_px: the page's width.
+        height_px: its height.
+        most: the limit of crops; ports have others than the vendor.
 
     Raises:
         DsocrError: where the page has no pixels.
@@ -48,8 +53,9 @@ def crop_grid(width_px: int, height_px: int) -> Grid:
         raise DsocrError(f"a page of {width_px} x {height_px} has no pixels; give one that has some")
     if width_px <= CROP_PX and height_px <= CROP_PX:
         return 1, 1
-    best, least = CANDIDATES[0], math.inf
-    for grid in CANDIDATES:
+    grids = candidates(most)
+    best, least = grids[0], math.inf
+    for grid in grids:
         columns, rows = grid
         distance = abs(width_px / height_px - columns / rows)
         more_than_half = width_px * height_px > 0.5 * CROP_PX**2 * columns * rows

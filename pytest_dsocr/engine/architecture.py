@@ -16,6 +16,24 @@ from pytest_dsocr.foundation.errors import DsocrError, MachineError
 SAM_KEY = "sam_vit_b"
 CLIP_KEY = "clip-l-14-224"
 
+OF_DECODERS = {
+    "use_mla": False,
+    "topk_method": "greedy",
+    "scoring_func": "softmax",
+    "q_lora_rank": None,
+    "kv_lora_rank": None,
+    "qk_nope_head_dim": 0,
+    "qk_rope_head_dim": 0,
+    "v_head_dim": 0,
+    "n_group": 1,
+    "topk_group": 1,
+    "lm_head": True,
+    "rm_head": False,
+}
+"""What is the same in every DeepSeek-OCR's decoder, and named in its config as loaders of other projects read it."""
+OF_VISION = {"model_type": "vision", "model_name": "deeplip_b_l", "image_size": 1024, "mlp_ratio": 3.7362}
+OF_ALL = {"tile_tag": "2D", "global_view_pos": "head", "candidate_resolutions": [[1024, 1024]]}
+
 
 @dataclass(frozen=True)
 class SamConfig:
@@ -140,15 +158,17 @@ class Architecture:
         return cls.from_config(config)
 
     def to_config(self) -> dict[str, Any]:
-        """Give a ``config.json`` that the vendor's code and :meth:`from_config` both read."""
-        decoder = {f.name: getattr(self.decoder, f.name) for f in fields(DecoderConfig)}
-        decoder |= {"use_mla": False, "topk_method": "greedy", "scoring_func": "softmax", "q_lora_rank": None}
+        """Give a ``config.json`` that :meth:`from_config`, the vendor's code and other projects' loaders read."""
+        decoder = {f.name: getattr(self.decoder, f.name) for f in fields(DecoderConfig)} | OF_DECODERS
         towers = {SAM_KEY: _plain(self.sam), CLIP_KEY: _plain(self.clip)}
+        projector = {"input_dim": self.projector_input, "n_embed": self.decoder.hidden_size}
         return {
             "architectures": ["DeepseekOCRForCausalLM"],
             "model_type": "deepseek_vl_v2",
-            "vision_config": {"model_type": "vision", "width": towers},
-            "language_config": decoder,
+            **OF_ALL,
+            "vision_config": {**OF_VISION, "width": towers},
+            "projector_config": {"model_type": "mlp_projector", "projector_type": "linear", **projector},
+            "language_config": {"architectures": ["DeepseekV2ForCausalLM"], **decoder},
             **decoder,
         }
 

@@ -46,7 +46,7 @@ class DeepseekOCR(nn.Module):
         """
         with torch.device("meta"):  # nothing is computed there: that imports torch's compiler, which takes a second
             model = cls(arch)
-        model = model.to(dtype).to_empty(device=device).requires_grad_(False).eval()
+        model = _with_memory(model.to(dtype), device).requires_grad_(False).eval()
         frequencies = inverse_frequencies(arch.decoder)
         model.model.inv_freq = (frequencies.to(dtype) if round_rope else frequencies).to(device)
         for layer in model.model.decoder_layers():
@@ -112,6 +112,17 @@ class DeepseekOCR(nn.Module):
         for layer in self.model.decoder_layers():
             if isinstance(layer.mlp, MixtureOfExperts):
                 layer.mlp.stack()
+
+
+def _with_memory(model: DeepseekOCR, device: torch.device) -> DeepseekOCR:
+    """Give a model without memory some that holds anything.
+
+    As ``to_empty`` does, which imports sympy to find out how a tensor lies in memory.
+    """
+    filled: DeepseekOCR = model._apply(  # type: ignore[no-untyped-call]
+        lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
+    )
+    return filled
 
 
 class Core(nn.Module):

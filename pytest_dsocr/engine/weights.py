@@ -73,6 +73,11 @@ def load_weights(model: nn.Module, folder: Path, *, on_progress: OnBytes | None 
                 on_progress(done_bytes, total_bytes)
 
 
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Give every tensor in ``folder`` by its name, in its stored dtype; raises as :func:`read_headers`."""
+    return dict(_read(read_headers(folder)))
+
+
 def save_weights(state: Mapping[str, Tensor], folder: Path, *, max_shard_bytes: int = 2 * 1024**3) -> None:
     """Write ``state`` as safetensors in shards with an index, under file names like the published checkpoint's.
 

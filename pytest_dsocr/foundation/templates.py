@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def templates(folder: Path) -> Environment:
-    """Give the templates of ``folder``; a name that a template has not been given is an error."""
+def templates(*folders: Path) -> Environment:
+    """Give the templates of some folders; a name that a template has not been given is an error."""
     import jinja2
 
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
+        loader=jinja2.FileSystemLoader(folders),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

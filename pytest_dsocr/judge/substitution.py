@@ -23,7 +23,7 @@ from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.observation.observation import BEST_OF_PREFILL, Best, Seam
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.follow import digest, keeps_values, steps_along
+from pytest_dsocr.subjects.follow import digest, forced_steps, keeps_values, steps_along
 from pytest_dsocr.subjects.protocol import StagedSubject, TextSubject
 
 Donor = Callable[[], StagedSubject]
@@ -108,9 +108,11 @@ class _Trial:
 
     def _decodes(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> bool:
         state, logits = self.asked.prefill(inputs, vision_fusion)
-        forced = tuple(steps_along(self.asked, inputs, state, logits, self.exchange.theirs.steps))
+        theirs = self.exchange.theirs.steps
+        steps = forced_steps(self.asked, inputs, theirs)
+        steps_along(self.asked, state, logits, theirs, steps)
         best = Best.of(logits, BEST_OF_PREFILL)
-        return self._is_right(TOKENS, {"prefill": logits}, prefill_best=best, forced=forced)
+        return self._is_right(TOKENS, {"prefill": logits}, prefill_best=best, forced=steps.fetch())
 
     def _is_right(self, stages: tuple[str, ...], tensors: Mapping[str, Tensor], **parts: object) -> bool:
         keep = keeps_values(self.exchange.theirs)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from torch import Tensor
+
 from pytest_dsocr.observation.block_seams import ORDER
 from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.observation.forced import ForcedStep
@@ -46,8 +48,16 @@ class Answer:
     continued: Output | None = None
     """What its own steps come to from the first choice on that is not the reference's, if all that differ may be ties;
     as the checkpoint's tokenizer and the vendor make it of tokens."""
+    ends: bool = True
+    """Whether its policy ends the output where the reference's tokens end, as far as it tells."""
+    told: str | None = None
+    """Where it is ``reread``: what its ``text_of`` makes of those tokens, if it has one."""
     reread: bool = False
     """Whether its tokens are the reference's to the end, and ``text`` is nevertheless what its ``read`` gave."""
+    input_tensors: Mapping[str, Tensor] | None = None
+    """Its inputs themselves, on their device, for who goes on from them; nobody may write to them."""
+    vision_tensors: Mapping[str, Tensor] | None = None
+    """What its vision gave, likewise."""
     fault: SubjectFaultError | None = None
     """The error that ended it."""
     lost: frozenset[Part] = frozenset()

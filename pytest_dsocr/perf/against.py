@@ -12,6 +12,7 @@ from pytest_dsocr.perf import nearness
 from pytest_dsocr.perf.baseline import Baseline
 from pytest_dsocr.perf.changes import Change, exact_changes
 from pytest_dsocr.perf.flags import flags
+from pytest_dsocr.perf.history import Spread
 from pytest_dsocr.perf.host import host_ratio, idle_share, is_another, of_runs
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.limits import limits_of
@@ -70,6 +71,7 @@ class PerfRun:
             "identity": dict(of.identity),
             "rounds": {"taken": len(of.rounds), "used": len(of.good)},
             "median_ms": {name: median(of.wall_ms(name)) for name in of.quantities},
+            "quartiles_ms": {name: _quartiles(of.wall_ms(name)) for name in of.quantities},
             "exact": dict(of.exact),
             "idle_share": idle_share(of),
             "host_ratio": self.host_ratio,
@@ -82,6 +84,11 @@ class PerfRun:
             "no_baseline": self.no_baseline,
             "accepted": str(self.accepted) if self.accepted else None,
         }
+
+
+def _quartiles(times_ms: Sequence[float]) -> tuple[float, float]:
+    spread = Spread.of(times_ms)
+    return spread.low_ms, spread.high_ms
 
 
 def measure(

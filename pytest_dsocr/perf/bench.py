@@ -158,6 +158,18 @@ def compare(names: Sequence[str], task: Task, watch: Watcher) -> Bench:
             return Bench(a, b, tuple(judgements), text_change(*pair.texts))
 
 
+def counted(names: Sequence[str], task: Task, watch: Watcher) -> Bench:
+    """Compare what is counted alone, without a clock: there is no judgement on times.
+
+    Raises:
+        DsocrError: where one of the two cannot be run.
+    """
+    with ExitStack() as stack:
+        candidates = [stack.enter_context(opened(name)) for name in names]
+        with pair_of(candidates, task, watch) as pair:
+            return Bench(*pair.measured(()), (), text_change(*pair.texts))
+
+
 @contextmanager
 def pair_of(candidates: Sequence[Candidate], task: Task, watch: Watcher) -> Iterator[Pair]:
     """Start both sides, load and warm them up, and end them.

@@ -18,6 +18,7 @@ from pytest_dsocr.perf.calibration import OFTEN, Calibration, Window, calibrate
 from pytest_dsocr.perf.candidate import Candidate
 from pytest_dsocr.perf.history import title_of
 from pytest_dsocr.perf.limits import limits_of, percent
+from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.schedule import looks_at
 
 FILE_NAME = "calibration.json"
@@ -27,8 +28,8 @@ HOW = "dsocr bench --calibrate A"
 
 def calibrated(
     candidate: Candidate, task: Task, judgements: int, pairs: int, processes: int, watch: Watcher
-) -> tuple[Calibration, list[Window]]:
-    """Judge a candidate against itself so many times; give what that says, and the times that each process took.
+) -> tuple[Calibration, list[tuple[Measured, Measured]]]:
+    """Judge a candidate against itself so many times; give what that says, and what each pair of processes measured.
 
     Args:
         candidate: both sides of each pair.
@@ -42,6 +43,7 @@ def calibrated(
         DsocrError: where it cannot be run, or too few rounds were fit for use.
     """
     parts: list[Window] = []
+    measured: list[tuple[Measured, Measured]] = []
     identity: dict[str, Any] = {}
     for number in range(processes):
         start, end = (pairs * place // processes for place in (number, number + 1))
@@ -50,13 +52,14 @@ def calibrated(
             taken: list[RoundPair] = []
             take(pair, taken, end - start, partial(_from(start, pairs, watch), "rounds in turn"))
         parts.append(times_of(taken, pair.exact))
+        measured.append(pair.measured(taken))
     if len(whole := joined(parts)) == 0:
         why = next((clause for two in taken for one in two for clause in one.spoilt), "")
         raise DsocrError(f"no round of {pairs} pairs is fit for use ({why}); let the machine be idle")
     windows = windows_of(whole, judgements, task.most_rounds)
     looks = looks_at(len(whole), task.most_rounds)
     found = calibrate(windows, limits_of(whole, task.slower), looks, [part for part in parts if part])
-    return replace(found, made=datetime.now(UTC).date().isoformat(), of=identity), parts
+    return replace(found, made=datetime.now(UTC).date().isoformat(), of=identity), measured
 
 
 def _from(start: int, pairs: int, watch: Watcher) -> Callable[..., None]:

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
-from itertools import combinations, islice
+from itertools import chain, islice
 from typing import Any
 
 from pytest_dsocr.foundation.sealed import seal, unseal
@@ -38,9 +38,10 @@ class Calibration:
     ambiguous: Mapping[str, int]
     """By quantity: in how many windows it could not be told."""
     spread: Mapping[str, float]
-    """By quantity: how much two processes differ at the median; 0.01 is 1 %."""
+    """By quantity: how much the two processes of a pair differ, at the median over pairs; 0.01 is 1 %."""
     smallest_found: Mapping[str, float | None]
-    """By quantity: the smallest slowdown that is found in 95 of 100 windows; none where even the largest is not."""
+    """By quantity: the smallest slowdown that is found in 95 of 100 windows, of either side; none where even the
+    largest is not."""
     limits: Mapping[str, float]
     """How much slower each quantity was allowed to be."""
     made: str = ""
@@ -83,10 +84,11 @@ def calibrate(
     looks: Sequence[int] = (),
     processes: Sequence[Window] = (),
 ) -> Calibration:
-    """Judge each window as it is, and with slowdowns multiplied into the second side of one quantity after the other.
+    """Judge each window as it is, and with slowdowns multiplied into one side of one quantity after the other.
 
     Args:
-        windows: tables of pairs, each as long as a judged one may get.
+        windows: tables of pairs, each as long as a judged one may get. Where one of two processes is a little slower by
+            itself, a slowdown of that one is found sooner than of the other; so each side has its turn.
         limits: how much slower each quantity may be.
         looks: after how many pairs they are judged; as always where it is left out.
         processes: the pairs that each process took; the windows, where it is left out.
@@ -113,9 +115,12 @@ def calibrate(
 
 
 def spread_of(parts: Sequence[Sides]) -> float:
-    """Give how much two parts of one quantity differ at the median: 0.01 is 1 %; 0 for a single one."""
-    logs = [math.log(statistics.median([*one, *other])) for one, other in parts if not unusable(one, other, True)]
-    apart = [abs(one - other) for one, other in combinations(logs, 2)]
+    """Give how much the two processes of a pair differ in a quantity, at the median over pairs: 0.01 is 1 %."""
+    apart = [
+        abs(math.log(statistics.median(after) / statistics.median(before)))
+        for before, after in parts
+        if not unusable(before, after, True)
+    ]
     return math.expm1(statistics.median(apart)) if apart else 0.0
 
 
@@ -134,12 +139,16 @@ def _count(tables: Iterable[Iterable[Judgement]], quantity: str, paces: Set[Pace
 def _smallest_found(
     windows: Sequence[Window], quantity: str, limits: Mapping[str, float], looks: Sequence[int]
 ) -> float | None:
-    most_missed = len(windows) - math.ceil(OFTEN * len(windows))
+    most_missed = 2 * len(windows) - math.ceil(OFTEN * 2 * len(windows))
     for slowdown in SLOWDOWNS:
-        missed = (not _found(window, quantity, slowdown, limits, looks) for window in windows)
+        missed = (not _found(one, quantity, slowdown, limits, looks) for one in chain(windows, map(_turned, windows)))
         if len([*islice(filter(None, missed), most_missed + 1)]) <= most_missed:
             return slowdown
     return None
+
+
+def _turned(window: Window) -> Window:
+    return {quantity: (after, before) for quantity, (before, after) in window.items()}
 
 
 def _found(window: Window, quantity: str, slowdown: float, limits: Mapping[str, float], looks: Sequence[int]) -> bool:

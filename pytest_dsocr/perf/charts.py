@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pytest_dsocr.foundation.templates import templates
 from pytest_dsocr.foundation.words import count, fit
 from pytest_dsocr.perf.history import Line, Series, Spread
 from pytest_dsocr.perf.words import GLYPHS, ms
 
-TEMPLATE = "history.html.j2"
+FOLDER, TEMPLATE = Path(__file__).parent, "history.html.j2"
 MOST_BARS = 40
 WIDTH, HEIGHT, MARGIN = 640.0, 120.0, 12.0
 """Of a chart, in its own units."""
@@ -69,9 +70,13 @@ def sparkline(values: Sequence[float]) -> str:
 
 def html(series: Sequence[Series], damaged: Sequence[str]) -> str:
     """Give the page; it needs no network and no script, and all that is told in it is escaped."""
+    return templates(FOLDER).get_template(TEMPLATE).render(damaged=damaged, **drawn(series))
+
+
+def drawn(series: Sequence[Series]) -> dict[str, Any]:
+    """Give what the template ``charts.html.j2`` takes."""
     shown = [(one, [chart(one, quantity) for quantity in one.quantities]) for one in series]
-    template = templates(Path(__file__).parent).get_template(TEMPLATE)
-    return template.render(series=shown, damaged=damaged, width=WIDTH, height=HEIGHT, margin=MARGIN)
+    return {"series": shown, "width": WIDTH, "height": HEIGHT, "margin": MARGIN}
 
 
 def chart(series: Series, quantity: str) -> Chart:

@@ -71,6 +71,24 @@ class Line:
         )
 
     @classmethod
+    def of_run(cls, perf: Mapping[str, Any], date: str) -> Line:
+        """Give the line of a run of the suite ``perf``, from what ``PerfRun.to_json`` gave."""
+        identity, quartiles = perf["identity"], perf["quartiles_ms"]
+        return cls(
+            date,
+            str(identity.get("name", "")),
+            str(identity.get("commit", "")),
+            {name: identity.get(name) for name in OF_SERIES},
+            {name: Spread(median_ms, *quartiles[name]) for name, median_ms in perf["median_ms"].items()},
+            perf["exact"],
+            {one["quantity"]: one["pace"] for one in perf["judgements"]},
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as JSON values, as :meth:`read` takes them."""
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
     def read(cls, text: str) -> Line:
         """Read a line; raise ``ValueError``, ``KeyError`` or ``TypeError`` where it is damaged."""
         value = json.loads(text)
@@ -127,7 +145,7 @@ def append(path: Path, lines: Iterable[Line]) -> None:
         torn = path.is_file() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
         with path.open("ab", buffering=0) as file:
             for line in lines:
-                file.write(b"\n" * torn + json.dumps({"format": FORMAT, **asdict(line)}).encode() + b"\n")
+                file.write(b"\n" * torn + json.dumps(line.to_json()).encode() + b"\n")
                 torn = False
     except OSError as error:
         raise DsocrError(f"{path} cannot be written ({error.strerror}); name another file with --history") from error
@@ -147,7 +165,7 @@ def read(place: Path) -> tuple[list[Series], list[str]]:
     for file in files:
         for line in _read_file(file):
             (good if isinstance(line, Line) else damaged).append(line)  # type: ignore[arg-type]
-    return _in_series(good), damaged
+    return in_series(good), damaged
 
 
 def _read_file(file: Path) -> Iterator[Line | str]:
@@ -159,7 +177,8 @@ def _read_file(file: Path) -> Iterator[Line | str]:
                 yield f"{file}:{number} is damaged and left out ({type(error).__name__}: {error})"
 
 
-def _in_series(lines: Iterable[Line]) -> list[Series]:
+def in_series(lines: Iterable[Line]) -> list[Series]:
+    """Give the lines apart that do not compare, each group in the order of its dates."""
     found: dict[str, list[Line]] = {}
     for line in sorted(lines, key=lambda line: line.date):
         found.setdefault(json.dumps(line.series, sort_keys=True), []).append(line)

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.foundation.collecting import spare_what_is_imported
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.threads import share_threads
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.observation.level import Level
+from pytest_dsocr.plugin.begun import Begun, is_live, is_needed
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.configured import own_config
 from pytest_dsocr.plugin.latest import Latest
 from pytest_dsocr.plugin.markers import arguments_of
-from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, leave_out
+from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, SPENT, leave_out
 from pytest_dsocr.plugin.waiting import waiting_for
 from pytest_dsocr.subjects.protocol import level_of
 from pytest_dsocr.subjects.watch import current
@@ -55,12 +57,18 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
 
     To name one for a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
     """
-    from pytest_dsocr.subjects.loading import close_subject, open_subject
+    with request.config.stash[SPENT].on("loading the subject"):
+        import pytest_dsocr.plugin.sides  # noqa: F401 - brings torch
+        from pytest_dsocr.subjects.loading import close_subject, open_subject
 
+        spare_what_is_imported()
     own = dsocr_config
     what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
     share_threads(_workers(request.config))
-    with _or_stop(request.session, "subject"), waiting_for(what, request.config):
+    if is_live(own) and is_needed(request.session):
+        request.getfixturevalue("_dsocr_reference_begun")
+    loading = request.config.stash[SPENT].on("loading the subject")
+    with _or_stop(request.session, "subject"), waiting_for(what, request.config), loading:
         subject = open_subject(own.subject, own.setup, own.subject_time_limit if own.isolate else None)
         promised = dsocr_config.level
         if promised is not None and (offered := level_of(subject)) < promised:
@@ -85,10 +93,12 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     """
     from pytest_dsocr.plugin.sides import open_wanted
 
+    begun: Begun | None = request.getfixturevalue("_dsocr_reference_begun") if is_live(dsocr_config) else None
     share_threads(_workers(request.config))
     what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
-    with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting:
-        reference = open_wanted(dsocr_config, on_progress=waiting.on_progress)
+    loading = request.config.stash[SPENT].on("loading the reference")
+    with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting, loading:
+        reference = begun.ready(waiting.on_progress) if begun else open_wanted(dsocr_config, waiting.on_progress)
     yield reference
     reference.close()
 
@@ -135,7 +145,8 @@ def _dsocr_asked(
         request.config.stash[RUN] = of_run(told, dsocr_reference, level_of(dsocr_subject))
         all_cases = request.config.stash.get(ALL_CASES, [])
         place = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
-        found, payload = exchange(dsocr_case, place, dsocr_subject, dsocr_reference, told)
+        spent = request.config.stash[SPENT]
+        found, payload = exchange(dsocr_case, place, dsocr_subject, dsocr_reference, told, spent)
         request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
         return found
 
@@ -153,11 +164,12 @@ def dsocr_limits(
 
 
 @pytest.fixture
-def dsocr_report(_dsocr_asked: Exchange, dsocr_limits: Tolerances) -> CaseReport:
+def dsocr_report(request: pytest.FixtureRequest, _dsocr_asked: Exchange, dsocr_limits: Tolerances) -> CaseReport:
     """Every comparison of the case within the test's limits, up to an error of the subject."""
     from pytest_dsocr.judge.exchange import judge
 
-    return judge(_dsocr_asked, dsocr_limits)
+    with request.config.stash[SPENT].on("comparing"):
+        return judge(_dsocr_asked, dsocr_limits)
 
 
 @pytest.fixture
@@ -193,10 +205,19 @@ def dsocr_golden(_dsocr_asked: Exchange) -> Observation:
 
 @pytest.fixture
 def dsocr_inputs(
-    dsocr_case: Case, dsocr_subject: Any, _dsocr_inputs_made: Latest[Mapping[str, Tensor]]
+    dsocr_case: Case,
+    dsocr_subject: Any,
+    _dsocr_exchanged: Latest[Exchange],
+    _dsocr_inputs_made: Latest[Mapping[str, Tensor]],
 ) -> Mapping[str, Tensor]:
-    """The subject's inputs of the case (L1), named as the fields of ``contract.inputs.Inputs``."""
+    """The subject's inputs of the case (L1), named as the fields of ``contract.inputs.Inputs``.
+
+    If both sides were asked about the case already, these are the ones that the subject made then.
+    """
     _needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
+    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
+    if exchanged and exchanged.answer.input_tensors is not None:
+        return exchanged.answer.input_tensors
     return _dsocr_inputs_made.get(lambda: _checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject)
 
 
@@ -205,10 +226,17 @@ def dsocr_vision(
     dsocr_case: Case,
     dsocr_inputs: Mapping[str, Tensor],
     dsocr_subject: Any,
+    _dsocr_exchanged: Latest[Exchange],
     _dsocr_vision_made: Latest[Mapping[str, Tensor]],
 ) -> Mapping[str, Tensor]:
-    """The subject's seams of vision (L2), ``vision_fusion`` among them."""
+    """The subject's seams of vision (L2), ``vision_fusion`` among them.
+
+    If both sides were asked about the case already, these are the ones that the subject gave then.
+    """
     _needs(dsocr_subject, Level.STAGES, "dsocr_vision")
+    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
+    if exchanged and exchanged.answer.vision_tensors is not None:
+        return exchanged.answer.vision_tensors
     return _dsocr_vision_made.get(lambda: _checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject)
 
 
@@ -254,6 +282,13 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
     may_write = option.update_snapshots or option.update_new_snapshots_only
     extension = snapshot_extension(dsocr_config, key_of(dsocr_config.setup), limits, may_write=may_write)
     return request.getfixturevalue("snapshot").use_extension(extension)
+
+
+@pytest.fixture(scope="session")
+def _dsocr_reference_begun(dsocr_config: Config) -> Iterator[Begun]:
+    begun = Begun(dsocr_config)
+    yield begun
+    begun.close()
 
 
 @pytest.fixture(scope="session")

@@ -12,14 +12,15 @@ import pytest
 import pytest_dsocr
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
-from pytest_dsocr.judge.config import Config
 from pytest_dsocr.observation.level import Level
+from pytest_dsocr.plugin.begun import is_live
 from pytest_dsocr.plugin.configured import begin, only_shows, own_config, refused, taken_for_tests
 from pytest_dsocr.plugin.junit import RunProperties
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
 from pytest_dsocr.plugin.options import add_options, are_used
 from pytest_dsocr.plugin.outcome import amend
 from pytest_dsocr.plugin.run import Run
+from pytest_dsocr.plugin.spent import Spent
 from pytest_dsocr.plugin.stash import (
     ALL_CASES,
     BAD_PAGES,
@@ -27,13 +28,13 @@ from pytest_dsocr.plugin.stash import (
     IDENTITY,
     NOTES,
     OUT_FOLDER,
+    SPENT,
     UNMATCHED,
     forget,
     leave_out,
 )
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.reference.goldens import recordings_in
-from pytest_dsocr.reference.vendor_code.files import FILES
 from pytest_dsocr.subjects.loading import level_before_loading
 from pytest_dsocr.subjects.watch import begin as begin_watch
 from pytest_dsocr.subjects.watch import end as end_watch
@@ -61,6 +62,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers and the collector of results, and resolve the options of a run that uses any."""
+    config.stash[SPENT] = Spent()
     for line in registration_lines():
         config.addinivalue_line("markers", line)
     if only_shows(config.option):  # help must work for those who gave a bad value
@@ -124,7 +126,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     own = config.stash[CONFIG]
     if own.xfails:
-        config.stash[UNMATCHED] = list(read_ledger(own.xfails).apply(items))
+        ledger = read_ledger(own.xfails)
+        config.stash[UNMATCHED] = list(ledger.apply(items))
+        config.stash.setdefault(NOTES, []).extend(ledger.over())
     above = [item for item in items if own.level is not None and (_level(item) or Level.TEXT) > own.level]
     if above:
         config.hook.pytest_deselected(items=above)
@@ -144,7 +148,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     own = own_config(item.config)
     if item.get_closest_marker("dsocr_gpu") and not _has_gpu():
         leave_out(item, "gpu", "needs a GPU that torch can use; run it where there is one")
-    if item.get_closest_marker("dsocr_vendor") and not _is_vendors(own):
+    if item.get_closest_marker("dsocr_vendor") and not is_live(own):
         leave_out(item, "vendor", "needs the vendor's Python files; name their folder: --dsocr-reference=FOLDER")
 
 
@@ -245,7 +249,8 @@ def _header(config: pytest.Config) -> list[str]:
     levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
     by_session = own.reference == "session"
     where = recordings_in(own.golden) if own.reference is None or by_session else own.reference
-    how = "live" if _is_vendors(own) else "recorded, or else by the session" if by_session else "recorded"
+    kept = "asked anew" if own.fresh else "its answers kept from run to run"
+    how = f"live, {kept}" if is_live(own) else "recorded, or else by the session" if by_session else "recorded"
     reference = f"{own.reference_device}, {own.reference_dtype}, {own.reference_attention}"
     lines = [
         f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",
@@ -262,7 +267,3 @@ def _has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
-
-
-def _is_vendors(own: Config) -> bool:
-    return isinstance(own.reference, Path) and (own.reference / FILES[0]).is_file()

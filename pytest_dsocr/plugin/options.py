@@ -81,7 +81,8 @@ OPTIONS = (
     Option(
         "subject",
         read.subject,
-        "implementation under test: session, session:fast, vendor:FOLDER, package.module:factory, cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
+        "implementation under test: session, session:fast, vendor:FOLDER, package.module:factory, processor:package.module:Class, "
+        "cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
         "SUBJECT",
         default="session",
     ),
@@ -122,6 +123,7 @@ OPTIONS = (
         "SECONDS",
         default="600",
     ),
+    Option("fresh", read.yes_or_no, "ask a live reference anew; else its answers are kept in the user's cache folder"),
     Option(
         "pages",
         read.page,
@@ -223,7 +225,7 @@ OPTIONS = (
     Option(
         "xfails",
         read.ledger,
-        "file of tests that must keep failing while listed (strict xfail), a line each: NODEID  # reason",
+        "file of tests that must keep failing while listed (strict xfail), a line each: NODEID  # until DATE: reason",
         "FILE",
         unset="none",
     ),

@@ -9,6 +9,7 @@ import pytest
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.traces import OF_MESSAGE, bounded, message_of, traced
 from pytest_dsocr.foundation.words import COLUMNS, fit
+from pytest_dsocr.plugin import spent
 from pytest_dsocr.plugin.junit import tell_properties
 from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, LEFT_OUT, LOADED, NOTES, PERF, RUN, TOLD
 from pytest_dsocr.subjects.loading import SESSION
@@ -91,7 +92,8 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "left_out": item.stash.get(LEFT_OUT, None),
         "notes": [*item.config.stash.get(NOTES, ())],
         "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
-        "reason": message_of(error) if isinstance(error, DsocrError) else reason_of(report) if report.skipped else None,
+        "spent": spent.told(item.config),
+        "reason": message_of(error) if isinstance(error, DsocrError) else _reason(report),
     }
     if isinstance(error, DsocrError) and LEFT_OUT not in item.stash:
         payload["fault"] = of_fault(error, case_id or None)
@@ -100,6 +102,11 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
     if run := item.config.stash.get(RUN, None):
         payload["run"] = run
     return payload
+
+
+def _reason(report: pytest.TestReport) -> str | None:
+    """Give why it was skipped, or failed for that."""
+    return reason_of(report) if report.skipped or isinstance(report.longrepr, str) else None
 
 
 def _case_id(item: pytest.Item) -> str:

@@ -82,7 +82,8 @@ class Run:
         if self._result is not None and self._session is not None:
             from pytest_dsocr.report.terminal import Summary
 
-            Summary(self._result, self._result.options, self.written).show(terminalreporter)
+            is_verbose = self.config.get_verbosity() > 0
+            Summary(self._result, self._result.options, self.written, is_verbose).show(terminalreporter)
         for line in self.config.stash.get(UNMATCHED, []):
             terminalreporter.write_line(
                 f"dsocr: {own_config(self.config).xfails} names {line}, which is no test of this run", yellow=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ from pytest_dsocr.judge.exchange import CaseReport, Exchange
 from pytest_dsocr.judge.hold import hold
 from pytest_dsocr.judge.limits import limits_of
 from pytest_dsocr.observation.case import Case
+from pytest_dsocr.plugin.spent import Spent
+from pytest_dsocr.reference.environment.environment import answers_folder
 from pytest_dsocr.reference.goldens import recording_places
+from pytest_dsocr.reference.live.kept import KeptReference, Store, making_of
 from pytest_dsocr.reference.live.reference import LiveReference
 from pytest_dsocr.reference.opening import Wanted, open_recorded, open_reference
 from pytest_dsocr.reference.protocol import OnProgress, Reference
@@ -42,17 +46,21 @@ def open_wanted(config: Config, on_progress: OnProgress | None = None) -> Refere
     reference = open_reference(
         config.reference, wanted, env=config.vendor_env, time_limit_s=config.time_limit, on_progress=on_progress
     )
-    if isinstance(reference, LiveReference):
-        reference.start()
-    return reference
+    if not isinstance(reference, LiveReference):
+        return reference
+    making = making_of(config.reference, wanted.key, reference.versions())
+    kept = KeptReference(reference, Store(answers_folder(), making), current().note, fresh=config.fresh)
+    kept.start()
+    return kept
 
 
 def exchange(
-    case: Case, place: int, subject: Any, reference: Reference, config: Config
+    case: Case, place: int, subject: Any, reference: Reference, config: Config, spent: Spent
 ) -> tuple[Exchange, CasePayload]:
     """Ask both sides about ``case``, judge them within the run's own limits, and draw a picture of the case.
 
-    Always call ``read`` on the first case: nothing else proves that it uses the stages.
+    Always call ``read`` on the first case: nothing else proves that it uses the stages. What that took is added to
+    ``spent``.
 
     Raises:
         DsocrError: where one of them could not answer, or both would be the session.
@@ -60,8 +68,14 @@ def exchange(
     if isinstance(reference, SessionReference):
         reference.check_other_than(subject, config.subject, case)
     limits = limits_of(config, subject, reference)
+    started = time.monotonic()
     report = hold(case, subject, reference, config.setup, limits, always_read=place == 0)
-    return report.exchange, of_case(report, place=place, picture=_picture(report, config.out))
+    found = report.exchange
+    payload = of_case(report, place=place)
+    spent.add_case(found, time.monotonic() - started)
+    with spent.on("drawing"):
+        payload["picture"] = _picture(report, config.out)
+    return found, payload
 
 
 def _picture(report: CaseReport, folder: Path | None) -> str | None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.pages.page_list import BadPage
     from pytest_dsocr.plugin.check import Check
+    from pytest_dsocr.plugin.spent import Spent
     from pytest_dsocr.report.file import RunIdentity
     from pytest_dsocr.report.payload import CasePayload, RunPayload
 
@@ -34,6 +35,8 @@ LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
 """Of a test that we skipped: what is missing, a word of ``judge.config.MISSING``, or ``Reason.NOT_OFFERED``."""
 PERF: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
 """Of the config: what was measured, as JSON values."""
+SPENT: pytest.StashKey[Spent] = pytest.StashKey()
+"""Of the config: where the time of this process goes."""
 LOADED: pytest.StashKey[object] = pytest.StashKey()
 """Of the config: the subject loaded from options, where no fixture of the user's replaces it."""
 TOLD: pytest.StashKey[dict[tuple[str | None, str], str]] = pytest.StashKey()

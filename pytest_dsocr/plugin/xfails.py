@@ -1,6 +1,8 @@
 """The ledger of known failures: a test and a reason a line. Each must keep failing while listed (strict xfail).
 
-suites/parity/test_case.py::test_boxes[form_015-gundam-markdown]  # the last row's box is one unit lower
+suites/parity/test_case.py::test_boxes[form_015-gundam-markdown]  # until 2027-01-31: the last row's box is lower
+
+From the day after its date on a line excuses nothing, and that is told.
 """
 
 from __future__ import annotations
@@ -8,13 +10,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
 
-LINE = re.compile(r"(?P<test>.*?)(?:\s+#\s*(?P<reason>.*))?")
+LINE = re.compile(r"(?P<test>.*?)(?:\s+#\s*(?:until\s+(?P<until>[^\s:]+):\s*)?(?P<reason>.*))?")
+
+
+@dataclass(frozen=True)
+class Known:
+    """Why a test is known to fail, and how long that excuses it."""
+
+    reason: str
+    until: date | None = None
+    """The last day; None of a line without an end."""
+
+    def is_over(self, today: date) -> bool:
+        """Say whether it excuses no longer."""
+        return self.until is not None and today > self.until
 
 
 @dataclass(frozen=True)
@@ -22,46 +38,75 @@ class Ledger:
     """Tests that are known to fail, and why."""
 
     path: Path
-    reasons: Mapping[str, str]
+    known: Mapping[str, Known]
     """By the last parts of a test's id, so that a line fits a checkout and an installation."""
 
-    def apply(self, items: Iterable[pytest.Item]) -> tuple[str, ...]:
-        """Mark the listed tests as strict xfails; give the listed names that are not among ``items``."""
-        unmatched = dict(self.reasons)
+    def apply(self, items: Iterable[pytest.Item], today: date | None = None) -> tuple[str, ...]:
+        """Mark the listed tests as strict xfails, but for those whose date is over.
+
+        Args:
+            items: the run's tests.
+            today: the day that counts; that of UTC, if left out.
+
+        Returns:
+            The listed names that are not among ``items``.
+        """
+        today, unmatched = today or _today(), dict(self.known)
         for item in items:
-            for test in filter(self.reasons.__contains__, _endings(item)):
-                item.add_marker(pytest.mark.xfail(reason=self.reasons[test], strict=True))
+            for test in filter(self.known.__contains__, _endings(item)):
+                if not self.known[test].is_over(today):
+                    item.add_marker(pytest.mark.xfail(reason=self.known[test].reason, strict=True))
                 unmatched.pop(test, None)
         return tuple(unmatched)
 
+    def over(self, today: date | None = None) -> list[str]:
+        """Say of each line whose date is over that it excuses no longer."""
+        day = today or _today()
+        return [
+            f"{test} was known to fail until {one.until} ({one.reason}), and no longer is: mend it, or give "
+            f"{self.path} a later date"
+            for test, one in self.known.items()
+            if one.is_over(day)
+        ]
+
 
 def read_ledger(path: Path) -> Ledger:
-    """Read a ledger: a line each, the end of a test's id, white space, ``#`` and a reason.
+    """Read a ledger: a line each, the end of a test's id, white space, ``#``, ``until DATE:`` and a reason.
 
-    Empty lines, and lines that begin with ``#``, are ignored.
+    The date is the last day on which the line counts, as ISO 8601 has it; a line without one counts for ever. Empty
+    lines, and lines that begin with ``#``, are ignored.
 
     Raises:
-        DsocrError: if the file cannot be read, a line has no reason, or a test is listed twice.
+        DsocrError: if the file cannot be read, a line has no reason or no date, or a test is listed twice.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DsocrError(f"{path} cannot be read as a list of known failures ({error}); give a text file") from error
-    reasons: dict[str, str] = {}
+    known: dict[str, Known] = {}
     for number, line in enumerate(map(str.strip, lines), 1):
         if line and not line.startswith("#"):
-            test, reason = _read_line(f"{path}, line {number}", line)
-            if test in reasons:
+            test, one = _read_line(f"{path}, line {number}", line)
+            if test in known:
                 raise DsocrError(f"{path}, line {number}: {test} is listed before; keep one of the two lines")
-            reasons[test] = reason
-    return Ledger(path, reasons)
+            known[test] = one
+    return Ledger(path, known)
 
 
-def _read_line(place: str, line: str) -> tuple[str, str]:
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+def _read_line(place: str, line: str) -> tuple[str, Known]:
     found = LINE.fullmatch(line)
     if found is None or not found["reason"]:
         raise DsocrError(f"{place}: {line.rstrip('# ')} has no reason; write one behind it, after '  # '")
-    return found["test"], found["reason"]
+    try:
+        until = date.fromisoformat(found["until"]) if found["until"] else None
+    except ValueError:
+        told = f"{place}: {found['until']!r} is no date; write one such as until 2027-01-31: reason"
+        raise DsocrError(told) from None
+    return found["test"], Known(found["reason"], until)
 
 
 def _endings(item: pytest.Item) -> list[str]:

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_dsocr.compare.divergence import first_divergence
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
+from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, fit, near, told
 from pytest_dsocr.report.accepting import acceptable
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 MOST_LINES = 40
 COMMANDS = ("accept: ", "profile: ")
 """How details begin that are never cut: they are to be copied."""
+TOLD_ALONE, TOLD_WHOLE = (*COMPARED, MMD, "artefacts"), ("read", "text")
+"""Stages whose mistakes are told by one comparison, without the others of its case; and comparisons, by their names."""
 MOST_COMPARISONS, LINES_OF_COMPARISON, MOST_DETAILS, MOST_FINDINGS, LINES_OF_FINDING = 5, 2, 9, 3, 2
 
 
@@ -118,6 +123,7 @@ class _Failure:
     def _first_wrong(self) -> Iterator[str]:
         divergence = self.report.divergence if self.report else None
         if divergence is None:
+            yield from self._check_alone()
             return
         first = first_wrong(divergence.first.what, divergence.right)
         if self._elsewhere:
@@ -130,6 +136,12 @@ class _Failure:
         for finding in (self.report.exchange.findings if self.report else ())[:MOST_FINDINGS]:
             yield from told("found", finding, LINES_OF_FINDING)
 
+    def _check_alone(self) -> Iterator[str]:
+        """Say what to check where there is no case, but inputs or files that were held against something recorded."""
+        found = None if self.report else first_divergence([one for one in self.failing if _told_alone(one)])
+        if found is not None:
+            yield from told("check", found.cause)
+
     def _accepting(self) -> Iterator[str]:
         """Say which tolerance would let it pass, if a reasonable one would."""
         wrong = [one.what for one in self.failing if one.verdict is Verdict.WRONG]
@@ -141,6 +153,10 @@ class _Failure:
             yield from told("accept", f"where this may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})")
         else:
             yield from told("accept", "no tolerance is meant for a difference like this")
+
+
+def _told_alone(one: Comparison) -> bool:
+    return one.stage in TOLD_ALONE or one.what in TOLD_WHOLE
 
 
 def _detail(line: str) -> str:

@@ -55,7 +55,7 @@ class RunIdentity:
     @classmethod
     def now(cls, command: str) -> RunIdentity:
         """Give that of a run that begins."""
-        return cls(os.environ.get(RUN_ID) or uuid.uuid4().hex, _now(), commit_here(), command)
+        return cls(os.environ.get(RUN_ID) or uuid.uuid4().hex, now(), commit_here(), command)
 
 
 def mark_running(folder: Path, identity: RunIdentity) -> None:
@@ -84,9 +84,8 @@ def mark_refused(folder: Path, identity: RunIdentity, why: str, ended_as: str) -
     return result
 
 
-def head(identity: RunIdentity, status: str) -> dict[str, Any]:
+def head(identity: RunIdentity, status: str, ended: str | None = None) -> dict[str, Any]:
     """Give what stands at the beginning of the file."""
-    ended = _now() if status == FINISHED else None
     return {"format": FORMAT, "status": status, **asdict(identity), "ended": ended}
 
 
@@ -130,5 +129,6 @@ def read_result(place: Path, run_id: str | None = None, *, unfinished: bool = Fa
     return result
 
 
-def _now() -> str:
+def now() -> str:
+    """Give the time as ``2026-11-22T17:58:59+00:00``."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -139,6 +139,9 @@ def _add_run(result: RunResult, told: Mapping[str, Any]) -> None:
         whole: Any = {**run, "shard": None, "pages": pages, "level": run["level"] or before["level"]}
         result.run = whole
     result.perf = result.perf or told["perf"]
+    for spent in told.get("spent", ()):
+        own: Any = {**spent, "worker": f"{run['shard'] or '' if run else ''} {spent['worker']}".strip()}
+        result.add_spent(f"{own['worker']} {told['id']}", own)
     result.notes += [note for note in told["notes"] if note not in result.notes]
 
 

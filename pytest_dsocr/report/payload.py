@@ -125,6 +125,20 @@ class RunPayload(TypedDict):
     prompts: list[str]
 
 
+class SpentPayload(TypedDict):
+    """Where the time of one process went, until a test of its had ended."""
+
+    worker: str
+    """Its name, such as ``gw1``; empty where there are no workers."""
+    device: str
+    cases: int
+    """How many were put to both sides."""
+    elapsed_s: float
+    """Since pytest was configured."""
+    seconds: dict[str, float]
+    """By what they were spent on; the rest is pytest's and the tests' own."""
+
+
 class TestPayload(TypedDict, total=False):
     """What one test reports; an empty one means that the test was to compare, and did not."""
 
@@ -136,6 +150,7 @@ class TestPayload(TypedDict, total=False):
     reason: str | None
     """Why it was skipped."""
     fault: FaultPayload | None
+    spent: SpentPayload
     notes: list[str]
     """What else was noticed so far, a sentence each."""
     perf: Mapping[str, Any]

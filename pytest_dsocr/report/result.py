@@ -6,11 +6,12 @@ import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest_dsocr
-from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.foundation.words import count
@@ -18,9 +19,17 @@ from pytest_dsocr.judge.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.report.ended import OF_PYTEST, Ended, gravest
-from pytest_dsocr.report.file import FINISHED, RunIdentity, head
+from pytest_dsocr.report.file import FINISHED, RunIdentity, head, now
 from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
-from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, FaultPayload, RunPayload, TestPayload, number
+from pytest_dsocr.report.payload import (
+    CasePayload,
+    ComparisonPayload,
+    FaultPayload,
+    RunPayload,
+    SpentPayload,
+    TestPayload,
+    number,
+)
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.tested import FAILING, TestResult, gravity, outcome_of, why_skipped
 from pytest_dsocr.report.words import by_session
@@ -68,6 +77,8 @@ class RunResult:
     """What the places of tests are relative to."""
     notes: list[str] = field(default_factory=list)
     """What else was noticed, a sentence each."""
+    spent: dict[str, SpentPayload] = field(default_factory=dict)
+    """Where the time of each process went, by its name."""
     _cases: dict[str, CasePayload] = field(default_factory=dict)
 
     def add_report(self, report: pytest.TestReport) -> None:
@@ -95,10 +106,16 @@ class RunResult:
         self.notes += [note for note in payload.get("notes", []) if note not in self.notes]
         if case := payload.get("case"):
             self.add_case(case)
+        if spent := payload.get("spent"):
+            self.add_spent(spent["worker"], spent)
 
     def add_case(self, case: CasePayload) -> None:
         """Take a case; where it was taken already, the graver report counts."""
         self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
+
+    def add_spent(self, process: str, spent: SpentPayload) -> None:
+        """Take where the time of a process went; what it tells last counts."""
+        self.spent[process] = max(self.spent.get(process, spent), spent, key=lambda one: one["elapsed_s"])
 
     def add_test(self, test: TestResult) -> None:
         """Take a test of another run; where it was taken already, the graver outcome counts."""
@@ -159,6 +176,17 @@ class RunResult:
         """Those that pass with an error, the largest first."""
         drifting = [case for case in self.cases if case["passes"] and number(case["worst_error"]) > 0]
         return sorted(drifting, key=lambda case: -number(case["worst_error"]))
+
+    @property
+    def suspicious(self) -> list[tuple[str, float]]:
+        """Where each case's drift is first larger than that of correct implementations, and how large it is there."""
+        found: dict[str, float] = {}
+        for case in self.cases:
+            for one in case["comparisons"]:
+                if Sign.SUSPICIOUS in one["signs"]:
+                    found.setdefault(f"{case['id']}, {one['what']}", number(one["error"]))
+                    break
+        return list(found.items())
 
     @property
     def not_offered(self) -> dict[str, list[str]]:
@@ -248,10 +276,15 @@ class RunResult:
         flaky = f"; {count(len(self.flaky), 'test')} FLAKY" if self.flaky else ""
         return ("; ".join(self.why_not) or f"passes{flaky}") + by_session(self.cases)
 
+    @cached_property
+    def ended(self) -> str:
+        """When it was first told as a whole; each file and summary says the same."""
+        return now()
+
     def to_json(self) -> dict[str, Any]:
         """Give the whole result as JSON values."""
         return {
-            **head(self.identity, FINISHED),
+            **head(self.identity, FINISHED, self.ended),
             "pytest_dsocr": pytest_dsocr.__version__,
             "verdict": self.verdict,
             "passes": not self.why_not,
@@ -265,6 +298,7 @@ class RunResult:
             "counts": {str(verdict): self.counts.get(verdict, 0) for verdict in SEVERITY[::-1]},
             "run": self.run,
             "perf": self.perf,
+            "spent": [self.spent[name] for name in sorted(self.spent)],
             "environment": {"platform": platform.platform(), "versions": versions()},
             "not_offered": self.not_offered,
             "missing": self.missing,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from pytest_dsocr.compare.signs import IN_WORDS, Sign
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.words import count, listed, near, told
@@ -14,6 +15,7 @@ from pytest_dsocr.report.github import errors
 from pytest_dsocr.report.judged import JudgedCase
 from pytest_dsocr.report.payload import number
 from pytest_dsocr.report.result import Missing, RunResult
+from pytest_dsocr.report.spent import in_line, in_table
 from pytest_dsocr.report.times import table
 from pytest_dsocr.report.words import counts, first_wrong, reference_in_words, subject_in_words
 
@@ -43,11 +45,13 @@ class Summary:
         result: the run's.
         options: those of the run, without its positional arguments.
         written: what was written, a path each.
+        verbose: whether the run's time is told part by part.
     """
 
     result: RunResult
     options: Sequence[str] = ()
     written: Sequence[str] = ()
+    verbose: bool = False
 
     @property
     def lines(self) -> Iterator[Line]:
@@ -85,6 +89,9 @@ class Summary:
         if self.written:
             yield from _told("written", ", ".join(map(near, self.written)))
         yield from _told("verdict", self.result.verdict, BAD if self.result.why_not else GOOD)
+        if spent := [*self.result.spent.values()]:
+            yield from _told("time", in_line(spent))
+            yield from (Line(f"    {line}") for line in in_table(spent) if self.verbose)
         for reason, command in following(self.result, self.options):
             yield from _told("next", f"{reason}:")
             yield Line(f"    {command}")
@@ -120,6 +127,8 @@ class Summary:
         for case in () if self.result.failing_cases else self.result.drifting_cases[:MOST_DRIFTING]:
             error = f"{number(case['worst_error']):.1e}"
             yield from _told("largest drift", f"{case['id']}: {error}; {counts(case['counts'])}")
+        for where, least in self.result.suspicious[:MOST_DRIFTING]:
+            yield from _told("SUSPICIOUS", f"{where}: {least:.1e}, {IN_WORDS[Sign.SUSPICIOUS]}", NOTED)
 
     def _perf(self) -> Iterator[Line]:
         """Yield each quantity's median, beside the baseline's where there is one, and what limits the subject."""

@@ -108,14 +108,12 @@ class CheckedSubject:
         with at_stage("prefill", "prefill"):
             fused = None if vision_fusion is None else vision_fusion.clone()
             state: DecodeView = self.subject.prefill(handed.copies(inputs), fused)
-            logits = getattr(state, "logits", None)
-        return state, _logits("prefill", "prefill gave a state with", logits)
+            return state, _logits("prefill", "prefill gave a state with", getattr(state, "logits", None))
 
     def step(self, state: DecodeView, token: int) -> Tensor:
         """Feed one token; gives the next logits ``[V]``, float32, which may hold NaN."""
         with at_stage("decode", "step"):
-            logits = self.subject.step(state, token)
-        return _logits("decode", "step gave", logits)
+            return _logits("decode", "step gave", self.subject.step(state, token))
 
     def text_of(self, token_ids: Sequence[int]) -> str:
         """Give the text of tokens."""
@@ -137,10 +135,10 @@ class CheckedSubject:
 
 
 def _logits(stage: str, given_by: str, given: object) -> Tensor:
-    """Give logits of whatever dtype as a float32 tensor of our own ``[V]``."""
+    """Give logits of whatever dtype as a float32 tensor of our own ``[V]``; called where a stage is open."""
     if not handed.is_tensor(given):
         raise SubjectFaultError(stage, f"the subject's {given_by} {handed.kind(given)} for logits; give a tensor [V]")
-    own = handed.tensor(stage, given_by, "logits", given)
+    own = handed.copied(stage, given_by, "logits", given)
     if own.ndim == 0 or own.numel() != own.shape[-1]:
         raise SubjectFaultError(stage, f"the subject's {given_by} logits of shape {list(own.shape)}; give [V]")
     return own.float().flatten()

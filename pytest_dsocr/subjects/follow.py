@@ -16,21 +16,18 @@ from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.input_names import TENSORS
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
-from pytest_dsocr.contract.policy import DEFAULT_NGRAM, DecodePolicy, NgramBan
+from pytest_dsocr.contract.policy import DEFAULT_NGRAM, DecodePolicy
 from pytest_dsocr.contract.special import TextTokenizer
-from pytest_dsocr.engine.greedy import pick
 from pytest_dsocr.observation.answer import Answer, Part
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.fault import SubjectFaultError
-from pytest_dsocr.observation.forced import NO_CHOICE, ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import (
     BEST_OF_PREFILL,
     Artefact,
     Best,
     InputsDigest,
-    NotFinite,
     Observation,
     Seam,
     SpanSeen,
@@ -39,6 +36,7 @@ from pytest_dsocr.observation.observation import (
 from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, CheckedSubject
 from pytest_dsocr.subjects.continuing import Continuing
 from pytest_dsocr.subjects.fault import at_stage
+from pytest_dsocr.subjects.forced_steps import ForcedSteps
 from pytest_dsocr.subjects.protocol import DecodeView, TextSubject
 
 OnToken = Callable[[int], None]
@@ -114,7 +112,7 @@ class _Following:
             self.left.append("write")
         if self.asked.level >= Level.INPUTS:
             inputs = self.asked.inputs(self.case)
-            self.learn(inputs=digest(inputs, self.theirs))
+            self.learn(inputs=digest(inputs, self.theirs), input_tensors=inputs)
             self.left.remove("inputs")
         if self.asked.level >= Level.STAGES:
             self._stages(inputs)
@@ -126,16 +124,18 @@ class _Following:
         with self._watched():
             vision = self.asked.vision(inputs)
             self._see("vision", vision)
+            self.learn(vision_tensors=vision)
             self.left.remove("vision")
             state, logits = self.asked.prefill(inputs, vision.get("vision_fusion"))
             self._see("prefill", {"prefill": logits})
         self.learn(prefill_best=Best.of(logits, BEST_OF_PREFILL))
         self.left.remove("prefill")
-        forced: list[ForcedStep] = []
+        steps = forced_steps(self.asked, inputs, self.theirs.steps)
         try:
-            forced.extend(steps_along(self.asked, inputs, state, logits, self.theirs.steps, self.on_token))
+            steps_along(self.asked, state, logits, self.theirs.steps, steps, self.on_token)
         finally:
-            self.learn(forced=tuple(forced))
+            forced = steps.fetch()
+            self.learn(forced=forced)
         if self.tokenizer:
             walk = Continuing(self.asked, inputs, vision.get("vision_fusion"), self.case, self.tokenizer)
             self.learn(continued=walk.output(forced, self.theirs))
@@ -162,11 +162,13 @@ class _Following:
 
     def _output(self, always_read: bool) -> None:
         tokens, choices = self.theirs.token_ids, tuple(step.token for step in self.answer.forced or ())
-        same = bool(choices) and choices == tokens and _ends(self.asked.policy, self.case, tokens)
-        told = same and self.asked.tells_text and not always_read
-        text = clean_output(self.asked.text_of(tokens)) if told else self.asked.read(self.case)
+        ends = not choices or _ends(self.asked.policy, self.case, tokens)
+        same = ends and bool(choices) and choices == tokens
+        told = clean_output(self.asked.text_of(tokens)) if same and self.asked.tells_text else None
+        text = self.asked.read(self.case) if told is None or always_read else told
         spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
-        self.learn(text=text, spans=spans, reread=same and not told)
+        reread = same and (told is None or always_read)
+        self.learn(text=text, spans=spans, ends=ends, reread=reread, told=told if reread else None)
         self.left.remove("read")
         if self.asked.writes:
             mmd, artefacts = _written(self.asked, text, self.case.page)
@@ -187,39 +189,22 @@ def keeps_values(theirs: Observation) -> bool:
 
 def steps_along(
     asked: CheckedSubject,
-    inputs: Mapping[str, Tensor],
     state: DecodeView,
     logits: Tensor,
     theirs: Sequence[Step],
+    steps: ForcedSteps,
     on_token: OnToken = nobody,
-) -> Iterator[ForcedStep]:
-    """Yield every step along the reference's from a prefilled ``state`` and its ``logits`` ``[V]``."""
-    size = asked.policy.no_repeat_ngram_size if asked.policy else DEFAULT_NGRAM
-    ban = NgramBan(size, inputs["input_ids"][0].tolist())
-    for k, step in enumerate(theirs):
-        own = logits if k == 0 else asked.step(state, theirs[k - 1].token)
-        yield _forced(own, step, ban)
-        ban.push(step.token)
+) -> None:
+    """Have ``steps`` see every step along the reference's, from a prefilled ``state`` and its ``logits`` ``[V]``."""
+    for k in range(len(theirs)):
+        steps.see(logits if k == 0 else asked.step(state, theirs[k - 1].token))
         on_token(k)
 
 
-def _forced(logits: Tensor, theirs: Step, ban: NgramBan) -> ForcedStep:
-    if max(theirs.best.ids) >= len(logits):
-        raise SubjectFaultError(
-            "decode",
-            f"the subject gave {len(logits)} logits, and the reference has token {max(theirs.best.ids)}; "
-            "give those of the whole vocabulary",
-        )
-    spoilt = _spoilt(logits)
-    choice = NO_CHOICE if spoilt else pick(logits[None], [ban.banned()])[0]
-    return ForcedStep(choice, Best.of(logits), tuple(logits[list(theirs.best.ids)].tolist()), spoilt)
-
-
-def _spoilt(logits: Tensor) -> NotFinite | None:
-    """Count their values that are NaN or infinite; minus infinity forbids a token and does not count."""
-    if not bool((logits.isnan() | logits.isposinf()).any()):
-        return None
-    return NotFinite.among(logits.masked_fill(logits.isneginf(), 0.0).double().cpu().numpy())
+def forced_steps(asked: CheckedSubject, inputs: Mapping[str, Tensor], theirs: Sequence[Step]) -> ForcedSteps:
+    """Prepare to see the steps along the reference's, by the rule that the subject says it chooses by."""
+    size = asked.policy.no_repeat_ngram_size if asked.policy else DEFAULT_NGRAM
+    return ForcedSteps(theirs, size, inputs["input_ids"][0].tolist())
 
 
 def _ends(policy: DecodePolicy | None, case: Case, tokens: Sequence[int]) -> bool:

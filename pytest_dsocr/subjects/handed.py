@@ -44,13 +44,18 @@ def tensor(stage: str, given_by: str, name: str, given: object) -> Tensor:
     Raises:
         SubjectFaultError: where it is none, or one whose values cannot be read one by one.
     """
+    with at_stage(stage, given_by.partition(" ")[0]):  # an error on a GPU is heard of where its values are waited for
+        return copied(stage, given_by, name, given)
+
+
+def copied(stage: str, given_by: str, name: str, given: object) -> Tensor:
+    """Do what :func:`tensor` does within an ``at_stage`` that is open already: to open one takes 30 microseconds."""
     named = exact(shown(name))
     if not is_tensor(given):
         raise SubjectFaultError(stage, f"the subject's {given_by} {kind(given)} for {named}; give a tensor")
-    with at_stage(stage, given_by.partition(" ")[0]):  # an error on a GPU is heard of where its values are waited for
-        own = exact_tensor(given)
-        if (what := _unreadable(own)) is None:
-            return own.clone()
+    own = exact_tensor(given)
+    if (what := _unreadable(own)) is None:
+        return own.clone()
     raise SubjectFaultError(stage, f"the subject's {given_by} {what} for {named}; give a tensor that holds its values")
 
 

@@ -21,14 +21,15 @@ from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.fault import at_stage, guarded
 from pytest_dsocr.subjects.protocol import Setup, TextSubject, level_of
 from pytest_dsocr.subjects.telling import brief
-from pytest_dsocr.subjects.ways import CLI, HTTP, way_of
+from pytest_dsocr.subjects.ways import CLI, HTTP, PROCESSOR, way_of
 
 SESSION = "session"
 FAST = f"{SESSION}:fast"
 SESSIONS = (SESSION, FAST)
 VENDOR = "vendor:"
 VALID = (
-    f"give {SESSION}, {FAST}, {VENDOR}FOLDER, package.module:factory, {CLI}COMMAND, or {HTTP}//HOST:PORT/v1?model=NAME"
+    f"give {SESSION}, {FAST}, {VENDOR}FOLDER, package.module:factory, {PROCESSOR}package.module:Class, {CLI}COMMAND, or "
+    f"{HTTP}//HOST:PORT/v1?model=NAME"
 )
 
 
@@ -57,7 +58,8 @@ def open_subject(spec: str, setup: Setup, isolated_s: float | None) -> TextSubje
     Raises:
         DsocrError: as :func:`load_subject`.
     """
-    if isolated_s is None or way_of(spec):
+    way = way_of(spec)
+    if isolated_s is None or (way and way.OWN_PROCESS):
         return load_subject(spec, setup)
     from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
 
@@ -83,8 +85,8 @@ def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
     """
     if spec in SESSIONS or spec.startswith(VENDOR):
         return Level.MODULES
-    if way_of(spec):
-        return Level.TEXT
+    if way := way_of(spec):
+        return way.LEVEL
     if not may_import:
         return None
     factory = _factory(spec)

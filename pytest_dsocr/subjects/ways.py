@@ -1,4 +1,4 @@
-"""Subjects that are processes of their own already, named by a word and a colon: each word has an adapter.
+"""Subjects that are named by a word and a colon: each word has an adapter.
 
 An adapter is imported when one of its subjects is named, by its module's name, as its room stands above this one.
 """
@@ -8,15 +8,21 @@ from __future__ import annotations
 import importlib
 from typing import Any, Protocol, cast
 
+from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.protocol import Setup, TextSubject
 
-CLI, HTTP, HTTPS = "cli:", "http:", "https:"
-ADAPTERS = {CLI: "command", HTTP: "server", HTTPS: "server"}
+CLI, HTTP, HTTPS, PROCESSOR = "cli:", "http:", "https:", "processor:"
+ADAPTERS = {CLI: "command", HTTP: "server", HTTPS: "server", PROCESSOR: "processor"}
 """By the beginning of a subject's name, the module in ``pytest_dsocr.adapters``."""
 
 
 class Way(Protocol):
     """What an adapter's module has."""
+
+    LEVEL: Level
+    """What its subjects offer."""
+    OWN_PROCESS: bool
+    """Whether they are processes of their own already, which need no other around them."""
 
     def check(self, spec: str) -> None:
         """Raise ``DsocrError`` where the name cannot be one of a subject; asks nobody."""

@@ -36,6 +36,14 @@ def _found_by_processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _live_references_are_asked() -> Iterator[None]:
+    """The runs that a test starts are not told what an earlier test asked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSOCR_FRESH", "yes")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _nothing_for_github() -> Iterator[None]:
     """The runs that a test starts are not those that a CI shows."""
     with pytest.MonkeyPatch.context() as patch:

@@ -24,12 +24,13 @@ MAY_IMPORT = {
     "judge": "foundation contract observation engine reference subjects compare",
     "perf": "foundation contract engine workload subjects",
     "pages": "foundation contract observation",
-    "adapters": "foundation contract observation subjects pages",
+    "adapters": "foundation contract observation engine subjects pages",
     "doctor": "foundation contract observation engine reference perf pages",
     "report": "foundation contract observation workload reference session_reference compare judge perf",
+    "nights": "foundation compare perf report",
     "plugin": "foundation contract observation engine workload reference subjects session_reference compare judge perf "
     "pages report",
-    "cli": "foundation contract observation engine workload reference perf pages adapters doctor report plugin",
+    "cli": "foundation contract observation engine workload reference perf pages adapters doctor report nights plugin",
     "mini": "",
 }
 """Each room with those that it imports, at any time: at the top of a module, in a function, or for types alone."""

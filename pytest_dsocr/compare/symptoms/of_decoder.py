@@ -15,23 +15,35 @@ DECODER = (
     ),
     Symptom(
         "prefill",
+        "what layer {depth} does with later tokens, for the first are right: positions (one by one, through the image "
+        "too, not rounded to the weights' dtype), no window in the prompt's attention, experts without a capacity, and "
+        "features at the mask's places",
+        lambda scene: scene.depth is not None and scene.has(Sign.LATER_ROWS),
+        ("POS-08", "SCT-03"),
+    ),
+    Symptom(
+        "prefill",
         "what the decoder is given, and its layer 0: features at the mask's places in order, as many as places, not "
-        "the image token's embedding; rotary halves, theta 10,000; a causal mask for image tokens too; a dense layer",
+        "the image token's embedding, neither scaled nor normed; rotary halves, theta 10,000, positions one by one; a "
+        "causal mask for image tokens too; the attention's scale (a head's); the norms' form, weights and epsilons "
+        "(1e-6); a dense layer, gate and up in this order, with silu; and rounding, to another dtype than the weights'",
         lambda scene: scene.depth == 0,
         ("MOE-03", "POS-01", "POS-08", "POS-09", "SCH-10", "SCT-03", "SCT-04"),
     ),
     Symptom(
         "prefill",
         "the decoder's layer {depth}, for those in front are right: the experts (6 of 64, their weights the softmax's "
-        "own and not made to sum to one, each with its own), the shared experts added, and its weights",
+        "own and not made to sum to one, each with its own, scaled by 1), the shared experts added, its weights, its "
+        "place among the layers, and its own keys and values in the cache",
         lambda scene: scene.depth is not None,
         ("MOE-01", "MOE-02"),
     ),
     Symptom(
         "prefill",
-        "the decoder behind its last layer: the last norm, the head, and that the last position's logits are taken",
+        "the decoder behind its last layer: the last norm, the head, and that the last position's logits are taken, "
+        "those of this page and not of a cache that is not reset",
         lambda scene: scene.blocks_right,
-        ("ATK-02",),
+        ("ATK-02", "KVC-04"),
     ),
     Symptom(
         "prefill",
@@ -74,15 +86,24 @@ DECODER = (
     ),
     Symptom(
         "logits",
+        "the steps by a little from the first on, for prefill is right: the dtype that keys and values are cached in "
+        "(rounded to bfloat16 or 8 bits), rounding in a kernel that only steps use, or one position of the cache too "
+        "few or too many",
+        lambda scene: scene.has(Sign.FROM_FIRST_STEP) and scene.small,
+        ("KVC-06",),
+    ),
+    Symptom(
+        "logits",
         "the first decode step, for prefill is right: its position goes on after the prompt, the cache holds all of "
-        "the prompt, the last token is fed once, and no image features with it",
+        "the prompt and does not slide, the last token is fed once, and no image features with it",
         lambda scene: scene.has(Sign.FROM_FIRST_STEP),
         ("ENV-05", "KVC-06"),
     ),
     Symptom(
         "logits",
         "the cache, for the first steps are right: that it holds every position and does not slide, grows by one a "
-        "step, and that positions go on with it; between two dtypes, rounding that chose another expert",
+        "step, that positions go on with it, and that each step is fed the token chosen last; between two dtypes, "
+        "rounding that chose another expert",
         bugs=("KVC-05", "KVC-06"),
     ),
     Symptom(
@@ -98,6 +119,12 @@ DECODER = (
         "n-grams that forbids too early",
         lambda scene: scene.has(Sign.NOT_ITS_BEST),
         ("DEC-04", "NGR-06"),
+    ),
+    Symptom(
+        "tokens",
+        "where decoding ends, for every token is right: at EOS, id 1 in the vendor's vocabulary, and at no other token",
+        lambda scene: scene.has(Sign.NO_END),
+        ("EOS-04",),
     ),
     Symptom(
         "tokens",

@@ -35,7 +35,8 @@ INPUTS = (
     ),
     Symptom(
         "input_ids",
-        "the crop grid: 2 to 9 crops and not 6, columns before rows, and none for a page within 640 x 640 px",
+        "the crop grid: 2 to 9 crops and not 6, columns before rows, of grids equally near the larger where the page "
+        "has more than half of its pixels, and none for a page within 640 x 640 px",
         lambda scene: scene.wrong(GRID),
         ("GRD-01", "GRD-06"),
     ),
@@ -59,6 +60,19 @@ INPUTS = (
     ),
     Symptom(
         "input_ids",
+        "the image token of the separator, one behind all of an image's",
+        lambda scene: scene.has(Sign.ONE_TOKEN_FEWER, MASK),
+        ("SCH-04",),
+    ),
+    Symptom(
+        "input_ids",
+        "how many image tokens there are: by this preset's sizes, one more for each row's newline (of the whole "
+        "mosaic, not of each crop), and one for the separator",
+        lambda scene: scene.has(Sign.OTHER_COUNT, MASK),
+        ("SCH-01", "SCH-04", "SCH-05"),
+    ),
+    Symptom(
+        "input_ids",
         "the prompt's text: this request's own, stripped, in the plain template, with nothing added, and none of it "
         "lost where it holds <image> more often than there are images",
         lambda scene: scene.has(Sign.BEHIND_IMAGE),
@@ -66,17 +80,10 @@ INPUTS = (
     ),
     Symptom(
         "input_ids",
-        "the image token of the separator, one behind all of an image's",
-        lambda scene: scene.has(Sign.ONE_TOKEN_FEWER, MASK),
-        ("SCH-04",),
-    ),
-    Symptom(
-        "input_ids",
-        "how many ids there are: one BOS, an image token for each row's newline (of the whole mosaic, not of each "
-        "crop) and for the separator too, by this preset's sizes, and the prompt's text behind the image, stripped, in "
+        "how the ids are put together: one BOS, the image's tokens, and the prompt's text behind them, stripped, in "
         "the plain template (no roles, no system prompt)",
         lambda scene: scene.wrong(MASK),
-        ("SCH-01", "SCH-04", "SCH-05"),
+        ("PRM-01", "PRM-06"),
     ),
     Symptom(
         "input_ids",
@@ -94,7 +101,12 @@ INPUTS = (
         "the user's text has too",
         bugs=("SCH-08",),
     ),
-    Symptom(GRID, "that the grid is columns, then rows", bugs=("GRD-06",)),
+    Symptom(
+        GRID,
+        "that the grid is columns, then rows; that it has 2 to 9 crops, not 6; that a page within 640 x 640 px, 640 "
+        "included, has none; and of grids equally near the larger where the page has more than half of its pixels",
+        bugs=("GRD-01", "GRD-02", "GRD-06", "GRD-10"),
+    ),
     Symptom(
         "images_crop",
         "how many crops there are and of what size and dtype: the grid's, no thumbnail among them, 640 px whatever the "
@@ -129,13 +141,14 @@ INPUTS = (
     ),
     Symptom(
         "images_crop",
-        "that the page is stretched over its grid, not padded, and cut row by row, with no thumbnail among the crops",
+        "that the page is stretched over its grid, not padded, and cut row by row, with no thumbnail among the crops, "
+        "which are not cast to whole numbers on their way",
         bugs=("DTP-01", "GRD-09", "GRD-11"),
     ),
     Symptom(
         "images_ori",
         "the whole view: centred between bars of grey 127; without crops and up to 640 px squashed instead; and, with "
-        "no crops to tell, the filter and the pixels' range",
+        "no crops to tell, the filter, the pixels' range, the channels' order, transparency and EXIF's rotation",
         bugs=("IMG-04", "IMG-05", "IMG-07"),
     ),
     Symptom("dtypes", "that ids and grid are int64, and the mask is bool"),

@@ -14,6 +14,11 @@ OUTPUT = (
     ),
     Symptom(
         "read",
+        "the end of what read gives back: that its loop ends at EOS, and that EOS is taken off the text",
+        lambda scene: scene.has(Sign.GOES_ON, "text"),
+    ),
+    Symptom(
+        "read",
         "read's own loop: that each step's own logits are used, and that the rule for n-grams holds in it, also in "
         "greedy decoding",
         lambda scene: scene.has(Sign.REPETITION, "text"),
@@ -34,14 +39,15 @@ OUTPUT = (
     ),
     Symptom(
         "read",
-        "what read gives back: the text itself, and not what was printed on the way",
+        "what read gives back: the text itself, and not what was printed on the way; where there is none, that it "
+        "prefills with the image's features",
         lambda scene: scene.has(Sign.EMPTINESS, "text"),
         ("EOS-05",),
     ),
     Symptom(
         "read",
-        "that read goes through the same prefill and the same steps, with the best token and no draw in its place, and "
-        "gives the same twice",
+        "that read goes through the same prefill, with the image's features, and the same steps, with the best token "
+        "that the rule for n-grams leaves and no draw or penalty in its place, and gives the same twice",
         bugs=("ATK-05", "DEC-04"),
     ),
     Symptom(
@@ -70,9 +76,16 @@ OUTPUT = (
     ),
     Symptom(
         "text",
-        "that coordinates are left as the model writes them, in 1/999 of the page, and not scaled in the text",
+        "that coordinates are left as the model writes them, in 1/999 of the page, and not scaled in the text, where "
+        "all boxes are off in proportion; where most are near, vision: position tables of crops, GELU, filters (offer "
+        "inputs and stages, levels L1 and L2, to have the first that breaks named)",
         lambda scene: scene.has(Sign.NUMBERS),
         ("RND-01", "RND-02"),
+    ),
+    Symptom(
+        "text",
+        "the end of the text: that decoding ends at EOS, and that EOS is taken off",
+        lambda scene: scene.has(Sign.GOES_ON),
     ),
     Symptom("text", "how tokens become text, for the tokens are right", lambda scene: scene.right("tokens")),
     Symptom(
@@ -126,8 +139,9 @@ OUTPUT = (
     ),
     Symptom(
         "artefacts",
-        "which files are written; the figures, cut from the upright page, in pixels of which 999 is the last, "
-        "truncated, and numbered by box, counting those that cannot be cut",
+        "which files are written; the figures, one for every box of their spans, cut from the upright page before "
+        "boxes are drawn on it, in pixels of which 999 is the last, truncated, and numbered by box, counting those "
+        "that cannot be cut",
         bugs=("PAR-05", "PAR-12", "RND-02", "RND-04", "RND-06", "RND-08"),
     ),
 )

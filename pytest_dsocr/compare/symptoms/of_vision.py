@@ -55,22 +55,25 @@ VISION = (
     ),
     Symptom(
         "sam",
-        "SAM by a little: epsilons (1e-6), GELU (erf), the bias's dtype and the attention kernel that adds it, and "
-        "autocast, under which norms give float32",
+        "SAM by a little, from its start on: epsilons (1e-6), GELU (erf), the patches' weights (red, green, blue), "
+        "absolute positions, the biases of patches, queries, keys and values, relative positions (of the unscaled "
+        "query, rows and columns not exchanged), the bias's dtype and the attention kernel that adds it, windows "
+        "(padded with zeros that are attended to), and autocast, under which norms give float32",
         lambda scene: scene.small,
         ("ATK-01", "ATK-03", "DTP-04", "DTP-07", "SAM-13", "SAM-15"),
     ),
     Symptom(
         "sam",
         "SAM's patches and its block 0: absolute positions, windows (padded with zeros that are attended to), relative "
-        "positions (of the unscaled query, rows and columns not exchanged)",
+        "positions (of the unscaled query, rows and columns not exchanged), the attention's scale (a head's), biases, "
+        "and a residual of what stands in front of the norm",
         lambda scene: scene.depth == 0,
         ("SAM-08", "SAM-09"),
     ),
     Symptom(
         "sam",
-        "SAM's block {depth}, the first that is wrong: which blocks attend globally (2, 5, 8 and 11), their tables of "
-        "relative positions, and its weights",
+        "SAM's block {depth}, for those in front are right: its weights and biases, which blocks attend globally (2, "
+        "5, 8 and 11), their tables of relative positions, and the number of blocks",
         lambda scene: scene.depth is not None,
         ("SAM-11", "SAM-14"),
     ),
@@ -101,16 +104,23 @@ VISION = (
     ),
     Symptom(
         "clip",
-        "CLIP by a little: the quick GELU (of 1.702 x), epsilons of 1e-5, and autocast, under which norms give float32",
+        "CLIP by a little, from its start on: the quick GELU (of 1.702 x), epsilons of 1e-5, biases, the class token, "
+        "and autocast, under which norms give float32",
         lambda scene: scene.small,
         ("CLP-01", "CLP-02", "DTP-07"),
     ),
     Symptom(
         "clip",
         "CLIP's input and its block 0: SAM's features in the place of its own patches, positions, the norm in front, "
-        "queries, keys and values in this order and not head by head",
+        "queries, keys and values in this order and not head by head, their biases, the attention's scale (a head's) "
+        "and no causal mask in it",
         lambda scene: scene.depth == 0,
         ("CLP-05", "CLP-08"),
+    ),
+    Symptom(
+        "clip",
+        "CLIP's block {depth}, for those in front are right: its weights and biases, and the number of blocks",
+        lambda scene: scene.depth is not None,
     ),
     Symptom(
         "clip",
@@ -127,7 +137,7 @@ VISION = (
     Symptom(
         "projector",
         "that CLIP's features stand before SAM's, without the class token (the first, not the last), that SAM's map is "
-        "read row by row, and the projector's bias",
+        "read row by row, and the projector: one linear layer with a bias, no norm and no activation around it",
         bugs=("CLP-07", "PRJ-02"),
     ),
     Symptom(
@@ -151,8 +161,9 @@ VISION = (
     ),
     Symptom(
         "vision_fusion",
-        "the order (crops laid out as the page, then the whole page, the separator last), and that every crop stands "
-        "there once, newlines behind their rows, all in the features' dtype",
+        "the order (crops laid out as the page, then the whole page, row by row, the separator last), that every crop "
+        "stands there once, newlines behind their rows, that newline and separator are loaded weights and not "
+        "exchanged, all in the features' dtype",
         bugs=("FUS-01", "FUS-02", "FUS-04", "FUS-06", "FUS-07"),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -10,13 +11,16 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict
 
 ROUNDING = 0.1
 """An error below it may be one of rounding, or of an epsilon; a mistake of structure is hardly ever so small."""
+BEGUN = 0.01
+"""What error a seam has in front of a wrong one, as a share of it, where the mistake is in it already, not rounding."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A case as it was found, and the first comparison that is wrong."""
+    """A case as it was found, and where it breaks."""
 
     first: Comparison
+    """The first comparison that is wrong, or the one in front of it that its error begins at."""
     found: Mapping[str, Comparison]
 
     @property
@@ -32,8 +36,8 @@ class Scene:
 
     @property
     def small(self) -> bool:
-        """Whether a seam's error is as small as one of rounding."""
-        return self.first.error is not None and self.first.error < ROUNDING
+        """Whether a seam's error is as small as one of rounding, which all blocks have, the first as well."""
+        return self.first.error is not None and self.first.error < ROUNDING and not self.depth
 
     def has(self, sign: Sign, what: str | None = None) -> bool:
         """Say whether the first wrong comparison, or ``what``, has this sign."""
@@ -51,7 +55,10 @@ class Scene:
     @property
     def crops_alone(self) -> bool:
         """Whether the whole page is right where the crops are wrong."""
-        return self.right(self.first.what.replace(".crops", ".page"))
+        page = self.first.what.replace(".crops", ".page")
+        if page == self.first.what or not self.right(page):
+            return False
+        return (self.found[page].error or 0.0) < BEGUN * (self.first.error or math.inf)
 
     @property
     def blocks_right(self) -> bool:

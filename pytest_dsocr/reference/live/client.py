@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,6 +59,14 @@ class Client:
         """The process id of the worker, while there is one."""
         return self._hello.pid if self._hello else None
 
+    def versions(self) -> Mapping[str, str]:
+        """Give the versions of Python and of the packages in the worker's environment, without loading anything.
+
+        Raises:
+            ReferenceFaultError: where no worker can be started.
+        """
+        return self._insist(f"load({self._load['checkpoint']})", self._greeted).versions
+
     def start(self) -> Provenance:
         """Have a worker that has loaded; gives how it answers.
 
@@ -103,14 +112,29 @@ class Client:
             self._worker.kill()
         self.close()
 
+    def _greeted(self) -> Hello:
+        with self._loading():
+            self._worker = self._worker or WorkerProcess(self._python, self._time_limit_s, apart=self._is_vendors)
+            while self._hello is None:
+                message = self._worker.receive()
+                if not isinstance(message, Hello):
+                    raise self._worker.loss("did not say what it is", "find out what writes to its pipe")
+                self._hello = message
+        return self._hello
+
     def _loaded(self) -> tuple[WorkerProcess, Provenance]:
-        try:
+        with self._loading():
             self._worker = self._worker or WorkerProcess(self._python, self._time_limit_s, apart=self._is_vendors)
             self._provenance = self._provenance or self._request(self._worker, "load", self._load, _provenance)
+        return self._worker, self._provenance
+
+    @contextmanager
+    def _loading(self) -> Iterator[None]:
+        try:
+            yield
         except WorkerFault as fault:
             fault.phase = f"loading {self._load['checkpoint']}, "
             raise
-        return self._worker, self._provenance
 
     def _request(self, worker: WorkerProcess, method: str, params: Mapping[str, Any], read: Reader[Told]) -> Told:
         request = Request(next(self._ids), method, dict(params))

@@ -81,6 +81,10 @@ class LiveReference:
         """
         return self._client.start()
 
+    def versions(self) -> Mapping[str, str]:
+        """Give the versions in its environment, without loading anything; raise as :meth:`start` does."""
+        return self._client.versions()
+
     def close(self) -> None:
         """End the worker."""
         self._client.close()

@@ -25,6 +25,7 @@ from pytest_dsocr.contract.input_names import GRID, ROWS
 from pytest_dsocr.contract.special import SpecialTokens
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.columns import Columns, best_of_step, fetched_best
 from pytest_dsocr.observation.observation import Best, Seam, Step
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
 from pytest_dsocr.reference.vendor_code.meters import Meter, clock_of
@@ -174,6 +175,7 @@ class _Watch:
         self.marks: list[tuple[str, Any, Any]] = []
         self.ended: Counter[str] = Counter()
         self.last: Any = None
+        self.best = Columns()
 
     @contextlib.contextmanager
     def hooks(self, model: Any) -> Iterator[None]:
@@ -192,7 +194,9 @@ class _Watch:
                 handle.remove()
 
     def finish(self) -> None:
-        """Turn the marks into amounts."""
+        """Turn the marks into amounts, and fetch what was kept of the steps."""
+        if self.best:
+            self.run.best = fetched_best(*self.best.fetch())
         for name, start, end in self.marks:
             amount = self.meter.difference(start, end)
             if name == "token":
@@ -226,7 +230,7 @@ class _Watch:
         logits = out.logits[0, -1].float()
         if self.run.prefill_logits is None:
             self.run.prefill_logits = logits.clone()
-        self.run.best.append(Best.of(logits))
+        self.best.add(*best_of_step(logits))
         if self.keep_logits:
             self.run.step_logits.append(logits.cpu().clone())
 

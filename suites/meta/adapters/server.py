@@ -19,11 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.adapters.handshake import PROBED_TOKENS
+from pytest_dsocr.contract.special import EOS
 
 TEXT = "<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes"
 TOKEN = re.compile(r"<\|[^|]*\|>")
 IMAGE_TOKENS = 273
-LOCK = threading.Lock()
+LOCK, BUSY = threading.Lock(), threading.Lock()
+FULL: list[int] = []
+"""The requests under way."""
 PIECE = 7
 
 
@@ -82,6 +85,19 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_huge(self, body: Any) -> None:
         self.stream("x" * 17 * 2**20, piece=2**20)
+
+    def do_mixes(self, body: Any) -> None:
+        """Right alone, wrong where another page is being read."""
+        with BUSY:
+            FULL.append(1)
+            is_alone = len(FULL) == 1
+        time.sleep(0.3)
+        with BUSY:
+            FULL.pop()
+        self.stream(TEXT if is_alone else f"{TEXT}.") if body.get("stream") else self.answer(body)
+
+    def do_eos(self, body: Any) -> None:
+        self.stream(f"{TEXT}{EOS}")
 
     def do_wrong(self, body: Any) -> None:
         self.stream(f"{text_of(body, self.deed)}.")

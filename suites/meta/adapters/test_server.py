@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -135,12 +136,16 @@ def test_a_slow_server_ends_at_its_limit_and_at_the_runs(address: str, deed: str
     subject, _ = loaded(f"{address}/{deed}/v1?time_limit=0.9")
     with pytest.raises(SubjectHungError, match=rf"took more than 0\.9 s, when it {had}; if it was only slow, raise"):
         read(subject)
-    subject, _ = loaded(f"{address}/{deed}/v1")
+    hangs_until_the_runs_limit(f"{address}/{deed}/v1")
+    assert time.monotonic() - began < SLOW_S
+
+
+def hangs_until_the_runs_limit(url: str) -> None:
+    subject, _ = loaded(url)
     with watching([]) as watch:
         watch.limit(1.0)
         with pytest.raises(SubjectHungError, match="did not return in read within 1 s"):
             CheckedSubject(subject).read(make_case(shipped("dev-3")[0], "free", "tiny"))
-    assert time.monotonic() - began < SLOW_S
 
 
 def test_a_server_that_dies_in_mid_request_costs_what_comes_after() -> None:
@@ -152,6 +157,24 @@ def test_a_server_that_dies_in_mid_request_costs_what_comes_after() -> None:
             read(subject)
 
 
+def test_the_end_of_sequence_is_no_text(address: str) -> None:
+    assert read(loaded(f"{address}/eos/v1")[0]) == TEXT
+
+
+@pytest.mark.parametrize(("beside", "text"), [(0, TEXT), (3, f"{TEXT}.")])
+def test_a_page_is_read_beside_others(address: str, beside: int, text: str) -> None:
+    subject, _ = loaded(f"{address}/mixes/v1?beside={beside}")
+    before = threading.active_count()
+    assert read(subject) == text
+    assert threading.active_count() == before, "nobody is left behind"
+
+
+def test_one_that_hangs_is_left_with_its_other_pages(address: str) -> None:
+    began = time.monotonic()
+    hangs_until_the_runs_limit(f"{address}/silent/v1?beside=2")
+    assert time.monotonic() - began < SLOW_S
+
+
 def test_one_that_is_not_there_is_told() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -161,6 +184,7 @@ def test_one_that_is_not_there_is_told() -> None:
 
 
 BAD = [
+    ("http://here/v1?beside=-1", "there cannot be -1 pages beside one; give 0 or more"),
     ("http:nowhere", "'http:nowhere' is no server; give http://HOST:PORT/v1?model=NAME, or http:FILE.toml"),
     ("http://here/v1?time_limit=0", "a time limit of 0 s leaves no time; give more"),
     ("http://here/v1?stream=maybe", "stream=maybe is of the wrong type in "),

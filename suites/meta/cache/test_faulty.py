@@ -18,13 +18,22 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.cache import test_bytes, test_contents, test_images, test_length, test_one_token, test_pages, test_ways
+from suites.cache import (
+    test_bytes,
+    test_contents,
+    test_images,
+    test_length,
+    test_one_token,
+    test_pages,
+    test_reading,
+    test_ways,
+)
 from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
 from suites.cache.walk import Walk
 from suites.contract.pages import write_page
 from suites.meta.cache.faulty import FAULTS, KeepsGradients
 
-MODULES = (test_bytes, test_contents, test_images, test_length, test_one_token, test_pages, test_ways)
+MODULES = (test_bytes, test_contents, test_images, test_length, test_one_token, test_pages, test_reading, test_ways)
 ON_A_GPU = {"test_decode_peaks_no_higher_than_prefill"}
 CAUGHT: dict[str, list[str]] = {
     "test_a_token_takes_the_computed_bytes": ["twice as wide", "half of the channels", "one layer"],
@@ -40,11 +49,12 @@ CAUGHT: dict[str, list[str]] = {
     "test_it_is_the_beginning_of_a_longer_one": ["forgets one token", "louder in steps"],
     "test_the_first_page_reads_the_same_again": ["remembers the last page", "reads nothing"],
     "test_a_prefill_begins_with_an_empty_cache": ["remembers the last page", "no layer"],
+    "test_read_says_what_its_own_steps_choose": ["reads nothing"],
     "test_step_by_step_is_one_call": ["louder in steps"],
     "test_going_on_from_a_cache_is_one_call": ["louder in steps"],
     "test_the_cache_holds_the_same_by_either_way": ["zeros", "no position", "no layer"],
 }
-GIVEN = {"stage": "clip", "kind": "values", "prefilled": 1}
+GIVEN = {"stage": "clip", "kind": "values", "prefilled": 1, "name": "alpha"}
 TESTS: dict[str, Callable[..., None]] = {
     name: function
     for module in MODULES
@@ -73,6 +83,7 @@ def outcome(tiny: Session[Any], two_pages: tuple[Path, Path], dsocr_config: Conf
             **GIVEN,
             "walk": Walk.along(subject, two_pages[0]),
             "two_pages": two_pages,
+            "tmp_path": two_pages[0].parent,
             "limits": tolerances("float32"),
             "dsocr_subject": subject,
             "dsocr_config": replace(dsocr_config, checkpoint="synthetic:tiny", dtype="float32"),

@@ -151,7 +151,7 @@ def patched(where: Any, name: str, value: Any) -> Plant:
 
 PLANTED = [
     ("grid swapped", plant_grid, "input_ids", "the crop grid"),
-    ("a system prompt", prompted("Read this.\n"), "input_ids", "how many ids there are"),
+    ("a system prompt", prompted("Read this.\n"), "input_ids", "how the ids are put together"),
     ("a comma for a full stop", prompted("", ","), "input_ids", "the prompt's text"),
     ("another mean", patched(inputs, "MEAN", 0.48), "images_crop", "the filter"),
     (
@@ -214,6 +214,29 @@ def test_a_planted_mistake_is_told_by_its_stage_and_cause(
     silent = first_divergence([wordless(one) for one in found])
     assert silent is not None
     assert silent.cause == told.cause, "a cause is found by signs, and not by what sentences say"
+
+
+def drifting(what: str, error: float, verdict: Verdict = Verdict.DRIFT) -> Comparison:
+    return Comparison(what, verdict, "", error)
+
+
+def test_the_cause_is_looked_for_where_the_error_begins() -> None:
+    """An epsilon of CLIP's stays below the limit in its first blocks."""
+    begins = drifting("clip.page/0", 5e-5)
+    found = [drifting("sam.page", 2e-7), begins, drifting("clip.page/1", 2e-4, Verdict.WRONG)]
+    told = first_divergence(found)
+    assert told is not None
+    assert (told.first.what, told.begins) == ("clip.page/1", "clip.page/0")
+    assert told.cause.startswith(
+        "it begins at clip.page/0 with a relative error of 5e-05, within the tolerance: CLIP by"
+    )
+
+
+def test_what_is_rounding_begins_nothing() -> None:
+    """A bias that one block lacks is not laid to epsilons, which all blocks have."""
+    told = first_divergence([drifting("clip.page/4", 6e-7), drifting("clip.page/5", 2e-3, Verdict.WRONG)])
+    assert told is not None
+    assert told.cause.startswith("CLIP's block 5, for those in front are right: its weights and biases")
 
 
 def test_an_intact_session_diverges_nowhere(

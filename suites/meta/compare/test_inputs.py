@@ -104,12 +104,12 @@ def test_ids_that_part_are_shown_from_there(
 @pytest.mark.parametrize(
     ("mask", "measured", "signs"),
     [
-        ("1111...1", "5 image tokens in 3 runs; the reference has 4 in 4", [Sign.MASK_TOO_EARLY]),
+        ("1111...1", "5 image tokens in 3 runs; the reference has 4 in 4", [Sign.OTHER_COUNT, Sign.MASK_TOO_EARLY]),
         ("111...1.", "4 image tokens in 4 runs; the reference has 4 in 4", [Sign.MASK_TOO_EARLY]),
         (".11....1", "3 image tokens in 4 runs; the reference has 4 in 4", [Sign.ONE_TOKEN_FEWER]),
-        (".1.....1", "2 image tokens in 4 runs; the reference has 4 in 4", []),
-        (".1111..1", "5 image tokens in 4 runs; the reference has 4 in 4", []),
-        ("........", "0 image tokens in 1 runs; the reference has 4 in 4", []),
+        (".1.....1", "2 image tokens in 4 runs; the reference has 4 in 4", [Sign.OTHER_COUNT]),
+        (".1111..1", "5 image tokens in 4 runs; the reference has 4 in 4", [Sign.OTHER_COUNT]),
+        ("........", "0 image tokens in 1 runs; the reference has 4 in 4", [Sign.OTHER_COUNT]),
     ],
 )
 def test_masks_are_told_by_their_counts(mask: str, measured: str, signs: list[Sign]) -> None:

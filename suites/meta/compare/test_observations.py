@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.observations import compare_observations
-from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
 from pytest_dsocr.observation.forced import ForcedStep
@@ -152,6 +152,22 @@ def test_what_is_read_against_ones_own_steps_is_told_before_the_text(text: str, 
     assert found["read"].verdict is found["text"].verdict is verdict
     says = "disagrees" if verdict is Verdict.WRONG else "agrees"
     assert found["read"].measured == f"{says} with the subject's own 3 steps, which equal the reference's"
+
+
+def test_where_the_subject_makes_the_same_of_its_tokens_the_text_is_wrong_and_not_read() -> None:
+    mine = answer(observation(), text="no", reread=True, told="no")
+    found = {one.what: one.verdict for one in compare_observations(mine, observation(), LIMITS)}
+    assert (found["read"], found["text"]) == (Verdict.MATCH, Verdict.WRONG)
+    apart = answer(observation(), text="no", reread=True, told=OUTPUT.text)
+    found = {one.what: one.verdict for one in compare_observations(apart, observation(), LIMITS)}
+    assert (found["read"], found["text"]) == (Verdict.WRONG, Verdict.WRONG)
+
+
+def test_equal_tokens_that_the_subjects_policy_does_not_end_with_are_wrong() -> None:
+    mine = answer(observation(), ends=False)
+    [tokens] = [one for one in compare_observations(mine, observation(), LIMITS) if one.what == "tokens"]
+    assert (tokens.verdict, tokens.signs) == (Verdict.WRONG, frozenset((Sign.NO_END,)))
+    assert tokens.measured == "all 3, but by the subject's policy they are not the whole output"
 
 
 def flipped(at: int, apart: float) -> tuple[tuple[Step, ...], list[ForcedStep]]:

@@ -199,3 +199,21 @@ def test_values_in_other_places_are_known_by_their_size(
     found = compare_seam("x", seam(change(rows), whole), seam(rows, whole), ALLOWED)
     assert (Sign.SHUFFLED in found.signs) is shuffled
     assert (IN_WORDS[Sign.SHUFFLED] in found.details) is shuffled
+
+
+def test_a_drift_larger_than_usual_passes_and_is_marked() -> None:
+    for usual, marked in ((0.01, True), (0.2, False)):
+        found = compare_seam("x", seam(plus(0.5), True), seam(THEIRS, True), 0.1, usual)
+        assert (found.verdict, Sign.SUSPICIOUS in found.signs) == (Verdict.DRIFT, marked)
+    assert Sign.SUSPICIOUS not in compare_seam("x", seam(plus(0.5), True), seam(THEIRS, True), 0.05, 0.01).signs
+
+
+@whole_or_not
+def test_a_tensor_whose_first_rows_are_right_is_told(whole: bool) -> None:
+    theirs = random(1, 640, 32)
+    later = theirs.clone()
+    later[:, 320:] *= 1.5
+    found = compare_seam("x", seam(later, whole), seam(theirs, whole), ALLOWED)
+    assert Sign.LATER_ROWS in found.signs
+    assert "right up to row 320 of 640, as far as it was sampled" in found.details
+    assert Sign.LATER_ROWS not in compare_seam("x", seam(theirs * 1.5, whole), seam(theirs, whole), ALLOWED).signs

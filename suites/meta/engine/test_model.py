@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -60,3 +63,11 @@ def test_nothing_in_it_wants_a_gradient_or_drops_out() -> None:
 def test_a_model_made_directly_has_its_rotary_frequencies() -> None:
     """It was made with what lay in memory for them."""
     assert torch.equal(DeepseekOCR(ARCH).model.inv_freq, empty(torch.float32, round_rope=False).model.inv_freq)
+
+
+def test_a_model_is_made_without_torchs_compiler() -> None:
+    """Which brings sympy, and takes as long as all else of loading a small checkpoint."""
+    code = "import sys; from pytest_dsocr.engine.session import Session; Session.from_checkpoint('synthetic:tiny')"
+    heavy = "print([name for name in ('sympy', 'torch._dynamo', 'torch._inductor') if name in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", f"{code}; {heavy}"], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"

@@ -13,6 +13,7 @@ from ci.nightly.index import write_index
 from ci.nightly.night import _too_long, facts
 from ci.nightly.parts import PARTS, Job, command, environment, jobs
 from ci.nightly.state import STATE_NAME, Entry, Night, Step, earlier, is_whole, key_of
+from ci.nightly.summary import results
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.meta.markdown import table
@@ -186,7 +187,7 @@ def test_a_key_knows_code_command_pages_and_variables(tmp_path: Path, monkeypatc
 
 def test_the_page_shows_what_others_wrote_as_text(tmp_path: Path) -> None:
     night = Night("<b>", Config(checkpoint="<script>"), entries=[entry("recorded", verdict="<i>")], facts=facts())
-    write_index(night, tmp_path)
+    write_index(night, results(night, tmp_path), tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "&lt;script&gt;" in page
     assert not {"<b>", "<script>", "<i>"} & {*page.split()}

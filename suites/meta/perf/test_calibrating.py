@@ -11,6 +11,7 @@ from pytest_dsocr.cli.main import main
 from pytest_dsocr.perf.baseline import machine_name
 from pytest_dsocr.perf.calibrating import FILE_NAME, quoted
 from pytest_dsocr.perf.calibration import Calibration
+from pytest_dsocr.perf.rounds import Measured
 from suites.meta.perf.test_bench import QUICK, bench
 
 SLEEPING = "subject:suites.meta.perf.sleeping:Sleeping"
@@ -28,8 +29,9 @@ def test_a_side_is_judged_against_itself_and_later_verdicts_quote_it(capsys: pyt
     told = capsys.readouterr().out
     [path] = Path("golden/baselines").glob(f"*/{FILE_NAME}")
     assert told.splitlines()[-2:] == [f"written         {path}", "written         times.json"]
-    parts = json.loads(Path("times.json").read_text())
-    assert [len(side) for part in parts for side in part["page"]] == [10] * 4, "both sides of two pairs of processes"
+    kept = json.loads(Path("times.json").read_text())
+    of = [Measured.from_json(two[side]) for two in kept for side in "ab"]
+    assert [len(one.wall_ms("page")) for one in of] == [10] * 4, "both sides of two pairs of processes"
     one = Calibration.from_bytes(path.read_bytes())
     assert (one.windows, one.pairs, one.false_alarms, [*one.spread]) == (3, 20, 0, ["page"])
     assert one.of["subject"] == SLEEPING.removeprefix("subject:")

@@ -24,15 +24,17 @@ TOLD: Sequence[tuple[str, str, str]] = (
     (
         "subject",
         "sessions",
-        "'sessions' names no subject; give session, session:fast, "
-        "vendor:FOLDER, package.module:factory, cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
+        "'sessions' names no subject; give session, session:fast, vendor:FOLDER, package.module:factory, "
+        "processor:package.module:Class, "
+        "cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
     ),
     ("subject", "vendor:empty", f"empty {LACKS}"),
     (
         "subject",
         "absent.module:make",
         "'absent.module:make': there is no module absent, neither in {here} nor installed; "
-        "give session, session:fast, vendor:FOLDER, package.module:factory, cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
+        "give session, session:fast, vendor:FOLDER, package.module:factory, processor:package.module:Class, "
+        "cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
     ),
     ("subject", "json:make", "json ({json}) has no make; it has dump, dumps, detect_encoding, load, loads"),
     ("subject", "json:__name__", "json:__name__ cannot be called (it is of type str); give a class or a function"),
@@ -55,6 +57,7 @@ TOLD: Sequence[tuple[str, str, str]] = (
     ),
     ("vendor_env", "torn.py", "there is no folder 'torn.py'; give one, or leave the option out"),
     ("isolate", "perhaps", "'perhaps' is neither yes nor no; give true or false"),
+    ("fresh", "perhaps", "'perhaps' is neither yes nor no; give true or false"),
     ("subject_time_limit", "0", "'0' is not a number of seconds above 0"),
     ("time_limit", "0", "'0' is not a number of seconds above 0"),
     ("time_limit", "soon", "'soon' is not a number of seconds above 0"),

@@ -49,6 +49,12 @@ def test_the_summary_lies_beside_the_result(repository: Repository, on_github: P
     assert Path("out/summary.md").read_text(encoding="utf-8") in on_github.read_text(encoding="utf-8")
 
 
+def test_a_skip_that_fails_says_what_was_missing(repository: Repository, on_github: Path) -> None:
+    test = "import pytest\n@pytest.mark.dsocr_level('L2')\ndef test_steps(dsocr_check): dsocr_check([])"
+    [told] = [line for line in repository.run(test, "--dsocr-no-skip").outlines if line.startswith("::error")]
+    assert "skipped, and --dsocr-no-skip is set: needs L2 (stages and cache)" in told
+
+
 def test_a_refused_run_is_told_as_well(repository: Repository, on_github: Path) -> None:
     run = repository.run(TEST_TEXT, "--dsocr-out=out", "--dsocr-checkpoint=gone/such/weights.bin")
     assert run.ret == pytest.ExitCode.USAGE_ERROR

@@ -93,7 +93,7 @@ def test_a_run_says_the_same_however_it_is_loaded(
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     written = json.loads(repository.pytester.path.joinpath("out", "dsocr.json").read_text())
     written["tests"].sort(key=lambda test: test["nodeid"])
-    found = everything_but(written, "environment", "seconds", "id", "started", "ended", "command", "rerun")
+    found = everything_but(written, "environment", "seconds", "id", "started", "ended", "command", "rerun", "spent")
     assert found == told.setdefault("first", found)
     assert found["comparisons"] == 12
 

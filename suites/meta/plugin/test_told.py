@@ -23,10 +23,11 @@ def header(result: pytest.RunResult) -> list[str]:
 
 
 def summary(result: pytest.RunResult) -> list[str]:
-    """The lines from our title to pytest's next one."""
+    """The lines from our title to pytest's next one, without that of the time, which is another each time."""
     [start] = (k for k, line in enumerate(result.outlines) if TITLE in line)
     lines = result.outlines[start + 1 :]
-    return lines[: next(k for k, line in enumerate(lines) if line.startswith("==="))]
+    section = lines[: next(k for k, line in enumerate(lines) if line.startswith("==="))]
+    return [line for line in section if not line.startswith("time ")]
 
 
 def test_the_header_says_what_is_compared_with_what_under_which_key(alone: pytest.Pytester) -> None:
@@ -51,7 +52,8 @@ def test_the_header_says_what_was_chosen(alone: pytest.Pytester) -> None:
     assert header(alone.runpytest_inprocess(*chosen.split())) == [
         OURS,
         "dsocr: subject mine:unsaid on synthetic:tiny, cpu, bfloat16, sdpa; offers what it says when it is loaded",
-        "dsocr: reference live, vendor, nvidia-h200, bfloat16, eager; pages all, tiny base, markdown",
+        "dsocr: reference live, its answers kept from run to run, vendor, nvidia-h200, bfloat16, eager; "
+        "pages all, tiny base, markdown",
     ]
 
 

@@ -24,8 +24,9 @@ CONFTEST = """
     def dsocr_subject(dsocr_config):
         note("subject")
         subject = session_subject(dsocr_config.setup)
-        own = subject.inputs
-        subject.inputs = lambda *args, **kwargs: note("inputs") or own(*args, **kwargs)
+        inputs, vision = subject.inputs, subject.vision
+        subject.inputs = lambda *args, **kwargs: note("inputs") or inputs(*args, **kwargs)
+        subject.vision = lambda *args: note("vision") or vision(*args)
         return subject
 
     class Noted:
@@ -142,7 +143,7 @@ OWN_CASES = """
 
 
 def test_every_fixture_on_the_embedded_checkpoint(pytester: pytest.Pytester) -> None:
-    """What the two sides make of a case is made once, whoever asks for it."""
+    """What the two sides make of a case is made once, whoever asks for it; one test calls vision by itself."""
     page = max(shipped("dev-3"), key=lambda path: path.stem.startswith("figures"))
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(TESTS.format(page=str(page)))
@@ -150,7 +151,7 @@ def test_every_fixture_on_the_embedded_checkpoint(pytester: pytest.Pytester) -> 
     result.assert_outcomes(passed=11)
     case = f"{page.stem}-gundam-markdown"
     made = Counter(pytester.path.joinpath("made.txt").read_text().splitlines())
-    assert made == {"subject": 1, "reference": 1, f"observe {case}": 1, "inputs": 2}
+    assert made == {"subject": 1, "reference": 1, f"observe {case}": 1, "inputs": 1, "vision": 2}
 
 
 def test_each_folder_is_asked_of_its_own_subject(repository: Repository) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.plugin.xfails import read_ledger
+from pytest_dsocr.plugin.xfails import Known, read_ledger
+from suites.meta.plugin.conftest import TEST_TEXT, Repository
 
 TESTS = """
     import pytest
@@ -76,6 +78,35 @@ def test_a_ledger_is_the_same_for_an_installed_package(pytester: pytest.Pytester
     result.stdout.fnmatch_lines(["XFAIL elsewhere/parity/test_it.py::test_boxes[[]a-gundam] - here"])
 
 
+def test_a_line_whose_date_is_over_excuses_nothing(pytester: pytest.Pytester) -> None:
+    lines = "test_boxes[a-gundam]  # until 2020-01-31: row 3 is low\ntest_text  # until 2999-12-31: the vendor's\n"
+    result = run(pytester, lines)
+    result.assert_outcomes(xfailed=1, passed=1, failed=1)
+    result.stdout.fnmatch_lines(["XFAIL suites/parity/test_it.py::TestIt::test_text - the vendor's"])
+
+
+def test_the_date_is_the_last_day(tmp_path: Path) -> None:
+    path = tmp_path / "xfails.txt"
+    path.write_text("test_x  # until 2027-01-31: low\ntest_y  # until the vendor mends it\n", encoding="utf-8")
+    ledger = read_ledger(path)
+    assert ledger.known == {
+        "test_x": Known("low", date(2027, 1, 31)),
+        "test_y": Known("until the vendor mends it"),
+    }
+    assert ledger.over(date(2027, 1, 31)) == []
+    [told] = ledger.over(date(2027, 2, 1))
+    assert told.startswith("test_x was known to fail until 2027-01-31 (low), and no longer is: mend it, or give ")
+
+
+def test_a_run_tells_what_is_over_and_fails(repository: Repository, pytester: pytest.Pytester) -> None:
+    repository.settle("Misreader")
+    (pytester.path / "known.txt").write_text("test_text[page-tiny-markdown]  # until 2020-01-31: low\n")
+    result = repository.run(TEST_TEXT, "--dsocr-xfails=known.txt", "--dsocr-out=out")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["noticed *test_text[[]page-tiny-markdown] was known to fail until 2020-01-31 (low)*"])
+    assert "was known to fail until" in (pytester.path / "out" / "dsocr.json").read_text(encoding="utf-8")
+
+
 def test_what_matches_nothing_is_given_back(pytester: pytest.Pytester) -> None:
     result = run(pytester, "test_boxes[a-gundam]  # here\nparity/test_gone.py::test_x  # was there\n")
     result.stdout.fnmatch_lines(["unmatched: ('parity/test_gone.py::test_x',)"])
@@ -89,6 +120,9 @@ def test_what_matches_nothing_is_given_back(pytester: pytest.Pytester) -> None:
         (b"b.py::test_b  #   ", "line 1: b.py::test_b has no reason; write one"),
         (b"a.py::test_a#x", "line 1: a.py::test_a#x has no reason; write one"),
         (b"t[a]  # one\n\nt[a] # two", "line 3: t[a] is listed before; keep one"),
+        (b"t[a]  # until May: low", "line 1: 'May' is no date; write one such as until 2027-01-31: reason"),
+        (b"t[a]  # until 2027-02-30: low", "'2027-02-30' is no date"),
+        (b"t[a]  # until 2027-01-31:", "has no reason"),
         (b"\xff", "cannot be read as a list of known failures"),
         (None, "cannot be read as a list of known failures"),
     ],
@@ -104,4 +138,4 @@ def test_a_bad_ledger_is_refused_in_one_sentence(tmp_path: Path, content: bytes 
 def test_ids_may_hold_hashes_and_blanks(tmp_path: Path) -> None:
     path = tmp_path / "xfails.txt"
     path.write_text("  test_x[#1 a-gundam]\t#\tcafé \n", encoding="utf-8")
-    assert dict(read_ledger(path).reasons) == {"test_x[#1 a-gundam]": "café"}
+    assert dict(read_ledger(path).known) == {"test_x[#1 a-gundam]": Known("café")}

@@ -90,6 +90,20 @@ def test_a_test_that_asked_for_no_reference_names_none(tmp_path: Path) -> None:
     assert not any(line.startswith(("subject", "reference")) for line in told.splitlines())
 
 
+def test_without_a_case_a_cause_is_told_of_inputs_and_files_and_of_nothing_else() -> None:
+    grid = replace(WRONG, what="images_spatial_crop")
+    [cause] = [line for line in _alone(grid) if line.startswith("check")]
+    assert cause.startswith("check           that the grid is columns, then rows")
+    read = replace(WRONG, what="read")
+    assert any(line.startswith("check           that read goes through the same prefill") for line in _alone(read))
+    for other in ("prefill/again", "text/read again"):
+        assert not any(line.startswith("check") for line in _alone(replace(WRONG, what=other)))
+
+
+def _alone(wrong: Comparison) -> list[str]:
+    return failure_text([wrong], None, config(), NODEID, None).splitlines()
+
+
 def test_the_command_is_whole_and_has_the_runs_options() -> None:
     options = ["--dsocr-subject=a_package.of_mine:" + "a_very_long_name" * 9, "-k", "a or b"]
     told = failure_text([WRONG], None, config(), NODEID, None, options)

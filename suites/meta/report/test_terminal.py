@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.verdict import not_compared
 from pytest_dsocr.foundation.words import COLUMNS
 from pytest_dsocr.report.result import RunResult
@@ -81,6 +82,13 @@ def test_of_many_cases_the_first_are_told_and_the_others_counted() -> None:
     told = texts(result(*(("failed", payload(WRONG, case=case)) for case in cases)))
     assert sum(line.startswith("WRONG ") for line in told) == MOST
     assert [line.strip() for line in told if "more" in line] == ["and 3 more"]
+
+
+def test_a_drift_that_is_suspicious_is_told_where_it_begins() -> None:
+    first = replace(DRIFT, what="clip.page/3", error=3e-6, signs=frozenset((Sign.SUSPICIOUS,)))
+    case = case_payload("a", MATCH, first, replace(first, what="clip.page"), worst_error=3e-6)
+    [line] = [one for one in texts(result(("passed", payload(first, case=case)))) if one.startswith("SUSPICIOUS")]
+    assert line.startswith("SUSPICIOUS      a, clip.page/3: 3.0e-06, larger than any error")
 
 
 def test_what_failed_is_run_again_with_the_runs_own_options() -> None:

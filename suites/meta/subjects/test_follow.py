@@ -218,6 +218,7 @@ def test_it_stops_at_its_eos_where_a_reference_of_the_same_tokens_did_not(
     answer = follow(subject, case, own)
     assert choices(answer.forced) == own.token_ids
     assert answer.text == output_of(tiny, case, list(own.token_ids[:length])).text != own.output.text
+    assert not answer.ends
     assert not answer.reread
 
 
@@ -227,7 +228,18 @@ def test_it_goes_on_where_a_reference_of_the_same_tokens_stopped(
 ) -> None:
     answer = follow(SessionSubject(tiny), case, replace(own, steps=own.steps[:length]))
     assert len(choices(answer.forced)) == length
+    assert not answer.ends
     assert answer.text == own.output.text
+
+
+def test_a_subject_that_tells_text_and_is_read_as_well_tells_both(
+    tiny: Session[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = SessionSubject(tiny)
+    monkeypatch.setattr(subject, "text_of", lambda ids: "of tokens")
+    answer = follow(subject, case, own, always_read=True)
+    assert (answer.text, answer.told, answer.reread) == (own.output.text, "of tokens", True)
+    assert follow(subject, case, own).told is None
 
 
 def test_the_text_of_tokens_is_without_the_eos_and_the_line_break_before_it(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -225,7 +226,7 @@ ENDS = {
     "abort": "was killed by SIGABRT",
     "segfault": "was killed by SIGSEGV",
     "kill": "was killed by SIGKILL",
-    "close everything": "ended with status 1",
+    "close everything": "ended with status [01]",  # as it next reads, or next writes
 }
 
 
@@ -245,8 +246,9 @@ def test_its_end_is_an_error_of_the_stage_and_the_next_call_has_another(
     how = ENDS[deed]
     assert caught.value.stage == stage
     assert str(caught.value).startswith(f"the subject's process ended in {stage}, under ")
-    assert f": it {how}; see what it said last" in str(caught.value)
-    assert watch.notes == [f"the subject's process {how} in {stage}; another is started for what comes after"]
+    assert re.search(f": it {how}; see what it said last", str(caught.value))
+    [note] = watch.notes
+    assert re.fullmatch(f"the subject's process {how} in {stage}; another is started for what comes after", note)
     if deed in ("abort", "segfault"):
         assert caught.value.__cause__ is not None
         assert "misdeeds.py" in traced(caught.value.__cause__)

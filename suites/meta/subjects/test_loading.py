@@ -173,8 +173,9 @@ def test_the_level_is_told_before_anything_is_loaded(spec: str, level: Level | N
 REFUSED = [
     (
         "nothing",
-        "'nothing' names no subject; give session, session:fast, "
-        "vendor:FOLDER, package.module:factory, cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
+        "'nothing' names no subject; give session, session:fast, vendor:FOLDER, package.module:factory, "
+        "processor:package.module:Class, "
+        "cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
     ),
     (":Reader", "':Reader' names no subject; give session, session:fast"),
     ("absent:Reader", "'absent:Reader': there is no module absent, neither in "),

@@ -138,7 +138,8 @@ def test_a_night_on_github_is_kept_and_an_issue_opened(home: Path) -> None:
     issue = Path("vendor.md").read_text(encoding="utf-8")
     assert issue.startswith("## The vendor's files have changed\n")
     summary = Path("summary.md").read_text(encoding="utf-8")
-    assert summary.startswith("## DeepSeek-OCR: passes\n"), "what each part of the night says of itself"
+    assert summary.startswith("## DeepSeek-OCR, a night: passes\n")
+    assert (home.parent / "nights" / "history" / "index.html").is_file()
     assert summary.endswith(issue)
     assert Path("gh.txt").read_text().splitlines()[:2] == ["issue", "create"]
 

@@ -1,0 +1,138 @@
+"""Nights of several machines made into one: ``python -m ci.nightly.merge FOLDER FOLDER ... --out FOLDER``.
+
+Each was run with its own ``--shard``. The parts that were spread are merged by ``dsocr merge``; the others are copied.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ci.nightly.night import finish, note_result, write
+from ci.nightly.parts import LOG, PARTS
+from ci.nightly.state import MACHINE, Entry, Night, Step, now, read_night
+from pytest_dsocr.cli.compare import SAFE_PATH
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.printable import in_shell, plain
+from pytest_dsocr.foundation.words import count, listed
+
+BAD_INPUT = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Merge; give the status of the whole night, 2 on bad input."""
+    parser = argparse.ArgumentParser(prog="python -m ci.nightly.merge", description=__doc__)
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="the --out of a machine's night")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder of the whole night")
+    parser.add_argument("--history", default="", metavar="FOLDER", help="folder that the night is added to")
+    options = parser.parse_args(arguments)
+    try:
+        return merge(options.folders, options.out, options.history, lambda line: print(plain(line), flush=True))
+    except DsocrError as error:
+        print(f"nightly: {error}", file=sys.stderr)
+        return BAD_INPUT
+
+
+def merge(folders: Sequence[Path], out: Path, history: str, say: Callable[[str], None]) -> int:
+    """Merge the nights of machines.
+
+    Args:
+        folders: theirs.
+        out: of the whole night.
+        history: folder that it is added to; empty for none.
+        say: called with each line to tell.
+
+    Returns:
+        The worst status of its parts.
+
+    Raises:
+        DsocrError: where they are not of one night, or nothing can be written.
+    """
+    nights = [read_night(folder) for folder in folders]
+    _check(nights, folders)
+    config = replace(nights[0].config, out=str(out), history=history, shard="")
+    facts = {**nights[0].facts, "gpus": [gpu for night in nights for gpu in night.facts.get("gpus", ())]}
+    whole = Night(nights[0].commit, config, min(night.started for night in nights), facts=facts)
+    out.mkdir(parents=True, exist_ok=True)
+    for name in dict.fromkeys(entry.name for night in nights for entry in night.entries):
+        mine = [
+            (folder, entry)
+            for folder, night in zip(folders, nights, strict=True)
+            for entry in night.entries
+            if entry.name == name
+        ]
+        whole.entries += _merged(mine, out) if _is_spread(mine) else _copied(mine, out)
+        say(f"{name:<16}{', '.join(entry.word for _, entry in mine)}")
+    for entry in whole.entries:
+        if entry.step is Step.DONE and PARTS[entry.part].suites:
+            note_result(entry, out / entry.name, config)
+    whole.ended = now()
+    write(whole, out)
+    return finish(whole, out, say)
+
+
+def _check(nights: Sequence[Night], folders: Sequence[Path]) -> None:
+    for night, folder in zip(nights, folders, strict=True):
+        if not night.ended:
+            raise DsocrError(f"the night in {folder} is not finished; the same command that began it goes on with it")
+    if len({night.commit for night in nights}) > 1:
+        raise DsocrError(f"their commits are {listed([str(night.commit) for night in nights])}; merge those of one")
+    shards = [night.config.part_of_pages for night in nights]
+    if sorted(shards) != [(k, len(shards)) for k in range(1, len(shards) + 1)]:
+        raise DsocrError(f"these are shards {listed([*map(str, shards)])}; give each of one night once")
+
+
+def _is_spread(mine: Sequence[tuple[Path, Entry]]) -> bool:
+    part = PARTS[mine[0][1].part]
+    return len(mine) > 1 and bool(part.suites) and not part.first_pages
+
+
+def _copied(mine: Sequence[tuple[Path, Entry]], out: Path) -> list[Entry]:
+    """Copy what one machine did, or each for itself."""
+    found = []
+    for number, (folder, entry) in enumerate(mine, 1):
+        name = entry.name if len(mine) == 1 else f"{entry.name}-{number}"
+        if (folder / entry.name).is_dir():
+            try:
+                shutil.copytree(folder / entry.name, out / name, dirs_exist_ok=True)
+            except OSError as error:
+                raise DsocrError(f"{out / name} cannot be written ({error}); make room") from error
+        found.append(replace(entry, name=name))
+    return found
+
+
+def _merged(mine: Sequence[tuple[Path, Entry]], out: Path) -> list[Entry]:
+    """Make one result of a part that was spread; where a machine did not do its share, it is not done."""
+    first = mine[0][1]
+    undone = [f"{entry.word} in {folder}: {entry.why}" for folder, entry in mine if entry.step is not Step.DONE]
+    done = [str(folder / entry.name) for folder, entry in mine if entry.step is Step.DONE]
+    target = out / first.name
+    words = ["merge", *done, f"--out={target}", "--unfinished"]
+    command = [sys.executable, SAFE_PATH, "-m", "pytest_dsocr", *words]
+    status = MACHINE
+    if done:
+        target.mkdir(parents=True, exist_ok=True)
+        with (target / LOG).open("wb") as log:
+            status = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+    return [
+        replace(
+            first,
+            key="",
+            step=Step.ENDED if undone else Step.DONE,
+            status=status,
+            seconds=max(entry.seconds for _, entry in mine),
+            why="; ".join(undone),
+            verdict=f"{count(len(done), 'machine')} of {len(mine)}" if undone else "",
+            ended=now(),
+            command=in_shell(command),
+        )
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""mlx-vlm in this process, stage by stage: ``--dsocr-subject=pytest_dsocr.adapters.mlx_vlm:MlxVlm``.
+
+Needs ``mlx`` and ``mlx-vlm`` beside this package, on a Mac or, with ``mlx[cpu]``, on Linux. Level 2: mlx has no torch
+modules to look into.
+"""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pytest_dsocr.adapters.mlx_folder import resize_sam, write_mlx
+from pytest_dsocr.contract.input_names import GRID, PIXELS
+from pytest_dsocr.contract.policy import DecodePolicy
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.special import IMAGE
+from pytest_dsocr.engine.places import architecture_of
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.answer import VISION_SEAMS
+from pytest_dsocr.subjects.protocol import Setup
+
+ENCODERS = ("sam_model", "vision_model", "projector")
+PLACES = ("crops", "page")
+
+
+class MlxVlm:
+    """mlx-vlm's DeepSeek-OCR; fulfils ``StagedSubject``.
+
+    Args:
+        setup: the run's.
+
+    Raises:
+        DsocrError: where mlx-vlm is not installed.
+    """
+
+    seams = VISION_SEAMS
+
+    def __init__(self, setup: Setup) -> None:
+        try:
+            self._mx = importlib.import_module("mlx.core")
+            utils = importlib.import_module("mlx_vlm.utils")
+            self._generate = importlib.import_module("mlx_vlm.generate")
+            self._prompts = importlib.import_module("mlx_vlm.prompt_utils")
+        except ImportError as error:
+            raise DsocrError(
+                f"mlx-vlm cannot be imported here ({error}); run: pip install 'mlx[cpu]' mlx-vlm"
+            ) from error
+        self._prepare = utils.prepare_inputs
+        architecture = architecture_of(setup.checkpoint)
+        resize_sam(architecture.sam)
+        with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
+            write_mlx(setup.checkpoint, Path(folder))
+            self._model, self._processor = utils.load(folder, trust_remote_code=False)
+        self._model.set_dtype(getattr(self._mx, setup.dtype))
+        self.dtype = setup.dtype
+        self._rows = architecture.decoder.vocab_size
+        self.policy = DecodePolicy(architecture.decoder.eos_token_id, no_repeat_ngram_size=0)
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        """Read one page to its end, by ``mlx_vlm.generate``."""
+        with redirect_stdout(StringIO()):
+            result = self._generate.generate(
+                self._model,
+                self._processor,
+                self._worded(prompt),
+                image=[str(page)],
+                max_tokens=max_new_tokens,
+                temperature=0.0,
+                **_sizes(preset),
+            )
+        return str(result.text)
+
+    def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
+        """Give what its processor makes of a page."""
+        with redirect_stdout(StringIO()):
+            made = self._prepare(self._processor, images=[str(page)], prompts=self._worded(prompt), **_sizes(preset))
+        crops, pages = (self._torch(views).bfloat16() for views in made["pixel_values"])
+        if not crops.any():
+            crops = crops.float()
+        return {
+            "input_ids": self._torch(made["input_ids"]).long(),
+            "images_seq_mask": self._torch(made["images_seq_mask"]).bool(),
+            GRID: self._torch(made[GRID]).long(),
+            PIXELS[0]: crops,
+            PIXELS[1]: pages,
+        }
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Run vision, and watch its encoders."""
+        whole = {name: getattr(self._model, name) for name in ENCODERS}
+        seen: dict[str, list[Any]] = {name: [] for name in ENCODERS}
+        try:
+            for name, encoder in whole.items():
+                setattr(self._model, name, _Watched(encoder, seen[name]))
+            embeds = self._model.get_input_embeddings(
+                self._mlx(inputs["input_ids"]),
+                [self._mlx(inputs[name]) for name in PIXELS],
+                self._mlx(inputs[GRID]),
+                self._mlx(inputs["images_seq_mask"]),
+            ).inputs_embeds
+        finally:
+            for name, encoder in whole.items():
+                setattr(self._model, name, encoder)
+        if not seen["sam_model"]:
+            return {}
+        seams = {"vision_fusion": self._torch(embeds)[inputs["images_seq_mask"]]}
+        for stage, name in zip(("sam", "clip", "projector"), ENCODERS, strict=True):
+            for place, value in zip(PLACES[-len(seen[name]) :], seen[name], strict=True):
+                seams[f"{stage}.{place}"] = self._torch(value)
+        return {name: value.permute(0, 3, 1, 2) if name.startswith("sam.") else value for name, value in seams.items()}
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> MlxState:
+        """Run the prompt with these features at its image tokens."""
+        language = self._model.language_model
+        embeds = self._torch(language.model.embed_tokens(self._mlx(inputs["input_ids"])))
+        if vision_fusion is not None:
+            embeds[inputs["images_seq_mask"]] = vision_fusion.to(embeds.dtype)
+        cache = importlib.import_module("mlx_vlm.models.cache").make_prompt_cache(language)
+        state = MlxState(MlxCache(cache), torch.empty(0))
+        return self._fed(state, self._mlx(inputs["input_ids"]), self._mlx(embeds).astype(getattr(self._mx, self.dtype)))
+
+    def step(self, state: MlxState, token: int) -> Tensor:
+        """Feed one token."""
+        return self._fed(state, self._mx.array([[token]]), None).logits
+
+    def _fed(self, state: MlxState, ids: Any, embeds: Any) -> MlxState:
+        output = self._model.language_model(ids, inputs_embeds=embeds, cache=state.cache.stored)
+        state.logits = self._torch(output.logits)[0, -1, : self._rows]  # without rows that the export added
+        return state
+
+    def _worded(self, prompt: str) -> Any:
+        """Give a prompt as mlx-vlm words it, which puts the image in front of the text itself."""
+        text = prompt.replace(f"{IMAGE}\n", "", 1).replace(IMAGE, "", 1)
+        return self._prompts.apply_chat_template(self._processor, self._model.config, text, num_images=1)
+
+    def _torch(self, value: Any) -> Tensor:
+        is_float = self._mx.issubdtype(value.dtype, self._mx.floating)
+        return torch.from_numpy(np.array(value.astype(self._mx.float32) if is_float else value))
+
+    def _mlx(self, value: Tensor) -> Any:
+        return self._mx.array((value.float() if value.is_floating_point() else value).numpy())
+
+
+@dataclass(frozen=True)
+class MlxCache:
+    """A view of its cache."""
+
+    stored: list[Any]
+
+    @property
+    def length(self) -> int:
+        """Positions held."""
+        return int(self.stored[0].offset)
+
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+        return len(self.stored)
+
+    def keys(self, layer: int) -> Tensor:
+        """Give a layer's keys, ``[1, G, S, D]``."""
+        return self._filled(self.stored[layer].keys)
+
+    def values(self, layer: int) -> Tensor:
+        """Give a layer's values, ``[1, G, S, D]``."""
+        return self._filled(self.stored[layer].values)
+
+    def _filled(self, buffer: Any) -> Tensor:
+        return torch.from_numpy(
+            np.array(buffer[..., : self.length, :].astype(importlib.import_module("mlx.core").float32))
+        )
+
+
+@dataclass
+class MlxState:
+    """Where decoding stands."""
+
+    cache: MlxCache
+    logits: Tensor
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """An encoder whose results are kept."""
+
+    encoder: Any
+    seen: list[Any]
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        self.seen.append(self.encoder(*args, **named))
+        return self.seen[-1]
+
+
+def _sizes(preset: Preset) -> dict[str, Any]:
+    return {"base_size": preset.base_size, "image_size": preset.image_size, "cropping": preset.crop}

@@ -1,0 +1,163 @@
+"""``processor:package.module:Class``: a server's processor, with the session's model behind; no GPU, no server.
+
+The class is made of a tokenizer of transformers and what ``processor_config.json`` says, is handed a page and a
+prompt, and gives the inputs by the names of the vendor's code, as those of vLLM and SGLang do. Level 1: what it makes
+of pages is compared, and what the session reads from that.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterable, Mapping
+from contextlib import redirect_stdout
+from functools import cached_property, reduce
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.input_names import GRID, PIXELS
+from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.prompt import render
+from pytest_dsocr.engine.portable import PROCESSOR, write_portable
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.subjects.fault import guarded
+from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.telling import brief
+from pytest_dsocr.subjects.ways import PROCESSOR as WORD
+
+LEVEL = Level.INPUTS
+OWN_PROCESS = False
+OTHER_NAMES = {PIXELS[1]: ("pixel_values",), "images_seq_mask": ("image_seq_mask",)}
+"""What a tensor is called that has not the vendor's name."""
+TEXTS, SWITCHES = ("prompt", "text"), ("crop_mode", "cropping")
+"""Under which of these names a processor takes the prompt, and whether pages are cut into crops."""
+
+
+def check(spec: str) -> None:
+    """Raise ``DsocrError`` where ``spec`` names no class."""
+    _class(spec)
+
+
+def subject(spec: str, setup: Setup) -> ProcessorSubject:
+    """Give the subject that ``spec`` names; raise ``DsocrError`` where it cannot be had."""
+    with guarded("load", "processor", lambda error: _told(spec, error)):
+        return ProcessorSubject(_class(spec), setup)
+
+
+class ProcessorSubject:
+    """L1: a processor's inputs, read by the session.
+
+    Args:
+        kind: the processor's class.
+        setup: the run's.
+    """
+
+    def __init__(self, kind: Any, setup: Setup) -> None:
+        self._kind, self._setup = kind, setup
+        self._made: dict[Preset, _Processor] = {}
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        """Read one page to its end, by the session from the processor's inputs."""
+        inputs = Inputs(**self.inputs(page, prompt=prompt, preset=preset)).to(self._session.model.device)
+        return self._session.run_prepared(inputs, max_new_tokens=max_new_tokens).text
+
+    def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
+        """Give what the processor makes of a page, which it is handed upright and in RGB."""
+        if preset not in self._made:
+            self._made[preset] = _Processor(self._kind, self._tokenizer, preset)
+        return self._made[preset].inputs(load_image(page), render(prompt))
+
+    @cached_property
+    def _session(self) -> Session[Any]:
+        setup = self._setup
+        return Session.from_checkpoint(
+            setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention
+        )
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        tokenizers = importlib.import_module("transformers").AutoTokenizer
+        with TemporaryDirectory() as folder:
+            write_portable(self._setup.checkpoint, Path(folder))
+            return tokenizers.from_pretrained(folder)
+
+
+class _Processor:
+    """A processor made for a preset."""
+
+    def __init__(self, kind: Any, tokenizer: Any, preset: Preset) -> None:
+        sizes = {"image_size": preset.image_size, "base_size": preset.base_size if preset.crop else preset.image_size}
+        with redirect_stdout(StringIO()):
+            self._made = kind(**_taken(kind.__init__, {"tokenizer": tokenizer, **PROCESSOR, **sizes}))
+        for name, size in sizes.items():
+            if hasattr(self._made, name):
+                setattr(self._made, name, size)
+        self._preset = preset
+
+    def inputs(self, image: Any, prompt: str) -> dict[str, Tensor]:
+        """Give the vendor's five tensors."""
+        call = self._made.__call__
+        if not set(SWITCHES).intersection(inspect.signature(call).parameters):
+            call = getattr(self._made, "process_one", call)
+        offered = inspect.signature(call).parameters
+        text = next((name for name in TEXTS if name in offered), None)
+        if text is None:
+            raise DsocrError(f"the processor takes {', '.join(offered)}, and no {' or '.join(TEXTS)}; name another")
+        switch = {name: self._preset.crop for name in SWITCHES if name in offered}
+        with redirect_stdout(StringIO()):
+            made = call(**{text: prompt}, images=[image], **switch)
+        named = {name: _found(made, (name, *OTHER_NAMES.get(name, ()))) for name in Inputs.__annotations__}
+        return _in_shape(named, self._preset)
+
+
+def _in_shape(made: Mapping[str, Any], preset: Preset) -> dict[str, Tensor]:
+    """Give the tensors in the vendor's shapes and dtypes: a batch's row, bf16, zeros where there are no crops."""
+    given = {name: torch.as_tensor(value) for name, value in made.items()}
+    rows = {name: given[name].reshape(1, -1) for name in ("input_ids", "images_seq_mask")}
+    grid = given[GRID].reshape(-1, 2).long()
+    crops, pages = (given[name].flatten(0, -4).bfloat16() for name in PIXELS)
+    if int(grid.prod()) == 1:
+        crops = torch.zeros(1, 3, preset.base_size, preset.base_size)
+    return {
+        "input_ids": rows["input_ids"].long(),
+        "images_seq_mask": rows["images_seq_mask"].bool(),
+        GRID: grid,
+        PIXELS[0]: crops,
+        PIXELS[1]: pages,
+    }
+
+
+def _taken(function: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Give those values that a function names."""
+    return {name: value for name, value in values.items() if name in inspect.signature(function).parameters}
+
+
+def _found(made: Any, names: Iterable[str]) -> Any:
+    for name in names:
+        if name in made.keys():  # noqa: SIM118 - some are no mappings
+            return made[name]
+    wanted, *_ = names
+    raise DsocrError(f"the processor gave {', '.join(made.keys())}, and no {wanted}; it is none of DeepSeek-OCR")
+
+
+def _class(spec: str) -> Any:
+    module, _, path = spec.removeprefix(WORD).partition(":")
+    if not module or not path:
+        raise DsocrError(f"{spec!r} names no processor; give {WORD}package.module:Class")
+    with guarded("load", f"module {module}", lambda error: _told(spec, error)):
+        return reduce(getattr, path.split("."), importlib.import_module(module))
+
+
+def _told(spec: str, error: BaseException) -> DsocrError:
+    if isinstance(error, DsocrError):
+        return error
+    return DsocrError(f"{spec} cannot be had ({brief(error)}); run pytest where its package is installed")

@@ -1,0 +1,45 @@
+"""Run by a Python that has llama.cpp's converter's packages: model and projector of a checkpoint to GGUF.
+
+``python to_gguf.py CONVERTER MODEL FOLDER``. The converter knows a tokenizer by a hash and refuses others; it is told
+which of llama.cpp's pre-tokenizers is nearest. Nothing of this project is imported, as that Python need not have it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+PRE_TOKENIZER = "llama-bpe"
+"""It takes a word that is in the vocabulary whole, as the tokenizer of ``mini`` does."""
+
+
+def convert(converter: Path, model: Path, folder: Path) -> None:
+    """Write ``model.gguf`` and ``mmproj.gguf`` to ``folder``, both in float32."""
+    sys.path.insert(0, str(converter.parent))
+    module = importlib.import_module(converter.stem)
+    know_tokenizer(module)
+    for arguments in (["--outfile", f"{folder}/model.gguf"], ["--outfile", f"{folder}/mmproj.gguf", "--mmproj"]):
+        sys.argv = [str(converter), str(model), "--outtype", "f32", *arguments]
+        module.main()
+
+
+def know_tokenizer(module: Any) -> None:
+    """Let the converter take a tokenizer that it does not know for the nearest that it does."""
+    base = (
+        importlib.import_module("conversion.base") if (Path(module.__file__).parent / "conversion").is_dir() else module
+    )
+    known = base.TextModel.get_vocab_base_pre
+
+    def nearest(self: Any, tokenizer: Any) -> str:
+        try:
+            return str(known(self, tokenizer))
+        except NotImplementedError:
+            return PRE_TOKENIZER
+
+    base.TextModel.get_vocab_base_pre = nearest
+
+
+if __name__ == "__main__":
+    convert(*map(Path, sys.argv[1:]))

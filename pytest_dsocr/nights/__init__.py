@@ -1,0 +1,1 @@
+"""What many nights say together: a file for each, a page over all, what flips, and the first bad commit."""

@@ -1,0 +1,236 @@
+"""Answers of a live reference, kept from run to run under everything that they depend on.
+
+What is kept of a case is a recorded case, with its tensors. An answer that is damaged, or that was made otherwise than
+the live reference answers now, is never used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import sha256, write_whole
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.observation import InputsDigest, Observation
+from pytest_dsocr.observation.provenance import Key, Provenance
+from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.protocol import ReferenceFaultError
+from pytest_dsocr.reference.recorded.case import (
+    MALFORMED,
+    RecordedCase,
+    read_recorded,
+    read_sealed,
+    tensors_beside,
+    traits,
+)
+from pytest_dsocr.reference.vendor_code.files import FILES
+
+MOST_BYTES = 4 * 2**30
+"""Some forty pages of the full size in Gundam; what was used longest ago goes first."""
+OWN_CODE = ("contract", "engine", "observation", "reference")
+"""Rooms whose code takes part in what is said of the vendor's."""
+ANEW = "ask anew with --dsocr-fresh"
+
+
+@dataclass(frozen=True)
+class Store:
+    """The answers of one making.
+
+    Args:
+        root: the folder of all that are kept.
+        making: everything that answers depend on but the case, as JSON values.
+        most_bytes: how much there may be in ``root``.
+    """
+
+    root: Path
+    making: Mapping[str, Any]
+    most_bytes: int = MOST_BYTES
+
+    @property
+    def folder(self) -> Path:
+        """Where those of this making are."""
+        return self.root / _digest(self.making)
+
+    def path(self, case: Case) -> Path:
+        """Give where the answer to a case is, or would be."""
+        return self.folder / f"{_digest(traits(case.to_json()))}.json"
+
+    def find(self, case: Case) -> RecordedCase | None:
+        """Give the answer to a case; None where there is none.
+
+        Raises:
+            ReferenceFaultError: where it is damaged.
+        """
+        path = self.path(case)
+        if not path.exists():
+            return None
+        found = RecordedCase.read(path)
+        if traits(found.described) != traits(case.to_json()):
+            raise ReferenceFaultError(f"{path} holds another case")
+        for file in (path, tensors_beside(path)):
+            with suppress(OSError):  # another run may have made room
+                os.utime(file)
+        return found
+
+    def origin(self) -> Provenance | None:
+        """Say how those that there are were made; None where there are none."""
+        for path in sorted(self.folder.glob("*.json")):
+            with suppress(ReferenceFaultError, *MALFORMED):
+                return Provenance.from_json(read_sealed(path, read_recorded(path))["origin"])
+        return None
+
+    def add(self, case: Case, answer: RecordedCase) -> None:
+        """Keep an answer, and make room for it; raise ``DsocrError`` where the disk does not take it."""
+        path, (data, tensors) = self.path(case), answer.encode(keep_values=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DsocrError(f"{self.folder} cannot be made ({error.strerror})") from error
+        write_whole(tensors_beside(path), tensors)
+        write_whole(path, data)
+        self._make_room(path)
+
+    def remove(self, case: Case) -> None:
+        """Forget an answer."""
+        _remove(self.path(case))
+
+    def clear(self) -> None:
+        """Forget all of this making."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _make_room(self, newest: Path) -> None:
+        files: dict[Path, os.stat_result] = {}
+        for path in self.root.glob("*/*"):
+            with suppress(FileNotFoundError):  # another run may have made room
+                files[path] = path.stat()
+        total = sum(one.st_size for one in files.values())
+        oldest = sorted((path for path in files if path.suffix == ".json"), key=lambda path: files[path].st_mtime_ns)
+        for path in oldest:
+            if total <= self.most_bytes or path == newest:
+                return
+            total -= sum(files[one].st_size for one in (path, tensors_beside(path)) if one in files)
+            _remove(path)
+
+
+class KeptReference:
+    """A live reference that is not asked again what it was asked before; fulfils ``Reference``.
+
+    Args:
+        live: starts when it is first needed.
+        store: where its answers are.
+        on_note: takes a sentence about what was used, or could not be.
+        fresh: ask everything anew, and keep that.
+    """
+
+    def __init__(
+        self, live: LiveReference, store: Store, on_note: Callable[[str], None], *, fresh: bool = False
+    ) -> None:
+        self.live, self.store, self._note, self._fresh = live, store, on_note, fresh
+        self._origin = None if fresh else store.origin()
+
+    def start(self) -> Provenance:
+        """Say how answers are made; the live reference is started where none of its answers are there."""
+        return self._origin or self.live.start()
+
+    @property
+    def provenance(self) -> Provenance:
+        """How its answers are made."""
+        return self.start()
+
+    def inputs(self, case: Case) -> InputsDigest:
+        """Give what ``infer`` hands to ``generate``."""
+        return self.live.inputs(case)
+
+    def observe(self, case: Case) -> Observation:
+        """Give what is kept of a case, or what the live reference does with it, which is then kept.
+
+        Raises:
+            ReferenceFaultError: where it cannot answer, or answers otherwise than before under the same key.
+        """
+        if (kept := self._kept(case)) is not None:
+            self._note(f"what the live reference was asked before it is not asked again: {self.store.root}; {ANEW}")
+            return replace(kept.observation, case_id=case.id)
+        seen = self.live.observe(case)
+        self._check(self.live.provenance)
+        try:
+            self.store.add(case, RecordedCase(case.to_json(), self.live.provenance, seen))
+        except DsocrError as error:
+            self._note(f"the live reference's answers are not kept: {error}")
+        return seen
+
+    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
+        """Give each stage's milliseconds, one for each of ``turns`` runs; never kept."""
+        return self.live.stage_times(case, turns)
+
+    def flops(self, case: Case) -> Mapping[str, int]:
+        """Give each stage's floating-point operations; never kept."""
+        return self.live.flops(case)
+
+    def close(self) -> None:
+        """End the live reference, where it was started."""
+        self.live.close()
+
+    def _kept(self, case: Case) -> RecordedCase | None:
+        if self._fresh:
+            return None
+        try:
+            return self.store.find(case)
+        except ReferenceFaultError as error:
+            self.store.remove(case)
+            why = str(error).partition(";")[0]
+            self._note(f"a kept answer of the live reference is damaged, and asked anew: {why}")
+            return None
+
+    def _check(self, now: Provenance) -> None:
+        """Refuse to mix answers that were made in two ways; the kept ones are forgotten."""
+        differences = self._origin.differences(now) if self._origin else []
+        if differences:
+            self.store.clear()
+            raise ReferenceFaultError(
+                f"the kept answers of the live reference were made otherwise than it answers now "
+                f"({'; '.join(differences)}); they are deleted: run again"
+            )
+
+
+def making_of(vendor: Path, key: Key, versions: Mapping[str, str]) -> dict[str, Any]:
+    """Give everything that the answers of the vendor's code depend on but the case.
+
+    Args:
+        vendor: the folder with the vendor's files.
+        key: of the weights and how they are run.
+        versions: of Python and of the packages in the vendor's environment.
+    """
+    return {
+        "vendor": {name: sha256((vendor / name).read_bytes()) for name in FILES},
+        "checkpoint": key.checkpoint_sha256,
+        "way": key.way,
+        "versions": dict(versions),
+        "resampling": resampling(),
+        "own": {
+            path.relative_to(OWN).as_posix(): sha256(path.read_bytes()) for room in OWN_CODE for path in _sources(room)
+        },
+    }
+
+
+OWN = Path(__file__).parents[2]
+
+
+def _sources(room: str) -> list[Path]:
+    return sorted((OWN / room).rglob("*.py"))
+
+
+def _digest(value: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(value, sort_keys=True).encode())[:32]
+
+
+def _remove(path: Path) -> None:
+    for file in (path, tensors_beside(path)):
+        file.unlink(missing_ok=True)

@@ -1,0 +1,116 @@
+"""A subject's steps along the reference's tokens: reduced on the subject's device, and fetched when all are done.
+
+Shapes: V vocabulary, T steps, K best tokens of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.contract.policy import NgramBan
+from pytest_dsocr.observation.columns import Columns, best_of_step, fetched_best
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.forced import NO_CHOICE, ForcedStep
+from pytest_dsocr.observation.observation import NotFinite, Step
+from pytest_dsocr.subjects.fault import at_stage
+
+
+class ForcedSteps:
+    """What is learnt of each step's logits.
+
+    Whatever the n-gram rule forbids along the reference's tokens is known before the first step, so that it is brought
+    to the device once.
+
+    Args:
+        theirs: the reference's steps.
+        ngram: the length of what may not be repeated.
+        prompt_ids: the prompt's, which the rule counts as well.
+    """
+
+    def __init__(self, theirs: Sequence[Step], ngram: int, prompt_ids: Sequence[int]) -> None:
+        self._theirs = theirs
+        self._banned = _banned(theirs, ngram, prompt_ids)
+        self._seen = Columns()
+        self._sizes: list[int] = []
+        self._reference_TK, self._bans = _padded(theirs), torch.tensor([*chain(*self._banned)], dtype=torch.long)
+        self._first_ban = 0
+
+    @property
+    def kept(self) -> Iterator[Tensor]:
+        """Every tensor that is held on to until :meth:`fetch`."""
+        return chain(self._seen.kept, (self._reference_TK, self._bans))
+
+    def see(self, logits: Tensor) -> None:
+        """Take the next step's logits ``[V]``, float32; nothing waits for them, and they are not kept.
+
+        Raises:
+            SubjectFaultError: where they are not of the whole vocabulary.
+        """
+        k = len(self._seen)
+        banned = self._banned[k]
+        highest = max(*self._theirs[k].best.ids, *banned, 0)
+        if highest >= len(logits):
+            raise SubjectFaultError(
+                "decode",
+                f"the subject gave {len(logits)} logits, and the reference has token {highest}; "
+                "give those of the whole vocabulary",
+            )
+        if self._reference_TK.device != logits.device:
+            self._reference_TK, self._bans = self._reference_TK.to(logits.device), self._bans.to(logits.device)
+        allowed = logits
+        if banned:
+            bans = self._bans[self._first_ban : self._first_ban + len(banned)]
+            allowed = logits.index_fill(0, bans, -torch.inf)
+        self._first_ban += len(banned)
+        self._sizes.append(len(logits))
+        at_reference = logits[self._reference_TK[k]]
+        self._seen.add(allowed.argmax(), *best_of_step(logits), at_reference, *_spoilt(logits))
+
+    def fetch(self) -> tuple[ForcedStep, ...]:
+        """Give every step that was seen; waits for them.
+
+        Raises:
+            SubjectFaultError: where the subject's device failed meanwhile.
+        """
+        if not len(self._seen):
+            return ()
+        with at_stage("decode", "step"):
+            choices, ids, best, at_reference, *spoilt = self._seen.fetch()
+        not_finite = map(_not_finite, self._sizes, *spoilt)
+        rows = zip(self._theirs, choices, fetched_best(ids, best), at_reference, not_finite, strict=False)
+        return tuple(
+            ForcedStep(NO_CHOICE if bad else choice, own, tuple(logits[: len(theirs.best.ids)]), bad)
+            for theirs, choice, own, logits, bad in rows
+        )
+
+
+def _not_finite(size: int, values: int, nans: int, first: int) -> NotFinite | None:
+    return NotFinite(nans, size - values - nans, size, (first,)) if values < size else None
+
+
+def _banned(theirs: Sequence[Step], ngram: int, prompt_ids: Sequence[int]) -> list[list[int]]:
+    ban, found = NgramBan(ngram, prompt_ids), []
+    for step in theirs:
+        found.append(ban.banned())
+        ban.push(step.token)
+    return found
+
+
+def _padded(theirs: Sequence[Step]) -> Tensor:
+    """Give the ids of the reference's best, ``[T, K]``; where a step has fewer, its first again."""
+    most = max((len(step.best.ids) for step in theirs), default=0)
+    rows = [[*step.best.ids, *step.best.ids[:1] * (most - len(step.best.ids))] for step in theirs]
+    return torch.tensor(rows, dtype=torch.long)
+
+
+def _spoilt(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Count the values that are neither NaN nor infinity, and those that are NaN; and say where the first is of either.
+
+    Minus infinity forbids a token and counts as a value.
+    """
+    is_value = logits < torch.inf
+    return is_value.sum(), (logits != logits).sum(), is_value.view(torch.uint8).argmin()

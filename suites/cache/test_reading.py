@@ -1,0 +1,70 @@
+"""``read`` against the subject's own stages, on pages that make ``mini`` repeat itself, so that its rule is needed.
+
+The rule forbids the best token there; a loop that lacks it, or looks at a short window, says something else from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.plugin.check import Check
+
+from .walk import QUICK
+
+if TYPE_CHECKING:
+    from pytest_dsocr.contract.special import TextTokenizer
+    from pytest_dsocr.judge.config import Config
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+PAGES = {"exactly_640": 204, "alpha": 176}
+"""Drawn pages in Tiny, and so many tokens that the rule has forbidden the best one: the first has said the forbidden
+n-gram more than 90 tokens ago as well, the second's ends with the tag of a table's cell."""
+OF_OTHERS = 24
+"""Tokens where another checkpoint is read, which these pages do not make repeat itself."""
+
+
+@pytest.mark.dsocr_level("L2")
+@pytest.mark.parametrize("name", PAGES)
+def test_read_says_what_its_own_steps_choose(
+    name: str, tmp_path: Path, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
+) -> None:
+    from pytest_dsocr.compare.text import compare_text
+    from pytest_dsocr.contract.mmd import clean_output
+    from pytest_dsocr.engine.checkpoint import resolve
+    from pytest_dsocr.engine.names import MINI
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    from ..contract.pages import write_page
+
+    ceiling = PAGES[name] if dsocr_config.checkpoint == MINI else OF_OTHERS
+    case = make_case(write_page(name, tmp_path), "markdown", QUICK, ceiling)
+    asked, tokenizer = CheckedSubject(dsocr_subject), resolve(dsocr_config.checkpoint).tokenizer
+    own = tokenizer.decode(list(_choices(asked, case, tokenizer)))
+    text = compare_text(asked.read(case), clean_output(own), 0.0)
+    agrees = "agrees" if text.verdict is Verdict.MATCH else "disagrees"
+    read = Comparison("read", text.verdict, f"{agrees} with the subject's own steps, by the vendor's rule")
+    dsocr_check([read, text])
+
+
+def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> Iterator[int]:
+    """Yield what the vendor's loop chooses by the subject's logits."""
+    from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
+    from pytest_dsocr.engine.greedy import pick
+
+    inputs = asked.inputs(case)
+    policy = DecodePolicy(tokenizer.special.eos)
+    ban = NgramBan(policy.no_repeat_ngram_size, inputs["input_ids"][0].tolist())
+    state, logits = asked.prefill(inputs, asked.vision(inputs).get("vision_fusion"))
+    for left in range(case.max_new_tokens, 0, -1):
+        [token] = pick(logits[None], [ban.banned()])
+        yield token
+        if token == policy.eos_id or left == 1:
+            return
+        ban.push(token)
+        logits = asked.step(state, token)

@@ -1,0 +1,104 @@
+"""Files: what a subject writes for outputs that few pages give, against what the vendor's code wrote for the same.
+
+Malformed markup, figures of several boxes, LaTeX, boxes beyond the page: the outputs are given, so no model is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.compare.expected import as_expected
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import Comparison, not_compared
+from pytest_dsocr.plugin.check import Check
+
+from .asked import Drawn
+from .outputs import PAGE_SIZE_PX, Written, names, written
+
+MMD, FIGURES = "result.mmd", "artefacts/figures"
+ROTATED_BY_EXIF = 6
+FROM_WHITE = 250
+"""The least level of a JPEG of white paper."""
+Write = Callable[[str, Path], Path]
+
+
+@pytest.fixture
+def write(dsocr_subject: Any, tmp_path: Path) -> Write | None:
+    """Have the subject write the files of a text and a page; None where it offers no ``write``."""
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    asked = CheckedSubject(dsocr_subject)
+
+    def into_folder(text: str, page: Path) -> Path:
+        asked.write(text, page, tmp_path)
+        return tmp_path
+
+    return into_folder if asked.writes else None
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_files_are_the_vendors(name: str, write: Write | None, drawn: Drawn, dsocr_check: Check) -> None:
+    if write is None:
+        dsocr_check([not_compared(what, Reason.NOT_OFFERED) for what in (MMD, FIGURES)])
+        return
+    recorded = written(name)
+    dsocr_check(_compared(write(recorded.text, drawn.blank(*PAGE_SIZE_PX)), recorded))
+
+
+@pytest.mark.parametrize("kind", ["upright", "rotated by its EXIF orientation"])
+def test_figures_are_cut_from_the_upright_page_without_its_boxes(
+    kind: str, write: Write | None, tmp_path: Path, dsocr_check: Check
+) -> None:
+    if write is None:
+        dsocr_check([not_compared(what, Reason.NOT_OFFERED) for what in (MMD, FIGURES)])
+        return
+    recorded, page = written("a page"), tmp_path / "page.png"
+    _save_white(page, rotated=kind != "upright")
+    folder = write(recorded.text, page)
+    levels = {name: _darkest(folder / name) >= FROM_WHITE for name in _figures(folder)}
+    why = "they are cut from the page as it is, not from the one that boxes are drawn on"
+    white = as_expected("artefacts/white", levels, dict.fromkeys(recorded.figures, True), why)
+    overlay = as_expected("artefacts/overlay", _size_px(folder / "result_with_boxes.jpg"), PAGE_SIZE_PX, "upright page")
+    dsocr_check([*_compared(folder, recorded), white, overlay])
+
+
+def _compared(folder: Path, recorded: Written) -> list[Comparison]:
+    from pytest_dsocr.compare.text import compare_content
+
+    mmd = (folder / MMD).read_bytes().decode()
+    return [
+        compare_content(MMD, mmd, recorded.mmd, 0.0),
+        as_expected(FIGURES, _figures(folder), recorded.figures, "as the vendor's code cut them, in pixels"),
+    ]
+
+
+def _figures(folder: Path) -> Mapping[str, tuple[int, int]]:
+    return {f"images/{path.name}": _size_px(path) for path in sorted((folder / "images").glob("*.jpg"))}
+
+
+def _size_px(path: Path) -> tuple[int, int]:
+    from PIL import Image
+
+    with Image.open(path) as image:
+        return image.size
+
+
+def _darkest(path: Path) -> int:
+    from PIL import Image
+
+    with Image.open(path) as image:
+        levels: tuple[int, int] = image.convert("L").getextrema()  # type: ignore[assignment]
+        return levels[0]
+
+
+def _save_white(path: Path, *, rotated: bool) -> None:
+    from PIL import ExifTags, Image
+
+    exif = Image.Exif()
+    if rotated:
+        exif[ExifTags.Base.Orientation] = ROTATED_BY_EXIF
+    Image.new("L", PAGE_SIZE_PX[::-1] if rotated else PAGE_SIZE_PX, "white").save(path, exif=exif)

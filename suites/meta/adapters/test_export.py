@@ -1,0 +1,151 @@
+"""``dsocr export``: a checkpoint as other projects load it, and read back by this one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.weights import read_weights
+from pytest_dsocr.pages.shipped import shipped
+
+ALL_KEYS = (
+    "architectures",
+    "candidate_resolutions",
+    "global_view_pos",
+    "language_config",
+    "model_type",
+    "projector_config",
+    "tile_tag",
+    "torch_dtype",
+    "vision_config",
+    "bos_token_id",
+    "eos_token_id",
+    "first_k_dense_replace",
+    "hidden_size",
+    "intermediate_size",
+    "kv_lora_rank",
+    "lm_head",
+    "max_position_embeddings",
+    "moe_intermediate_size",
+    "n_group",
+    "n_routed_experts",
+    "n_shared_experts",
+    "num_attention_heads",
+    "num_experts_per_tok",
+    "num_hidden_layers",
+    "num_key_value_heads",
+    "q_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "rm_head",
+    "topk_group",
+    "topk_method",
+    "use_mla",
+    "v_head_dim",
+    "vocab_size",
+)
+"""The published config's, but for where its code lies."""
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export") / "hf"
+    assert main(["export", "mini", "--to=hf", str(folder)]) == 0
+    return folder
+
+
+def test_it_reads_the_same(exported: Path) -> None:
+    asked: dict[str, Any] = {"prompt": "markdown", "preset": "tiny", "max_new_tokens": 120}
+    texts = {Session.from_checkpoint(name).run(shipped("dev-3")[0], **asked).text for name in ("mini", str(exported))}
+    assert len(texts) == 1
+
+
+def test_every_id_has_a_text_and_a_row(exported: Path) -> None:
+    state, own = read_weights(exported), read_weights(resolve("mini").folder or Path())
+    vocabulary = json.loads((exported / "tokenizer.json").read_text(encoding="utf-8"))
+    ids = {*vocabulary["model"]["vocab"].values(), *(token["id"] for token in vocabulary["added_tokens"])}
+    rows = len(state["lm_head.weight"])
+    assert ids == {*range(rows)}
+    assert rows == len(state["model.embed_tokens.weight"]) == len(own["lm_head.weight"]) + 1
+    assert all(torch.equal(value, state[name][: len(value)]) for name, value in own.items())
+    assert any(torch.equal(state["lm_head.weight"][-1], row) for row in own["lm_head.weight"])
+    assert len(vocabulary["model"]["merges"]) == 1
+
+
+def test_transformers_encodes_the_same(exported: Path) -> None:
+    theirs, own = AutoTokenizer.from_pretrained(exported), resolve("mini").tokenizer
+    for text in (*PROMPTS.values(), "Straße, 12 %", "\x00\x02 any"):
+        assert theirs.encode(text, add_special_tokens=False) == own.encode(text)
+
+
+def test_the_config_names_what_loaders_read(exported: Path) -> None:
+    for folder in (exported, resolve("mini").folder or Path()):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        assert {*ALL_KEYS} <= {*config}
+        assert config["projector_config"]["input_dim"] == 384
+        assert {"image_size", "mlp_ratio", "model_name"} <= {*config["vision_config"]}
+        assert config["language_config"]["v_head_dim"] == 0
+
+
+def test_mlx_has_its_own_names(tmp_path: Path) -> None:
+    assert main(["export", "mini", "--to=mlx", str(tmp_path / "mlx")]) == 0
+    config = json.loads((tmp_path / "mlx" / "config.json").read_text(encoding="utf-8"))
+    assert config["model_type"] == "deepseekocr"
+    assert config["vision_config"]["hidden_size"] == 192
+    assert "layer_norm_eps" not in config["vision_config"]
+
+
+def test_gguf_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = tmp_path / "convert_hf_to_gguf.py"
+    broken.write_text("import no_such_package\n")
+    cases = {
+        (): "dsocr: gguf is written by llama.cpp's own converter; name the folder of its sources: --llama-cpp=FOLDER",
+        (f"--llama-cpp={tmp_path}/absent",): f"dsocr: there is no {tmp_path}/absent; name a folder of llama.cpp with",
+        (f"--llama-cpp={tmp_path}", "--python=no-such-python"): "dsocr: no-such-python cannot be run (No such file",
+        (f"--llama-cpp={tmp_path}", f"--python={sys.executable}"): "dsocr: llama.cpp's converter failed: "
+        "ModuleNotFoundError: No module named 'no_such_package'; give a Python that has what it imports",
+    }
+    for k, (options, told) in enumerate(cases.items()):
+        assert main(["export", "mini", "--to=gguf", *options, str(tmp_path / f"out{k}")]) == 2
+        assert capsys.readouterr().err.startswith(told)
+
+
+CONVERTER = """
+from pathlib import Path
+from typing import Any
+import sys
+
+class TextModel:
+    def get_vocab_base_pre(self, tokenizer):
+        raise NotImplementedError
+
+def main():
+    [_, model, _, outtype, _, out, *rest] = sys.argv
+    told = " ".join([TextModel().get_vocab_base_pre(None), outtype, *rest])
+    Path(out).write_text(told + str(Path(model, "config.json").is_file()))
+"""
+
+
+def test_the_converter_is_run_for_the_model_and_for_the_projector(tmp_path: Path) -> None:
+    (tmp_path / "convert_hf_to_gguf.py").write_text(CONVERTER)
+    out = tmp_path / "out"
+    assert main(["export", "mini", "--to=gguf", f"--llama-cpp={tmp_path}", str(out)]) == 0
+    assert (out / "model.gguf").read_text() == "llama-bpe f32True"
+    assert (out / "mmproj.gguf").read_text() == "llama-bpe f32 --mmprojTrue"
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine").write_text("")
+    assert main(["export", "mini", "--to=hf", str(tmp_path)]) == 2
+    assert "is there already and not empty; give another folder" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -1,0 +1,80 @@
+"""What the contract's suite says of wrong grids, views and prompts, and that it says nothing of right ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageOps
+
+from pytest_dsocr.compare.verdict import equal
+from pytest_dsocr.contract.grid import crop_grid
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.views import global_view
+from pytest_dsocr.engine.tokenizer import Tokenizer
+from suites.contract.hints import hinted, of_grid, of_prompt, of_view
+
+GRIDS = [
+    ((1, 641), (1, 6), "the limit of crops: this grid comes of a limit of 6, and infer's is 9"),
+    ((1358, 1358), (2, 2), "the limit of crops: this grid comes of a limit of 4 to 8, and infer's is 9"),
+    ((641, 1300), (2, 1), "the order of columns and rows: they are exchanged"),
+    ((641, 600), (1, 1), "when a page is cut: where its width or its height is above 640 px, and not both"),
+]
+
+
+@pytest.mark.parametrize(("size", "mine", "told"), GRIDS)
+def test_a_wrong_grid(size: tuple[int, int], mine: tuple[int, int], told: str) -> None:
+    assert next(of_grid(size, mine)) == told
+
+
+def test_another_limit_is_another_list_of_candidates() -> None:
+    assert crop_grid(5000, 320) == (9, 1)
+    assert crop_grid(5000, 320, most=6) == (6, 1)
+    assert crop_grid(5000, 320, most=12) == (12, 1)
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    path = tmp_path / "page.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (300, 500, 3), dtype=np.uint8)).save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("preset", "told"), [("base", "whether the page is squashed"), ("tiny", "whether the page is padded")]
+)
+def test_a_view_made_the_other_way(preset: str, told: str, page: Path) -> None:
+    side = (PRESETS[preset].view_size,) * 2
+    with Image.open(page) as image:
+        other = image.resize(side) if preset == "base" else ImageOps.pad(image, side, color=(127, 127, 127))
+        right = global_view(image, PRESETS[preset])
+    assert next(of_view(pixels(other), page, PRESETS[preset])).startswith(told)
+    assert not [*of_view(pixels(right), page, PRESETS[preset])]
+
+
+def pixels(view: Image.Image) -> torch.Tensor:
+    return torch.from_numpy(np.asarray(view).copy()).permute(2, 0, 1)[None] / 127.5 - 1
+
+
+def test_a_prompt_with_its_white_space() -> None:
+    tokenizer = Tokenizer.byte_level(512)
+    image = [tokenizer.special.image] * 3
+    text = "<image>\nFree OCR. "
+    mine = [0, *image, *tokenizer.encode("\nFree OCR. ")]
+    assert next(of_prompt(mine, text, tokenizer)) == "the white space around the prompt: infer strips it"
+    assert not [*of_prompt([0, *image, *tokenizer.encode("\nFree OCR.")], text, tokenizer)]
+
+
+def test_an_image_moved_to_the_front() -> None:
+    tokenizer = Tokenizer.byte_level(512)
+    mine = [0, *[tokenizer.special.image] * 3, *tokenizer.encode("Read this: ")]
+    assert next(of_prompt(mine, "Read this: <image>", tokenizer)).startswith("where the image stands: at the prompt's")
+
+
+def test_a_hint_goes_to_what_is_wrong_alone() -> None:
+    right, wrong = equal("it", 1, 1, "same"), equal("it", 1, 2, "same")
+    assert hinted(right, lambda: iter(["this"])) is right
+    assert hinted(wrong, lambda: iter(["this", "that"])).details[0] == "check: this"
+    assert hinted(wrong, lambda: iter([])) is wrong

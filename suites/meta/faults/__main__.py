@@ -1,0 +1,61 @@
+"""``python -m suites.meta.faults``: the matrix of mistakes, a list of them, and what one of them looks like.
+
+It is no command of ``dsocr``, for the wheel's engine holds no mistake and no way to plant one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from suites.meta.faults.all import FAULTS
+from suites.meta.faults.matrix import run_matrix
+
+
+def main(typed: list[str]) -> int:
+    """Do what was asked for; 1 where a mistake survives that a page could show, or is found behind its stage."""
+    asked = _parser().parse_args(typed)
+    if asked.what == "list":
+        sys.stdout.writelines(f"{one.id:<9} {one.stage:<14} {one.title}: {one.cause}\n" for one in FAULTS.values())
+        return 0
+    if asked.what == "show":
+        from suites.meta.faults.show import show
+
+        return show(asked.id, asked.page, asked.out)
+    if asked.what == "gallery":
+        from suites.meta.faults.gallery import make_gallery
+
+        sys.stdout.write(f"{make_gallery(asked.ids or list(FAULTS), asked.page, asked.out)}\n")
+        return 0
+    if asked.what == "calibrate":
+        from suites.meta.faults.calibration import calibrate
+
+        sys.stdout.write(f"{calibrate()}\n")
+        return 0
+    outcomes = run_matrix(asked.ids, suites=not asked.pages_only)
+    good = [one.stage_right if one.killed else bool(FAULTS[one.fault].unseen) for one in outcomes]
+    return 0 if all(good) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m suites.meta.faults", description="Known mistakes, planted.")
+    kinds = parser.add_subparsers(dest="what", required=True)
+    matrix = kinds.add_parser("matrix", help="try them all, or those named, and write what is found of each")
+    matrix.add_argument("ids", nargs="*", choices=[*FAULTS, []], metavar="ID")
+    matrix.add_argument("--pages-only", action="store_true", help="leave out the suites beside the pages")
+    kinds.add_parser("calibrate", help="measure correct variants against small mistakes, and draw them")
+    kinds.add_parser("list", help="list them")
+    shown = kinds.add_parser("show", help="show what a mistake looks like on a page: report, hint and picture")
+    shown.add_argument("id", choices=list(FAULTS), metavar="ID")
+    shown.add_argument("page", type=Path, nargs="?", help="an image; one of the shipped pages if left out")
+    shown.add_argument("--out", type=Path, default=Path("dsocr-out"), help="the folder of the report")
+    gallery = kinds.add_parser("gallery", help="make a page of all of them")
+    gallery.add_argument("ids", nargs="*", choices=[*FAULTS, []], metavar="ID")
+    gallery.add_argument("--page", default="receipt_086", help="the name of the shipped page, receipt_086 if left out")
+    gallery.add_argument("--out", type=Path, default=Path("dsocr-out/gallery"), help="the folder of the page")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,46 @@
+"""A page of all mistakes: what each is, what is said of it, and the page as it is then read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from pytest_dsocr.foundation.progress import progress_bar
+from pytest_dsocr.judge.exchange import CaseReport
+from pytest_dsocr.report.pictures import draw
+from suites.meta.faults.all import FAULTS
+from suites.meta.faults.registry import Fault
+from suites.meta.faults.trial import cases, hold, planted
+
+HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Known mistakes</title>
+<style>body{font:15px sans-serif;max-width:60em;margin:2em auto}img{max-width:100%}pre{white-space:pre-wrap}
+section{border-top:1px solid #ccc}</style>
+<h1>Known mistakes, planted in the session</h1>
+<p>Left the page as the vendor's code read it, right as the session reads it with the mistake in it.</p>
+"""
+
+
+def make_gallery(names: Sequence[str], page: str, out: Path) -> Path:
+    """Read a shipped page with each mistake in turn; write ``index.html`` and a picture of each, and give the file."""
+    [case] = [one for one in cases() if one.page.stem == page]
+    sections = []
+    with progress_bar(total=len(names), unit="mistake") as bar:
+        for name in names:
+            with planted(FAULTS[name]) as subject:
+                report = hold(subject, case, "read", always_read=True)
+            sections.append(_section(FAULTS[name], report, draw(report, out / name)))
+            bar.update()
+    index = out / "index.html"
+    index.write_text(HEAD + "\n".join(sections) + "</html>\n", encoding="utf-8")
+    return index
+
+
+def _section(one: Fault, report: CaseReport, picture: Path) -> str:
+    found = report.divergence
+    told = f"first wrong: {found.first.what}\ncheck: {found.cause}" if found else str(report.fault or report.verdict)
+    return (
+        f'<section id="{one.id}"><h2>{one.id}: {escape(one.title)}</h2><p>{escape(one.cause)} '
+        f"<b>Shows as:</b> {escape(one.symptom)}; on {escape(one.page)}.</p><pre>{escape(told)}</pre>"
+        f'<img src="{one.id}/{picture.name}" alt="{escape(one.title)}"></section>'
+    )

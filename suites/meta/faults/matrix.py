@@ -1,0 +1,99 @@
+"""Every mistake tried, two at a time; what is found is kept as it comes, so that a run that was ended goes on."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from hashlib import sha256
+from multiprocessing import get_context
+from pathlib import Path
+
+from pytest_dsocr.foundation.progress import progress_bar
+from pytest_dsocr.foundation.sealed import write_whole
+from suites.meta.faults.all import FAULTS
+from suites.meta.faults.outcome import Outcome
+from suites.meta.faults.table import table
+from suites.meta.faults.trial import try_fault
+
+ROOT = Path(__file__).parents[3]
+MATRIX = Path(__file__).with_name("matrix.json")
+PAGE = ROOT / "docs" / "faults.md"
+PARTS = ROOT / "dsocr-out" / "faults"
+PROCESSES = 2
+
+
+def run_matrix(names: Sequence[str], *, suites: bool) -> list[Outcome]:
+    """Try these mistakes, or all of them, and write the matrix and its page; give what was found of those tried.
+
+    A run of all goes on where one that was ended stopped, if no code has changed since then.
+    """
+    part = PARTS / f"{_state(suites)}.jsonl"
+    found = _known(MATRIX) if names else _begun(part)
+    left = list(names) or [name for name in FAULTS if name not in found]
+    started = time.monotonic()
+    with progress_bar(total=len(names or FAULTS), initial=len(names or FAULTS) - len(left), unit="mistake") as bar:
+        for outcome in _tried(left, suites):
+            found[outcome.fault] = outcome
+            if names:
+                _write(found)
+            else:
+                _add(part, outcome)
+            bar.update()
+            bar.write(told(outcome))
+    _write(found)
+    part.unlink(missing_ok=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s, wall_s = used.ru_utime + used.ru_stime, time.monotonic() - started
+    sys.stdout.write(f"{len(left)} mistakes in {wall_s:.0f} s, {cpu_s:.0f} s of CPU\n")
+    return [found[name] for name in names or FAULTS]
+
+
+def told(outcome: Outcome) -> str:
+    """Say in a line what was found of a mistake."""
+    if not outcome.killed:
+        return f"{outcome.fault:<9} survives"
+    marks = ("stage right" if outcome.stage_right else "stage WRONG", "hint right" if outcome.hint_right else "no hint")
+    return f"{outcome.fault:<9} found by {outcome.by}, {outcome.first}: {', '.join(marks)}"
+
+
+def _write(found: Mapping[str, Outcome]) -> None:
+    """Write the matrix and its page."""
+    outcomes = [found[name] for name in FAULTS if name in found]
+    write_whole(MATRIX, (json.dumps([one.to_json() for one in outcomes], indent=1, ensure_ascii=False) + "\n").encode())
+    write_whole(PAGE, table(outcomes).encode())
+
+
+def _tried(names: Sequence[str], suites: bool) -> Iterator[Outcome]:
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+        trials = [pool.submit(try_fault, name, suites=suites) for name in names]
+        try:
+            for trial in as_completed(trials):
+                yield trial.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _known(path: Path) -> dict[str, Outcome]:
+    return {row["fault"]: Outcome(**row) for row in json.loads(path.read_text(encoding="utf-8"))}
+
+
+def _begun(part: Path) -> dict[str, Outcome]:
+    lines = part.read_text(encoding="utf-8").splitlines() if part.exists() else []
+    return {row["fault"]: Outcome(**row) for row in map(json.loads, lines)}
+
+
+def _add(part: Path, outcome: Outcome) -> None:
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with part.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(outcome.to_json(), ensure_ascii=False) + "\n")
+
+
+def _state(suites: bool) -> str:
+    """Give a name for the code as it stands: what was found with other code is of no use."""
+    every = sorted(path for folder in ("pytest_dsocr", "suites") for path in (ROOT / folder).rglob("*.py"))
+    content = b"".join(sha256(path.read_bytes()).digest() for path in every)
+    return sha256(content + bytes([suites])).hexdigest()[:16]

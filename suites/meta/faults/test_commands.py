@@ -1,0 +1,83 @@
+"""The commands around the mistakes: what they show, and how suites are asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.pages.shipped import shipped
+from suites.meta.faults import matrix
+from suites.meta.faults.__main__ import main
+from suites.meta.faults.all import FAULTS
+from suites.meta.faults.asked_suites import ROOT, failure
+from suites.meta.faults.gallery import make_gallery
+from suites.meta.faults.outcome import Outcome
+from suites.meta.faults.show import command
+
+
+def test_the_list_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(FAULTS) > 200
+    assert lines[0].startswith(next(iter(FAULTS)))
+
+
+def test_the_gallery_shows_what_is_said_and_the_page(tmp_path: Path) -> None:
+    index = make_gallery(["PRM-02", "IMG-09"], "figures_201", tmp_path)
+    content = index.read_text(encoding="utf-8")
+    assert "that BOS, id 0, is put in front" in content
+    assert "the channels&#x27; order" in content
+    for name in ("PRM-02", "IMG-09"):
+        assert f'src="{name}/' in content
+        assert list((tmp_path / name).rglob("*.jpg"))
+
+
+def test_a_page_of_ones_own_is_shown_against_the_session_without_the_mistake(tmp_path: Path) -> None:
+    page = next(one for one in shipped("dev-3") if one.stem == "figures_201")
+    ran = subprocess.run(
+        [*command("PRJ-W1", page, tmp_path), "--dsocr-max-new-tokens=4"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1, ran.stdout
+    assert "check           that CLIP's features stand before SAM's" in ran.stdout
+    assert list((tmp_path / "pages").glob("*.jpg"))
+
+
+def test_a_suite_that_fails_is_told_with_its_test_stage_and_hint() -> None:
+    asked = [sys.executable, "-m", "pytest", "suites/contract/test_loading.py", "-xq", "-p", "no:cacheprovider"]
+    planted = "--dsocr-subject=suites.meta.faults.subject:IMG_W5"
+    found = failure(FAULTS["IMG-W5"], [*asked, planted])
+    assert found is not None
+    assert (found.killed, found.stage_right, found.hint_right) == (True, True, True)
+    assert found.first == "suites/contract/test_loading.py::test_loading[exif]"
+    with pytest.raises(RuntimeError, match="ended with 4"):
+        failure(FAULTS["IMG-W5"], [*asked, "--dsocr-subject=nowhere:at_all"])
+
+
+def test_a_run_that_was_ended_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = dict(list(FAULTS.items())[:3])
+    tried: list[str] = []
+
+    def trying(left: list[str], suites: bool) -> list[Outcome]:
+        tried.extend(left)
+        return [Outcome(name, True, "a page", "input_ids", True, "", True) for name in left]
+
+    monkeypatch.setattr(matrix, "FAULTS", names)
+    monkeypatch.setattr(matrix, "PARTS", tmp_path)
+    monkeypatch.setattr(matrix, "MATRIX", tmp_path / "matrix.json")
+    monkeypatch.setattr(matrix, "PAGE", tmp_path / "faults.md")
+    monkeypatch.setattr(matrix, "_tried", trying)
+    first, *others = names
+    matrix._add(tmp_path / f"{matrix._state(True)}.jsonl", Outcome(first, False))
+    outcomes = matrix.run_matrix([], suites=True)
+    assert tried == others
+    assert [one.killed for one in outcomes] == [False, True, True]
+    assert [row["fault"] for row in json.loads((tmp_path / "matrix.json").read_text())] == list(names)
+    assert not list(tmp_path.glob("*.jsonl"))

@@ -1,0 +1,88 @@
+"""A run says where its time went, process by process; and a live reference is loaded while the subject is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from suites.meta.plugin.conftest import TEST_TEXT, Repository
+from suites.meta.reference.conftest import STAND_IN
+
+SLOW = """
+    import time
+    import standin
+
+    class Slow(standin.Reader):
+        def __init__(self):
+            time.sleep(0.4)
+
+        def read(self, page, **how):
+            time.sleep(0.2)
+            return self.text
+"""
+WATCHFUL = """
+    import threading
+
+    class Watchful:
+        def __init__(self):
+            assert "dsocr-reference" in {thread.name for thread in threading.enumerate()}, "not begun"
+
+        def read(self, page, **how):
+            return ""
+"""
+
+
+def test_the_summary_has_a_line_of_it(repository: Repository) -> None:
+    repository.run(TEST_TEXT).stdout.fnmatch_lines(["time * s on 1 worker: *"])
+
+
+def spent(repository: Repository, *arguments: str, apart: bool = False) -> list[dict[str, Any]]:
+    repository.run(TEST_TEXT, "--dsocr-out=out", *arguments, apart=apart)
+    result = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text(encoding="utf-8"))
+    found: list[dict[str, Any]] = result["spent"]
+    return found
+
+
+def test_loading_and_reading_are_told_apart(repository: Repository) -> None:
+    repository.pytester.makepyfile(slow=SLOW)
+    [one] = spent(repository, "--dsocr-subject=slow:Slow")
+    assert (one["worker"], one["device"], one["cases"]) == ("", "cpu", 1)
+    assert one["seconds"]["loading the subject"] >= 0.4
+    assert 0.2 <= one["seconds"]["subject"] < 0.4
+    assert sum(one["seconds"].values()) <= one["elapsed_s"]
+    assert {*one["seconds"]} == {"loading the subject", "subject", "reference", "comparing", "drawing"}
+
+
+def test_each_worker_tells_its_own(repository: Repository) -> None:
+    for name in ("b", "c"):
+        (repository.pytester.path / f"{name}.png").write_bytes((repository.pytester.path / "page.png").read_bytes())
+    pages = [f"--dsocr-pages={name}.png" for name in ("page", "b", "c")]
+    found = spent(repository, "-n", "2", *pages, apart=True)
+    assert [one["worker"] for one in found] == ["gw0", "gw1"]
+    assert sum(one["cases"] for one in found) == 3
+
+
+def test_a_live_reference_is_begun_before_the_subject_is_loaded(
+    repository: Repository, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest("")
+    pytester.makepyfile(watchful=WATCHFUL)
+    named = (f"--dsocr-reference={STAND_IN}", f"--dsocr-vendor-env={sys.prefix}", "--dsocr-max-new-tokens=2")
+    told = repository.run(TEST_TEXT, *named, "--dsocr-subject=watchful:Watchful", "--dsocr-checkpoint=synthetic:tiny")
+    told.assert_outcomes(failed=1)
+    told.stdout.fnmatch_lines("*reference       live*")
+    assert "not begun" not in told.stdout.str()
+
+
+def test_a_live_reference_that_cannot_be_begun_is_told(repository: Repository, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("")
+    python = pytester.path / "env" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to("/bin/false")
+    named = (f"--dsocr-reference={STAND_IN}", "--dsocr-vendor-env=env", "--dsocr-checkpoint=synthetic:tiny")
+    told = repository.run(TEST_TEXT, *named)
+    told.assert_outcomes(errors=1)
+    assert "the vendor's worker could not answer" in " ".join(told.stdout.str().split())
