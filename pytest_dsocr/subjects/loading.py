@@ -28,8 +28,8 @@ FAST = f"{SESSION}:fast"
 SESSIONS = (SESSION, FAST)
 VENDOR = "vendor:"
 VALID = (
-    f"give {SESSION}, {FAST}, {VENDOR}FOLDER, package.module:factory, {PROCESSOR}package.module:Class, {CLI}COMMAND, or "
-    f"{HTTP}//HOST:PORT/v1?model=NAME"
+    f"give {SESSION}, {FAST}, {VENDOR}FOLDER, package.module:factory, {PROCESSOR}package.module:Class, "
+    f"{CLI}COMMAND, or {HTTP}//HOST:PORT/v1?model=NAME"
 )
 
 
