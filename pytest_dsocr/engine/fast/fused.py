@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 from triton import cdiv, next_power_of_2
 
-from pytest_dsocr.engine.fast import kernels
+from pytest_dsocr.engine.fast.kernels.attention import attend_kernel, join_kernel, qkv_kernel
+from pytest_dsocr.engine.fast.kernels.experts import down_kernel, gate_up_kernel
+from pytest_dsocr.engine.fast.kernels.products import project_kernel, score_kernel
 from pytest_dsocr.engine.fast.slots import Place
 from pytest_dsocr.engine.fast.weights import FeedForward, LayerWeights, Norm
 
@@ -27,11 +29,11 @@ class Tile(NamedTuple):
 
 TILES = {
     "qkv": Tile(8, 256, 4),
-    "attend": Tile(64, 128, 4),
-    "project": Tile(4, 256, 4),
-    "router": Tile(2, 256, 2),
-    "gate_up": Tile(8, 256, 4),
-    "down": Tile(4, 256, 4),
+    "attend": Tile(64, 128, 2),
+    "project": Tile(1, 256, 1),
+    "router": Tile(1, 512, 2),
+    "gate_up": Tile(4, 256, 4),
+    "down": Tile(2, 256, 2),
     "head": Tile(16, 256, 4),
 }
 """By kernel; ``attend`` has positions for rows."""
@@ -49,7 +51,7 @@ def qkv(x_BC: Tensor, layer: LayerWeights, place: Place) -> Tensor:
     tile, half = TILES["qkv"], channels // 2
     pairs = min(tile.rows, next_power_of_2(half))
     queries = x_BC.new_empty(rows, heads * channels)
-    kernels.qkv_kernel[((heads + 2 * groups) * cdiv(half, pairs), rows)](
+    qkv_kernel[((heads + 2 * groups) * cdiv(half, pairs), rows)](
         x_BC,
         *layer.before_attention,
         layer.qkv,
@@ -80,7 +82,7 @@ def attend(q_BH: Tensor, place: Place, *, round_scores: bool) -> Tensor:
     partial = q_BH.new_empty(rows, heads, blocks, channels, dtype=torch.float32)
     peaks, sums = torch.empty_like(partial[..., 0]), torch.empty_like(partial[..., 0])
     sizes = {"N": heads, "D": channels, "D_UP": next_power_of_2(channels), "BLOCK": tile.rows}
-    kernels.attend_kernel[(blocks, heads, rows)](
+    attend_kernel[(blocks, heads, rows)](
         q_BH,
         place.keys,
         place.values,
@@ -96,7 +98,7 @@ def attend(q_BH: Tensor, place: Place, *, round_scores: bool) -> Tensor:
         num_warps=tile.warps,
     )
     mixed = torch.empty_like(q_BH)
-    kernels.join_kernel[(heads, rows)](
+    join_kernel[(heads, rows)](
         partial, peaks, sums, place.positions, mixed, blocks, AT_ONCE=JOINED_AT_ONCE, **sizes, num_warps=tile.warps
     )
     return mixed
@@ -106,7 +108,7 @@ def project(inputs_BH: Tensor, weight_CH: Tensor, residual_BC: Tensor) -> Tensor
     """Multiply and add to the residual: ``[B, C]``."""
     tile, (rows_of, channels) = TILES["project"], weight_CH.shape
     out = torch.empty_like(residual_BC)
-    kernels.project_kernel[(cdiv(rows_of, tile.rows), len(out))](
+    project_kernel[(cdiv(rows_of, tile.rows), len(out))](
         inputs_BH,
         weight_CH,
         residual_BC,
@@ -125,7 +127,7 @@ def score(x_BC: Tensor, norm: Norm, weight_RC: Tensor, *, rounded: bool) -> Tens
     rows_of, channels = weight_RC.shape
     tile = TILES["router" if rows_of <= FEW_ROWS else "head"]
     scores = x_BC.new_empty(len(x_BC), rows_of, dtype=torch.float32)
-    kernels.score_kernel[(cdiv(rows_of, tile.rows), len(x_BC))](
+    score_kernel[(cdiv(rows_of, tile.rows), len(x_BC))](
         x_BC,
         *norm,
         weight_RC,
@@ -152,7 +154,7 @@ def gate_up(x_BC: Tensor, norm: Norm, scores_BE: Tensor | None, feed: FeedForwar
     chosen = x_BC.new_empty(rows, feed.per_token, dtype=torch.int64)
     shares = x_BC.new_empty(rows, feed.per_token, dtype=torch.float32)
     blocks = feed.per_token * cdiv(feed.inner, tile.rows) + cdiv(feed.shared_inner, tile.rows)
-    kernels.gate_up_kernel[(blocks, rows)](
+    gate_up_kernel[(blocks, rows)](
         x_BC,
         *norm,
         shares if scores_BE is None else scores_BE,
@@ -181,7 +183,7 @@ def down(inner: Tensor, chosen_BK: Tensor, weights_BK: Tensor, feed: FeedForward
     """Run the second half of the experts, weigh and sum them in float32, add the shared ones and the residual."""
     tile, (rows, channels) = TILES["down"], residual_BC.shape
     out = torch.empty_like(residual_BC)
-    kernels.down_kernel[(cdiv(channels, tile.rows), rows)](
+    down_kernel[(cdiv(channels, tile.rows), rows)](
         inner,
         chosen_BK,
         weights_BK,

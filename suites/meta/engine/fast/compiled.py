@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from pytest_dsocr.engine.architecture import DecoderConfig
-from pytest_dsocr.engine.fast import fused, kernels
+from pytest_dsocr.engine.fast import fused
 from pytest_dsocr.engine.fast.slots import Place
 from pytest_dsocr.engine.fast.weights import FeedForward, LayerWeights, Norm
 
@@ -81,8 +81,8 @@ def layer_of(config: DecoderConfig, *, dense: bool) -> LayerWeights:
 
 def main(capability: int) -> None:
     """Compile what two layers and the head launch."""
-    for name in [name for name in vars(kernels) if name.endswith("_kernel")]:
-        setattr(kernels, name, Compiling(getattr(kernels, name), name, capability))
+    for name in [name for name in vars(fused) if name.endswith("_kernel")]:
+        setattr(fused, name, Compiling(getattr(fused, name), name, capability))
     config = DecoderConfig()
     width, heads, channels = config.hidden_size, config.num_attention_heads, config.head_dim
     x = torch.empty(1, width, dtype=torch.bfloat16)
