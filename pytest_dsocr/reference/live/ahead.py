@@ -36,9 +36,10 @@ class Ahead:
 
     def begin(self, case: Case) -> None:
         """Have it work on ``case``, in a thread that ends with the process, whatever it waits for."""
-        self._case, self._answer = case, Future()
+        live, answer = self.live, Future[Observation]()
         placed = replace(case, page=case.page.absolute())  # the subject may go to another folder meanwhile
-        Thread(target=self._ask, args=(placed, self._answer), name="dsocr-ahead", daemon=True).start()
+        self._case, self._answer = case, answer
+        Thread(target=_ask, args=(live, placed, answer), name="dsocr-ahead", daemon=True).start()
 
     def observe(self, case: Case) -> Observation:
         """Give the answer that it works on, or ask now; raise as the reference does."""
@@ -53,8 +54,9 @@ class Ahead:
             wait([self._answer], GRACE_S)
         self._reference.close()
 
-    def _ask(self, case: Case, answer: Future[Observation]) -> None:
-        try:
-            answer.set_result(self._reference.observe(case))
-        except BaseException as error:
-            answer.set_exception(error)
+
+def _ask(live: LiveReference, case: Case, answer: Future[Observation]) -> None:
+    try:
+        answer.set_result(live.observe(case))
+    except BaseException as error:
+        answer.set_exception(error)

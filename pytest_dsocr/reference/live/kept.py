@@ -147,8 +147,9 @@ class KeptReference:
         return self._ahead.live
 
     def expect(self, cases: Sequence[Case]) -> None:
-        """Have the next of ``cases`` worked on while the subject works on the one before it."""
+        """Have the first of ``cases`` worked on now, and each other one while the subject works on the one before."""
         self._coming = dict(pairwise(cases))
+        self._begin(next(iter(cases), None))
 
     def start(self) -> Provenance:
         """Say how answers are made; the live reference is started where none of its answers are there."""

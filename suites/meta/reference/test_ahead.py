@@ -68,6 +68,8 @@ def test_the_next_case_is_worked_on_while_nobody_waits(
     reference: KeptReference, live: Gated, cases: list[Case]
 ) -> None:
     first, second, third = cases
+    assert live.begun[first.id].wait(LONG_S)
+    assert not live.begun[second.id].is_set()
     reference.observe(first)
     assert live.begun[second.id].wait(LONG_S)
     assert not live.begun[third.id].is_set()
