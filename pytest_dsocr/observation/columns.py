@@ -2,12 +2,13 @@
 
 To read a number of a GPU's is to wait for everything that was asked of it before; once a page instead of at each step
 nothing is slowed down by it. What is kept of a step does not grow with the vocabulary.
+
+Shapes: B steps that are reduced at once, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,36 +16,78 @@ from torch import Tensor
 
 from pytest_dsocr.observation.observation import BEST_OF_STEP, Best
 
+FIRST_ROOM = 64
+"""Steps; doubled where there are more."""
+AT_ONCE = 16
+"""Steps whose logits are reduced together: each reduction is a dozen kernels, whose launch costs more than they do."""
+
+Reduce = Callable[[Tensor, int], Sequence[Tensor]]
+"""Makes of logits ``[B, V]``, and of the number of the first of these steps, columns of B numbers or rows each."""
+
 
 class Columns:
-    """Small tensors of each step, the same of each."""
+    """What is kept of each step's logits, the same of each, written one below the other.
 
-    def __init__(self) -> None:
-        self._rows: list[tuple[Tensor, ...]] = []
+    A tensor of each step's own would lie between the logits of this step and those of the next, which are freed, and
+    would keep their memory from being used again: a process grew by 1.5 MB a step of the vendor's vocabulary.
+
+    Args:
+        reduce: makes of logits what is kept of them.
+    """
+
+    def __init__(self, reduce: Reduce) -> None:
+        self._reduce = reduce
+        self._waiting: list[Tensor] = []
+        self._columns: tuple[Tensor, ...] = ()
+        self._steps = self._room = 0
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._steps + len(self._waiting)
 
     @property
     def kept(self) -> Iterator[Tensor]:
-        """Every tensor that is held on to."""
-        return chain.from_iterable(self._rows)
+        """Every tensor that is held on to; up to :data:`AT_ONCE` of them are logits."""
+        yield from (*self._columns, *self._waiting)
 
-    def add(self, *parts: Tensor) -> None:
-        """Keep one step's; nothing waits for them."""
-        self._rows.append(parts)
+    def add(self, logits: Tensor) -> None:
+        """Take a step's logits ``[V]``, float32, which nobody may write to; nothing waits for them."""
+        if self._waiting and len(logits) != len(self._waiting[0]):
+            self._settle()
+        self._waiting.append(logits)
+        if len(self._waiting) == AT_ONCE:
+            self._settle()
 
     def fetch(self) -> list[list[Any]]:
-        """Give each part's numbers, step by step; waits once for each part."""
-        return [torch.stack(column).tolist() for column in zip(*self._rows, strict=True)]
+        """Give each column's numbers, step by step; waits once for each."""
+        self._settle()
+        return [column[: self._steps].tolist() for column in self._columns]
+
+    def _settle(self) -> None:
+        if not self._waiting:
+            return
+        parts = self._reduce(torch.stack(self._waiting), self._steps)
+        end = self._steps + len(self._waiting)
+        self._waiting.clear()
+        if end > self._room:
+            self._grow(end, parts)
+        for column, part in zip(self._columns, parts, strict=True):
+            column[self._steps : end] = part
+        self._steps = end
+
+    def _grow(self, end: int, parts: Sequence[Tensor]) -> None:
+        self._room = max(FIRST_ROOM, 2 * self._room, end)
+        grown = tuple(part.new_empty(self._room, *part.shape[1:]) for part in parts)
+        for column, before in zip(grown, self._columns, strict=False):
+            column[: self._steps] = before[: self._steps]
+        self._columns = grown
 
 
-def best_of_step(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Give the ids of the best tokens of ``[V]`` and their logits, the best first, on the device."""
-    values, ids = logits.float().topk(min(BEST_OF_STEP, len(logits)))
+def best_of_steps(logits_BV: Tensor, _first: int = 0) -> tuple[Tensor, Tensor]:
+    """Give the ids of the best tokens of each step and their logits, the best first, on the device."""
+    values, ids = logits_BV.topk(min(BEST_OF_STEP, logits_BV.shape[1]))
     return ids, values
 
 
 def fetched_best(ids: list[list[int]], logits: list[list[float]]) -> list[Best]:
-    """Give every step's best of what :func:`best_of_step` gave, once fetched."""
+    """Give every step's best of what :func:`best_of_steps` gave, once fetched."""
     return [Best(tuple(of_step), tuple(its)) for of_step, its in zip(ids, logits, strict=True)]

@@ -6,24 +6,22 @@ that is small enough to record and still sees every value, with the tensor itsel
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from PIL import Image
 from torch import Tensor
 
 from pytest_dsocr.contract.input_names import GRID, ROWS
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.observation.summing import Summing, Sums, bytes_sha256, host_sums
 
-SAMPLE_VALUES = 64
-SKETCH_VALUES = 128
 BEST_OF_STEP = 5
 BEST_OF_PREFILL = 20
 
@@ -57,9 +55,9 @@ class NotFinite(NamedTuple):
 class Seam:
     """A tensor handed from one stage to the next, summed up.
 
-    ``sketch`` adds up all values under signs that look random, in :data:`SKETCH_VALUES` buckets. It is linear, so
-    that the norm of the difference of two sketches estimates the norm of the difference of the tensors, to 6 %
-    (Charikar, Chen and Farach-Colton's count sketch), wherever in the tensors they differ.
+    ``sketch`` adds up all values under signs that look random, in a few buckets. It is linear, so that the norm of the
+    difference of two sketches estimates the norm of the difference of the tensors, to 6 % (Charikar, Chen and
+    Farach-Colton's count sketch), wherever in the tensors they differ. See :mod:`pytest_dsocr.observation.sketch`.
     """
 
     shape: tuple[int, ...]
@@ -70,7 +68,7 @@ class Seam:
     std: float
     norm: float
     sample: Tensor
-    """Up to :data:`SAMPLE_VALUES` of its values, float32, at :func:`sample_positions`."""
+    """Some of its values, float32, at :func:`~pytest_dsocr.observation.sketch.sample_positions`."""
     sketch: Tensor
     """``[SKETCH_VALUES]`` float32."""
     values: Tensor | None = None
@@ -81,21 +79,26 @@ class Seam:
     @classmethod
     def of(cls, tensor: Tensor, *, keep_values: bool = False) -> Seam:
         """Sum up ``tensor``, of any shape and float dtype, on any device."""
+        if tensor.is_cuda:
+            return cls.begun(tensor, keep_values=keep_values)()
         own = tensor.detach().cpu().contiguous()
-        flat = own.double().flatten().numpy()
-        with np.errstate(invalid="ignore"):  # what holds an infinity has no deviation, which is no reason to warn
-            mean, std, norm = flat.mean(), flat.std(), np.linalg.norm(flat)
+        return cls._made(own, host_sums(own), keep_values)
+
+    @classmethod
+    def begun(cls, tensor: Tensor, *, keep_values: bool = False) -> Callable[[], Seam]:
+        """Begin to sum up a tensor of a GPU, which may then be written to; what is given waits for it."""
+        summing = Summing.of(tensor.detach().contiguous())
+        return lambda: cls._made(summing.host, summing.fetch(), keep_values)
+
+    @classmethod
+    def _made(cls, host: Tensor, sums: Sums, keep_values: bool) -> Seam:
         return cls(
-            shape=tuple(own.shape),
-            dtype=str(own.dtype).removeprefix("torch."),
-            sha256=bytes_sha256(own),
-            mean=float(mean),
-            std=float(std),
-            norm=float(norm),
-            sample=torch.from_numpy(flat[sample_positions(flat.size)]).float(),
-            sketch=torch.from_numpy(_sketch(flat)).float(),
-            values=own if keep_values else None,
-            not_finite=None if np.isfinite(norm) else NotFinite.among(flat.reshape(own.shape)),
+            shape=tuple(host.shape),
+            dtype=str(host.dtype).removeprefix("torch."),
+            sha256=bytes_sha256(host),
+            **sums._asdict(),
+            values=host if keep_values else None,
+            not_finite=None if math.isfinite(sums.norm) else NotFinite.among(host.double().numpy()),
         )
 
 
@@ -222,16 +225,6 @@ class Observation:
         return tuple(step.token for step in self.steps)
 
 
-def sample_positions(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Give where a flat tensor of ``count`` values is sampled: once in each of equal stretches, in step with no axis.
-
-    A tensor of few values is sampled whole.
-    """
-    stretches = min(count, SAMPLE_VALUES)
-    turns = np.arange(stretches) + _mixed(stretches) / 2.0**32
-    return (turns * (count / stretches)).astype(np.int64)
-
-
 def runs(row: Tensor) -> Runs:
     """Give value and length of each run in ``[1, S]``."""
     [values] = row.tolist()
@@ -241,23 +234,3 @@ def runs(row: Tensor) -> Runs:
 def pixels_sha256(views: Tensor) -> str:
     """Give dtype, shape and hash of a tensor."""
     return f"{str(views.dtype).removeprefix('torch.')} {list(views.shape)} sha256 {bytes_sha256(views)}"
-
-
-def bytes_sha256(tensor: Tensor) -> str:
-    """Hash a CPU tensor's bytes."""
-    flat = tensor.contiguous().reshape(-1)
-    return hashlib.sha256(flat.view(torch.uint8).numpy().data).hexdigest()
-
-
-def _sketch(flat: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    mixed = _mixed(flat.size)
-    signed = np.where(mixed & np.uint32(1), flat, -flat)
-    return np.bincount((mixed >> np.uint32(1)) % SKETCH_VALUES, signed, SKETCH_VALUES).astype(np.float64)
-
-
-def _mixed(count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Give numbers below 2**32 that look random, one for each index."""
-    mixed = np.arange(count, dtype=np.uint32)
-    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-        mixed = (mixed ^ (mixed >> np.uint32(shift))) * np.uint32(factor)
-    return mixed ^ (mixed >> np.uint32(16))

@@ -70,9 +70,8 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
     loading = request.config.stash[SPENT].on("loading the subject")
     with _or_stop(request.session, "subject"), waiting_for(what, request.config), loading:
         subject = open_subject(own.subject, own.setup, own.subject_time_limit if own.isolate else None)
-        promised = dsocr_config.level
-        if promised is not None and (offered := level_of(subject)) < promised:
-            raise DsocrError(f"{dsocr_config.subject} offers {offered}, the run promises {promised}; promise {offered}")
+        if (promised := own.level) is not None and (offered := level_of(subject)) < promised:
+            raise DsocrError(f"{own.subject} offers {offered}, the run promises {promised}; promise {offered}")
     request.config.stash[LOADED] = subject
     yield subject
     close_subject(subject)
@@ -285,8 +284,8 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
 
 
 @pytest.fixture(scope="session")
-def _dsocr_reference_begun(dsocr_config: Config) -> Iterator[Begun]:
-    begun = Begun(dsocr_config)
+def _dsocr_reference_begun(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[Begun]:
+    begun = Begun(dsocr_config, request.session)
     yield begun
     begun.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,13 @@ from pytest_dsocr.session_reference.reference import SessionReference, open_sess
 from pytest_dsocr.subjects.watch import current
 
 
-def open_wanted(config: Config, on_progress: OnProgress | None = None) -> Reference:
+def open_wanted(config: Config, on_progress: OnProgress | None = None, coming: Sequence[Case] = ()) -> Reference:
     """Open the reference of a run. A live one is ready to answer.
 
     Args:
         config: of the run.
         on_progress: called with the progress of a live one.
+        coming: cases in their order; a live one works on the next beside the subject.
 
     Raises:
         DsocrError: if it cannot be opened.
@@ -51,6 +53,7 @@ def open_wanted(config: Config, on_progress: OnProgress | None = None) -> Refere
     making = making_of(config.reference, wanted.key, reference.versions())
     kept = KeptReference(reference, Store(answers_folder(), making), current().note, fresh=config.fresh)
     kept.start()
+    kept.expect(coming)
     return kept
 
 

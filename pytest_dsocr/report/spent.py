@@ -11,7 +11,7 @@ PARTS: Mapping[str, str] = {
     "loading the subject": "opened, with its imports",
     "loading the reference": "waited for beyond that",
     "subject": "its answers, along the reference's tokens and freely",
-    "reference": "its answers",
+    "reference": "its answers waited for; a live one works on the next page beside the subject",
     "comparing": "answers compared",
     "drawing": "pages drawn with the boxes of both sides",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -152,12 +152,19 @@ class _Following:
                 deep = hooks.enter_context(watch_deep(self.asked.subject.module))
             try:
                 yield
-            finally:
-                self.learn(seams=in_stage_order({**self.answer.seams, **deep.seams}))
+            except SubjectFaultError:
+                with suppress(RuntimeError):  # the device may be what failed
+                    self._learn_seams(deep.seams)
+                raise
+            with at_stage("prefill", "prefill"):
+                self._learn_seams(deep.seams)
 
     def _see(self, stage: str, tensors: Mapping[str, Tensor]) -> None:
         with at_stage(stage, stage):
             seams = {name: Seam.of(tensor, keep_values=keeps_values(self.theirs)) for name, tensor in tensors.items()}
+        self._learn_seams(seams)
+
+    def _learn_seams(self, seams: Mapping[str, Seam]) -> None:
         self.learn(seams=in_stage_order({**self.answer.seams, **seams}))
 
     def _output(self, always_read: bool) -> None:

@@ -1,18 +1,18 @@
 """A subject's steps along the reference's tokens: reduced on the subject's device, and fetched when all are done.
 
-Shapes: V vocabulary, T steps, K best tokens of a step.
+Shapes: V vocabulary, T steps, B of them at once, K best tokens of a step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 
 import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.policy import NgramBan
-from pytest_dsocr.observation.columns import Columns, best_of_step, fetched_best
+from pytest_dsocr.observation.columns import Columns, best_of_steps, fetched_best
 from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.observation.forced import NO_CHOICE, ForcedStep
 from pytest_dsocr.observation.observation import NotFinite, Step
@@ -34,18 +34,19 @@ class ForcedSteps:
     def __init__(self, theirs: Sequence[Step], ngram: int, prompt_ids: Sequence[int]) -> None:
         self._theirs = theirs
         self._banned = _banned(theirs, ngram, prompt_ids)
-        self._seen = Columns()
+        self._seen = Columns(self._reduced)
         self._sizes: list[int] = []
         self._reference_TK, self._bans = _padded(theirs), torch.tensor([*chain(*self._banned)], dtype=torch.long)
-        self._first_ban = 0
+        self._steps_of_bans = torch.tensor([k for k, bans in enumerate(self._banned) for _ in bans], dtype=torch.long)
+        self._first_ban = [0, *accumulate(map(len, self._banned))]
 
     @property
     def kept(self) -> Iterator[Tensor]:
         """Every tensor that is held on to until :meth:`fetch`."""
-        return chain(self._seen.kept, (self._reference_TK, self._bans))
+        return chain(self._seen.kept, (self._reference_TK, self._bans, self._steps_of_bans))
 
     def see(self, logits: Tensor) -> None:
-        """Take the next step's logits ``[V]``, float32; nothing waits for them, and they are not kept.
+        """Take the next step's logits ``[V]``, float32; nothing waits for them, and they are not kept for long.
 
         Raises:
             SubjectFaultError: where they are not of the whole vocabulary.
@@ -60,15 +61,21 @@ class ForcedSteps:
                 "give those of the whole vocabulary",
             )
         if self._reference_TK.device != logits.device:
-            self._reference_TK, self._bans = self._reference_TK.to(logits.device), self._bans.to(logits.device)
-        allowed = logits
-        if banned:
-            bans = self._bans[self._first_ban : self._first_ban + len(banned)]
-            allowed = logits.index_fill(0, bans, -torch.inf)
-        self._first_ban += len(banned)
+            self._reference_TK, self._bans, self._steps_of_bans = (
+                known.to(logits.device) for known in (self._reference_TK, self._bans, self._steps_of_bans)
+            )
         self._sizes.append(len(logits))
-        at_reference = logits[self._reference_TK[k]]
-        self._seen.add(allowed.argmax(), *best_of_step(logits), at_reference, *_spoilt(logits))
+        self._seen.add(logits)
+
+    def _reduced(self, logits_BV: Tensor, first: int) -> tuple[Tensor, ...]:
+        end = first + len(logits_BV)
+        bans = slice(self._first_ban[first], self._first_ban[end])
+        allowed_BV = logits_BV
+        if bans.start < bans.stop:
+            at = (self._steps_of_bans[bans] - first, self._bans[bans])
+            allowed_BV = logits_BV.index_put(at, logits_BV.new_full((), -torch.inf))
+        at_reference = logits_BV.gather(1, self._reference_TK[first:end])
+        return allowed_BV.argmax(1), *best_of_steps(logits_BV), at_reference, *_spoilt(logits_BV)
 
     def fetch(self) -> tuple[ForcedStep, ...]:
         """Give every step that was seen; waits for them.
@@ -107,10 +114,10 @@ def _padded(theirs: Sequence[Step]) -> Tensor:
     return torch.tensor(rows, dtype=torch.long)
 
 
-def _spoilt(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _spoilt(logits_BV: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Count the values that are neither NaN nor infinity, and those that are NaN; and say where the first is of either.
 
     Minus infinity forbids a token and counts as a value.
     """
-    is_value = logits < torch.inf
-    return is_value.sum(), (logits != logits).sum(), is_value.view(torch.uint8).argmin()
+    is_value = logits_BV < torch.inf
+    return is_value.sum(1), (logits_BV != logits_BV).sum(1), is_value.view(torch.uint8).argmin(1)

@@ -48,6 +48,7 @@ class Client:
         self._provenance: Provenance | None = None
         self._load_faults: Sequence[WorkerFault] = ()
         self._ids = count(1)
+        self._is_given_up = False
 
     @property
     def _is_vendors(self) -> bool:
@@ -89,9 +90,15 @@ class Client:
             self._worker.close()
         self._worker = self._hello = self._provenance = None
 
+    def give_up(self) -> None:
+        """End the worker at once; a request under way in another thread is not answered."""
+        self._is_given_up = True
+        if self._worker:
+            self._worker.end()
+
     def _insist(self, request: str, attempt: Callable[[], Told]) -> Told:
         faults = list(self._load_faults)
-        while not faults or (faults[-1].is_lost and len(faults) < ATTEMPTS):
+        while not faults or (faults[-1].is_lost and len(faults) < ATTEMPTS and not self._is_given_up):
             if faults:
                 LOG.warning("%s\nAnother is started in its place.", self._message(request, faults))
             try:

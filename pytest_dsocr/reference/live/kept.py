@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from pytest_dsocr.foundation.sealed import sha256, write_whole
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
 from pytest_dsocr.observation.provenance import Key, Provenance
+from pytest_dsocr.reference.live.ahead import Ahead
 from pytest_dsocr.reference.live.reference import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.recorded.case import (
@@ -124,7 +126,7 @@ class KeptReference:
     """A live reference that is not asked again what it was asked before; fulfils ``Reference``.
 
     Args:
-        live: starts when it is first needed.
+        live: starts when it is first needed, and is asked one case ahead.
         store: where its answers are.
         on_note: takes a sentence about what was used, or could not be.
         fresh: ask everything anew, and keep that.
@@ -133,12 +135,26 @@ class KeptReference:
     def __init__(
         self, live: LiveReference, store: Store, on_note: Callable[[str], None], *, fresh: bool = False
     ) -> None:
-        self.live, self.store, self._note, self._fresh = live, store, on_note, fresh
+        self.store, self._note, self._fresh = store, on_note, fresh
+        self._ahead = Ahead(live)
         self._origin = None if fresh else store.origin()
+        self._made: Provenance | None = self._origin
+        self._coming: Mapping[Case, Case] = {}
+
+    @property
+    def live(self) -> LiveReference:
+        """The live reference, once it has nothing else to do."""
+        return self._ahead.live
+
+    def expect(self, cases: Sequence[Case]) -> None:
+        """Have the first of ``cases`` worked on now, and each other one while the subject works on the one before."""
+        self._coming = dict(pairwise(cases))
+        self._begin(next(iter(cases), None))
 
     def start(self) -> Provenance:
         """Say how answers are made; the live reference is started where none of its answers are there."""
-        return self._origin or self.live.start()
+        self._made = self._made or self.live.start()
+        return self._made
 
     @property
     def provenance(self) -> Provenance:
@@ -155,15 +171,13 @@ class KeptReference:
         Raises:
             ReferenceFaultError: where it cannot answer, or answers otherwise than before under the same key.
         """
-        if (kept := self._kept(case)) is not None:
+        kept = self._kept(case)
+        if kept is None:
+            seen = self._asked(case)
+        else:
             self._note(f"what the live reference was asked before it is not asked again: {self.store.root}; {ANEW}")
-            return replace(kept.observation, case_id=case.id)
-        seen = self.live.observe(case)
-        self._check(self.live.provenance)
-        try:
-            self.store.add(case, RecordedCase(case.to_json(), self.live.provenance, seen))
-        except DsocrError as error:
-            self._note(f"the live reference's answers are not kept: {error}")
+            seen = replace(kept.observation, case_id=case.id)
+        self._begin(self._coming.get(case))
         return seen
 
     def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
@@ -176,7 +190,22 @@ class KeptReference:
 
     def close(self) -> None:
         """End the live reference, where it was started."""
-        self.live.close()
+        self._ahead.close()
+
+    def _asked(self, case: Case) -> Observation:
+        seen = self._ahead.observe(case)
+        self._made = self.live.provenance
+        self._check(self._made)
+        try:
+            self.store.add(case, RecordedCase(case.to_json(), self._made, seen))
+        except DsocrError as error:
+            self._note(f"the live reference's answers are not kept: {error}")
+        return seen
+
+    def _begin(self, case: Case | None) -> None:
+        with suppress(DsocrError):  # a page that cannot be loaded is told when it is asked about
+            if case is not None and (self._fresh or not self.store.path(case).exists()):
+                self._ahead.begin(case)
 
     def _kept(self, case: Case) -> RecordedCase | None:
         if self._fresh:

@@ -67,8 +67,12 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End it at once."""
-        _signal(self._process, signal.SIGKILL)
+        self.end()
         self.close()
+
+    def end(self) -> None:
+        """Make it end at once; a thread that waits for a message hears of it."""
+        _signal(self._process, signal.SIGKILL)
 
     def send(self, request: Request) -> None:
         """Write a request to its stdin; raise ``WorkerFault`` where it takes none within the time limit."""

@@ -89,6 +89,10 @@ class LiveReference:
         """End the worker."""
         self._client.close()
 
+    def give_up(self) -> None:
+        """End the worker at once, also where another thread waits for its answer."""
+        self._client.give_up()
+
     @property
     def worker_pid(self) -> int | None:
         """The worker's process id, while there is one."""

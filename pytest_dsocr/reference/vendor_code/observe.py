@@ -25,7 +25,7 @@ from pytest_dsocr.contract.input_names import GRID, ROWS
 from pytest_dsocr.contract.special import SpecialTokens
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.columns import Columns, best_of_step, fetched_best
+from pytest_dsocr.observation.columns import Columns, best_of_steps, fetched_best
 from pytest_dsocr.observation.observation import Best, Seam, Step
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
 from pytest_dsocr.reference.vendor_code.meters import Meter, clock_of
@@ -175,7 +175,7 @@ class _Watch:
         self.marks: list[tuple[str, Any, Any]] = []
         self.ended: Counter[str] = Counter()
         self.last: Any = None
-        self.best = Columns()
+        self.best = Columns(best_of_steps)
 
     @contextlib.contextmanager
     def hooks(self, model: Any) -> Iterator[None]:
@@ -227,10 +227,10 @@ class _Watch:
             self.run.prompt_embeds = args[0].clone()
 
     def _keep_logits(self, out: Any) -> None:
-        logits = out.logits[0, -1].float()
+        logits = out.logits[0, -1].float().clone()  # the prompt's are of all its tokens
         if self.run.prefill_logits is None:
-            self.run.prefill_logits = logits.clone()
-        self.best.add(*best_of_step(logits))
+            self.run.prefill_logits = logits
+        self.best.add(logits)
         if self.keep_logits:
             self.run.step_logits.append(logits.cpu().clone())
 

@@ -22,8 +22,8 @@ from pytest_dsocr.observation.observation import (
     Seam,
     SpanSeen,
     Step,
-    bytes_sha256,
 )
+from pytest_dsocr.observation.summing import bytes_sha256
 
 OUTPUT = Output(
     text="<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes",

@@ -19,10 +19,10 @@ from pytest_dsocr.observation.observation import (
     InputsDigest,
     NotFinite,
     Seam,
-    bytes_sha256,
     runs,
-    sample_positions,
 )
+from pytest_dsocr.observation.sketch import sample_positions
+from pytest_dsocr.observation.summing import bytes_sha256
 from suites.meta.compare.made import input_tensors, observation, random
 
 TENSORS = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from suites.contract.pages import write_page
 from suites.meta.plugin.conftest import TEST_TEXT, Repository
 from suites.meta.reference.conftest import STAND_IN
 
@@ -31,6 +32,30 @@ WATCHFUL = """
             assert "dsocr-reference" in {thread.name for thread in threading.enumerate()}, "not begun"
 
         def read(self, page, **how):
+            return ""
+"""
+
+BESIDE = """
+    from threading import Event
+
+    from pytest_dsocr.reference.live.reference import LiveReference
+
+    at_work, may_go_on, observe = Event(), Event(), LiveReference.observe
+    WITHIN_S = {within_s}
+
+    def held(self, case, **how):
+        if case.page.stem == "z":
+            at_work.set()
+            may_go_on.wait(WITHIN_S)
+        return observe(self, case, **how)
+
+    LiveReference.observe = held
+
+    class Beside:
+        def read(self, page, **how):
+            if page.stem == "page":
+                print("the reference is at work:", at_work.wait(WITHIN_S))
+                may_go_on.set()
             return ""
 """
 
@@ -75,6 +100,24 @@ def test_a_live_reference_is_begun_before_the_subject_is_loaded(
     told.assert_outcomes(failed=1)
     told.stdout.fnmatch_lines("*reference       live*")
     assert "not begun" not in told.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("more", "within_s", "is_at_work"),
+    [("", 60, True), ("\n    def test_time(dsocr_stage_timer):\n        pass\n", 0.1, False)],
+    ids=["the next page", "not beside a test that takes times"],
+)
+def test_both_sides_work_at_the_same_time(
+    more: str, within_s: float, is_at_work: bool, repository: Repository, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest("")
+    pytester.makepyfile(beside=BESIDE.format(within_s=within_s))
+    write_page("tiny", pytester.path).rename(pytester.path / "z.png")
+    named = (f"--dsocr-reference={STAND_IN}", f"--dsocr-vendor-env={sys.prefix}", "--dsocr-max-new-tokens=2")
+    pages = ("--dsocr-pages=page.png", "--dsocr-pages=z.png", "--dsocr-fresh", "--dsocr-subject=beside:Beside", "-s")
+    told = repository.run(TEST_TEXT + more, *named, *pages, "--dsocr-checkpoint=synthetic:tiny")
+    told.assert_outcomes(failed=2, passed=1 if more else 0)
+    told.stdout.fnmatch_lines(f"*the reference is at work: {is_at_work}")
 
 
 def test_a_live_reference_that_cannot_be_begun_is_told(repository: Repository, pytester: pytest.Pytester) -> None:

@@ -23,7 +23,6 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import seal, sha256, unseal
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import (
-    SKETCH_VALUES,
     Artefact,
     Best,
     InputsDigest,
@@ -34,6 +33,7 @@ from pytest_dsocr.observation.observation import (
     Step,
 )
 from pytest_dsocr.observation.packing import pack, without_values
+from pytest_dsocr.observation.sketch import SKETCH_VALUES
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recorded.case import RecordedCase
 from pytest_dsocr.reference.recorded.recording import MANIFEST, RecordedReference, Recording

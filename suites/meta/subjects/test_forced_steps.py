@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.engine.greedy import pick
+from pytest_dsocr.observation.columns import AT_ONCE, FIRST_ROOM
 from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.observation.forced import NO_CHOICE
 from pytest_dsocr.observation.observation import Best, NotFinite, Step
@@ -23,17 +27,25 @@ READS = ("item", "tolist", "cpu", "numpy", "to", "nonzero", "__bool__", "__int__
 """What a number of a tensor's is read by on the host."""
 
 
-class Reads(TorchFunctionMode):
-    """Counts what the host would wait for where the tensors are a GPU's."""
+class Calls(TorchFunctionMode):
+    """Counts calls of torch's functions by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, *names: str) -> None:
         super().__init__()
-        self.count: Counter[str] = Counter()
+        self.names, self.count = names, Counter[str]()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        self.count[name] += name in READS
+        if name in self.names:
+            self.count[name] += 1
         return func(*args, **(kwargs or {}))
+
+
+class Reads(Calls):
+    """Counts what the host would wait for where the tensors are a GPU's."""
+
+    def __init__(self) -> None:
+        super().__init__(*READS)
 
 
 def logits_of(steps: int, vocabulary: int) -> Tensor:
@@ -72,11 +84,63 @@ def test_the_counter_sees_a_read() -> None:
 
 def test_what_is_kept_does_not_grow_with_the_vocabulary() -> None:
     def kept_bytes(vocabulary: int) -> int:
-        watched = seen(logits := logits_of(16, vocabulary), theirs_along(logits))
+        watched = seen(logits := logits_of(FIRST_ROOM, vocabulary), theirs_along(logits))
         storages = {part.untyped_storage().data_ptr(): part.untyped_storage() for part in watched.kept}
         return sum(storage.nbytes() for storage in storages.values())
 
-    assert kept_bytes(600) == kept_bytes(129_280) <= 16 * 256
+    assert kept_bytes(600) == kept_bytes(129_280) <= FIRST_ROOM * 256
+
+
+LONG = """
+import resource, sys, torch
+from pytest_dsocr.observation.observation import Best, Step
+from pytest_dsocr.subjects.forced_steps import ForcedSteps
+
+def peak_bytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+steps, vocabulary = 900, 129_280
+logits = torch.randn(vocabulary)
+watched = ForcedSteps([Step(k, Best((k, 5), (1.0, 0.5))) for k in range(steps)], 20, [0])
+for k in range(steps):
+    watched.see(logits + k)
+    if k == 300:
+        before = peak_bytes()
+assert len(watched.fetch()) == steps
+print((peak_bytes() - before) / (steps - 300))
+"""
+
+
+def test_a_process_does_not_grow_with_the_steps_that_it_saw() -> None:
+    """Numbers kept between logits that are freed would keep these from being used again: 1.5 MB a step were lost."""
+    like_a_users = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    ran = subprocess.run([sys.executable, "-c", LONG], env=like_a_users, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert float(ran.stdout) < 200_000, "bytes a step"
+
+
+@pytest.mark.parametrize("steps", [1, FIRST_ROOM, FIRST_ROOM + 1, 4 * FIRST_ROOM + 3])
+def test_every_step_is_fetched_in_its_order(steps: int) -> None:
+    watched = seen(logits := logits_of(steps, 40), theirs_along(logits))
+    assert [step.best for step in watched.fetch()] == [*map(Best.of, logits)]
+
+
+def test_logits_of_several_steps_are_reduced_at_once() -> None:
+    logits = logits_of(2 * AT_ONCE + 1, 40)
+    with Calls("topk", "argmax", "argmin") as calls:
+        seen(logits, [Step(3, Best((3,), (0.5,)))] * len(logits)).fetch()
+    assert calls.count == Counter(topk=3, argmax=3, argmin=3)
+
+
+def test_the_vocabulary_may_change_between_steps() -> None:
+    steps = [*logits_of(3, 40), *logits_of(2, 48), *logits_of(1, 40)]
+    theirs = [Step(3, Best((3, 7), (0.5, 0.4)))] * len(steps)
+    watched = ForcedSteps(theirs, 20, (0,))
+    for logits in steps:
+        watched.see(logits)
+    found = watched.fetch()
+    assert [step.best for step in found] == [*map(Best.of, steps)]
+    assert [step.at_reference for step in found] == [tuple(logits[[3, 7]].tolist()) for logits in steps]
 
 
 @pytest.mark.parametrize("ngram", [0, 1, 2])
