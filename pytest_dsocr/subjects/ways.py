@@ -11,8 +11,8 @@ from typing import Any, Protocol, cast
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.protocol import Setup, TextSubject
 
-CLI, HTTP, HTTPS, PROCESSOR = "cli:", "http:", "https:", "processor:"
-ADAPTERS = {CLI: "command", HTTP: "server", HTTPS: "server", PROCESSOR: "processor"}
+CLI, FORK, HTTP, HTTPS, PROCESSOR = "cli:", "fork:", "http:", "https:", "processor:"
+ADAPTERS = {CLI: "command", FORK: "fork", HTTP: "server", HTTPS: "server", PROCESSOR: "processor"}
 """By the beginning of a subject's name, the module in ``pytest_dsocr.adapters``."""
 
 
