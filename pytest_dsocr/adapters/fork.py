@@ -27,6 +27,7 @@ from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.vendor_code.files import check_vendor_folder
 from pytest_dsocr.reference.vendor_code.observe import VendorRun, inputs_of, observe_infer
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
+from pytest_dsocr.subjects.offers import Offers
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionStages
 from pytest_dsocr.subjects.vendor import check_environment
@@ -39,6 +40,11 @@ OWN_PROCESS = False
 def check(spec: str) -> None:
     """Raise ``DsocrError`` where the folder lacks one of the vendor's files."""
     check_vendor_folder(Path(spec.removeprefix(FORK)))
+
+
+def offers(spec: str) -> Offers:
+    """Say that every preset and prompt is offered: a fork tells of none."""
+    return Offers()
 
 
 def subject(spec: str, setup: Setup) -> ForkSubject:

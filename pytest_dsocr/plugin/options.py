@@ -81,8 +81,8 @@ OPTIONS = (
     Option(
         "subject",
         read.subject,
-        "implementation under test: session, vendor:FOLDER, package.module:factory, processor:package.module:Class, "
-        "cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
+        "implementation under test: session, vendor:FOLDER, fork:FOLDER, package.module:factory, "
+        "processor:package.module:Class, cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
         "SUBJECT",
         default="session",
     ),
