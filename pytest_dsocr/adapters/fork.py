@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
+from pytest_dsocr.adapters.wrapped import HandedOverError
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.contract.prompt import PROMPTS
@@ -62,14 +63,6 @@ def subject(spec: str, setup: Setup) -> ForkSubject:
     return ForkSubject(runtime)
 
 
-class _HandedOverError(Exception):
-    """Ends ``infer`` where it calls ``generate``."""
-
-    def __init__(self, arguments: dict[str, Any]) -> None:
-        super().__init__()
-        self.arguments = arguments
-
-
 class ForkSubject(SessionStages):
     """L3: the fork's ``infer``, and the stages of its model.
 
@@ -102,12 +95,12 @@ class ForkSubject(SessionStages):
         """Give what ``infer`` calls ``generate`` with, and end it there."""
 
         def generate(input_ids: Tensor, **named: Any) -> None:
-            raise _HandedOverError({"input_ids": input_ids, **named})
+            raise HandedOverError({"input_ids": input_ids, **named})
 
         self._runtime.model.generate = generate  # taken off by observe_infer
         try:
             self._infer(case)
-        except _HandedOverError as error:
+        except HandedOverError as error:
             return error.arguments
         raise DsocrError("the fork's infer did not call generate; name another folder")
 

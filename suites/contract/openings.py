@@ -30,7 +30,7 @@ def of_pixels(
     found, right = mine.float().cpu(), vendors.float()
     if (found - right).abs().max() < SAME_LEVEL:
         name = str(mine.dtype).removeprefix("torch.")
-        yield f"the rounding: these are the vendor's levels in {name}, and infer rounds pixels to bf16 in any dtype"
+        yield f"the rounding: they are the vendor's levels in {name}; infer rounds pixels to bf16"
         return
     limit, told = float((found - right).abs().mean()) * NEARER, ""
     for hint, opening in OPENINGS.items():

@@ -48,9 +48,7 @@ def test_pixels_that_are_not_rounded(dtype: str, pages: dict[str, Path]) -> None
     levels = ((vendors.float() + 1) * 127.5).round()
     mine = ((levels / 255 - 0.5) / 0.5).to(getattr(torch, dtype))
     [told] = of_pixels(VIEW, mine, vendors, pages["plain"], PRESET, TOKENIZER)
-    assert (
-        told == f"the rounding: these are the vendor's levels in {dtype}, and infer rounds pixels to bf16 in any dtype"
-    )
+    assert told == f"the rounding: they are the vendor's levels in {dtype}; infer rounds pixels to bf16"
 
 
 def test_other_pixels_are_not_explained(pages: dict[str, Path]) -> None:
