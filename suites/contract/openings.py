@@ -71,13 +71,13 @@ def _jpeg(quality: int, then: Opening) -> Opening:
     return opening
 
 
-_LOSSY = "it is written as JPEG on its way, which changes pixels"
-_LAID = "its EXIF orientation is not applied"
+_LOSSY = "as JPEG on its way, which changes pixels"
+_LAID = "without its EXIF orientation"
 OPENINGS: Mapping[str, Opening] = {
     _LAID: _as_stored,
-    "what is transparent is put on white; infer drops the transparency": _on_white,
-    "levels of 16 bit are scaled; infer clips them at 255": _scaled,
+    "with what is transparent on white; infer drops the transparency": _on_white,
+    "with 16-bit levels scaled; infer clips them at 255": _scaled,
     **{f"{_LOSSY} (quality {quality})": _jpeg(quality, _upright) for quality in JPEG_QUALITIES},
-    **{f"{_LOSSY} (quality {quality}), and {_LAID}": _jpeg(quality, _as_stored) for quality in JPEG_QUALITIES},
+    **{f"{_LOSSY} (quality {quality}), {_LAID}": _jpeg(quality, _as_stored) for quality in JPEG_QUALITIES},
 }
 """Ways in which ports open pages, by what is said of them."""

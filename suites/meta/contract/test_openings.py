@@ -16,7 +16,7 @@ from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, canvas
 
 VIEW, PRESET = "images_ori", "tiny"
 TOKENIZER = Tokenizer.byte_level(512)
-PAGES = {"EXIF": "turned", "white": "clear", "16 bit": "deep", "JPEG": "plain"}
+PAGES = {"EXIF": "turned", "white": "clear", "16-bit": "deep", "JPEG": "plain"}
 
 
 @pytest.fixture(scope="module")
