@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-import tarfile
-import time
-import urllib.request
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
-from ci.implementations.rows import LLAMA, PORT, SERVER_OPTIONS, TORCH, Row
+from ci.implementations.llama import LlamaCpp
+from ci.implementations.rows import TORCH, Row
+from ci.implementations.told import DSOCR, downloaded, told
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.printable import in_shell
+from pytest_dsocr.reference.vendor_code.files import FILES, check_vendor_folder
 
 CHECKOUT = Path(__file__).parents[2]
-CMAKE = ["-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_CURL=OFF"]
-UP_S = 60.0
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a row needs that cannot be installed."""
+
+    sources: Path | None = None
+    """A clone of its repository."""
+    vendor: Path | None = None
+    """The vendor's Python files."""
 
 
 class Work:
@@ -28,30 +37,56 @@ class Work:
     Args:
         row: what is run.
         folder: where its environment, sources and results lie; kept, so that a second run is quick.
+        given: what its user has.
     """
 
-    def __init__(self, row: Row, folder: Path) -> None:
-        self.row, self.folder = row, folder.absolute()
+    def __init__(self, row: Row, folder: Path, given: Given = Given()) -> None:
+        self.row, self.folder, self.given = row, folder.absolute(), given
         self.python = self.folder / "env" / "bin" / "python"
+        self.out = self.folder / "out" / row.program
 
     def run(self, options: Sequence[str]) -> int:
-        """Install what is missing, and run the suites; give their exit status."""
+        """Install what is missing, and run the suites; give their exit status.
+
+        Raises:
+            DsocrError: where something is missing that cannot be installed, or a command fails.
+        """
+        self._check()
         self._install()
-        names = self._build() if self.row.program else {}
+        names = {"fork": str(self.fork())} if self.row.is_fork else {}
+        serving: AbstractContextManager[None] = nullcontext()
+        if self.row.program:
+            llama = LlamaCpp(self.folder, self.python)
+            names = llama.built(self.row.program)
+            serving = llama.serving(names, self.row.program) if self.row.serves else serving
         subject = self.row.subject.format(**names) if names else self.row.subject
-        path = os.pathsep.join(map(str, (CHECKOUT, self.folder / "unpacked")))
-        main = "import sys; from pytest_dsocr.cli.main import main; sys.exit(main())"
         command: list[str | Path] = [
             self.python,
             "-c",
-            main,
+            DSOCR,
             "compare",
             f"--subject={subject}",
-            f"--out={self.folder}/out",
+            f"--out={self.out}",
             *options,
         ]
-        with self._serving(names) if self.row.serves else nullcontext():
-            return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}).returncode
+        with serving:
+            return subprocess.run(command, env=self._env()).returncode
+
+    def _check(self) -> None:
+        if self.row.is_fork or self.row.wraps:
+            if self.given.vendor is None:
+                raise DsocrError("this row needs the vendor's Python files; name their folder: --vendor=FOLDER")
+            check_vendor_folder(self.given.vendor)
+        if self.row.repository and not (self.given.sources and (self.given.sources / self.row.inside).is_dir()):
+            where = f"{self.row.repository} at commit {self.row.commit}"
+            raise DsocrError(f"this row needs a clone of {where}; name its folder: --sources=FOLDER")
+
+    def _env(self) -> dict[str, str]:
+        folders = [CHECKOUT, self.folder / "unpacked"]
+        if self.given.sources and not self.row.is_fork:
+            folders.append(self.given.sources.absolute() / self.row.inside)
+        vendor = {"DSOCR_VENDOR": str(self.given.vendor.absolute())} if self.given.vendor else {}
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders)), **vendor}
 
     def _install(self) -> None:
         if not self.python.is_file():
@@ -63,67 +98,18 @@ class Work:
         if self.row.alone:
             told([self.python, "-m", "pip", "install", "-q", "--no-deps", *self.row.alone])
         if self.row.wheel:
-            [wheel] = self._downloaded("wheels", [self.row.wheel], "*.whl")
+            [wheel] = downloaded(self.python, self.folder / "wheels", [self.row.wheel], "*.whl")
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(self.folder / "unpacked", self.row.files)
         done.write_text("")
 
-    def _build(self) -> dict[str, str]:
-        """Build llama.cpp's program and export the checkpoint; give the names that the subject is filled with."""
-        sources = self._sources()
-        built, gguf = self.folder / "build", self.folder / "gguf"
-        if not (built / "bin" / self.row.program).is_file():
-            told([self.python, "-m", "pip", "install", "-q", "cmake", "ninja"])
-            cmake = self.python.parent / "cmake"
-            told(
-                [cmake, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={cmake.parent}/ninja", "-S", sources, "-B", built, *CMAKE]
-            )
-            told([cmake, "--build", built, "-j", str(os.cpu_count()), "--target", self.row.program])
-        if not (gguf / "model.gguf").is_file():
-            main = "import sys; from pytest_dsocr.cli.main import main; sys.exit(main())"
-            told([self.python, "-c", main, "export", "mini", "--to=gguf", f"--llama-cpp={sources}", gguf])
-        return {"bin": str(built / "bin"), "gguf": str(gguf)}
-
-    def _sources(self) -> Path:
-        found = [*self.folder.glob("llama_cpp_python-*/vendor/llama.cpp")]
-        if not found:
-            [archive] = self._downloaded("sources", ["--no-binary", ":all:", LLAMA], "*.tar.gz")
-            with tarfile.open(archive) as packed:
-                packed.extractall(self.folder, filter="data")
-            found = [*self.folder.glob("llama_cpp_python-*/vendor/llama.cpp")]
-        return found[0]
-
-    def _downloaded(self, name: str, what: Sequence[str], pattern: str) -> list[Path]:
-        folder = self.folder / name
-        told([self.python, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, *what])
-        return [*folder.glob(pattern)]
-
-    @contextmanager
-    def _serving(self, names: dict[str, str]) -> Iterator[None]:
-        models = ["-m", f"{names['gguf']}/model.gguf", "--mmproj", f"{names['gguf']}/mmproj.gguf"]
-        with (self.folder / "server.log").open("w") as log:
-            command = [f"{names['bin']}/{self.row.program}", *models, *SERVER_OPTIONS]
-            with subprocess.Popen(command, stdout=log, stderr=log) as server:
-                try:
-                    _wait(server)
-                    yield
-                finally:
-                    server.kill()
-
-
-def told(command: Sequence[str | Path]) -> None:
-    """Run a command, and say which; raise ``DsocrError`` where it fails."""
-    words = [str(word) for word in command]
-    sys.stdout.write(f"running     {in_shell(words)}\n")
-    sys.stdout.flush()
-    if status := subprocess.run(words).returncode:
-        raise DsocrError(f"it ended with status {status}; see what it said above")
-
-
-def _wait(server: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + UP_S
-    while server.poll() is None and time.monotonic() < end:
-        with suppress(OSError), urllib.request.urlopen(f"http://localhost:{PORT}/health"):
-            return
-        time.sleep(0.5)
-    raise DsocrError("the server did not come up; see its server.log")
+    def fork(self) -> Path:
+        """Put the fork's files over the vendor's; give the folder."""
+        assert self.given.vendor
+        assert self.given.sources
+        folder = self.folder / "fork"
+        folder.mkdir(exist_ok=True)
+        for name in FILES:
+            theirs = self.given.sources / self.row.inside / name
+            shutil.copy(theirs if theirs.is_file() else self.given.vendor / name, folder)
+        return folder

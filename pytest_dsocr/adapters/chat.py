@@ -88,9 +88,13 @@ class Chat:
             raise self.fault(f"answered {_shown(found)}, without a text in choices[0].message.content; see its log")
         return Answer(text, bool(logprobs), counted if isinstance(counted, int) else None)
 
-    def streamed(self, body: Mapping[str, Any]) -> str:
-        """Ask for an answer piece by piece, and give the whole once the server has said that it is."""
+    def streamed(self, body: Mapping[str, Any]) -> tuple[str, float | None]:
+        """Ask for an answer piece by piece; give the whole, once the server has said that it is.
+
+        Beside it stand the milliseconds from the request to the first text; None where there is no text.
+        """
         pieces: list[str] = []
+        asked, first_ms = time.perf_counter(), None
         with self._asked("POST", "/chat/completions", {**body, "stream": True}) as reply:
             is_whole = False
             for line in reply.lines():
@@ -103,10 +107,12 @@ class Chat:
                 piece, has_ended = self._piece(told)
                 is_whole |= has_ended
                 pieces.append(piece)
+                if piece and first_ms is None:
+                    first_ms = (time.perf_counter() - asked) * 1e3
                 reply.had = f"had sent {sum(map(len, pieces))} characters"
         if not is_whole:
             raise self.fault(f"broke off in mid-answer, when it {reply.had}; see its log")
-        return "".join(pieces)
+        return "".join(pieces), first_ms
 
     def fault(self, what: str) -> SubjectFaultError:
         """Give a fault that says what the server did, then what to do."""

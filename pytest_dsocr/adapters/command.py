@@ -20,6 +20,7 @@ from typing import Any
 from pytest_dsocr.adapters.fields import (
     OF_PAGE,
     OF_SETUP,
+    OFFERS,
     TOML,
     Types,
     Values,
@@ -33,6 +34,7 @@ from pytest_dsocr.adapters.process import RunningCommand
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
+from pytest_dsocr.subjects.offers import Offers
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.ways import CLI
 
@@ -45,8 +47,9 @@ VALID: Types = {
     "before": str,
     "time_limit": (int, float),
     "env": dict,
+    **OFFERS,
 }
-FLAGS = "--keep, --after=MARK, --before=MARK, --time-limit=SECONDS, --env=NAME=VALUE"
+FLAGS = "--keep, --after=MARK, --before=MARK, --time-limit=SECONDS, --env=NAME=VALUE, --presets=NAMES, --prompts=NAMES"
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,19 @@ class CommandOptions:
     time_limit: float = inf
     """Seconds for one page; for the first of a command that stays, with its loading."""
     env: Mapping[str, str] = field(default_factory=dict)
+    presets: Sequence[str] | None = None
+    """Those that it offers; all if None, as of prompts."""
+    prompts: Sequence[str] | None = None
 
 
 def check(spec: str) -> None:
     """Raise ``DsocrError`` where ``spec`` names no command that is here, or has wrong options."""
     options_of(spec)
+
+
+def offers(spec: str) -> Offers:
+    """Give what ``spec`` says that the command offers."""
+    return Offers.of(options_of(spec))
 
 
 def subject(spec: str, setup: Setup) -> CommandSubject | KeptSubject:
@@ -100,6 +111,7 @@ class CommandSubject:
 
     def __init__(self, options: CommandOptions, setup: Setup) -> None:
         self._options, self._setup = options, of_setup(setup)
+        self.presets, self.prompts = options.presets, options.prompts
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Run the command on a page."""
@@ -118,6 +130,7 @@ class KeptSubject:
 
     def __init__(self, options: CommandOptions, setup: Setup) -> None:
         self._options, self._setup = options, of_setup(setup)
+        self.presets, self.prompts = options.presets, options.prompts
         self._running: RunningCommand | None = None
         self._ids = count(1)
 
@@ -209,6 +222,8 @@ def _flags(words: Iterable[str]) -> dict[str, Any]:
                 given[name[2:]] = value
             case "--time-limit" if value.replace(".", "", 1).isdigit():
                 given["time_limit"] = float(value)
+            case "--presets" | "--prompts" if value:
+                given[name[2:]] = value.split(",")
             case "--env" if "=" in value:
                 given["env"] |= [value.split("=", 1)]
             case _:
@@ -225,4 +240,14 @@ def _options(given: Mapping[str, Any]) -> CommandOptions:
         raise DsocrError(f"a time limit of {limit:g} s leaves no time; give more")
     env = {name: str(value) for name, value in given.get("env", {}).items()}
     marks = {name: given.get(name, "") for name in ("after", "before")}
-    return CommandOptions(words, given.get("keep", False), **marks, time_limit=float(limit), env=env)
+    options = CommandOptions(
+        words,
+        given.get("keep", False),
+        **marks,
+        time_limit=float(limit),
+        env=env,
+        presets=given.get("presets"),
+        prompts=given.get("prompts"),
+    )
+    Offers.of(options)
+    return options

@@ -26,6 +26,10 @@ Values = Mapping[str, Any]
 Types = Mapping[str, type | tuple[type, ...]]
 
 
+OFFERS: Types = {"presets": list, "prompts": list}
+"""Options of every adapter: the names of the presets and prompts that are offered."""
+
+
 def of_setup(setup: Setup) -> Values:
     """Give the values of a run."""
     return {name: value for name, value in asdict(setup).items() if name in OF_SETUP}

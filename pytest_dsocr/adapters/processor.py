@@ -30,6 +30,7 @@ from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.fault import guarded
+from pytest_dsocr.subjects.offers import Offers
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.telling import brief
 from pytest_dsocr.subjects.ways import PROCESSOR as WORD
@@ -45,6 +46,11 @@ TEXTS, SWITCHES = ("prompt", "text"), ("crop_mode", "cropping")
 def check(spec: str) -> None:
     """Raise ``DsocrError`` where ``spec`` names no class."""
     _class(spec)
+
+
+def offers(spec: str) -> Offers:
+    """Say that every preset and prompt is offered: a processor tells of none."""
+    return Offers()
 
 
 def subject(spec: str, setup: Setup) -> ProcessorSubject:

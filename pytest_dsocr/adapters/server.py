@@ -9,7 +9,7 @@ import base64
 import json
 import mimetypes
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from math import inf
@@ -22,6 +22,7 @@ from pytest_dsocr.adapters.company import company
 from pytest_dsocr.adapters.fields import (
     OF_PAGE,
     OF_SETUP,
+    OFFERS,
     TOML,
     Types,
     Values,
@@ -37,6 +38,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.subjects.fault import guarded
+from pytest_dsocr.subjects.offers import Offers
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.ways import HTTP
 
@@ -51,6 +53,7 @@ VALID: Types = {
     "beside": int,
     "key_env": str,
     "body": dict,
+    **OFFERS,
 }
 
 
@@ -69,6 +72,9 @@ class ServerOptions:
     """How many other pages are being read while a page is."""
     key_env: str = ""
     """The name of an environment variable that holds the server's key."""
+    presets: Sequence[str] | None = None
+    """Those that it offers; all if None, as of prompts."""
+    prompts: Sequence[str] | None = None
     body: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of a request; None takes one out."""
 
@@ -76,6 +82,11 @@ class ServerOptions:
 def check(spec: str) -> None:
     """Raise ``DsocrError`` where ``spec`` names no server, or has wrong options."""
     options_of(spec)
+
+
+def offers(spec: str) -> Offers:
+    """Give what ``spec`` says that the server offers."""
+    return Offers.of(options_of(spec))
 
 
 def subject(spec: str, setup: Setup) -> ServerSubject:
@@ -104,6 +115,7 @@ def options_of(spec: str) -> ServerOptions:
         raise DsocrError(f"there cannot be {options.beside} pages beside one; give 0 or more")
     if options.key_env and options.key_env not in os.environ:
         raise DsocrError(f"there is no environment variable {options.key_env} with the server's key; set it")
+    Offers.of(options)
     check_fields([options.prompt, json.dumps(options.body)], OF_PAGE + OF_SETUP)
     return options
 
@@ -121,6 +133,8 @@ class ServerSubject:
         key = os.environ[options.key_env] if options.key_env else ""
         self._chat = Chat(Endpoint(options.url.rstrip("/"), key), options.time_limit)
         self._model = options.model
+        self.presets, self.prompts = options.presets, options.prompts
+        self.first_token_ms: float | None = None
 
     def greet(self) -> None:
         """Find out what the server does, and tell it."""
@@ -133,7 +147,10 @@ class ServerSubject:
         body = self._body(page, prompt, preset, max_new_tokens)
         others = (self._body(other, prompt, preset, max_new_tokens) for other in cycle(shipped("dev-3")))
         with company(self._chat, islice(others, self._options.beside)):
-            text = self._chat.streamed(body) if self._options.stream else self._chat.whole(body).text
+            if self._options.stream:
+                text, self.first_token_ms = self._chat.streamed(body)
+            else:
+                text, self.first_token_ms = self._chat.whole(body).text, None
         return text.removesuffix(EOS)  # one that keeps special tokens may show this one too
 
     def _body(self, page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> dict[str, Any]:
@@ -170,7 +187,7 @@ def _typed(spec: str) -> dict[str, Any]:
     url, _, query = spec.partition("?")
     options: dict[str, Any] = {"url": url, "body": {}}
     for name, text in parse_qsl(query, keep_blank_values=True):
-        value = text if name in ("model", "prompt", "key_env") else _json(text)
+        value = text if name in ("model", "prompt", "key_env") else text.split(",") if name in OFFERS else _json(text)
         if name not in VALID or name in ("url", "body"):
             options["body"][name] = value
         elif isinstance(value, VALID[name]):

@@ -54,6 +54,8 @@ class Answer:
     """Where it is ``reread``: what its ``text_of`` makes of those tokens, if it has one."""
     reread: bool = False
     """Whether its tokens are the reference's to the end, and ``text`` is nevertheless what its ``read`` gave."""
+    first_token_ms: float | None = None
+    """From the request to the first text of its ``read``, of a subject that streams and tells."""
     input_tensors: Mapping[str, Tensor] | None = None
     """Its inputs themselves, on their device, for who goes on from them; nobody may write to them."""
     vision_tensors: Mapping[str, Tensor] | None = None

@@ -35,7 +35,7 @@ from pytest_dsocr.plugin.stash import (
 )
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.reference.goldens import recordings_in
-from pytest_dsocr.subjects.loading import level_before_loading
+from pytest_dsocr.subjects.loading import level_before_loading, offers_before_loading
 from pytest_dsocr.subjects.watch import begin as begin_watch
 from pytest_dsocr.subjects.watch import end as end_watch
 
@@ -246,6 +246,7 @@ def _header(config: pytest.Config) -> list[str]:
     config.stash[HEADED] = True
     own = own_config(config)
     offered = level_before_loading(own.subject, may_import=not own.isolate)
+    offers = offers_before_loading(own.subject, may_import=not own.isolate)
     levels = ", ".join(f"{level} {level.meaning}" for level in Level if offered is not None and level <= offered)
     by_session = own.reference == "session"
     where = recordings_in(own.golden) if own.reference is None or by_session else own.reference
@@ -255,7 +256,7 @@ def _header(config: pytest.Config) -> list[str]:
     lines = [
         f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",
         f"dsocr: subject {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}, {own.attention}; offers "
-        f"{levels or 'what it says when it is loaded'}",
+        f"{levels or 'what it says when it is loaded'}{offers.told}",
         f"dsocr: reference {how}, {where}, {reference}; "
         f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(own.prompts)}",
         *(f"dsocr: {note}" for note in config.stash.get(NOTES, [])),

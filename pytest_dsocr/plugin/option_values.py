@@ -23,6 +23,7 @@ from pytest_dsocr.reference.vendor_code.files import check_vendor_folder
 from pytest_dsocr.subjects.loading import SESSIONS, VALID, VENDOR, level_before_loading
 from pytest_dsocr.subjects.ways import way_of
 
+SUBJECTS = VALID.removeprefix("give ")
 EXAMPLE_OF_SLOWER = "0.05, or decode=0.05"
 FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 

@@ -81,8 +81,7 @@ OPTIONS = (
     Option(
         "subject",
         read.subject,
-        "implementation under test: session, session:fast, vendor:FOLDER, package.module:factory, "
-        "processor:package.module:Class, cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
+        f"implementation under test: {read.SUBJECTS}",
         "SUBJECT",
         default="session",
     ),

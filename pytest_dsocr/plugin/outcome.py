@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.traces import OF_MESSAGE, bounded, message_of, traced
 from pytest_dsocr.foundation.words import COLUMNS, fit
@@ -13,6 +14,7 @@ from pytest_dsocr.plugin import spent
 from pytest_dsocr.plugin.junit import tell_properties
 from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, LEFT_OUT, LOADED, NOTES, PERF, RUN, TOLD
 from pytest_dsocr.subjects.loading import SESSION
+from pytest_dsocr.subjects.offers import NotOfferedError
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import TestPayload
@@ -45,6 +47,10 @@ def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> No
     from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
 
     told = bounded(message_of(error), OF_MESSAGE)
+    if isinstance(error, NotOfferedError):
+        item.stash[LEFT_OUT] = str(Reason.NOT_OFFERED)
+        report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {told}")
+        return
     if isinstance(error, NoBaselineError):
         item.stash[LEFT_OUT] = "baseline"
         told = f"NOT-COMPARED: {told}"

@@ -12,7 +12,7 @@ from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.words import count, fit, listed
 from pytest_dsocr.report.times import rows
-from pytest_dsocr.report.words import counts, reference_in_words, subject_in_words
+from pytest_dsocr.report.words import counts, first_token_in_words, reference_in_words, subject_in_words
 
 SUMMARY_NAME = "summary.md"
 MOST, COLUMNS = 50, 300
@@ -80,6 +80,8 @@ def _run(result: Result) -> Iterator[tuple[str, str]]:
     if "counts" in result:
         found = counts(result["counts"]) or "none"
         yield "comparisons", f"{result['comparisons']} in {count(len(result['cases']), 'case')}: {found}"
+    if first_token := first_token_in_words(result.get("cases", ())):
+        yield "first token", first_token
     yield "commit", result["commit"] or "unknown"
     yield "run", f"{result['started']} to {result['ended'] or 'its refusal'}, {result['id']}"
 

@@ -90,6 +90,8 @@ class CasePayload(TypedDict):
     """What raised, so that the rest of the case was not compared."""
     findings: list[str]
     seconds: Sides
+    first_token_ms: Number
+    """From the subject's request to its first text; None where it does not stream, or was not asked to read."""
     tokens: Sides
     boxes: Sides
     said: Said | None
@@ -200,6 +202,7 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
         "fault": of_fault(report.fault, report.case.id) if report.fault else None,
         "findings": list(exchange.findings),
         "seconds": {"reference": exchange.reference_s, "subject": exchange.subject_s},
+        "first_token_ms": of_number(exchange.answer.first_token_ms),
         "tokens": {"reference": len(exchange.theirs.steps), "subject": None if forced is None else len(forced)},
         "boxes": {
             "reference": sum(len(span.boxes) for span in exchange.theirs.output.spans),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, near
@@ -51,6 +52,14 @@ def by_session(cases: Sequence[CasePayload]) -> str:
     number = sum(case["by_session"] for case in cases)
     some = f"{number} of {count(len(cases), 'case')} " if number < len(cases) else ""
     return f", {some}{BY_SESSION}" if number else ""
+
+
+def first_token_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
+    """Say how long the first text of a page took a subject that streams; nothing where none told."""
+    took = [one["first_token_ms"] for one in cases if isinstance(one.get("first_token_ms"), int | float)]
+    if not took:
+        return ""
+    return f"{median(took):.0f} ms in the median of {count(len(took), 'case')}, {max(took):.0f} ms at most"
 
 
 def subject_in_words(run: RunPayload) -> str:

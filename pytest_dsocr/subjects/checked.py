@@ -21,6 +21,7 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.subjects import handed
 from pytest_dsocr.subjects.fault import at_stage
+from pytest_dsocr.subjects.offers import Offers
 from pytest_dsocr.subjects.protocol import DecodeView, TextSubject, level_of
 
 ALWAYS_PROMISED = frozenset(("vision_fusion", "prefill"))
@@ -40,6 +41,7 @@ class CheckedSubject:
     def __init__(self, subject: TextSubject) -> None:
         self.subject: Any = subject
         self.level = level_of(subject)
+        self.offers = Offers.of(subject)
 
     @property
     def policy(self) -> DecodePolicy | None:
@@ -47,6 +49,13 @@ class CheckedSubject:
         with at_stage("decode", "policy"):
             given = getattr(self.subject, "policy", None)
             return None if given is None else handed.policy(given)
+
+    @property
+    def first_token_ms(self) -> float | None:
+        """The milliseconds of its last ``read`` until the first text, if it tells."""
+        with at_stage("read", "first_token_ms"):
+            given = getattr(self.subject, "first_token_ms", None)
+            return None if given is None else exact(float(given))
 
     @property
     def writes(self) -> bool:
@@ -69,6 +78,7 @@ class CheckedSubject:
 
     def read(self, case: Case) -> str:
         """Give what it reads, with its markup, and without the white space around it, as the vendor strips it."""
+        self.offers.check(case)
         page = case.page.absolute()  # the subject may have a working directory of its own
         with at_stage("read", "read"):
             text = self.subject.read(page, prompt=case.prompt, preset=case.preset, max_new_tokens=case.max_new_tokens)
@@ -76,6 +86,7 @@ class CheckedSubject:
 
     def inputs(self, case: Case) -> dict[str, Tensor]:
         """Give what goes into its model, at least the vendor's five tensors."""
+        self.offers.check(case)
         page = case.page.absolute()
         with at_stage("tokenizer", "inputs"):
             given = self.subject.inputs(page, prompt=case.prompt, preset=case.preset)

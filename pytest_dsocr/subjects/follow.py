@@ -172,10 +172,12 @@ class _Following:
         ends = not choices or _ends(self.asked.policy, self.case, tokens)
         same = ends and bool(choices) and choices == tokens
         told = clean_output(self.asked.text_of(tokens)) if same and self.asked.tells_text else None
-        text = self.asked.read(self.case) if told is None or always_read else told
+        is_read = told is None or always_read
+        text = self.asked.read(self.case) if told is None or is_read else told
         spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
         reread = same and (told is None or always_read)
         self.learn(text=text, spans=spans, ends=ends, reread=reread, told=told if reread else None)
+        self.learn(first_token_ms=self.asked.first_token_ms if is_read else None)
         self.left.remove("read")
         if self.asked.writes:
             mmd, artefacts = _written(self.asked, text, self.case.page)

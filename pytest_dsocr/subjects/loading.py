@@ -19,16 +19,17 @@ from typing import Any, cast, get_type_hints
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.fault import at_stage, guarded
+from pytest_dsocr.subjects.offers import Offers
 from pytest_dsocr.subjects.protocol import Setup, TextSubject, level_of
 from pytest_dsocr.subjects.telling import brief
-from pytest_dsocr.subjects.ways import CLI, HTTP, PROCESSOR, way_of
+from pytest_dsocr.subjects.ways import CLI, FORK, HTTP, PROCESSOR, way_of
 
 SESSION = "session"
 FAST = f"{SESSION}:fast"
 SESSIONS = (SESSION, FAST)
 VENDOR = "vendor:"
 VALID = (
-    f"give {SESSION}, {FAST}, {VENDOR}FOLDER, package.module:factory, {PROCESSOR}package.module:Class, "
+    f"give {SESSION}, {FAST}, {VENDOR}FOLDER, {FORK}FOLDER, package.module:factory, {PROCESSOR}package.module:Class, "
     f"{CLI}COMMAND, or {HTTP}//HOST:PORT/v1?model=NAME"
 )
 
@@ -97,6 +98,20 @@ def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
         return level_of(made)
     except DsocrError:  # methods may be given to an object as it is made
         return None
+
+
+def offers_before_loading(spec: str, *, may_import: bool = True) -> Offers:
+    """Give which presets and prompts a subject offers, as far as can be told without loading it.
+
+    Raises:
+        DsocrError: where a factory cannot be imported, or names a preset or prompt that there is not.
+    """
+    if spec == SESSION or spec.startswith(VENDOR):
+        return Offers()
+    if way := way_of(spec):
+        return way.offers(spec)
+    factory = _factory(spec) if may_import else None
+    return Offers.of(factory if isinstance(factory, type) else None)
 
 
 def _factory(spec: str) -> Callable[..., Any]:

@@ -70,6 +70,9 @@ class TextSubject(Protocol):
     Beside it a subject of any level may have
 
     - ``dtype``: what it computes in, such as ``bfloat16``; the run's ``--dsocr-dtype`` if left out;
+    - ``presets``, ``prompts``: the names of those that it offers, such as ``("gundam",)`` and ``("markdown",)``; all if
+      left out. Nothing else is asked of it, and it is told as not offered;
+    - ``first_token_ms``: after each ``read``, the milliseconds from the request to the first text, of one that streams;
     - ``write(text, page, folder)``: write ``result.mmd`` and the other files that the vendor writes;
     - ``close()``: called when the run is over.
     """

@@ -19,8 +19,8 @@ from pytest_dsocr.observation.answer import VISION_SEAMS
 from pytest_dsocr.subjects.protocol import Setup
 
 
-class SessionSubject:
-    """A session that answers what is asked of a subject; fulfils ``OpenSubject``.
+class SessionStages:
+    """A session's stages and modules, without a reading of its own.
 
     Args:
         session: any session, around the engine's model or the vendor's.
@@ -40,14 +40,6 @@ class SessionSubject:
     def policy(self) -> DecodePolicy:
         """How tokens are chosen, and which one ends the output."""
         return self.session.policy
-
-    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
-        """Read one page to its end."""
-        return self.session.run(page, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens).text
-
-    def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Give what goes into the model, on its device."""
-        return self.session.prepare(page, prompt=prompt, preset=preset).tensors
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run vision on one page; nothing where the vendor's gate is shut."""
@@ -75,6 +67,18 @@ class SessionSubject:
             yield
         finally:
             stages.instrument = before
+
+
+class SessionSubject(SessionStages):
+    """A session that answers what is asked of a subject; fulfils ``OpenSubject``."""
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        """Read one page to its end."""
+        return self.session.run(page, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens).text
+
+    def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
+        """Give what goes into the model, on its device."""
+        return self.session.prepare(page, prompt=prompt, preset=preset).tensors
 
     def text_of(self, token_ids: Sequence[int]) -> str:
         """Decode tokens, special ones kept."""

@@ -26,7 +26,7 @@ def vendor_subject(folder: Path, setup: Setup) -> SessionSubject:
     Raises:
         DsocrError: where its code does not run here, or a file, the checkpoint or the device is not available.
     """
-    _check_environment(folder)
+    check_environment(folder)
     from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 
     with warnings.catch_warnings(action="ignore"):  # its packages' own, which pytest may turn into errors
@@ -36,7 +36,8 @@ def vendor_subject(folder: Path, setup: Setup) -> SessionSubject:
     return SessionSubject(Session(VendorModel(vendor.model), Tokenizer.wrap(vendor.tokenizer)))
 
 
-def _check_environment(folder: Path) -> None:
+def check_environment(folder: Path) -> None:
+    """Raise ``DsocrError`` where code that was written as the vendor's, in ``folder``, cannot run."""
     try:
         installed = version(TRANSFORMERS)
     except PackageNotFoundError:

@@ -9,10 +9,11 @@ import importlib
 from typing import Any, Protocol, cast
 
 from pytest_dsocr.observation.level import Level
+from pytest_dsocr.subjects.offers import Offers
 from pytest_dsocr.subjects.protocol import Setup, TextSubject
 
-CLI, HTTP, HTTPS, PROCESSOR = "cli:", "http:", "https:", "processor:"
-ADAPTERS = {CLI: "command", HTTP: "server", HTTPS: "server", PROCESSOR: "processor"}
+CLI, FORK, HTTP, HTTPS, PROCESSOR = "cli:", "fork:", "http:", "https:", "processor:"
+ADAPTERS = {CLI: "command", FORK: "fork", HTTP: "server", HTTPS: "server", PROCESSOR: "processor"}
 """By the beginning of a subject's name, the module in ``pytest_dsocr.adapters``."""
 
 
@@ -26,6 +27,9 @@ class Way(Protocol):
 
     def check(self, spec: str) -> None:
         """Raise ``DsocrError`` where the name cannot be one of a subject; asks nobody."""
+
+    def offers(self, spec: str) -> Offers:
+        """Give which presets and prompts are offered; asks nobody."""
 
     def subject(self, spec: str, setup: Setup) -> TextSubject:
         """Give the subject; raise ``DsocrError`` where it cannot be had."""

@@ -37,8 +37,16 @@ def of_grid(size_px: tuple[int, int], mine: Grid) -> Iterator[str]:
             yield f"the limit of crops: this grid comes of a limit of {most}, and infer's is {MAX_CROPS}"
     if mine == (rows, columns):
         yield "the order of columns and rows: they are exchanged"
-    if mine == (1, 1):
+    if (columns, rows) == (1, 1):
+        yield "when a page is cut: not where both its sides are within 640 px, as here"
+    elif mine == (1, 1):
         yield "when a page is cut: where its width or its height is above 640 px, and not both"
+
+
+def of_no_crops(mine: str) -> Iterator[str]:
+    """Yield what is wrong with ``images_crop`` of a page that is not cut, shown as its dtype and shape."""
+    if mine.startswith("bfloat16"):
+        yield "what stands for the crops of a page without any: zeros in float32, where infer casts real crops to bf16"
 
 
 def of_view(mine: Tensor, page: Path, preset: Preset) -> Iterator[str]:

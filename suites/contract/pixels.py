@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
+from pytest_dsocr.contract.input_names import PIXELS
 from pytest_dsocr.contract.inputs import prepare_inputs
+from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.observation.observation import InputsDigest, Seam, pixels_sha256
 
 from .asked import Asked
+from .hints import hinted, of_view
+from .openings import of_pixels
 
 
 def compare_pixels(
@@ -19,7 +24,8 @@ def compare_pixels(
 ) -> Comparison:
     """Compare ``images_ori`` or ``images_crop`` with the recorded ones, bit for bit.
 
-    A hash does not tell where two tensors differ. The contract's own pixels do, where they have the recorded hash.
+    A hash does not tell where two tensors differ. The contract's own pixels do, where they have the recorded hash; they
+    tell as well how the page was opened.
     """
     compared = equal(what, getattr(asked(page, preset), what), getattr(recorded, what), "every bit")
     if compared.verdict is Verdict.MATCH:
@@ -29,4 +35,10 @@ def compare_pixels(
         return compared
     mine = asked.tensors(page, preset)[what]
     found = compare_seam(what, Seam.of(mine, keep_values=True), Seam.of(vendors, keep_values=True), 0.0)
-    return replace(found, verdict=Verdict.WRONG)
+
+    def hints() -> Iterator[str]:
+        if what == PIXELS[1]:
+            yield from of_view(mine.float().cpu(), page, PRESETS[preset])
+        yield from of_pixels(what, mine, vendors, page, preset, tokenizer)
+
+    return hinted(replace(found, verdict=Verdict.WRONG), hints)

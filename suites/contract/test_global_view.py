@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +14,6 @@ from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn
 from .facts import Facts
-from .hints import hinted, of_view
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,11 +32,7 @@ def test_every_bit(
     from .pixels import compare_pixels
 
     compared = compare_pixels("images_ori", asked, drawn(page), preset, facts.prepared(page, preset), tokenizer)
-
-    def hints() -> Iterator[str]:
-        return of_view(asked.tensors(drawn(page), preset)["images_ori"].float().cpu(), drawn(page), PRESETS[preset])
-
-    dsocr_check([hinted(facts.told(compared), hints)])
+    dsocr_check([facts.told(compared)])
 
 
 @pytest.mark.parametrize("preset", PRESETS)

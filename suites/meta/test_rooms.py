@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "judge": "foundation contract observation engine reference subjects compare",
     "perf": "foundation contract engine workload subjects",
     "pages": "foundation contract observation",
-    "adapters": "foundation contract observation engine subjects pages",
+    "adapters": "foundation contract observation engine reference subjects pages",
     "doctor": "foundation contract observation engine reference perf pages",
     "report": "foundation contract observation workload reference session_reference compare judge perf",
     "nights": "foundation compare perf report",

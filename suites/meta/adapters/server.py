@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,9 +26,10 @@ TEXT = "<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes"
 TOKEN = re.compile(r"<\|[^|]*\|>")
 IMAGE_TOKENS = 273
 LOCK, BUSY = threading.Lock(), threading.Lock()
-FULL: list[int] = []
-"""The requests under way."""
-PIECE = 7
+SEEN: Counter[int] = Counter()
+"""The requests to one that mixes, by how many others they expect."""
+PATIENCE_S = 60.0
+PIECE, SLOW_PAUSE_S = 7, 0.5
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -67,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
         time.sleep(600)
 
     def do_slow(self, body: Any) -> None:
-        self.stream(TEXT, pause_s=0.5)
+        self.stream(TEXT, pause_s=SLOW_PAUSE_S)
 
     def do_breaks(self, body: Any) -> None:
         self.stream(TEXT[:20], is_whole=False)
@@ -87,13 +89,13 @@ class Handler(BaseHTTPRequestHandler):
         self.stream("x" * 17 * 2**20, piece=2**20)
 
     def do_mixes(self, body: Any) -> None:
-        """Right alone, wrong where another page is being read."""
+        """Right alone, wrong where another page is being read; each waits for as many others as it expects."""
         with BUSY:
-            FULL.append(1)
-            is_alone = len(FULL) == 1
-        time.sleep(0.3)
-        with BUSY:
-            FULL.pop()
+            SEEN[body["expects"]] += 1
+        end = time.monotonic() + PATIENCE_S
+        while SEEN[body["expects"]] <= body["expects"] and time.monotonic() < end:
+            time.sleep(0.01)
+        is_alone = SEEN[body["expects"]] == 1
         self.stream(TEXT if is_alone else f"{TEXT}.") if body.get("stream") else self.answer(body)
 
     def do_eos(self, body: Any) -> None:

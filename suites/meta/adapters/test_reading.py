@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import sys
@@ -78,6 +79,33 @@ def test_in_a_run_the_handshake_is_told_and_a_server_without_special_tokens_is_n
     result = repository.run(TEST_TEXT, f"--dsocr-subject={address}/lost/v1")
     result.assert_outcomes(errors=1)
     assert "takes special tokens out of its text" in unwrapped(result)
+    assert "WRONG" not in result.stdout.str()
+
+
+def test_in_a_run_the_time_to_the_first_text_is_told(repository: Repository, address: str) -> None:
+    result = repository.run(TEST_TEXT, f"--dsocr-subject={address}/plain/v1", "--dsocr-out=out")
+    told = next(line for line in result.outlines if line.startswith("first token"))
+    [case] = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text())["cases"]
+    assert told.split(maxsplit=2)[2] == f"{case['first_token_ms']:.0f} ms in the median of 1 case, " + (
+        f"{case['first_token_ms']:.0f} ms at most"
+    )
+    assert "first token" in (repository.pytester.path / "out" / "summary.md").read_text()
+
+
+@pytest.mark.parametrize(("what", "other"), [("presets", "large"), ("prompts", "describe")])
+def test_in_a_run_what_is_not_offered_is_told_and_never_wrong(
+    repository: Repository, address: str, what: str, other: str
+) -> None:
+    one = {"presets": "gundam", "prompts": "markdown"}[what]
+    subject = f"--dsocr-subject={address}/plain/v1?{what}={one}"
+    both = [f"--dsocr-{what}={name}" for name in (one, other)]
+    result = repository.run(TEST_TEXT, subject, *both)
+    result.assert_outcomes(passed=1, skipped=1)
+    assert f"offers L0 text; {what}: {one}" in unwrapped(result)
+    assert f"1 test: not offered: the {what[:-1]} {other}; the subject offers {one}" in unwrapped(result)
+    result = repository.run(TEST_TEXT, subject, both[1])
+    result.assert_outcomes(skipped=1)
+    assert result.ret != 0, "nothing was compared"
     assert "WRONG" not in result.stdout.str()
 
 

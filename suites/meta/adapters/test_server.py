@@ -23,7 +23,7 @@ from pytest_dsocr.subjects.loading import level_before_loading, load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.watch import watching
 from suites.meta.adapters.conftest import serving
-from suites.meta.adapters.server import TEXT
+from suites.meta.adapters.server import PIECE, SLOW_PAUSE_S, TEXT
 
 SLOW_S = 60.0
 
@@ -163,10 +163,23 @@ def test_the_end_of_sequence_is_no_text(address: str) -> None:
 
 @pytest.mark.parametrize(("beside", "text"), [(0, TEXT), (3, f"{TEXT}.")])
 def test_a_page_is_read_beside_others(address: str, beside: int, text: str) -> None:
-    subject, _ = loaded(f"{address}/mixes/v1?beside={beside}")
+    subject, _ = loaded(f"{address}/mixes/v1?beside={beside}&expects={beside}")
     before = threading.active_count()
     assert read(subject) == text
     assert threading.active_count() == before, "nobody is left behind"
+
+
+def test_the_time_to_the_first_text_is_that_of_the_first_piece(address: str) -> None:
+    subject, _ = loaded(f"{address}/slow/v1")
+    began = time.perf_counter()
+    read(subject)
+    rest_ms = (time.perf_counter() - began) * 1e3 - subject.first_token_ms
+    pauses = -(-len(TEXT) // PIECE)
+    assert subject.first_token_ms > 0
+    assert rest_ms >= pauses * SLOW_PAUSE_S * 1e3, "the server pauses behind each piece"
+    at_once, _ = loaded(f"{address}/plain/v1?stream=false")
+    read(at_once)
+    assert at_once.first_token_ms is None
 
 
 def test_one_that_hangs_is_left_with_its_other_pages(address: str) -> None:

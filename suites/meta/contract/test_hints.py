@@ -14,12 +14,13 @@ from pytest_dsocr.contract.grid import crop_grid
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.views import global_view
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from suites.contract.hints import hinted, of_grid, of_prompt, of_view
+from suites.contract.hints import hinted, of_grid, of_no_crops, of_prompt, of_view
 
 GRIDS = [
     ((1, 641), (1, 6), "the limit of crops: this grid comes of a limit of 6, and infer's is 9"),
     ((1358, 1358), (2, 2), "the limit of crops: this grid comes of a limit of 4 to 8, and infer's is 9"),
     ((641, 1300), (2, 1), "the order of columns and rows: they are exchanged"),
+    ((300, 200), (3, 2), "when a page is cut: not where both its sides are within 640 px, as here"),
     ((641, 600), (1, 1), "when a page is cut: where its width or its height is above 640 px, and not both"),
 ]
 
@@ -27,6 +28,11 @@ GRIDS = [
 @pytest.mark.parametrize(("size", "mine", "told"), GRIDS)
 def test_a_wrong_grid(size: tuple[int, int], mine: tuple[int, int], told: str) -> None:
     assert next(of_grid(size, mine)) == told
+
+
+def test_what_stands_for_no_crops() -> None:
+    assert next(of_no_crops("bfloat16 [1, 3, 512, 512]")).startswith("what stands for the crops of a page without any")
+    assert not [*of_no_crops("float32 [1, 3, 640, 640]")]
 
 
 def test_another_limit_is_another_list_of_candidates() -> None:

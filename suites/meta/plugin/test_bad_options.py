@@ -24,7 +24,7 @@ TOLD: Sequence[tuple[str, str, str]] = (
     (
         "subject",
         "sessions",
-        "'sessions' names no subject; give session, session:fast, vendor:FOLDER, package.module:factory, "
+        "'sessions' names no subject; give session, session:fast, vendor:FOLDER, fork:FOLDER, package.module:factory, "
         "processor:package.module:Class, "
         "cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
     ),
@@ -33,7 +33,7 @@ TOLD: Sequence[tuple[str, str, str]] = (
         "subject",
         "absent.module:make",
         "'absent.module:make': there is no module absent, neither in {here} nor installed; "
-        "give session, session:fast, vendor:FOLDER, package.module:factory, processor:package.module:Class, "
+        "give session, session:fast, vendor:FOLDER, fork:FOLDER, package.module:factory, processor:package.module:Class, "
         "cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
     ),
     ("subject", "json:make", "json ({json}) has no make; it has dump, dumps, detect_encoding, load, loads"),

@@ -117,6 +117,7 @@ def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **ch
         "fault": None,
         "findings": [],
         "seconds": {"reference": 0.25, "subject": 1.5},
+        "first_token_ms": None,
         "tokens": {"reference": 3, "subject": 3},
         "boxes": {"reference": 7, "subject": 7},
         "said": {"text": "Minutes", "boxes": [["title", 1, 2, 3, 4]]},

@@ -173,7 +173,7 @@ def test_the_level_is_told_before_anything_is_loaded(spec: str, level: Level | N
 REFUSED = [
     (
         "nothing",
-        "'nothing' names no subject; give session, session:fast, vendor:FOLDER, package.module:factory, "
+        "'nothing' names no subject; give session, session:fast, vendor:FOLDER, fork:FOLDER, package.module:factory, "
         "processor:package.module:Class, "
         "cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
     ),
