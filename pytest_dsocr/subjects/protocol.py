@@ -71,6 +71,8 @@ class TextSubject(Protocol):
 
     - ``dtype``: what it computes in, such as ``bfloat16``; the run's ``--dsocr-dtype`` if left out;
     - ``write(text, page, folder)``: write ``result.mmd`` and the other files that the vendor writes;
+    - ``read_many(pages, *, prompt, preset, max_new_tokens)``: read several image files together, as a batch or as
+      requests that are open at the same time; gives their texts in the order asked, each as of that page alone;
     - ``close()``: called when the run is over.
     """
 

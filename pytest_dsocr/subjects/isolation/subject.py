@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 STAGES: Mapping[str, str] = {
     "read": "read",
+    "read_many": "read",
     "inputs": "tokenizer",
     "vision": "vision",
     "text_of": "postprocess",

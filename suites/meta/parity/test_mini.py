@@ -31,7 +31,7 @@ from suites.meta.recordings import FOLDER, find_recording
 LIVE = os.environ.get("DSOCR_VENDOR")
 RECORDING = find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling())
 PAGES = shipped("all")
-GRIDS = ("figures_009", "receipt_011", "slide_032", "letter_helvetica")
+GRIDS = ("figures_009", "receipt_011", "receipt_086", "slide_032", "letter_helvetica", "list_1003")
 """Of each that the quick pages do not have, one page."""
 
 

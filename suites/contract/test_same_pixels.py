@@ -1,0 +1,81 @@
+"""Files that hold the same pixels: JPEG, palette with transparency, any EXIF orientation, against a plain PNG of them.
+
+What a file's pixels are is what Pillow makes of it, upright and in RGB, as the vendor's code has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.compare.expected import as_expected
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.plugin.check import Check
+
+from .asked import Asked
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SIZE_PX = 360, 250
+MAX_NEW_TOKENS = 12
+JPEG: Mapping[str, Any] = {"format": "JPEG", "quality": 75}
+FILES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "jpeg": ("RGB", JPEG),
+    "progressive_jpeg": ("RGB", {**JPEG, "progressive": True}),
+    "grey_jpeg": ("L", JPEG),
+    "palette_with_transparency": ("P", {"format": "PNG", "transparency": 3}),
+    "gif": ("P", {"format": "GIF"}),
+    **{f"orientation_{turn}": ("RGB", {"format": "PNG", "orientation": turn}) for turn in range(2, 9)},
+    "turned_jpeg": ("RGB", {**JPEG, "orientation": 6}),
+}
+"""A page's mode in its file, and how it is saved."""
+UPRIGHT = ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90")
+"""Of Pillow's transpositions the one that turns each orientation upright, from 2 on."""
+
+
+@pytest.mark.dsocr_level("L1")
+@pytest.mark.parametrize("kind", FILES)
+def test_inputs(kind: str, asked: Asked, tmp_path: Path, dsocr_check: Check) -> None:
+    from .pages import rgb
+
+    file, plain = _two_files(kind, rgb(*SIZE_PX), tmp_path)
+    mine, expected = (asked(page, "tiny").images_ori for page in (file, plain))
+    dsocr_check([as_expected("images_ori", mine, expected, "that of a plain PNG of the same pixels")])
+
+
+@pytest.mark.dsocr_level("L0")
+@pytest.mark.parametrize("kind", ["palette_with_transparency", "turned_jpeg"])
+def test_reading(kind: str, dsocr_config: Any, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check) -> None:
+    """The run's first page in another file: all that can be seen of a subject that shows its text alone."""
+    from pytest_dsocr.contract.image import load_image
+    from pytest_dsocr.pages.named import first_pages
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    [first] = first_pages(dsocr_config.pages)
+    subject = CheckedSubject(dsocr_subject)
+    file, plain = (
+        subject.read(make_case(page, "markdown", "tiny", MAX_NEW_TOKENS))
+        for page in _two_files(kind, load_image(first), tmp_path)
+    )
+    dsocr_check([as_expected("text", file, plain, "as it reads a plain PNG of the same pixels")])
+
+
+def _two_files(kind: str, page: Image, folder: Path) -> tuple[Path, Path]:
+    """Write a page as the kind has it, and the pixels that Pillow decodes from that file, upright, as a plain PNG."""
+    from PIL import ExifTags, Image
+
+    mode, how = FILES[kind]
+    exif, turn = Image.Exif(), how.get("orientation", 1)
+    if turn > 1:
+        exif[ExifTags.Base.Orientation] = turn
+    file, plain = folder / f"{kind}.{how['format'].lower()}", folder / "plain.png"
+    page.convert(mode).save(file, **{**how, "exif": exif} if turn > 1 else how)
+    with Image.open(file) as opened:
+        stored = Image.frombytes("RGB", opened.size, opened.convert("RGB").tobytes())
+    upright = stored.transpose(Image.Transpose[UPRIGHT[turn - 2]]) if turn > 1 else stored
+    upright.save(plain, compress_level=1)
+    return file, plain
