@@ -39,7 +39,7 @@ UPRIGHT = ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROT
 
 @pytest.mark.dsocr_level("L1")
 @pytest.mark.parametrize("kind", FILES)
-def test_inputs(kind: str, asked: Asked, tmp_path: Path, dsocr_check: Check) -> None:
+def test_its_inputs_are_those_of_a_plain_file(kind: str, asked: Asked, tmp_path: Path, dsocr_check: Check) -> None:
     from .pages import rgb
 
     file, plain = _two_files(kind, rgb(*SIZE_PX), tmp_path)
@@ -49,7 +49,9 @@ def test_inputs(kind: str, asked: Asked, tmp_path: Path, dsocr_check: Check) -> 
 
 @pytest.mark.dsocr_level("L0")
 @pytest.mark.parametrize("kind", ["palette_with_transparency", "turned_jpeg"])
-def test_reading(kind: str, dsocr_config: Any, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check) -> None:
+def test_it_reads_as_a_plain_file(
+    kind: str, dsocr_config: Any, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check
+) -> None:
     """The run's first page in another file: all that can be seen of a subject that shows its text alone."""
     from pytest_dsocr.contract.image import load_image
     from pytest_dsocr.pages.named import first_pages
