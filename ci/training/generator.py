@@ -32,7 +32,7 @@ def generate(seed: int, *, level: float = 1.0, grid: Grid | None = None) -> Page
     ``grid`` is what ``crop_grid`` will say of the page; where it is None, the seed decides.
 
     Raises:
-        DsocrError: where ``level`` is not in 0 to 1, or no page is made for ``grid``.
+        DsocrError: where ``level`` is not in 0 to 1, or no page is cut into ``grid``.
     """
     if not 0 <= level <= 1:
         raise DsocrError(f"there is no level {level} of pages; give one from 0 to 1")
