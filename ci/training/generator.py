@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from math import log
 from random import Random
 
 from PIL import Image, ImageDraw
@@ -12,7 +13,7 @@ from ci.training.kinds import KINDS
 from ci.training.page import Block, Page, Rect
 from ci.training.sheet import Sheet
 from ci.training.typography import Colour
-from pytest_dsocr.contract.grid import CROP_PX, Grid, crop_count, crop_grid
+from pytest_dsocr.contract.grid import CANDIDATES, CROP_PX, MAX_CROPS, Grid, crop_count, crop_grid
 from pytest_dsocr.foundation.errors import DsocrError
 
 GRIDS: dict[Grid, float] = {(2, 3): 50, (3, 2): 15, (2, 2): 10, (1, 2): 10, (1, 3): 8, (2, 1): 4, (1, 1): 3}
@@ -31,15 +32,15 @@ def generate(seed: int, *, level: float = 1.0, grid: Grid | None = None) -> Page
     ``grid`` is what ``crop_grid`` will say of the page; where it is None, the seed decides.
 
     Raises:
-        DsocrError: where ``level`` is not in 0 to 1, or no page is made for ``grid``.
+        DsocrError: where ``level`` is not in 0 to 1, or no page is cut into ``grid``.
     """
     if not 0 <= level <= 1:
         raise DsocrError(f"there is no level {level} of pages; give one from 0 to 1")
     rng = Random(f"page {seed} at {level:.6f}")
     drawn = rng.choices(list(GRIDS), list(GRIDS.values()))[0]
     grid = grid or drawn
-    if grid not in GRIDS:
-        raise DsocrError(f"no page is made for a grid of {grid}; give one of {', '.join(map(str, GRIDS))}")
+    if grid not in ((1, 1), *CANDIDATES):
+        raise DsocrError(f"no page is cut into a grid of {grid}; give one of up to {MAX_CROPS} crops, or (1, 1)")
     while True:
         page = _page(rng, seed, level, grid)
         if len(page.blocks) >= min(LEAST_BLOCKS, most_blocks(level)):
@@ -65,8 +66,15 @@ def _page(rng: Random, seed: int, level: float, grid: Grid) -> Page:
 def _kind(rng: Random, level: float, grid: Grid) -> str:
     if rng.random() >= level:
         return "note"
-    shares = {name: kind.share for name, kind in KINDS.items() if grid in kind.grids}
+    shares = {name: kind.share for name, kind in KINDS.items() if _drawn_like(grid) in kind.grids}
     return rng.choices(list(shares), list(shares.values()))[0]
+
+
+def _drawn_like(grid: Grid) -> Grid:
+    """Give the grid that pages are trained on whose shape is nearest: its kinds look right on this one too."""
+    return (
+        grid if grid in GRIDS else min(GRIDS, key=lambda other: abs(log(grid[0] / grid[1]) - log(other[0] / other[1])))
+    )
 
 
 def _budget(rng: Random, level: float, grid: Grid) -> int:

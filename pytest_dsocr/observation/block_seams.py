@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.exact import exact_tensor
 from pytest_dsocr.observation.observation import Seam
+from pytest_dsocr.observation.single_views import SingleViews
 
 BLOCKS: Mapping[str, str] = {
     "sam": "model.sam_model.blocks",
@@ -42,7 +43,7 @@ FindModule = Callable[[str], nn.Module]
 
 
 class DeepSeams:
-    """What the blocks gave so far, summed up as it came, so that no tensor outlives its pass.
+    """What the blocks gave so far, summed up as it came: no tensor outlives its pass, but for views encoded one by one.
 
     SAM's are ``[B, H, W, C]`` with the windows joined again, CLIP's ``[B, 1 + h * w, C]`` with the class token, the
     decoder's ``[1, S, C]`` in front of the last norm.
@@ -50,6 +51,7 @@ class DeepSeams:
 
     def __init__(self) -> None:
         self._seams: dict[str, Seam] = {}
+        self._single = SingleViews()
         self._begun: dict[str, Callable[[], Seam]] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._waiting_bytes = 0
@@ -59,7 +61,8 @@ class DeepSeams:
         """By name, in the stages' order; waits for those of a GPU."""
         if self._begun:
             self._fetch()
-        return in_stage_order(self._seams)
+        single = {f"{stage}.{view}/{depth}": Seam.of(out) for (stage, depth), view, out in self._single.views()}
+        return in_stage_order({**single, **self._seams})
 
     def keep(self, stage: str, depth: int, module: str, out: Tensor) -> None:
         """Sum up the output of block ``depth``: of the first pass over the page, over the crops, or over the prompt.
@@ -67,9 +70,13 @@ class DeepSeams:
         A pass of one token is a decode step, and is left out.
 
         Raises:
-            DsocrError: where a pass has another shape than the one before it, so that neither is the vendor's.
+            DsocrError: where a pass has another shape than the one before it, so that neither is the vendor's, or where
+                single views are not those of crops and a page.
         """
         if out.shape[1] == 1:
+            return
+        if stage != "prefill" and len(out) == 1 and f"{stage}.crops/{depth}" not in self._shapes:
+            self._single.keep((stage, depth), module, exact_tensor(out))
             return
         name = f"{_whole(stage, out)}/{depth}"
         if name not in self._shapes:

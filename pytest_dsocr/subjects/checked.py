@@ -63,6 +63,11 @@ class CheckedSubject:
         return self._has("postprocess", "write")
 
     @property
+    def reads_many(self) -> bool:
+        """Whether it reads several pages together."""
+        return self._has("read", "read_many")
+
+    @property
     def tells_text(self) -> bool:
         """Whether it turns tokens into text; then equal tokens need not be read again."""
         return self._has("postprocess", "text_of")
@@ -83,6 +88,15 @@ class CheckedSubject:
         with at_stage("read", "read"):
             text = self.subject.read(page, prompt=case.prompt, preset=case.preset, max_new_tokens=case.max_new_tokens)
         return handed.text("read", "read", text).strip()
+
+    def read_many(self, cases: Sequence[Case]) -> list[str]:
+        """Give what it reads of several pages together; all but the page is the first case's."""
+        pages, asked = [case.page.absolute() for case in cases], cases[0]
+        with at_stage("read", "read_many"):
+            texts = self.subject.read_many(
+                pages, prompt=asked.prompt, preset=asked.preset, max_new_tokens=asked.max_new_tokens
+            )
+        return [text.strip() for text in handed.texts("read", "read_many", texts, len(pages))]
 
     def inputs(self, case: Case) -> dict[str, Tensor]:
         """Give what goes into its model, at least the vendor's five tensors."""

@@ -6,7 +6,7 @@ like; what is kept of it is none of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TypeGuard
 
@@ -25,6 +25,19 @@ def text(stage: str, method: str, given: object) -> str:
         raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give the text, a str")
     made: str = exact(given)
     return made
+
+
+def texts(stage: str, method: str, given: object, number: int) -> list[str]:
+    """Give the texts that ``method`` gave, of which there must be ``number``."""
+    if not isinstance(given, Sequence) or is_text(given):
+        raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give a list of texts, one a page")
+    with at_stage(stage, method):
+        own = list(given)
+    if len(own) != number:
+        raise SubjectFaultError(
+            stage, f"the subject's {method} gave {len(own)} texts of {number} pages; give one a page"
+        )
+    return [text(stage, method, one) for one in own]
 
 
 def tensors(stage: str, method: str, given: object) -> dict[str, Tensor]:

@@ -76,6 +76,11 @@ class SessionSubject(SessionStages):
         """Read one page to its end."""
         return self.session.run(page, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens).text
 
+    def read_many(self, pages: Sequence[Path], *, prompt: str, preset: Preset, max_new_tokens: int) -> list[str]:
+        """Read several pages as the rows of one batch."""
+        results = self.session.run_batch(pages, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens)
+        return [result.text for result in results]
+
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
         """Give what goes into the model, on its device."""
         return self.session.prepare(page, prompt=prompt, preset=preset).tensors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.tokenizer import Tokenizer
@@ -20,7 +21,13 @@ SERIES = PIN.partition("==")[2].rpartition(".")[0]
 """The releases that the vendor's code can be imported with, such as 4.46."""
 
 
-def vendor_subject(folder: Path, setup: Setup) -> SessionSubject:
+class VendorSubject(SessionSubject):
+    """The vendor's model, which decodes one page at a time."""
+
+    read_many: Any = None
+
+
+def vendor_subject(folder: Path, setup: Setup) -> VendorSubject:
     """Load the vendor's model from the Python files in ``folder``, with a checkpoint's weights.
 
     Raises:
@@ -33,7 +40,7 @@ def vendor_subject(folder: Path, setup: Setup) -> SessionSubject:
         vendor = VendorRuntime.load(
             folder, setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention
         )
-    return SessionSubject(Session(VendorModel(vendor.model), Tokenizer.wrap(vendor.tokenizer)))
+    return VendorSubject(Session(VendorModel(vendor.model), Tokenizer.wrap(vendor.tokenizer)))
 
 
 def check_environment(folder: Path) -> None:

@@ -44,3 +44,14 @@ def limits(dsocr_subject: Any, dsocr_config: Config) -> Tolerances:
     from pytest_dsocr.judge.limits import own_limits
 
     return own_limits(dsocr_config, dsocr_subject)
+
+
+@pytest.fixture(scope="session")
+def two_pages(dsocr_config: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The run's first two pages; where it has but one, a drawn one as well."""
+    from pytest_dsocr.pages.named import first_pages
+
+    from ..contract.pages import write_page
+
+    first, *others = first_pages(dsocr_config.pages, 2)
+    return first, others[0] if others else write_page("landscape", tmp_path_factory.mktemp("pages"))

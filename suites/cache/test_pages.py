@@ -10,7 +10,6 @@ import pytest
 from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, not_compared
-from pytest_dsocr.judge.config import Config
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.subjects.kv_probe import KvProbe
@@ -24,15 +23,6 @@ if TYPE_CHECKING:
 
 MAX_NEW_TOKENS = 24
 ALIKE = "both pages are read alike, so that nothing would show; name pages that differ: --dsocr-pages"
-
-
-@pytest.fixture(scope="session")
-def two_pages(dsocr_config: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The run's first two pages; where it has but one, a drawn one as well."""
-    from pytest_dsocr.pages.named import first_pages
-
-    first, *others = first_pages(dsocr_config.pages, 2)
-    return first, others[0] if others else _drawn(tmp_path_factory.mktemp("pages"))
 
 
 @pytest.mark.dsocr_level("L2")
@@ -81,9 +71,3 @@ def _told_apart(other: Walk, logits: Tensor, walk: Walk, before: Tensor) -> Comp
     same = before.shape == logits.shape and equal(before, logits)
     why = "else it is given the features or the cache of the page before, whose ids are the same"
     return as_expected(name, "equal" if same else "other logits", "other logits", why)
-
-
-def _drawn(folder: Path) -> Path:
-    from ..contract.pages import write_page
-
-    return write_page("landscape", folder)

@@ -25,10 +25,9 @@ from pytest_dsocr.reference.recorded.case import (
     traits,
 )
 from pytest_dsocr.reference.recorded.counts import recorded_flops
+from pytest_dsocr.reference.recorded.nearest import key_traits, nearest, options_for_another
 
 MANIFEST = "manifest.json"
-NEAREST = 3
-"""How many of those that there are a message names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +113,10 @@ def find_recordings(places: Sequence[Path], key: Key, resampling: str) -> list[R
     lacking = f"{' and '.join(map(str, places))} hold{'s' * (len(places) == 1)} no recording of {key.told}"
     if of_key:
         raise NoRecordingError(f"{lacking} with pixels as the installed Pillow makes them; {_other_pillow(of_key)}")
-    there = _nearest(_traits(key), {f"{f.parent.name}/{f.name}": _traits(made.key) for f, made in known.items()})
-    raise NoRecordingError(f"{lacking}, {there}; make one with: dsocr vendor record")
+    there = nearest(key_traits(key), {f"{f.parent.name}/{f.name}": key_traits(made.key) for f, made in known.items()})
+    another = options_for_another(key, [made.key for made in known.values() if made.resampling == resampling])
+    held = f"hold the subject against another: {another}; or " if another else ""
+    raise NoRecordingError(f"{lacking}, {there}; {held}make one with: dsocr vendor record")
 
 
 def recordings_of(golden: Path, checkpoint_sha256: str) -> list[Provenance]:
@@ -203,7 +204,7 @@ class RecordedReference:
                 "put the recorded page back, or record this one with: dsocr vendor record"
             )
         raise NotRecordedError(
-            f"{folder} does not hold {case.id}, {_nearest(wanted, known)}; add it with: dsocr vendor record"
+            f"{folder} does not hold {case.id}, {nearest(wanted, known)}; add it with: dsocr vendor record"
         )
 
     def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
@@ -285,21 +286,3 @@ def _other_pillow(made: Mapping[Path, Provenance]) -> str:
         f"{where} was made with Pillow {' and '.join(found)}, and installed is {versions().get('pillow')}, which "
         f"resizes otherwise; install that one ({install}), or make one with the installed: dsocr vendor record"
     )
-
-
-def _traits(key: Key) -> dict[str, str]:
-    """Give what a key is made of, in words."""
-    weights = key.checkpoint_sha256[:SHOWN_OF_CHECKPOINT]
-    return {"checkpoint": weights, "device": key.device, "dtype": key.dtype, "attention": key.attention}
-
-
-def _nearest(wanted: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -> str:
-    """Name what there is that differs least, and in what."""
-    if not known:
-        return "nor any other"
-    differing = {
-        name: [f"{field} {fields[field]:.40}" for field in wanted if fields[field] != wanted[field]]
-        for name, fields in known.items()
-    }
-    closest = sorted(differing, key=lambda name: (len(differing[name]), name))[:NEAREST]
-    return "but " + "; ".join(f"{name} ({', '.join(differing[name])})" for name in closest)

@@ -28,7 +28,7 @@ from pytest_dsocr.subjects.watch import begin
 
 STDERR = 2
 PR_SET_PDEATHSIG = 1
-OPTIONAL = ("text_of", "write")
+OPTIONAL = ("read_many", "text_of", "write")
 POLICY = ("eos_id", "no_repeat_ngram_size", "max_new_tokens")
 
 SubjectRequest = Mapping[str, Any]

@@ -12,10 +12,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.subjects.fault import hung
 from pytest_dsocr.subjects.isolation.process import ProcessLostError, SubjectProcess
+from pytest_dsocr.subjects.isolation.raised import LostError, raised
 from pytest_dsocr.subjects.isolation.wire import REFUSAL
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.watch import current
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 STAGES: Mapping[str, str] = {
     "read": "read",
+    "read_many": "read",
     "inputs": "tokenizer",
     "vision": "vision",
     "text_of": "postprocess",
@@ -32,18 +34,6 @@ STAGES: Mapping[str, str] = {
 }
 """Of each method that is called as it is."""
 Hook = Callable[..., Any]
-
-
-class InItsProcess(Exception):  # noqa: N818 - stands for what was raised there
-    """What happened in the subject's process, as it was told there."""
-
-
-class NotImplementedThere(InItsProcess, NotImplementedError):  # noqa: N818
-    """The subject does not do that."""
-
-
-class MachineErrorThere(InItsProcess, MachineError):  # noqa: N818
-    """What happened there is the machine's fault."""
 
 
 class IsolatedSubject:
@@ -70,7 +60,7 @@ class IsolatedSubject:
         self._offered: Mapping[str, Any] = {}
         try:
             self._loaded()
-        except _LostError as lost:
+        except LostError as lost:
             raise DsocrError(f"{spec} could not make its subject: {lost.told}; see what it said last") from lost.cause
 
     def __getattr__(self, name: str) -> Any:
@@ -115,7 +105,7 @@ class IsolatedSubject:
             if of is not None and of is not self._process:
                 raise SubjectFaultError(stage, f"the subject's process ended before {method}, which goes on from it")
             return self._request(of or self._loaded(), stage, what, how)
-        except _LostError as lost:
+        except LostError as lost:
             ending = "hung and was ended" if lost.is_hung else lost.how
             current().note(f"the subject's process {ending} in {stage}; another is started for what comes after")
             if lost.is_hung:
@@ -146,7 +136,7 @@ class IsolatedSubject:
                 kind, said = process.ask(request, self.limit_s, lambda event: self._on_event(event, broken))
         except ProcessLostError as lost:
             self._drop()
-            raise _LostError(lost, self.limit_s) from lost
+            raise LostError(lost, self.limit_s) from lost
         except BaseException:  # it is busy with a request that nobody waits for
             self._drop()
             raise
@@ -154,7 +144,7 @@ class IsolatedSubject:
         for note in said["notes"]:
             current().note(note)
         if kind == REFUSAL:
-            raise _raised(said["value"])
+            raise raised(said["value"])
         if broken:
             raise broken[0]
         return said["value"]
@@ -305,30 +295,6 @@ class HookHandle:
     def remove(self) -> None:
         """Stop calling the hook."""
         self._subject.unhook(self._number, self._process)
-
-
-class _LostError(Exception):
-    """A process that was lost, and what is known of it."""
-
-    def __init__(self, lost: ProcessLostError, limit_s: float) -> None:
-        super().__init__(lost.how)
-        self.how, self.is_hung = lost.how, lost.is_hung
-        self.told = f"it took more than {limit_s:g} s" if lost.is_hung else f"it {lost.how}"
-        self.cause = InItsProcess(f"the end of what it said:\n{lost.trace}") if lost.trace else None
-
-
-def _raised(refusal: Mapping[str, Any]) -> DsocrError:
-    """Rebuild the error that was raised in the process, with its cause."""
-    stage, message = refusal["stage"], refusal["message"]
-    is_of_machine = refusal["is_of_machine"]
-    if stage:
-        error: DsocrError = SubjectFaultError(stage, message)
-    else:
-        error = MachineError(message) if is_of_machine else DsocrError(message)
-    if refusal["trace"]:
-        kind = NotImplementedThere if refusal["is_not_implemented"] else InItsProcess
-        error.__cause__ = (MachineErrorThere if is_of_machine else kind)(refusal["trace"])
-    return error
 
 
 def _versions(tensors: Mapping[str, Tensor]) -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,24 @@ class ReadsAlike(SessionSubject):
         return ""
 
 
+class Exchanges(SessionSubject):
+    """Gives the texts of a batch in the order of their files."""
+
+    def read_many(self, pages: Sequence[Path], *, prompt: str, preset: Preset, max_new_tokens: int) -> list[str]:
+        return super().read_many(sorted(pages), prompt=prompt, preset=preset, max_new_tokens=max_new_tokens)
+
+
+class Blends(SessionSubject):
+    """Shows each page of a batch with the one beside it."""
+
+    def read_many(self, pages: Sequence[Path], *, prompt: str, preset: Preset, max_new_tokens: int) -> list[str]:
+        each = [self.session.prepare(page, prompt=prompt, preset=preset) for page in pages]
+        views = [one.images_ori for one in each]
+        blended = [(one + other) / 2 for one, other in zip(views, [*views[1:], views[0]], strict=True)]
+        mixed = [replace(one, images_ori=view) for one, view in zip(each, blended, strict=True)]
+        return [self.session.run_prepared(one, max_new_tokens=max_new_tokens).text for one in mixed]
+
+
 class Louder(SessionSubject):
     """Its steps' logits are a percent too large."""
 
@@ -192,5 +211,7 @@ FAULTS: Mapping[str, Make] = {
     "forgets one token": Forgets,
     "remembers the last page": Remembers,
     "reads nothing": ReadsAlike,
+    "exchanges the pages of a batch": Exchanges,
+    "blends the pages of a batch": Blends,
     "louder in steps": Louder,
 }

@@ -19,6 +19,7 @@ from pytest_dsocr.judge.config import Config
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.cache import (
+    test_batches,
     test_bytes,
     test_contents,
     test_images,
@@ -33,7 +34,17 @@ from suites.cache.walk import Walk
 from suites.contract.pages import write_page
 from suites.meta.cache.faulty import FAULTS, KeepsGradients
 
-MODULES = (test_bytes, test_contents, test_images, test_length, test_one_token, test_pages, test_reading, test_ways)
+MODULES = (
+    test_batches,
+    test_bytes,
+    test_contents,
+    test_images,
+    test_length,
+    test_one_token,
+    test_pages,
+    test_reading,
+    test_ways,
+)
 ON_A_GPU = {"test_decode_peaks_no_higher_than_prefill"}
 CAUGHT: dict[str, list[str]] = {
     "test_a_token_takes_the_computed_bytes": ["twice as wide", "half of the channels", "one layer"],
@@ -49,6 +60,11 @@ CAUGHT: dict[str, list[str]] = {
     "test_it_is_the_beginning_of_a_longer_one": ["forgets one token", "louder in steps"],
     "test_the_first_page_reads_the_same_again": ["remembers the last page", "reads nothing"],
     "test_a_prefill_begins_with_an_empty_cache": ["remembers the last page", "no layer"],
+    "test_each_page_reads_as_alone": [
+        "exchanges the pages of a batch",
+        "blends the pages of a batch",
+        "reads nothing",
+    ],
     "test_read_says_what_its_own_steps_choose": ["reads nothing"],
     "test_step_by_step_is_one_call": ["louder in steps"],
     "test_going_on_from_a_cache_is_one_call": ["louder in steps"],

@@ -153,7 +153,7 @@ def test_a_folder_is_told_as_a_distribution_and_drawn(cost: Cost) -> None:
     assert status == 0
     number = len([*(PAGES / "generated").glob("*.png")])
     assert out.startswith(f"pages           {number}, gundam\n")
-    grids = [line for line in out.splitlines() if line.startswith(("no crops", "1 x", "2 x", "3 x"))]
+    grids = [line for line in out.splitlines() if line.startswith(("no crops", "1 x", "2 x", "3 x", "4 x"))]
     assert sum(int(line.replace("no crops", "0 x 0 crops").split()[4]) for line in grids) == number
     drawn = Path("cost.html").read_text(encoding="utf-8")
     assert all(path.name in drawn for path in (PAGES / "generated").glob("*.png"))

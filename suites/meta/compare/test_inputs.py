@@ -126,6 +126,7 @@ def test_masks_are_told_by_their_counts(mask: str, measured: str, signs: list[Si
         ([[0, 0]], [[3, 2]], [Sign.NO_CROPS]),
         ([[2, 1]], [[1, 1]], [Sign.CROPS]),
         ([[2, 3]], [[2, 4]], [Sign.UP_TO_SIX]),
+        ([[2, 1]], [[4, 2]], []),
         ([[2, 4]], [[2, 3]], []),
         ([[2, 2]], [[2, 3]], []),
         ([[3, 3]], [[2, 4]], []),

@@ -11,6 +11,7 @@ from suites.meta.faults import (  # noqa: F401, I001
     of_cache,
     of_loop,
     of_output,
+    of_files,
 )
 from suites.meta.faults.registry import FAULTS
 

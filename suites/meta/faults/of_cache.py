@@ -13,7 +13,7 @@ from pytest_dsocr.engine.decoder import Attention, Rope
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.meta.faults.registry import LONG, LONGER, core_of, fault
+from suites.meta.faults.registry import LONG, core_of, fault
 
 LATER = "right at first, then loops or another page"
 CACHE = "cache"
@@ -220,7 +220,7 @@ def late_token(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     patch.setattr(Pipeline, "decode_step", decode_step)
 
 
-@fault("CEI-W1", "Positions above 1,024 held there", "decode", LATER, "position", LONG, gap=LONGER)
+@fault("CEI-W1", "Positions above 1,024 held there", "prefill", LATER, "position", LONG)
 def ceiling(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A table of rotations is made for so many positions."""
     right = KVCache.positions

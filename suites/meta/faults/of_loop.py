@@ -13,12 +13,13 @@ from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.engine import greedy, session
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.meta.faults.registry import ANY, LONG, LONGER, REPEATS, fault
+from suites.meta.faults.registry import ANY, LONG, REPEATS, fault
 
 LOOPS = "the page's text, then one line to the limit"
 CUT = "the text ends early"
 RULE = "n-grams|no_repeat_ngram"
 NO_ECHO = "no prompt here holds what is then read from a page: twenty tokens of it would have to come again"
+NOT_HEARD = "of these pages slide_1011 shows it, and a subject with text_of is heard reading the first alone"
 NO_TIE = "no two best logits of these pages are equal to the bit"
 
 
@@ -170,7 +171,7 @@ def stop_string(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     patch.setattr(Session, "run", cut)
 
 
-@fault("POS-10", "A ceiling that counts the prompt", "read", CUT, "ceiling", LONG, gap=LONGER)
+@fault("POS-10", "A ceiling that counts the prompt", "read", CUT, "ceiling", LONG, gap=NOT_HEARD)
 def ceiling(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """max_length in place of max_new_tokens, at 1,024."""
 

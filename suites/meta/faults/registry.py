@@ -17,7 +17,6 @@ Plant = Callable[[pytest.MonkeyPatch, SessionSubject], None]
 """Puts the mistake into the code and a loaded subject; undoing the patch takes it out again."""
 
 ANY, CROPS, NO_CROPS, COLOUR = "any page", "a page with crops", "a page without crops", "a page in colour"
-LONGER = "no page of dev-3 has more than 1,024 positions; slide_032 of dev-20 has, and shows it"
 LONG, REPEATS, FIGURES = "a page of many tokens", "a page that repeats itself", "a page with figures"
 
 

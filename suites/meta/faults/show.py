@@ -28,7 +28,7 @@ def show(name: str, page: Path | None, out: Path) -> int:
 
 def command(name: str, page: Path | None, out: Path) -> list[str]:
     """Give the command; with a page of one's own the subject is isolated, for the reference is the same code."""
-    [shown] = [one for one in shipped("dev-3") if one.stem == PAGE]
+    [shown] = [one for one in shipped("dev-20") if one.stem == PAGE]
     own = [] if page is None else ["--dsocr-reference=session", "--dsocr-isolate"]
     options = [
         f"--dsocr-subject=suites.meta.faults.subject:{name.replace('-', '_')}",

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
-from pytest_dsocr.compare.tolerances import BY_DTYPE
+import pytest
+
+from pytest_dsocr.compare.tolerances import BY_DTYPE, tolerances
+from pytest_dsocr.judge.exchange import judge
+from suites.meta.faults.all import FAULTS
 from suites.meta.faults.calibration import CORRECT, MEASURED, PICTURE, SMALL
 from suites.meta.faults.calibration_picture import picture
+from suites.meta.faults.trial import cases, hold, loaded, planted
 
 ROWS = json.loads(MEASURED.read_text(encoding="utf-8"))
 USUAL = BY_DTYPE["float32"].usual
@@ -26,3 +32,12 @@ def test_no_correct_variant_is_suspicious_and_every_small_mistake_is_but_those_b
 
 def test_the_picture_is_of_what_was_measured() -> None:
     assert PICTURE.read_text(encoding="utf-8") == picture(ROWS)
+
+
+@pytest.mark.parametrize("name", ["SAM-13", "CLP-02", None])
+def test_a_wrong_epsilon_is_wrong_where_a_run_asks_for_what_is_usual(name: str | None) -> None:
+    [case] = [case for case in cases() if case.page.stem == "figures_201"]
+    with planted(FAULTS[name]) if name else nullcontext(loaded()) as subject:
+        held = hold(subject, case, "prefill").exchange
+    found = judge(held, tolerances("float32").but({"seam": 1e-6})).divergence
+    assert (found and found.first.stage) == (FAULTS[name].stage if name else None)

@@ -8,14 +8,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.pages.shipped import shipped
 from suites.meta.faults.all import FAULTS
 from suites.meta.faults.matrix import MATRIX, PAGE
-from suites.meta.faults.outcome import STAGES, Outcome, outcome_of
-from suites.meta.faults.registry import LONGER, core_of
+from suites.meta.faults.outcome import STAGES, Outcome
+from suites.meta.faults.registry import core_of
 from suites.meta.faults.table import table
-from suites.meta.faults.trial import hold, loaded, planted, try_fault
+from suites.meta.faults.trial import loaded, planted, try_fault
 
 KNOWN: Mapping[str, Outcome] = {row["fault"]: Outcome(**row) for row in json.loads(MATRIX.read_text(encoding="utf-8"))}
 QUICK = ("PRM-02", "SAM-09", "SAM-W3", "CLP-08", "PRJ-W1", "FUS-01", "MOE-02", "POS-01")
@@ -44,16 +42,6 @@ def test_every_mistake_was_tried_and_what_survives_has_its_reason() -> None:
     assert {one.fault for one in KNOWN.values() if not one.killed} == {
         name for name, fault in FAULTS.items() if fault.unseen
     }
-
-
-@pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.gap == LONGER])
-def test_what_is_beyond_the_quick_pages_a_page_of_the_main_job_shows(name: str) -> None:
-    [page] = [one for one in shipped("dev-20") if one.stem == "slide_032"]
-    with planted(FAULTS[name]) as subject:
-        report = hold(subject, make_case(page, "markdown", "gundam"), "read", always_read=True)
-    found = outcome_of(FAULTS[name], page.stem, report)
-    assert found is not None
-    assert (found.stage_right, found.hint_right) == (True, True), found
 
 
 def test_what_is_found_is_found_in_its_stage() -> None:

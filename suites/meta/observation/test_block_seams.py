@@ -150,26 +150,46 @@ def test_the_first_of_a_tuple_is_the_output() -> None:
     assert deep.seams["prefill/0"].shape == (1, 5, 8)
 
 
-@pytest.mark.parametrize(
-    ("path", "first", "second", "name"),
-    [
-        (SAM, (1, 40, 40, 8), (1, 64, 64, 8), "sam.page/0"),
-        (LAYERS, (1, 512, 8), (1, 390, 8), "prefill/0"),
-    ],
-    ids=["views one by one", "a prompt in chunks"],
-)
-def test_passes_that_are_not_the_vendors_are_an_error(
-    path: str, first: tuple[int, ...], second: tuple[int, ...], name: str
-) -> None:
+@pytest.mark.parametrize("page_at", [0, 1, 3])
+def test_crops_that_are_encoded_one_by_one_are_laid_side_by_side(page_at: int) -> None:
+    toy, page = Toy(), torch.full((1, 64, 64, 8), 9.0)
+    crops = [torch.full((1, 40, 40, 8), float(fill)) for fill in range(3)]
+    passes = [*crops[:page_at], page, *crops[page_at:]]
+    with watch_deep(toy.module) as deep:
+        for one in passes:
+            toy.blocks[f"{SAM}.0"](one)
+    assert list(deep.seams) == ["sam.crops/0", "sam.page/0"]
+    same(deep.seams["sam.crops/0"], torch.cat(crops))
+    same(deep.seams["sam.page/0"], page)
+
+
+def test_a_page_without_crops_that_runs_again_is_seen_once() -> None:
+    toy = Toy()
+    with watch_deep(toy.module) as deep:
+        for fill in (1.0, 2.0):
+            toy.run(SAM, 1, 40, 40, 8, fill=fill)
+    assert {name: seam.mean for name, seam in deep.seams.items()} == {"sam.page/0": 1.0}
+
+
+def test_a_prompt_in_chunks_is_an_error() -> None:
     toy = Toy()
     with watch_deep(toy.module):
-        toy.run(path, *first)
+        toy.run(LAYERS, 1, 512, 8)
         with pytest.raises(DsocrError) as raised:
-            toy.run(path, *second)
+            toy.run(LAYERS, 1, 390, 8)
     assert str(raised.value) == (
-        f"{path}.0 gave {list(first)} and then {list(second)}, so {name} cannot be compared; have it run once on all "
+        f"{LAYERS}.0 gave [1, 512, 8] and then [1, 390, 8], so prefill/0 cannot be compared; have it run once on all "
         "crops, once on the page and once on the prompt, or do not offer modules"
     )
+
+
+def test_single_views_of_three_shapes_are_an_error() -> None:
+    toy = Toy()
+    with watch_deep(toy.module):
+        for side in (40, 64):
+            toy.run(SAM, 1, side, side, 8)
+        with pytest.raises(DsocrError, match=r"gave 1 times \[1, 40, 40, 8\] and .* so sam cannot be compared"):
+            toy.run(SAM, 1, 80, 80, 8)
 
 
 def test_a_tensor_written_into_later_is_seen_as_it_was() -> None:

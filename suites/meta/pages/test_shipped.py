@@ -15,10 +15,10 @@ import pytest
 from PIL import Image
 
 from ci.training import make_pages as making
-from ci.training.generator import GRIDS, generate
+from ci.training.generator import GRIDS
 from ci.training.kinds import KINDS
 from ci.training.lexicon import LABELS
-from ci.training.make_pages import GENERATED_SEEDS, MANIFEST, versions, write_page
+from ci.training.make_pages import GENERATED_SEEDS, MANIFEST, MANY_CROPS, versions, write_page
 from ci.training.page import Block, Page, Rect, Word
 from ci.training.seeds import HELD_OUT_SEEDS
 from ci.training.truth import load_truth, truth_of
@@ -37,7 +37,7 @@ MADE_WITH = json.loads((PAGES / MANIFEST).read_text(encoding="utf-8"))["made_wit
 every_page = pytest.mark.parametrize("path", shipped("all"), ids=lambda path: path.stem)
 
 
-drawn, printed = cache(generate), cache(typeset)
+drawn, printed = cache(making.made), cache(typeset)
 
 
 def made_anew(path: Path) -> Page:
@@ -68,24 +68,24 @@ def small_page() -> Page:
 
 
 def test_subsets_are_what_their_names_say() -> None:
-    assert {name: len(shipped(name)) for name in SUBSETS} == {"dev-3": 3, "dev-20": 20, "typeset": 12, "all": 32}
+    assert {name: len(shipped(name)) for name in SUBSETS} == {"dev-3": 3, "dev-20": 20, "typeset": 12, "all": 34}
     assert set(shipped("dev-3")) < set(shipped("dev-20"))
-    assert shipped("all") == [*shipped("dev-20"), *shipped("typeset")]
+    assert set(shipped("all")) > {*shipped("dev-20"), *shipped("typeset")}
     assert [path.stem for path in shipped("typeset")] == list(SETTINGS)
 
 
 def test_every_page_there_is_on_a_list_and_has_a_name_of_its_own() -> None:
     assert sorted(PAGES.glob("*/*.png")) == sorted(shipped("all"))
     assert {path.stem for path in PAGES.glob("*/*.json")} == {path.stem for path in shipped("all")}
-    assert len({path.stem for path in shipped("all")}) == 32
+    assert len({path.stem for path in shipped("all")}) == 34
 
 
 def test_there_are_two_generated_pages_of_each_kind_and_every_grid() -> None:
     pages = [load_truth(path) for path in shipped("dev-20")]
     assert Counter(page.kind for page in pages) == {kind: 2 for kind in KINDS if kind != "note"}
-    assert {crop_grid(*page.image.size) for page in pages} == set(GRIDS)
+    assert {crop_grid(*page.image.size) for page in pages} == {*GRIDS, (3, 3), (4, 2)}
     assert {block.label for page in pages for block in page.blocks} == set(LABELS)
-    assert set(GENERATED_SEEDS) <= set(HELD_OUT_SEEDS)
+    assert {*GENERATED_SEEDS, *MANY_CROPS} <= set(HELD_OUT_SEEDS)
 
 
 def test_quick_pages_are_quick_and_differ() -> None:
@@ -138,10 +138,10 @@ def test_a_page_is_to_the_pixel_what_the_code_makes(path: Path) -> None:
 
 
 def test_making_them_anew_writes_the_same_lists_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "generate", lambda seed: shrunk(drawn(seed)))
+    monkeypatch.setattr(making, "made", lambda seed: shrunk(drawn(seed)))
     monkeypatch.setattr(making, "typeset", lambda setting: shrunk(printed(setting)))
     lines = list(making.make_pages(tmp_path))
-    assert len(lines) == 32
+    assert len(lines) == 34
     assert {file.relative_to(tmp_path) for file in tmp_path.rglob("*")} == {
         file.relative_to(PAGES) for file in PAGES.rglob("*") if not file.name.startswith(".")
     }

@@ -374,7 +374,9 @@ def test_a_recording_of_another_pillow_is_refused(written: Written, tmp_path: Pa
 def test_no_recording_of_a_key_names_the_nearest(golden: Path) -> None:
     with pytest.raises(ReferenceFaultError) as caught:
         find_recording(golden, replace(MADE.key, device="nvidia-h200", dtype="bfloat16"), MADE.resampling)
-    assert f"but {HOME} (device cpu, dtype float32); make one with: dsocr vendor record" in str(caught.value)
+    options = "--dsocr-reference-device=cpu --dsocr-reference-dtype=float32"
+    told = f"but {HOME} (device cpu, dtype float32); hold the subject against another: {options}; or make one with: "
+    assert told in str(caught.value)
 
 
 def test_no_recording_at_all(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.observation.observation import Best, Observation, Step
+from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import METHODS
 from pytest_dsocr.subjects.session import SessionSubject
@@ -190,6 +191,21 @@ def test_what_is_read_is_a_text(
     fault = fault_of(subject, case, theirs)
     assert str(fault).startswith(message)
     assert fault.stage == "read"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("one text", "read_many gave a str; give a list of texts, one a page"),
+        (["one"], "read_many gave 1 texts of 2 pages; give one a page"),
+        (["one", b"two"], "read_many gave a bytes; give the text, a str"),
+    ],
+)
+def test_what_is_read_of_several_pages_is_a_text_of_each(given: Any, message: str, case: Case) -> None:
+    subject = CheckedSubject(SimpleNamespace(read=lambda page, **how: "", read_many=lambda pages, **how: given))
+    with pytest.raises(SubjectFaultError, match=message) as caught:
+        subject.read_many([case, case])
+    assert caught.value.stage == "read"
 
 
 def test_what_it_raised_is_chained_and_long_words_are_cut(subject: Any, case: Case, theirs: Observation) -> None:

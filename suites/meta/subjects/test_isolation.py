@@ -144,7 +144,7 @@ def test_every_tensor_is_the_same_to_the_bit(isolated: Any, here: Any, case: Cas
         cache = state.cache
         held = [tensor for layer in range(cache.layers) for tensor in (cache.keys(layer), cache.values(layer))]
         tensors = [*inputs.values(), *vision.values(), logits, *steps, *held]
-        texts = subject.read(case), subject.text_of([5, 6])
+        texts = subject.read(case), subject.text_of([5, 6]), *subject.read_many([case, case])
         subject.write(texts[0], case.page, tmp_path / str(len(found)))
         told = ([*inputs], [*vision], {name: seam.sample.tolist() for name, seam in deep.seams.items()})
         counts = (cache.length, cache.layers, getattr(cache, "bytes_per_token", None), KvProbe(state).digest())

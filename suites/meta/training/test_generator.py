@@ -115,7 +115,7 @@ def test_seeds_and_levels_give_pages_of_their_own() -> None:
     assert len(set(digests)) == 4
 
 
-@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("grid", [*GRIDS, (3, 3), (4, 2), (1, 7)])
 @pytest.mark.parametrize("level", [0.0, 0.5, 1.0])
 def test_a_page_gets_the_grid_that_was_asked_for(grid: Grid, level: float) -> None:
     for seed in range(2):
@@ -135,7 +135,7 @@ def test_the_grids_have_their_shares(written: Written) -> None:
     [
         (1.5, None, "there is no level 1.5 of pages; give one from 0 to 1"),
         (float("nan"), None, "there is no level nan of pages; give one from 0 to 1"),
-        (1.0, (3, 3), r"no page is made for a grid of (3, 3); give one of (2, 3), (3, 2)"),
+        (1.0, (4, 3), "no page is cut into a grid of (4, 3); give one of up to 9 crops, or (1, 1)"),
     ],
 )
 def test_what_cannot_be_drawn_is_said(level: float, grid: Grid | None, message: str) -> None:

@@ -1,0 +1,28 @@
+"""A page whose pixels sum to zero: the vendor's gate takes it for no image, so that vision gives nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.compare.expected import as_expected
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.plugin.check import Check
+
+from .asked import Drawn
+
+pytestmark = pytest.mark.dsocr_level("L2")
+
+
+def test_vision_gives_nothing(drawn: Drawn, dsocr_subject: Any, dsocr_check: Check) -> None:
+    import torch
+
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    subject = CheckedSubject(dsocr_subject)
+    with torch.no_grad():
+        seams = sorted(subject.vision(subject.inputs(make_case(drawn("halves"), "markdown", "tiny"))))
+    dsocr_check(
+        [as_expected("vision_fusion/zero sum", seams, [], "for its pixels sum to zero, where the gate is shut")]
+    )
