@@ -33,8 +33,8 @@ TOLD: Sequence[tuple[str, str, str]] = (
         "subject",
         "absent.module:make",
         "'absent.module:make': there is no module absent, neither in {here} nor installed; "
-        "give session, session:fast, vendor:FOLDER, fork:FOLDER, package.module:factory, processor:package.module:Class, "
-        "cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
+        "give session, session:fast, vendor:FOLDER, fork:FOLDER, package.module:factory, "
+        "processor:package.module:Class, cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
     ),
     ("subject", "json:make", "json ({json}) has no make; it has dump, dumps, detect_encoding, load, loads"),
     ("subject", "json:__name__", "json:__name__ cannot be called (it is of type str); give a class or a function"),
