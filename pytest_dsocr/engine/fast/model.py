@@ -10,16 +10,20 @@ from torch import Tensor
 
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.fast.cache import StaticCache
 from pytest_dsocr.engine.fast.graph import CapturedStep
+from pytest_dsocr.engine.fast.hooks import Hooked
+from pytest_dsocr.engine.fast.prompt import last_or_all, prefill
 from pytest_dsocr.engine.fast.slots import Slot, Slots
 from pytest_dsocr.engine.fast.step import PLAIN, operations_for, step
+from pytest_dsocr.engine.fast.vision import FastVision
 from pytest_dsocr.engine.fast.weights import DecoderWeights
 from pytest_dsocr.engine.model import DeepseekOCR
 
 
 class FastDeepseekOCR(DeepseekOCR):
-    """The same model: vision and prefill go through its modules, and a step of one token past them.
+    """The same model, whose stages go past its modules; but vision and prefill through those that something hooks.
 
     What hooks a module is told of vision and of prefill, and of no step.
     """
@@ -28,13 +32,26 @@ class FastDeepseekOCR(DeepseekOCR):
         super().__init__(arch)
         self.weights: DecoderWeights | None = None
         self._slots: Slots | None = None
+        self.vision: FastVision | None = None
         self.operations = PLAIN
         """What steps compute with; chosen as the experts are stacked."""
 
     def stack_experts(self) -> None:
-        """Lay the decoder's weights out for fast steps, once they are loaded."""
+        """Lay the decoder's weights out for fast steps, once they are loaded; the encoders' stay where they are."""
         self.weights, self._slots = DecoderWeights.of(self), None
+        self.vision = FastVision(self.model, self.device)
         self.operations = operations_for(self.device)
+        self._hooked = Hooked(self.model.layers, self.model.norm, self.lm_head)
+
+    def sam(self, pixels: Tensor) -> Tensor:
+        """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
+        vision = self._fast_vision()
+        return vision.sam(pixels) if vision else super().sam(pixels)
+
+    def clip(self, sam: Tensor) -> Tensor:
+        """Encode SAM's features ``[N, c, h, w]``: ``[N, 1 + h * w, c]``."""
+        vision = self._fast_vision()
+        return vision.clip(sam) if vision else super().clip(sam)
 
     def new_cache(self) -> StaticCache:
         """Give an empty cache for one row."""
@@ -46,13 +63,23 @@ class FastDeepseekOCR(DeepseekOCR):
 
     def decode(self, embeds: Tensor, cache: KVCache, *, all_logits: bool = False) -> Tensor:
         """Run the decoder on ``[B, T, C]``, growing ``cache`` by T; float32 logits ``[B, 1 or T, V]``."""
-        fast = isinstance(cache, StaticCache) and cache.length and embeds.shape[1] == 1
-        if self.weights is None or not fast or _casts(self.dtype, self.device):
-            return super().decode(embeds, cache, all_logits=all_logits)
-        assert isinstance(cache, StaticCache)
-        logits = self._step(embeds[:, 0].contiguous(), cache.ready(), self.weights)
-        cache.stepped()
-        return logits[:, None]
+        weights = None if _casts(self.dtype, self.device) else self.weights
+        if weights is not None and isinstance(cache, StaticCache):
+            if cache.length and embeds.shape[1] == 1:
+                logits = self._step(embeds[:, 0].contiguous(), cache.ready(), weights)
+                cache.stepped()
+                return logits[:, None]
+            if not cache.length and len(embeds) == 1 and not self._hooked:
+                return self._prefill(embeds[0], cache, weights, all_logits)[None]
+        return super().decode(embeds, cache, all_logits=all_logits)
+
+    def _prefill(self, x_TC: Tensor, cache: StaticCache, weights: DecoderWeights, all_logits: bool) -> Tensor:
+        device = x_TC.device
+        rope = Rope(self.model.inv_freq, cache.positions(len(x_TC), device), x_TC.dtype)
+        round_router = torch.is_autocast_enabled(device.type)
+        with torch.autocast(device.type, enabled=False):
+            hidden = prefill(x_TC, weights, cache, rope, round_router=round_router)
+            return last_or_all(hidden, weights, every=all_logits)
 
     def _step(self, x_BC: Tensor, slot: Slot, weights: DecoderWeights) -> Tensor:
         device = x_BC.device.type
@@ -71,6 +98,10 @@ class FastDeepseekOCR(DeepseekOCR):
             slot.captured[key] = CapturedStep(body, x_BC, slot)
         return slot.captured[key](x_BC)
 
+    def _fast_vision(self) -> FastVision | None:
+        unwatched = self.vision is not None and not self.vision.hooked
+        return self.vision if unwatched and not _casts(self.dtype, self.device) else None
+
     def _cache_of(self, rows: int) -> StaticCache:
         return StaticCache(self.arch.decoder.num_hidden_layers, rows, self._slots_like)
 
@@ -80,7 +111,7 @@ class FastDeepseekOCR(DeepseekOCR):
         return self._slots
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self.weights = self._slots = None  # a move or a cast gives each parameter a tensor of its own
+        self.weights = self._slots = self.vision = None  # a move or a cast gives each parameter a tensor of its own
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
 

@@ -1,0 +1,58 @@
+"""SAM and CLIP captured, a graph for each number and size of views."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.engine.fast import sam
+from pytest_dsocr.engine.fast.calls import CapturedCalls
+from pytest_dsocr.engine.fast.hooks import Hooked
+from pytest_dsocr.engine.model import Core
+
+
+class FastVision:
+    """The encoders of one model, whose weights must not move. No autocast is needed: all is in the weights' dtype.
+
+    Args:
+        core: the model.
+        device: where it is.
+    """
+
+    def __init__(self, core: Core, device: torch.device) -> None:
+        self._core = core
+        self._tables: dict[int, sam.Tables] = {}
+        self.attend = attend_for(device)
+        """What SAM attends with."""
+        self.hooked = Hooked(core.sam_model, core.vision_model)
+        """True while something hooks a module: then it is to be called."""
+        pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+        self._sam, self._clip = CapturedCalls(self._encode, pool), CapturedCalls(core.vision_model, pool)
+
+    def sam(self, pixels: Tensor) -> Tensor:
+        """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
+        side = pixels.shape[-1] // self._core.sam_model.patch_embed.proj.kernel_size[0]
+        if side not in self._tables:  # made before anything is captured
+            self._tables[side] = sam.Tables.of(self._core.sam_model, side)
+        with torch.autocast(pixels.device.type, enabled=False):
+            return self._sam(pixels)
+
+    def clip(self, features: Tensor) -> Tensor:
+        """Encode SAM's features ``[N, c, h, w]``: ``[N, 1 + h * w, c]``."""
+        with torch.autocast(features.device.type, enabled=False):
+            return self._clip(features)
+
+    def _encode(self, pixels: Tensor) -> Tensor:
+        side = pixels.shape[-1] // self._core.sam_model.patch_embed.proj.kernel_size[0]
+        return sam.encode(self._core.sam_model, pixels, self._tables[side], self.attend)
+
+
+def attend_for(device: torch.device) -> sam.Attend:
+    """Give the Triton kernel on a GPU, where the package is installed; plain torch elsewhere."""
+    if device.type != "cuda" or not find_spec("triton"):
+        return sam.attend
+    from pytest_dsocr.engine.fast import sam_fused
+
+    return sam_fused.attend
