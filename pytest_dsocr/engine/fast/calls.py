@@ -1,14 +1,14 @@
-"""A function of one tensor as CUDA graphs, one for each shape that comes more than once."""
+"""Work on the device as CUDA graphs: a function of one tensor, one for each shape; and a step that is repeated."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-Body = Callable[[Tensor], Tensor]
+Given = TypeVar("Given")
 
 
 class CapturedCalls:
@@ -19,9 +19,9 @@ class CapturedCalls:
         pool: what the graphs share their memory in with others that never run at the same time.
     """
 
-    def __init__(self, body: Body, pool: Any = None) -> None:
+    def __init__(self, body: Callable[[Tensor], Tensor], pool: Any = None) -> None:
         self._body, self._pool = body, pool
-        self._graphs: dict[object, _Graph | None] = {}
+        self._graphs: dict[object, tuple[Tensor, Graph[Tensor]] | None] = {}
 
     def __call__(self, x: Tensor) -> Tensor:
         """Run it; what it gives is the caller's own."""
@@ -31,21 +31,45 @@ class CapturedCalls:
         if shape not in self._graphs:
             self._graphs[shape] = None
             return self._body(x)
-        graph = self._graphs[shape] = self._graphs[shape] or _Graph(self._body, x, self._pool)
-        return graph(x)
+        found = self._graphs[shape] = self._graphs[shape] or self._captured(x.clone())
+        given, graph = found
+        given.copy_(x)
+        return graph.replay().clone()
+
+    def _captured(self, given: Tensor) -> tuple[Tensor, Graph[Tensor]]:
+        return given, Graph(lambda: self._body(given), given.device, self._pool)
 
 
-class _Graph:
-    def __init__(self, body: Body, x: Tensor, pool: Any) -> None:
-        self._x, self._graph = x.clone(), torch.cuda.CUDAGraph()
+class Repeated:
+    """Work on memory that does not move: run as it is at first, and on a CPU; from the second time on a graph."""
+
+    def __init__(self, body: Callable[[], None], device: torch.device) -> None:
+        self._body, self._device = body, device
+        self._times = 0
+        self._graph: Graph[None] | None = None
+
+    def __call__(self) -> None:
+        """Run it once more."""
+        self._times += 1
+        if self._device.type != "cuda" or self._times == 1:
+            return self._body()
+        self._graph = self._graph or Graph(self._body, self._device)
+        return self._graph.replay()
+
+
+class Graph(Generic[Given]):
+    """What ``body`` launches, captured; its libraries must be warm, and what it gives is written again each time."""
+
+    def __init__(self, body: Callable[[], Given], device: torch.device, pool: Any = None) -> None:
+        self._device, self._graph = device, torch.cuda.CUDAGraph()
         with (
-            torch.cuda.device(x.device),
+            torch.cuda.device(device),
             torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"),  # other threads may go on
         ):
-            self._out = body(self._x)
+            self._given = body()
 
-    def __call__(self, x: Tensor) -> Tensor:
-        with torch.cuda.device(x.device):
-            self._x.copy_(x)
+    def replay(self) -> Given:
+        """Launch it again."""
+        with torch.cuda.device(self._device):
             self._graph.replay()
-            return self._out.clone()
+        return self._given

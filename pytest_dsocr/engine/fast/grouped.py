@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.engine.fast.plain import gated, normalise, route
-from pytest_dsocr.engine.fast.step import PLAIN
-from pytest_dsocr.engine.fast.weights import FeedForward, Norm
+from pytest_dsocr.engine.fast.step import PLAIN, Operations
+from pytest_dsocr.engine.fast.weights import DecoderWeights, FeedForward, Norm
 
 ALIGNED_BYTES = 16
 """What the rows of a matrix must be a multiple of for the grouped product."""
@@ -45,6 +45,14 @@ def down(inner: Tensor, chosen_BK: Tensor, weights_BK: Tensor, feed: FeedForward
 
 
 GROUPED = replace(PLAIN, gate_up=gate_up, down=down)
+
+
+def for_many(operations: Operations, weights: DecoderWeights) -> Operations:
+    """Give operations for a step of many rows: those given, where experts would make the host wait for a GPU."""
+    can = not weights.head.is_cuda or all(
+        has_grouped_product(w) for w in (weights.layers[-1].feed.gate_up, weights.layers[-1].feed.down)
+    )
+    return replace(GROUPED, attend=operations.attend) if can else operations
 
 
 def by_expert(chosen_BK: Tensor, experts: int) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.fast.cache import StaticCache
 from pytest_dsocr.engine.fast.graph import CapturedStep
+from pytest_dsocr.engine.fast.grouped import for_many
 from pytest_dsocr.engine.fast.hooks import Hooked
 from pytest_dsocr.engine.fast.prompt import last_or_all, prefill
 from pytest_dsocr.engine.fast.slots import Slot, Slots
@@ -20,6 +21,9 @@ from pytest_dsocr.engine.fast.step import PLAIN, operations_for, step
 from pytest_dsocr.engine.fast.vision import FastVision
 from pytest_dsocr.engine.fast.weights import DecoderWeights
 from pytest_dsocr.engine.model import DeepseekOCR
+
+MANY_ROWS = 4
+"""From here on a step reads each weight once for all rows; below, kernels that read it once a row are faster."""
 
 
 class FastDeepseekOCR(DeepseekOCR):
@@ -66,7 +70,7 @@ class FastDeepseekOCR(DeepseekOCR):
         weights = None if _casts(self.dtype, self.device) else self.weights
         if weights is not None and isinstance(cache, StaticCache):
             if cache.length and embeds.shape[1] == 1:
-                logits = self._step(embeds[:, 0].contiguous(), cache.ready(), weights)
+                logits = self._step(embeds[:, 0].contiguous(), cache.ready())
                 cache.stepped()
                 return logits[:, None]
             if not cache.length and len(embeds) == 1 and not self._hooked:
@@ -81,21 +85,24 @@ class FastDeepseekOCR(DeepseekOCR):
             hidden = prefill(x_TC, weights, cache, rope, round_router=round_router)
             return last_or_all(hidden, weights, every=all_logits)
 
-    def _step(self, x_BC: Tensor, slot: Slot, weights: DecoderWeights) -> Tensor:
+    def compute_step(self, x_BC: Tensor, slot: Slot) -> Tensor:
+        """Feed one token a row at the slot's positions, which stay: float32 logits ``[B, V]``; the host not waiting."""
+        assert self.weights is not None
         device = x_BC.device.type
         round_router, operations = torch.is_autocast_enabled(device), self.operations
+        if slot.rows >= MANY_ROWS:
+            operations = for_many(operations, self.weights)
+        with torch.autocast(device, enabled=False):
+            return step(x_BC, self.weights, slot, operations, round_router=round_router)
 
-        def body(x_BC: Tensor) -> Tensor:
-            with torch.autocast(device, enabled=False):
-                return step(x_BC, weights, slot, operations, round_router=round_router)
-
-        if device != "cuda":
-            logits = body(x_BC)
+    def _step(self, x_BC: Tensor, slot: Slot) -> Tensor:
+        if x_BC.device.type != "cuda":
+            logits = self.compute_step(x_BC, slot)
             slot.positions.add_(1)
             return logits
-        key = (operations, round_router, id(weights))
+        key = (self.operations, torch.is_autocast_enabled("cuda"), id(self.weights))
         if key not in slot.captured:
-            slot.captured[key] = CapturedStep(body, x_BC, slot)
+            slot.captured[key] = CapturedStep(lambda x_BC: self.compute_step(x_BC, slot), x_BC, slot)
         return slot.captured[key](x_BC)
 
     def _fast_vision(self) -> FastVision | None:
@@ -103,9 +110,10 @@ class FastDeepseekOCR(DeepseekOCR):
         return self.vision if unwatched and not _casts(self.dtype, self.device) else None
 
     def _cache_of(self, rows: int) -> StaticCache:
-        return StaticCache(self.arch.decoder.num_hidden_layers, rows, self._slots_like)
+        return StaticCache(self.arch.decoder.num_hidden_layers, rows, self.slots_like)
 
-    def _slots_like(self, keys: Tensor) -> Slots:
+    def slots_like(self, keys: Tensor) -> Slots:
+        """Give the model's slots, which hold what ``[B, G, T, D]`` is like."""
         if self._slots is None:
             self._slots = Slots(self.arch.decoder.num_hidden_layers, keys, self.model.inv_freq)
         return self._slots

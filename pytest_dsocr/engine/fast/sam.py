@@ -48,8 +48,8 @@ def encode(sam: Sam, pixels: Tensor, tables: Tables, attend: Attend) -> Tensor:
         mixed = attend(qkv, attention.qkv.bias, offsets, attention.heads, side)
         x_BHWC = x_BHWC + attention.proj(mixed)
         x_BHWC = x_BHWC + block.mlp(block.norm2(x_BHWC))
-    neck = sam.neck
-    x_BHWC = _normalise(F.linear(x_BHWC, neck[0].weight.flatten(1)), neck[1])
+    neck, narrow = sam.neck, sam.neck[0].get_parameter("weight").flatten(1)
+    x_BHWC = _normalise(F.linear(x_BHWC, narrow), neck[1])
     x_BHWC = _normalise(neck[2](x_BHWC.permute(0, 3, 1, 2)).permute(0, 2, 3, 1), neck[3])
     return sam.net_3(sam.net_2(x_BHWC.permute(0, 3, 1, 2)))
 
