@@ -46,7 +46,8 @@ class DeepseekOCR(nn.Module):
         """
         with torch.device("meta"):  # nothing is computed there: that imports torch's compiler, which takes a second
             model = cls(arch)
-        model = _with_memory(model.to(dtype), device).requires_grad_(False).eval()
+        _give_memory(model.to(dtype), device)
+        model.requires_grad_(False).eval()
         frequencies = inverse_frequencies(arch.decoder)
         model.model.inv_freq = (frequencies.to(dtype) if round_rope else frequencies).to(device)
         for layer in model.model.decoder_layers():
@@ -114,15 +115,12 @@ class DeepseekOCR(nn.Module):
                 layer.mlp.stack()
 
 
-def _with_memory(model: DeepseekOCR, device: torch.device) -> DeepseekOCR:
+def _give_memory(model: DeepseekOCR, device: torch.device) -> None:
     """Give a model without memory some that holds anything.
 
     As ``to_empty`` does, which imports sympy to find out how a tensor lies in memory.
     """
-    filled: DeepseekOCR = model._apply(  # type: ignore[no-untyped-call]
-        lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
-    )
-    return filled
+    model._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=device))  # type: ignore[no-untyped-call]
 
 
 class Core(nn.Module):

@@ -75,5 +75,5 @@ def allowed(logits_RV: Tensor, tokens_RS: Tensor, positions_R: Tensor, size: int
     followers = tokens_RS[:, size - 1 :]
     repeated = (tokens_RS.unfold(1, size - 1, 1)[:, : followers.shape[1]] == latest[:, None]).all(dim=-1)
     written = torch.arange(size - 1, tokens_RS.shape[1], device=device) <= positions_R[:, None]
-    limits = torch.where(repeated & written, -torch.inf, torch.inf).to(logits_RV.dtype)
+    limits = torch.full_like(followers, torch.inf, dtype=logits_RV.dtype).masked_fill(repeated & written, -torch.inf)
     return logits_RV.scatter_reduce(1, followers, limits, "amin")
