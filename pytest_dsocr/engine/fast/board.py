@@ -44,6 +44,7 @@ class Board:
         length = state.cache.length
         slot, rows = self._with_room(length + 1, state.cache.keys(0))
         page = state.cache.ready()
+        slot.values[:, row].zero_()  # a weight of 0 does not hide a NaN that the page before left
         slot.keys[:, row, :, :length] = page.keys[:, 0, :, :length]
         slot.values[:, row, :, :length] = page.values[:, 0, :, :length]
         rows.start(row, prompt, state.logits, policy)

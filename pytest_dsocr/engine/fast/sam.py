@@ -35,7 +35,7 @@ class Tables:
     @classmethod
     def of(cls, sam: Sam, side: int) -> Tables:
         """Make them for views of ``side`` x ``side`` patches."""
-        offsets = (_offsets(block.attn, block.window or side) for block in blocks_of(sam))
+        offsets = (offsets_of(block.attn, block.window or side) for block in blocks_of(sam))
         return cls(resize_grid(sam.pos_embed[0], side), tuple(offsets))
 
 
@@ -68,6 +68,13 @@ def blocks_of(sam: Sam) -> list[Block]:
     return [block for block in sam.blocks if isinstance(block, Block)]
 
 
+def offsets_of(attention: Attention, side: int) -> Tensor:
+    """Give a block's table of relative positions, resized to ``side``: see :attr:`Tables.offsets`."""
+    tables = [resize_line(table, 2 * side - 1).flip(0) for table in (attention.rel_pos_h, attention.rel_pos_w)]
+    both = torch.cat(tables)
+    return F.pad(both, (0, 0, 0, -len(both) % ALIGNED))
+
+
 def _patches(sam: Sam, pixels: Tensor) -> Tensor:
     """Multiply patches as rows of a matrix, in place of a convolution: ``[B, H, W, C]``."""
     layer = sam.patch_embed.proj
@@ -79,12 +86,6 @@ def _patches(sam: Sam, pixels: Tensor) -> Tensor:
 def _normalise(x_BHWC: Tensor, norm: nn.Module) -> Tensor:
     assert isinstance(norm, LayerNorm2d)
     return F.layer_norm(x_BHWC, norm.weight.shape, norm.weight, norm.bias, norm.eps)
-
-
-def _offsets(attention: Attention, side: int) -> Tensor:
-    tables = [resize_line(table, 2 * side - 1).flip(0) for table in (attention.rel_pos_h, attention.rel_pos_w)]
-    both = torch.cat(tables)
-    return F.pad(both, (0, 0, 0, -len(both) % ALIGNED))
 
 
 def _filled(qkv_BHWX: Tensor, padding_X: Tensor, side: int) -> Tensor:
