@@ -48,6 +48,8 @@ def attend(qkv_BHWX: Tensor, padding_X: Tensor, offsets_LD: Tensor, heads: int, 
         height,
         width,
         1 / math.sqrt(head_dim),
+        side - 1,
+        3 * side - 2,
         N=heads,
         D=head_dim,
         D_UP=max(16, next_power_of_2(head_dim)),  # the least that tl.dot takes

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows_from", "columns_from"])
 def attend_kernel(
     qkv,
     padding,
@@ -19,6 +19,8 @@ def attend_kernel(
     height,
     width,
     scale,
+    rows_from,
+    columns_from,
     N: tl.constexpr,
     D: tl.constexpr,
     D_UP: tl.constexpr,
@@ -30,7 +32,9 @@ def attend_kernel(
 ):
     """Some queries of one head over all keys of their window, block by block.
 
-    Programs: ``[SIDE * SIDE / QUERIES, N, windows]``. ``scores`` are each query's with each offset, ``[N, T, L]``.
+    Programs: ``[SIDE * SIDE / QUERIES, N, windows]``. ``scores`` are each query's with each offset, ``[N, T, L]``; those
+    of the first row of keys and a query in the first row lie at ``rows_from``, of columns likewise. These two are told at
+    run time, since Triton takes what is subtracted from a known number for aligned, and it is not.
     """
     C: tl.constexpr = N * D
     COUNT: tl.constexpr = SIDE * SIDE
@@ -50,7 +54,7 @@ def attend_kernel(
         qkv + token[:, None] * (3 * C) + head * D + d[None, :], mask=asked[:, None] & (d < D)[None, :], other=0.0
     )
     own = scores + (head.to(tl.int64) * tokens + token) * LENGTH
-    of_row, of_column = own + (SIDE - 1) - row, own + (3 * SIDE - 2) - column
+    of_row, of_column = own + rows_from - row, own + columns_from - column
     if KEYS == SIDE:  # a block is a row of keys
         by_column = tl.load(of_column[:, None] + tl.arange(0, KEYS)[None, :], mask=asked[:, None], other=0.0).to(
             tl.float32
