@@ -9,34 +9,39 @@ import torch
 from torch import Tensor
 
 Given = TypeVar("Given")
+MOST_GRAPHS = 24
+"""Of one function: each keeps what it gives in memory, of a prompt its keys and values."""
 
 
-class CapturedCalls:
+class CapturedCalls(Generic[Given]):
     """The function itself at the first call with a shape, and on a CPU; a graph from the second on.
+
+    What it gives may be written again by the next call.
 
     Args:
         body: the function; it may launch on the device, must not wait for it, and reads memory that does not move.
         pool: what the graphs share their memory in with others that never run at the same time.
     """
 
-    def __init__(self, body: Callable[[Tensor], Tensor], pool: Any = None) -> None:
+    def __init__(self, body: Callable[[Tensor], Given], pool: Any = None) -> None:
         self._body, self._pool = body, pool
-        self._graphs: dict[object, tuple[Tensor, Graph[Tensor]] | None] = {}
+        self._graphs: dict[object, tuple[Tensor, Graph[Given]] | None] = {}
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Run it; what it gives is the caller's own."""
+    def __call__(self, x: Tensor) -> Given:
+        """Run it."""
         if not x.is_cuda:
             return self._body(x)
-        shape = (x.shape, x.dtype, x.device)
+        shape = (x.shape, x.dtype, x.device, torch.is_autocast_enabled("cuda"))
         if shape not in self._graphs:
-            self._graphs[shape] = None
+            if len(self._graphs) < MOST_GRAPHS:
+                self._graphs[shape] = None
             return self._body(x)
         found = self._graphs[shape] = self._graphs[shape] or self._captured(x.clone())
         given, graph = found
         given.copy_(x)
-        return graph.replay().clone()
+        return graph.replay()
 
-    def _captured(self, given: Tensor) -> tuple[Tensor, Graph[Tensor]]:
+    def _captured(self, given: Tensor) -> tuple[Tensor, Graph[Given]]:
         return given, Graph(lambda: self._body(given), given.device, self._pool)
 
 

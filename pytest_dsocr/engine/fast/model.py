@@ -12,18 +12,20 @@ from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.fast.cache import StaticCache
+from pytest_dsocr.engine.fast.calls import CapturedCalls
 from pytest_dsocr.engine.fast.graph import CapturedStep
 from pytest_dsocr.engine.fast.grouped import for_many
 from pytest_dsocr.engine.fast.hooks import Hooked
-from pytest_dsocr.engine.fast.prompt import last_or_all, prefill
+from pytest_dsocr.engine.fast.prompt import Prefilled, prefill
 from pytest_dsocr.engine.fast.slots import Slot, Slots
 from pytest_dsocr.engine.fast.step import PLAIN, operations_for, step
 from pytest_dsocr.engine.fast.vision import FastVision
 from pytest_dsocr.engine.fast.weights import DecoderWeights
 from pytest_dsocr.engine.model import DeepseekOCR
 
-MANY_ROWS = 4
-"""From here on a step reads each weight once for all rows; below, kernels that read it once a row are faster."""
+MANY_ROWS = 16
+"""From here on a step reads each weight once for all rows. Below, kernels that read it once a row are faster on an
+H200, and compute each row as if it were alone."""
 
 
 class FastDeepseekOCR(DeepseekOCR):
@@ -37,13 +39,16 @@ class FastDeepseekOCR(DeepseekOCR):
         self.weights: DecoderWeights | None = None
         self._slots: Slots | None = None
         self.vision: FastVision | None = None
+        self._prompts: CapturedCalls[Prefilled] | None = None
         self.operations = PLAIN
         """What steps compute with; chosen as the experts are stacked."""
 
     def stack_experts(self) -> None:
         """Lay the decoder's weights out for fast steps, once they are loaded; the encoders' stay where they are."""
         self.weights, self._slots = DecoderWeights.of(self), None
-        self.vision = FastVision(self.model, self.device)
+        pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
+        self.vision = FastVision(self.model, self.device, pool)
+        self._prompts = CapturedCalls(self._prompt, pool)
         self.operations = operations_for(self.device)
         self._hooked = Hooked(self.model.layers, self.model.norm, self.lm_head)
 
@@ -67,23 +72,28 @@ class FastDeepseekOCR(DeepseekOCR):
 
     def decode(self, embeds: Tensor, cache: KVCache, *, all_logits: bool = False) -> Tensor:
         """Run the decoder on ``[B, T, C]``, growing ``cache`` by T; float32 logits ``[B, 1 or T, V]``."""
-        weights = None if _casts(self.dtype, self.device) else self.weights
-        if weights is not None and isinstance(cache, StaticCache):
+        if self.weights is not None and isinstance(cache, StaticCache) and not _casts(self.dtype, self.device):
             if cache.length and embeds.shape[1] == 1:
                 logits = self._step(embeds[:, 0].contiguous(), cache.ready())
                 cache.stepped()
                 return logits[:, None]
             if not cache.length and len(embeds) == 1 and not self._hooked:
-                return self._prefill(embeds[0], cache, weights, all_logits)[None]
+                return self._prefill(embeds[0], cache, every=all_logits)[None]
         return super().decode(embeds, cache, all_logits=all_logits)
 
-    def _prefill(self, x_TC: Tensor, cache: StaticCache, weights: DecoderWeights, all_logits: bool) -> Tensor:
+    def _prefill(self, x_TC: Tensor, cache: StaticCache, *, every: bool) -> Tensor:
+        assert self._prompts is not None
+        logits, keys, values = self._prompt(x_TC, every=True) if every else self._prompts(x_TC)
+        cache.fill(keys, values)
+        return logits.clone()
+
+    def _prompt(self, x_TC: Tensor, *, every: bool = False) -> Prefilled:
+        assert self.weights is not None
         device = x_TC.device
-        rope = Rope(self.model.inv_freq, cache.positions(len(x_TC), device), x_TC.dtype)
+        rope = Rope(self.model.inv_freq, torch.arange(len(x_TC), device=device)[None], x_TC.dtype)
         round_router = torch.is_autocast_enabled(device.type)
         with torch.autocast(device.type, enabled=False):
-            hidden = prefill(x_TC, weights, cache, rope, round_router=round_router)
-            return last_or_all(hidden, weights, every=all_logits)
+            return prefill(x_TC, self.weights, rope, round_router=round_router, every=every)
 
     def compute_step(self, x_BC: Tensor, slot: Slot) -> Tensor:
         """Feed one token a row at the slot's positions, which stay: float32 logits ``[B, V]``; the host not waiting."""
@@ -119,7 +129,9 @@ class FastDeepseekOCR(DeepseekOCR):
         return self._slots
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self.weights = self._slots = self.vision = None  # a move or a cast gives each parameter a tensor of its own
+        self.weights = self._slots = self.vision = self._prompts = (
+            None  # a move or a cast gives each parameter a tensor of its own
+        )
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
 

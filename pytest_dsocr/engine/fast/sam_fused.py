@@ -16,7 +16,7 @@ from pytest_dsocr.engine.fast import sam_kernel
 
 
 class Block(NamedTuple):
-    """Queries of a program, keys that it reads at once, its warps of threads, and how many loads are under way."""
+    """Queries of a program, keys that it reads at once (whole rows), its warps of threads, and loads under way."""
 
     queries: int
     keys: int
@@ -33,7 +33,7 @@ def attend(qkv_BHWX: Tensor, padding_X: Tensor, offsets_LD: Tensor, heads: int, 
     """As ``sam.attend``, within rounding."""
     views, height, width, joined = qkv_BHWX.shape
     channels, block = joined // 3, WINDOW if side <= SMALL_SIDE else WHOLE
-    head_dim = channels // heads
+    head_dim, up = channels // heads, next_power_of_2(side)
     qkv_BHWX = qkv_BHWX.contiguous()
     q_NTD = qkv_BHWX.view(-1, joined)[:, :channels].unflatten(1, (heads, head_dim)).transpose(0, 1)
     scores_NTL = torch.bmm(q_NTD, offsets_LD.T.expand(heads, -1, -1))
@@ -57,7 +57,8 @@ def attend(qkv_BHWX: Tensor, padding_X: Tensor, offsets_LD: Tensor, heads: int, 
         LENGTH=len(offsets_LD),
         PADDED=height % side != 0 or width % side != 0,
         QUERIES=block.queries,
-        KEYS=block.keys,
+        UP=up,
+        ROWS=max(1, block.keys // up),
         num_warps=block.warps,
         num_stages=block.stages,
     )

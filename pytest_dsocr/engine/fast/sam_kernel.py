@@ -28,16 +28,16 @@ def attend_kernel(
     LENGTH: tl.constexpr,
     PADDED: tl.constexpr,
     QUERIES: tl.constexpr,
-    KEYS: tl.constexpr,
+    UP: tl.constexpr,
+    ROWS: tl.constexpr,
 ):
-    """Some queries of one head over all keys of their window, block by block.
+    """Some queries of one head over all keys of their window, some rows of keys at once, each filled up to ``UP``.
 
-    Programs: ``[SIDE * SIDE / QUERIES, N, windows]``. ``scores`` are each query's with each offset, ``[N, T, L]``; those
-    of the first row of keys and a query in the first row lie at ``rows_from``, of columns likewise. These two are told at
-    run time, since Triton takes what is subtracted from a known number for aligned, and it is not.
+    Programs: ``[SIDE * SIDE / QUERIES, N, windows]``. ``scores`` ``[N, T, L]`` are each query's with each offset; those
+    of the first row of keys and a query in the first row lie at ``rows_from``, of columns likewise. They are told at run
+    time, since Triton takes what is subtracted from a known number for aligned, and it is not.
     """
     C: tl.constexpr = N * D
-    COUNT: tl.constexpr = SIDE * SIDE
     head = tl.program_id(1)
     across = (width + SIDE - 1) // SIDE
     windows = across * ((height + SIDE - 1) // SIDE)
@@ -47,7 +47,7 @@ def attend_kernel(
 
     query = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
     row, column = query // SIDE, query % SIDE
-    asked = (query < COUNT) & (top + row < height) & (left + column < width)
+    asked = (query < SIDE * SIDE) & (top + row < height) & (left + column < width)
     token = first_token + (top + row) * width + left + column
     d = tl.arange(0, D_UP)
     q = tl.load(
@@ -55,18 +55,17 @@ def attend_kernel(
     )
     own = scores + (head.to(tl.int64) * tokens + token) * LENGTH
     of_row, of_column = own + rows_from - row, own + columns_from - column
-    if KEYS == SIDE:  # a block is a row of keys
-        by_column = tl.load(of_column[:, None] + tl.arange(0, KEYS)[None, :], mask=asked[:, None], other=0.0).to(
-            tl.float32
-        )
+    lane = tl.arange(0, ROWS * UP)
+    key_column = lane % UP
+    both = asked[:, None] & (key_column < SIDE)[None, :]
+    by_column = tl.load(of_column[:, None] + key_column[None, :], mask=both, other=0.0).to(tl.float32)
 
     peak = tl.full([QUERIES], -float("inf"), tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
     mixed = tl.zeros([QUERIES, D_UP], tl.float32)
-    for start in range(0, COUNT, KEYS):
-        key = start + tl.arange(0, KEYS)
-        key_row, key_column = key // SIDE, key % SIDE
-        there = key < COUNT
+    for first in range(0, SIDE, ROWS):
+        key_row = first + lane // UP
+        there = (key_column < SIDE) & (key_row < SIDE)
         inside = there & (top + key_row < height) & (left + key_column < width)
         at = (
             qkv + (first_token + (top + key_row) * width + left + key_column)[:, None] * (3 * C) + head * D + d[None, :]
@@ -78,13 +77,12 @@ def attend_kernel(
             k = tl.where(inside[:, None], k, tl.load(padding + C + head * D + d, mask=d < D, other=0.0)[None, :])
             v = tl.where(inside[:, None], v, tl.load(padding + 2 * C + head * D + d, mask=d < D, other=0.0)[None, :])
         score = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-        if KEYS == SIDE:
-            score += by_column + tl.load(of_row + start // SIDE, mask=asked, other=0.0).to(tl.float32)[:, None]
+        if ROWS == 1:
+            by_row = tl.load(of_row + first, mask=asked, other=0.0)[:, None]
         else:
-            both = asked[:, None] & there[None, :]
-            score += tl.load(of_row[:, None] + key_row[None, :], mask=both, other=0.0).to(tl.float32)
-            score += tl.load(of_column[:, None] + key_column[None, :], mask=both, other=0.0).to(tl.float32)
-            score = tl.where(there[None, :], score, -float("inf"))
+            both = asked[:, None] & (key_row < SIDE)[None, :]
+            by_row = tl.load(of_row[:, None] + key_row[None, :], mask=both, other=0.0)
+        score = tl.where(there[None, :], score + by_column + by_row.to(tl.float32), -float("inf"))
         higher = tl.maximum(peak, tl.max(score, axis=1))
         weights = tl.exp(score - higher[:, None])
         before = tl.exp(peak - higher)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,21 +15,23 @@ from pytest_dsocr.engine.model import Core
 
 
 class FastVision:
-    """The encoders of one model, whose weights must not move. No autocast is needed: all is in the weights' dtype.
+    """The encoders of one model, whose weights must not move.
+
+    SAM runs without autocast, as all of it is in the weights' dtype. CLIP runs under it: its residual is float32 there.
 
     Args:
         core: the model.
         device: where it is.
+        pool: what graphs share their memory in.
     """
 
-    def __init__(self, core: Core, device: torch.device) -> None:
+    def __init__(self, core: Core, device: torch.device, pool: Any = None) -> None:
         self._core = core
         self._tables: dict[int, sam.Tables] = {}
         self.attend = attend_for(device)
         """What SAM attends with."""
         self.hooked = Hooked(core.sam_model, core.vision_model)
         """True while something hooks a module: then it is to be called."""
-        pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self._sam, self._clip = CapturedCalls(self._encode, pool), CapturedCalls(core.vision_model, pool)
 
     def sam(self, pixels: Tensor) -> Tensor:
@@ -37,12 +40,11 @@ class FastVision:
         if side not in self._tables:  # made before anything is captured
             self._tables[side] = sam.Tables.of(self._core.sam_model, side)
         with torch.autocast(pixels.device.type, enabled=False):
-            return self._sam(pixels)
+            return self._sam(pixels).clone()
 
     def clip(self, features: Tensor) -> Tensor:
         """Encode SAM's features ``[N, c, h, w]``: ``[N, 1 + h * w, c]``."""
-        with torch.autocast(features.device.type, enabled=False):
-            return self._clip(features)
+        return self._clip(features).clone()
 
     def _encode(self, pixels: Tensor) -> Tensor:
         side = pixels.shape[-1] // self._core.sam_model.patch_embed.proj.kernel_size[0]
