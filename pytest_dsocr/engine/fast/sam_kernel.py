@@ -34,8 +34,8 @@ def attend_kernel(
     """Some queries of one head over all keys of their window, some rows of keys at once, each filled up to ``UP``.
 
     Programs: ``[SIDE * SIDE / QUERIES, N, windows]``. ``scores`` ``[N, T, L]`` are each query's with each offset; those
-    of the first row of keys and a query in the first row lie at ``rows_from``, of columns likewise. They are told at run
-    time, since Triton takes what is subtracted from a known number for aligned, and it is not.
+    of the first row of keys and a query in the first row lie at ``rows_from``, of columns likewise. They are told as it
+    runs, since Triton takes what is subtracted from a known number for aligned, and it is not.
     """
     C: tl.constexpr = N * D
     head = tl.program_id(1)

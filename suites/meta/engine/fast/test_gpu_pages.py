@@ -1,0 +1,87 @@
+"""What only a GPU can show of the fast session's vision, prefill and batches: captured work is that of a first call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.engine.fast.batch import PageBatch
+from pytest_dsocr.engine.fast.model import MANY_ROWS
+from pytest_dsocr.engine.session import Session
+from suites.contract.pages import PAGES
+from suites.meta.engine.test_gpu import no_waiting
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+
+TOKENS = 20
+LIMITS = {"float32": 1e-4, "bfloat16": 0.03}
+NAMES = ("portrait", "tiny", "landscape", "square")
+
+
+def on_gpu(dtype: str, engine: Any = "fast") -> Session[Any]:
+    return Session.from_checkpoint("mini", device="cuda", dtype=dtype, engine=engine)
+
+
+def answers(session: Session[Any], inputs: Inputs) -> dict[str, torch.Tensor]:
+    """Every seam of a page, copied: vision's, the first logits, and a layer's keys."""
+    state = session.prefill(inputs)
+    kept = {**state.visions[0].seams, "logits": state.logits, "keys": state.cache.keys(1)}
+    return {name: tensor.clone() for name, tensor in kept.items()}
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+def test_a_page_is_the_same_before_and_after_it_is_captured(dtype: str) -> None:
+    readable, fast = on_gpu(dtype, "readable"), on_gpu(dtype)
+    pages = [fast.prepare(PAGES[name]()) for name in ("portrait", "landscape")]
+    first = [answers(fast, page) for page in pages]
+    for _ in range(2):
+        for page, expected in zip(pages, first, strict=True):
+            for name, found in answers(fast, page).items():
+                assert torch.equal(found, expected[name]), name
+    for page, found in zip(pages, first, strict=True):
+        for name, expected in answers(readable, page).items():
+            assert (found[name].float() - expected.float()).norm() / expected.float().norm() < LIMITS[dtype], name
+
+
+def test_clip_is_the_readable_one_to_the_bit() -> None:
+    """Its residual is in float32 under autocast, which is not to be lost."""
+    readable, fast = on_gpu("bfloat16", "readable"), on_gpu("bfloat16")
+    sam = readable.pipeline.sam(readable.prepare(PAGES["portrait"]()).images_ori)
+    expected = readable.pipeline.clip(sam)
+    for _ in range(3):
+        found = fast.pipeline.clip(sam)
+        assert found.dtype == expected.dtype
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("rows", [2, 3])
+def test_each_page_of_a_batch_is_read_as_if_it_were_alone(dtype: str, rows: int) -> None:
+    fast = on_gpu(dtype)
+    pages = [PAGES[name]() for name in NAMES]
+    alone = [fast.run(page, max_new_tokens=TOKENS).token_ids for page in pages]
+    batch = PageBatch(fast, rows)
+    for _ in range(2):
+        assert [result.token_ids for result in batch.read_many(pages, max_new_tokens=TOKENS)] == alone
+
+
+def test_many_rows_are_read_again_as_before() -> None:
+    fast = on_gpu("bfloat16")
+    pages = [PAGES[NAMES[index % len(NAMES)]]() for index in range(MANY_ROWS + 4)]
+    batch = PageBatch(fast, MANY_ROWS)
+    first, again = ([result.token_ids for result in batch.read_many(pages, max_new_tokens=TOKENS)] for _ in range(2))
+    assert first == again
+
+
+def test_steps_of_a_batch_do_not_wait_for_the_device() -> None:
+    fast = on_gpu("bfloat16")
+    batch = PageBatch(fast, 2)
+    batch.read_many([PAGES[name]() for name in NAMES[:2]], max_new_tokens=TOKENS)
+    step = batch._board._step
+    assert step is not None
+    with fast.pipeline.running("decode"), no_waiting():
+        for _ in range(3):
+            step[1]()
