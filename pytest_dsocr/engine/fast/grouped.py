@@ -49,10 +49,14 @@ GROUPED = replace(PLAIN, gate_up=gate_up, down=down)
 
 def for_many(operations: Operations, weights: DecoderWeights) -> Operations:
     """Give operations for a step of many rows: those given, where experts would make the host wait for a GPU."""
-    can = not weights.head.is_cuda or all(
-        has_grouped_product(w) for w in (weights.layers[-1].feed.gate_up, weights.layers[-1].feed.down)
-    )
+    can = not weights.head.is_cuda or waits_for_nothing(weights)
     return replace(GROUPED, attend=operations.attend) if can else operations
+
+
+def waits_for_nothing(weights: DecoderWeights) -> bool:
+    """Say whether :data:`GROUPED` can be captured: a GPU multiplies by all experts, the host not knowing the counts."""
+    mixtures = [layer.feed for layer in weights.layers if layer.feed.per_token]
+    return all(has_grouped_product(weight) for feed in mixtures for weight in (feed.gate_up, feed.down))
 
 
 def by_expert(chosen_BK: Tensor, experts: int) -> tuple[Tensor, Tensor]:

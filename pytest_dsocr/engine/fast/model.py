@@ -14,8 +14,8 @@ from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.fast.cache import StaticCache
 from pytest_dsocr.engine.fast.calls import CapturedCalls
 from pytest_dsocr.engine.fast.graph import CapturedStep
-from pytest_dsocr.engine.fast.grouped import for_many
-from pytest_dsocr.engine.fast.hooks import Hooked
+from pytest_dsocr.engine.fast.grouped import for_many, waits_for_nothing
+from pytest_dsocr.engine.fast.hooks import Hooks
 from pytest_dsocr.engine.fast.prompt import Prefilled, prefill
 from pytest_dsocr.engine.fast.slots import Slot, Slots
 from pytest_dsocr.engine.fast.step import PLAIN, operations_for, step
@@ -29,9 +29,10 @@ H200, and compute each row as if it were alone."""
 
 
 class FastDeepseekOCR(DeepseekOCR):
-    """The same model, whose stages go past its modules; but vision and prefill through those that something hooks.
+    """The same model, whose stages go past its modules.
 
-    What hooks a module is told of vision and of prefill, and of no step.
+    What hooks a block or a layer is told of it in vision and prefill, computed as ever; what hooks anything inside of
+    one makes that stage go through the modules, as the readable model's. Steps tell nothing.
     """
 
     def __init__(self, arch: Architecture) -> None:
@@ -50,12 +51,13 @@ class FastDeepseekOCR(DeepseekOCR):
         self.vision = FastVision(self.model, self.device, pool)
         self._prompts = CapturedCalls(self._prompt, pool)
         self.operations = operations_for(self.device)
-        self._hooked = Hooked(self.model.layers, self.model.norm, self.lm_head)
+        self._hooks = Hooks([self.model.layers, self.model.norm, self.lm_head], self.model.decoder_layers())
+        self._captures_prompts = waits_for_nothing(self.weights)
 
     def sam(self, pixels: Tensor) -> Tensor:
         """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
         vision = self._fast_vision()
-        return vision.sam(pixels) if vision else super().sam(pixels)
+        return vision.sam(pixels) if vision and not vision.hooks.inside else super().sam(pixels)
 
     def clip(self, sam: Tensor) -> Tensor:
         """Encode SAM's features ``[N, c, h, w]``: ``[N, 1 + h * w, c]``."""
@@ -77,13 +79,14 @@ class FastDeepseekOCR(DeepseekOCR):
                 logits = self._step(embeds[:, 0].contiguous(), cache.ready())
                 cache.stepped()
                 return logits[:, None]
-            if not cache.length and len(embeds) == 1 and not self._hooked:
+            if not cache.length and len(embeds) == 1 and not self._hooks.inside:
                 return self._prefill(embeds[0], cache, every=all_logits)[None]
         return super().decode(embeds, cache, all_logits=all_logits)
 
     def _prefill(self, x_TC: Tensor, cache: StaticCache, *, every: bool) -> Tensor:
         assert self._prompts is not None
-        logits, keys, values = self._prompt(x_TC, every=True) if every else self._prompts(x_TC)
+        captured = self._captures_prompts and not every and not self._hooks.watched
+        logits, keys, values = self._prompts(x_TC) if captured else self._prompt(x_TC, every=every)
         cache.fill(keys, values)
         return logits.clone()
 
@@ -93,7 +96,8 @@ class FastDeepseekOCR(DeepseekOCR):
         rope = Rope(self.model.inv_freq, torch.arange(len(x_TC), device=device)[None], x_TC.dtype)
         round_router = torch.is_autocast_enabled(device.type)
         with torch.autocast(device.type, enabled=False):
-            return prefill(x_TC, self.weights, rope, round_router=round_router, every=every)
+            layers = self.model.decoder_layers()
+            return prefill(x_TC, self.weights, rope, layers, round_router=round_router, every=every)
 
     def compute_step(self, x_BC: Tensor, slot: Slot) -> Tensor:
         """Feed one token a row at the slot's positions, which stay: float32 logits ``[B, V]``; the host not waiting."""
@@ -116,8 +120,7 @@ class FastDeepseekOCR(DeepseekOCR):
         return slot.captured[key](x_BC)
 
     def _fast_vision(self) -> FastVision | None:
-        unwatched = self.vision is not None and not self.vision.hooked
-        return self.vision if unwatched and not _casts(self.dtype, self.device) else None
+        return None if _casts(self.dtype, self.device) else self.vision
 
     def _cache_of(self, rows: int) -> StaticCache:
         return StaticCache(self.arch.decoder.num_hidden_layers, rows, self.slots_like)

@@ -5,15 +5,18 @@ Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`; L layers, T tokens, V voc
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from pytest_dsocr.engine.attention import sdpa
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.fast.grouped import GROUPED
+from pytest_dsocr.engine.fast.hooks import called
 from pytest_dsocr.engine.fast.plain import normalise
 from pytest_dsocr.engine.fast.weights import DecoderWeights, LayerWeights
 
@@ -29,29 +32,47 @@ class Prefilled(NamedTuple):
     """``[L, G, T, D]``."""
 
 
-def prefill(x_TC: Tensor, weights: DecoderWeights, rope: Rope, *, round_router: bool, every: bool) -> Prefilled:
+def prefill(
+    x_TC: Tensor,
+    weights: DecoderWeights,
+    rope: Rope,
+    modules: Iterable[nn.Module],
+    *,
+    round_router: bool,
+    every: bool,
+) -> Prefilled:
     """Run the layers on one prompt's embeddings.
 
     Args:
         x_TC: the prompt's embeddings.
         weights: the model's.
         rope: of positions 0 to T.
+        modules: the layers, whose hooks are called.
         round_router: compute the router's scores in the weights' dtype, as autocast does, and not in float32.
         every: give the logits of every token.
     """
-    cached = []
-    for layer in weights.layers:
-        mixed, k, v = _attend(x_TC, layer, rope)
+    cached: list[tuple[Tensor, Tensor]] = []
+
+    def through(layer: LayerWeights, x_1TC: Tensor) -> Tensor:
+        mixed, k, v = _attend(x_1TC[0], layer, rope)
         cached.append((k, v))
-        x_TC = GROUPED.project(mixed, layer.output, x_TC)
-        feed, scores = layer.feed, None
-        if feed.router is not None:
-            scores = GROUPED.score(x_TC, layer.before_feed, feed.router, rounded=round_router)
-        inner, chosen, shares = GROUPED.gate_up(x_TC, layer.before_feed, scores, feed)
-        x_TC = GROUPED.down(inner, chosen, shares, feed, x_TC)
+        return _feed(GROUPED.project(mixed, layer.output, x_1TC[0]), layer, round_router)[None]
+
+    x_1TC = x_TC[None]
+    for module, layer in zip(modules, weights.layers, strict=True):
+        x_1TC = called(module, partial(through, layer), x_1TC)
+    x_TC = x_1TC[0]
     logits = GROUPED.score(x_TC if every else x_TC[-1:], weights.norm, weights.head, rounded=True)
     keys, values = (torch.cat(of_layers) for of_layers in zip(*cached, strict=True))
     return Prefilled(logits, keys, values)
+
+
+def _feed(x_TC: Tensor, layer: LayerWeights, round_router: bool) -> Tensor:
+    feed, norm, scores = layer.feed, layer.before_feed, None
+    if feed.router is not None:
+        scores = GROUPED.score(x_TC, norm, feed.router, rounded=round_router)
+    inner, chosen, shares = GROUPED.gate_up(x_TC, norm, scores, feed)
+    return GROUPED.down(inner, chosen, shares, feed, x_TC)
 
 
 def _attend(x_TC: Tensor, layer: LayerWeights, rope: Rope) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pytest_dsocr.engine.fast.hooks import called
 from pytest_dsocr.engine.positions import resize_grid, resize_line
 from pytest_dsocr.engine.sam import Attention, Block, LayerNorm2d, Sam, join_windows, split_windows
 
@@ -40,14 +42,10 @@ class Tables:
 
 
 def encode(sam: Sam, pixels: Tensor, tables: Tables, attend: Attend) -> Tensor:
-    """Encode views ``[B, 3, S, S]``: ``[B, c, S/64, S/64]``, its channels last in memory."""
+    """Encode views ``[B, 3, S, S]``: ``[B, c, S/64, S/64]``, its channels last in memory. Blocks' hooks are called."""
     x_BHWC = _patches(sam, pixels) + tables.positions
     for block, offsets in zip(blocks_of(sam), tables.offsets, strict=True):
-        attention = block.attn
-        qkv, side = attention.qkv(block.norm1(x_BHWC)), block.window or x_BHWC.shape[1]
-        mixed = attend(qkv, attention.qkv.bias, offsets, attention.heads, side)
-        x_BHWC = x_BHWC + attention.proj(mixed)
-        x_BHWC = x_BHWC + block.mlp(block.norm2(x_BHWC))
+        x_BHWC = called(block, partial(_through, block, offsets, attend), x_BHWC)
     neck, narrow = sam.neck, sam.neck[0].get_parameter("weight").flatten(1)
     x_BHWC = _normalise(F.linear(x_BHWC, narrow), neck[1])
     x_BHWC = _normalise(neck[2](x_BHWC.permute(0, 3, 1, 2)).permute(0, 2, 3, 1), neck[3])
@@ -73,6 +71,13 @@ def offsets_of(attention: Attention, side: int) -> Tensor:
     tables = [resize_line(table, 2 * side - 1).flip(0) for table in (attention.rel_pos_h, attention.rel_pos_w)]
     both = torch.cat(tables)
     return F.pad(both, (0, 0, 0, -len(both) % ALIGNED))
+
+
+def _through(block: Block, offsets: Tensor, attend: Attend, x_BHWC: Tensor) -> Tensor:
+    attention = block.attn
+    qkv, side = attention.qkv(block.norm1(x_BHWC)), block.window or x_BHWC.shape[1]
+    x_BHWC = x_BHWC + attention.proj(attend(qkv, attention.qkv.bias, offsets, attention.heads, side))
+    return x_BHWC + block.mlp(block.norm2(x_BHWC))
 
 
 def _patches(sam: Sam, pixels: Tensor) -> Tensor:

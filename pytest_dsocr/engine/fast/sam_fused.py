@@ -24,7 +24,7 @@ class Block(NamedTuple):
     stages: int
 
 
-WINDOW, WHOLE = Block(64, 64, 4, 2), Block(128, 64, 8, 3)
+WINDOW, WHOLE = Block(128, 16, 4, 2), Block(64, 64, 4, 3)
 SMALL_SIDE = 16
 """Up to here patches are those of a window; above, of a whole view."""
 

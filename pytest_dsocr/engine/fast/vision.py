@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pytest_dsocr.engine.fast import sam
 from pytest_dsocr.engine.fast.calls import CapturedCalls
-from pytest_dsocr.engine.fast.hooks import Hooked
+from pytest_dsocr.engine.fast.hooks import Hooks, called
 from pytest_dsocr.engine.model import Core
 
 
@@ -30,8 +30,9 @@ class FastVision:
         self._tables: dict[int, sam.Tables] = {}
         self.attend = attend_for(device)
         """What SAM attends with."""
-        self.hooked = Hooked(core.sam_model, core.vision_model)
-        """True while something hooks a module: then it is to be called."""
+        self.hooks = Hooks([core.sam_model], [core.sam_model, *sam.blocks_of(core.sam_model)])
+        """Of SAM; where there is one inside of a block, the module itself is to be called."""
+        self._of_clip = Hooks([core.vision_model], [])
         self._sam, self._clip = CapturedCalls(self._encode, pool), CapturedCalls(core.vision_model, pool)
 
     def sam(self, pixels: Tensor) -> Tensor:
@@ -39,12 +40,13 @@ class FastVision:
         side = pixels.shape[-1] // self._core.sam_model.patch_embed.proj.kernel_size[0]
         if side not in self._tables:  # made before anything is captured
             self._tables[side] = sam.Tables.of(self._core.sam_model, side)
+        compute = self._encode if self.hooks.watched else self._sam
         with torch.autocast(pixels.device.type, enabled=False):
-            return self._sam(pixels).clone()
+            return called(self._core.sam_model, compute, pixels).clone()
 
     def clip(self, features: Tensor) -> Tensor:
         """Encode SAM's features ``[N, c, h, w]``: ``[N, 1 + h * w, c]``."""
-        return self._clip(features).clone()
+        return (self._core.vision_model if self._of_clip.inside else self._clip)(features).clone()
 
     def _encode(self, pixels: Tensor) -> Tensor:
         side = pixels.shape[-1] // self._core.sam_model.patch_embed.proj.kernel_size[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pytest_dsocr.engine.fast.batch import PageBatch
 from pytest_dsocr.engine.fast.model import MANY_ROWS
 from pytest_dsocr.engine.session import Session
 from suites.contract.pages import PAGES
+from suites.meta.conftest import model_of
 from suites.meta.engine.test_gpu import no_waiting
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -41,9 +43,26 @@ def test_a_page_is_the_same_before_and_after_it_is_captured(dtype: str) -> None:
         for page, expected in zip(pages, first, strict=True):
             for name, found in answers(fast, page).items():
                 assert torch.equal(found, expected[name]), name
-    for page, found in zip(pages, first, strict=True):
-        for name, expected in answers(readable, page).items():
-            assert (found[name].float() - expected.float()).norm() / expected.float().norm() < LIMITS[dtype], name
+    for page, mine in zip(pages, first, strict=True):
+        for name, right in answers(readable, page).items():
+            assert (mine[name].float() - right.float()).norm() / right.float().norm() < LIMITS[dtype], name
+
+
+def test_watched_blocks_change_nothing() -> None:
+    """To the bit, captured or not: else what is read is not what was watched."""
+    fast = on_gpu("bfloat16")
+    page = fast.prepare(PAGES["portrait"]())
+    expected = [answers(fast, page) for _ in range(2)][1]
+    hooked = ("model.sam_model.blocks.2", "model.vision_model.transformer.layers.1", "model.layers.1")
+    with ExitStack() as hooks:
+        heard: list[object] = []
+        for name in hooked:
+            module = model_of(fast).get_submodule(name)
+            hooks.enter_context(module.register_forward_hook(lambda _module, _given, out: heard.append(out)))
+        found = answers(fast, page)
+        assert len(heard) == 5, "two of SAM, two of CLIP, one of the decoder"
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
 
 
 def test_clip_is_the_readable_one_to_the_bit() -> None:

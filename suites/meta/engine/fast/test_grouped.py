@@ -78,27 +78,57 @@ def test_half_precision_is_as_near_to_the_truth_as_the_readable_one() -> None:
         assert error < 1.5 * errors["readable", name], (engine, name)
 
 
-WATCHED = {
-    "model.sam_model.blocks.0.mlp": "sam",
-    "model.vision_model.transformer.layers.1": "clip",
-    "model.layers.1.mlp.experts.0": "prefill",
-    "lm_head": "prefill",
+BLOCKS = ("model.sam_model.blocks.0", "model.vision_model.transformer.layers.1", "model.layers.1")
+INSIDE = {
+    "model.sam_model.blocks.0.mlp": True,
+    "model.layers.1.mlp.experts.0": False,
+    "lm_head": False,
 }
+"""Whether SAM is the readable one then; else prefill is."""
 
 
-@pytest.mark.parametrize("name", WATCHED)
-def test_what_is_hooked_is_called(tiny: Session[Any], fast: Session[Any], name: str) -> None:
-    """And the stage that it is in is the readable one then, to the bit."""
-    seen: list[torch.Tensor] = []
-    module: nn.Module = model_of(fast).get_submodule(name)
-    with module.register_forward_hook(lambda _module, _given, out: seen.append(out)):
-        watched = prefilled(fast)
-    count = len(seen)
-    assert count
-    prefilled(fast)
-    assert len(seen) == count, "not hooked any more"
-    seams, expected = watched.visions[0].seams, prefilled(tiny).visions[0].seams
-    assert torch.equal(seams["sam.page"], expected["sam.page"]) is (WATCHED[name] != "prefill")
+def watched(session: Session[Any], name: str) -> tuple[list[torch.Tensor], DecodeState[Any]]:
+    """What a hook of a module hears, and the state that is prefilled then; the hook is gone afterwards."""
+    heard: list[torch.Tensor] = []
+    module: nn.Module = model_of(session).get_submodule(name)
+    with module.register_forward_hook(lambda _module, _given, out: heard.append(out)):
+        state = prefilled(session)
+    count = len(heard)
+    prefilled(session)
+    assert len(heard) == count, "not hooked any more"
+    return heard, state
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_block_that_is_hooked_tells_what_the_fast_session_computed(
+    tiny: Session[Any], fast: Session[Any], name: str
+) -> None:
+    """And what is computed is the same to the bit as where nothing is hooked: else reading is not what was watched."""
+    [found], state = watched(fast, name)
+    [expected], _ = watched(tiny, name)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    unwatched = prefilled(fast)
+    assert torch.equal(state.logits, unwatched.logits)
+    for seam, tensor in unwatched.visions[0].seams.items():
+        assert torch.equal(state.visions[0].seams[seam], tensor), seam
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_a_module_inside_is_called(tiny: Session[Any], fast: Session[Any], name: str) -> None:
+    """And its stage is the readable one then, to the bit."""
+    heard, state = watched(fast, name)
+    assert heard
+    seams, expected = state.visions[0].seams, prefilled(tiny).visions[0].seams
+    assert torch.equal(seams["sam.page"], expected["sam.page"]) is INSIDE[name]
+
+
+def test_hooks_of_a_block_may_change_what_goes_in_and_out(fast: Session[Any]) -> None:
+    block, usual = model_of(fast).get_submodule("model.layers.1"), prefilled(fast).logits
+    with block.register_forward_pre_hook(lambda _module, given: (given[0] * 1.5,)):
+        assert not torch.allclose(prefilled(fast).logits, usual)
+    with block.register_forward_hook(lambda _module, given, _out: given[0]):
+        assert not torch.allclose(prefilled(fast).logits, usual)
+    assert torch.equal(prefilled(fast).logits, usual)
 
 
 def test_more_tokens_behind_a_prompt_are_computed_by_the_layers(tiny: Session[Any], fast: Session[Any]) -> None:
