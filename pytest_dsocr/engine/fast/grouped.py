@@ -23,12 +23,18 @@ ALIGNED_BYTES = 16
 def gate_up(x_BC: Tensor, norm: Norm, scores_BE: Tensor | None, feed: FeedForward) -> tuple[Tensor, Tensor, Tensor]:
     """As ``plain.gate_up``, but that the routed experts' inner channels are in the order of :func:`by_expert`."""
     x = normalise(x_BC, norm)
-    chosen, weights = route(scores_BE, feed, x)
-    shared = gated(F.linear(x, feed.shared_gate_up))
+    chosen, weights = route(scores_BE, feed, x, in_order=False)
+    gate, up = feed.shared_gate_up.chunk(2)
+    shared = F.silu(F.linear(x, gate)) * F.linear(x, up)
     if not feed.per_token:
         return shared, chosen, weights
     order, ends = by_expert(chosen, len(feed.gate_up))
-    routed = gated(times(x[order // feed.per_token], feed.gate_up, ends))
+    rows = x[order // feed.per_token]
+    if has_grouped_product(feed.gate_up):
+        routed = gated(times(rows, feed.gate_up, ends))
+    else:  # products of the sizes of the readable layers', which are the same to the bit then
+        gate, up = feed.gate_up.chunk(2, dim=1)
+        routed = F.silu(times(rows, gate, ends)) * times(rows, up, ends)
     return torch.cat([routed.view(len(x), -1), shared], dim=1), chosen, weights
 
 

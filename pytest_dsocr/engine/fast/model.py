@@ -48,7 +48,7 @@ class FastDeepseekOCR(DeepseekOCR):
         """Lay the decoder's weights out for fast steps, once they are loaded; the encoders' stay where they are."""
         self.weights, self._slots = DecoderWeights.of(self), None
         pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
-        self.vision = FastVision(self.model, self.device, pool)
+        self.vision = FastVision(self.model, self.device, pool, exact=self.weights.round_scores)
         self._prompts = CapturedCalls(self._prompt, pool)
         self.operations = operations_for(self.device)
         self._hooks = Hooks([self.model.layers, self.model.norm, self.lm_head], self.model.decoder_layers())
@@ -57,7 +57,7 @@ class FastDeepseekOCR(DeepseekOCR):
     def sam(self, pixels: Tensor) -> Tensor:
         """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
         vision = self._fast_vision()
-        return vision.sam(pixels) if vision and not vision.hooks.inside else super().sam(pixels)
+        return vision.sam(pixels) if vision else super().sam(pixels)
 
     def clip(self, sam: Tensor) -> Tensor:
         """Encode SAM's features ``[N, c, h, w]``: ``[N, 1 + h * w, c]``."""

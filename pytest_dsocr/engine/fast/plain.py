@@ -83,11 +83,11 @@ def down(inner: Tensor, chosen_BK: Tensor, weights_BK: Tensor, feed: FeedForward
     return residual_BC + out
 
 
-def route(scores_BE: Tensor | None, feed: FeedForward, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Choose each token's experts ``[B, K]`` int64, and give their weights ``[B, K]`` float32."""
+def route(scores_BE: Tensor | None, feed: FeedForward, x: Tensor, *, in_order: bool = True) -> tuple[Tensor, Tensor]:
+    """Choose each token's experts ``[B, K]`` int64, best first if asked; and give their weights ``[B, K]`` float32."""
     if scores_BE is None:
         return x.new_empty(len(x), 0, dtype=torch.int64), x.new_empty(len(x), 0, dtype=torch.float32)
-    weights, chosen = scores_BE.softmax(dim=-1).topk(feed.per_token, dim=-1)
+    weights, chosen = scores_BE.softmax(dim=-1).topk(feed.per_token, dim=-1, sorted=in_order)
     if feed.normalise:
         weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
     return chosen, weights * feed.scale

@@ -17,26 +17,33 @@ from pytest_dsocr.engine.model import Core
 class FastVision:
     """The encoders of one model, whose weights must not move.
 
-    SAM runs without autocast, as all of it is in the weights' dtype. CLIP runs under it: its residual is float32 there.
+    CLIP's module is captured as it is, under autocast, where its residual is in float32. So is SAM's where ``exact`` is
+    asked for; else SAM has code of its own, without autocast, as all of it is in the weights' dtype.
 
     Args:
         core: the model.
         device: where it is.
         pool: what graphs share their memory in.
+        exact: compute what the readable session computes, to the bit.
     """
 
-    def __init__(self, core: Core, device: torch.device, pool: Any = None) -> None:
-        self._core = core
+    def __init__(self, core: Core, device: torch.device, pool: Any = None, *, exact: bool = False) -> None:
+        self._core, self.exact = core, exact
         self._tables: dict[int, sam.Tables] = {}
         self.attend = attend_for(device)
         """What SAM attends with."""
         self.hooks = Hooks([core.sam_model], [core.sam_model, *sam.blocks_of(core.sam_model)])
         """Of SAM; where there is one inside of a block, the module itself is to be called."""
         self._of_clip = Hooks([core.vision_model], [])
-        self._sam, self._clip = CapturedCalls(self._encode, pool), CapturedCalls(core.vision_model, pool)
+        self._sam = CapturedCalls(core.sam_model if exact else self._encode, pool)
+        self._clip = CapturedCalls(core.vision_model, pool)
 
     def sam(self, pixels: Tensor) -> Tensor:
         """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
+        if self.hooks.inside or (self.exact and self.hooks.watched):
+            return self._core.sam_model(pixels)
+        if self.exact:
+            return self._sam(pixels).clone()
         side = pixels.shape[-1] // self._core.sam_model.patch_embed.proj.kernel_size[0]
         if side not in self._tables:  # made before anything is captured
             self._tables[side] = sam.Tables.of(self._core.sam_model, side)

@@ -19,12 +19,13 @@ from suites.meta.engine.test_gpu import no_waiting
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 TOKENS = 20
-LIMITS = {"float32": 1e-4, "bfloat16": 0.03}
+LIMITS = {"float32": 1e-3, "bfloat16": 0.03}
+"""Relative; convolutions in float32 multiply in TF32, and products do not."""
 NAMES = ("portrait", "tiny", "landscape", "square")
 
 
-def on_gpu(dtype: str, engine: Any = "fast") -> Session[Any]:
-    return Session.from_checkpoint("mini", device="cuda", dtype=dtype, engine=engine)
+def on_gpu(dtype: str, engine: Any = "fast", attention: str = "eager") -> Session[Any]:
+    return Session.from_checkpoint("mini", device="cuda", dtype=dtype, engine=engine, attention=attention)
 
 
 def answers(session: Session[Any], inputs: Inputs) -> dict[str, torch.Tensor]:
@@ -34,9 +35,10 @@ def answers(session: Session[Any], inputs: Inputs) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in kept.items()}
 
 
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("dtype", LIMITS)
-def test_a_page_is_the_same_before_and_after_it_is_captured(dtype: str) -> None:
-    readable, fast = on_gpu(dtype, "readable"), on_gpu(dtype)
+def test_a_page_is_the_same_before_and_after_it_is_captured(dtype: str, attention: str) -> None:
+    readable, fast = on_gpu(dtype, "readable", attention), on_gpu(dtype, attention=attention)
     pages = [fast.prepare(PAGES[name]()) for name in ("portrait", "landscape")]
     first = [answers(fast, page) for page in pages]
     for _ in range(2):
@@ -48,9 +50,10 @@ def test_a_page_is_the_same_before_and_after_it_is_captured(dtype: str) -> None:
             assert (mine[name].float() - right.float()).norm() / right.float().norm() < LIMITS[dtype], name
 
 
-def test_watched_blocks_change_nothing() -> None:
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_watched_blocks_change_nothing(attention: str) -> None:
     """To the bit, captured or not: else what is read is not what was watched."""
-    fast = on_gpu("bfloat16")
+    fast = on_gpu("bfloat16", attention=attention)
     page = fast.prepare(PAGES["portrait"]())
     expected = [answers(fast, page) for _ in range(2)][1]
     hooked = ("model.sam_model.blocks.2", "model.vision_model.transformer.layers.1", "model.layers.1")
@@ -65,15 +68,16 @@ def test_watched_blocks_change_nothing() -> None:
         assert torch.equal(found[name], tensor), name
 
 
-def test_clip_is_the_readable_one_to_the_bit() -> None:
-    """Its residual is in float32 under autocast, which is not to be lost."""
+def test_with_eager_attention_vision_is_the_readable_one_to_the_bit() -> None:
+    """CLIP's residual is in float32 under autocast, which is not to be lost."""
     readable, fast = on_gpu("bfloat16", "readable"), on_gpu("bfloat16")
-    sam = readable.pipeline.sam(readable.prepare(PAGES["portrait"]()).images_ori)
-    expected = readable.pipeline.clip(sam)
+    page = readable.prepare(PAGES["portrait"]())
+    [expected] = readable.pipeline.vision(page)
     for _ in range(3):
-        found = fast.pipeline.clip(sam)
-        assert found.dtype == expected.dtype
-        assert torch.equal(found, expected)
+        [found] = fast.pipeline.vision(page)
+        for name, seam in expected.seams.items():
+            assert found.seams[name].dtype == seam.dtype
+            assert torch.equal(found.seams[name], seam), name
 
 
 @pytest.mark.parametrize("dtype", LIMITS)
