@@ -87,22 +87,22 @@ class Pipeline(Generic[CacheT]):
 
     def sam(self, pixels: Tensor) -> Tensor:
         """Encode views ``[P, 3, side, side]`` of any float dtype: ``[P, c, h, w]``."""
-        with self._run("sam"):
+        with self.running("sam"):
             return self.model.sam(pixels.to(self.model.dtype))
 
     def clip(self, sam: Tensor) -> Tensor:
         """Encode SAM's features: ``[P, 1 + h * w, c]``, the class token first."""
-        with self._run("clip"):
+        with self.running("clip"):
             return self.model.clip(sam)
 
     def projector(self, clip: Tensor, sam: Tensor) -> Tensor:
         """Project CLIP's features without the class token beside SAM's: ``[P, h * w, C]``."""
-        with self._run("projector"):
+        with self.running("projector"):
             return self.model.project(torch.cat([clip[:, 1:], sam.flatten(2).transpose(1, 2)], dim=-1))
 
     def vision_fusion(self, crops: Tensor | None, page: Tensor, grid: tuple[int, int]) -> Tensor:
         """Arrange the projected crops ``[P, q * q, C]`` and page ``[1, h * w, C]``: ``[tokens, C]``."""
-        with self._run("vision_fusion"):
+        with self.running("vision_fusion"):
             return fuse(crops, page[0], grid, self.model.image_newline, self.model.view_seperator)
 
     def view(self, pixels: Tensor) -> View:
@@ -138,7 +138,7 @@ class Pipeline(Generic[CacheT]):
 
     def prefill_with(self, inputs: Inputs, features: Tensor | None, *, all_logits: bool = False) -> DecodeState[CacheT]:
         """Run the prompt through the decoder, with these features ``[tokens, C]`` at its image tokens."""
-        with self._run("prefill"):
+        with self.running("prefill"):
             embeds = self.model.embed(inputs.input_ids)
             if features is not None:
                 embeds = scatter(embeds, inputs.images_seq_mask, features, inputs.image_tokens)
@@ -148,13 +148,13 @@ class Pipeline(Generic[CacheT]):
 
     def decode_step(self, state: DecodeState[CacheT], tokens: Sequence[int]) -> Tensor:
         """Feed one token a row; the state moves on and its new logits ``[B, V]`` are given. Vision never runs."""
-        with self._run("decode"):
+        with self.running("decode"):
             ids = torch.tensor(tokens, device=self.model.device)[:, None]
             return self._step(state, self.model.embed(ids))
 
     def redecode_last(self, state: DecodeState[CacheT]) -> Tensor:
         """Decode the last prompt token again, so that the first token comes from a decode step."""
-        with self._run("decode"):
+        with self.running("decode"):
             state.cache.drop_last()
             return self._step(state, state.last_embeds)
 
@@ -167,6 +167,13 @@ class Pipeline(Generic[CacheT]):
             [vision for state in states for vision in state.visions],
         )
 
+    @contextmanager
+    def running(self, stage: Stage) -> Iterator[None]:
+        """Open a stage: what is within is watched, under the vendor's precision, and without gradients."""
+        precision = torch.autocast("cuda", torch.bfloat16) if self.autocast else nullcontext()
+        with torch.no_grad(), precision, self.stages(stage):
+            yield
+
     def _step(self, state: DecodeState[CacheT], embeds: Tensor) -> Tensor:
         state.logits = self.model.decode(embeds, state.cache)[:, -1]
         state.steps += 1
@@ -177,9 +184,3 @@ class Pipeline(Generic[CacheT]):
         of_page = self.view(page)
         fused = self.vision_fusion(of_crops.projector if of_crops else None, of_page.projector, grid)
         return Vision(of_crops, of_page, fused)
-
-    @contextmanager
-    def _run(self, stage: Stage) -> Iterator[None]:
-        precision = torch.autocast("cuda", torch.bfloat16) if self.autocast else nullcontext()
-        with torch.no_grad(), precision, self.stages(stage):
-            yield

@@ -20,10 +20,10 @@ from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.greedy import generate
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
+from pytest_dsocr.engine.pipeline import DecodeState, Pipeline, Vision
 from pytest_dsocr.engine.placement import device_named, dtype_named
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
-from pytest_dsocr.engine.result import Counts, FinishReason, Result
+from pytest_dsocr.engine.result import Counts, Result
 from pytest_dsocr.engine.stages import Instrument, Stages
 from pytest_dsocr.engine.tokenizer import TextStream
 from pytest_dsocr.foundation.errors import DsocrError
@@ -208,19 +208,28 @@ class Session(Generic[CacheT]):
             if on_token:
                 on_token(step[0])
         rows = [[step[row] for step in steps] for row in range(len(pages))]
-        read = [self._text_and_markup(row, policy) for row in rows]
+        results = [
+            self.result_of(row, inputs, own.visions, state.steps, policy)
+            for row, inputs, own in zip(rows, pages, states, strict=True)
+        ]
         times = self.stages.times()
         self.stages.clear()
-        return [
-            Result(text, tokens, markup, _count(inputs, own, state, tokens), _finish(tokens, policy), times)
-            for inputs, own, (text, tokens, markup) in zip(pages, states, read, strict=True)
-        ]
+        return [replace(result, stage_times=times) for result in results]
 
     def _generate(
         self, state: DecodeState[CacheT], pages: Sequence[Inputs], policy: DecodePolicy
     ) -> Iterator[list[int]]:
         prompts = [inputs.input_ids[0].tolist() for inputs in pages]
         return generate(self.pipeline, state, prompts, policy, self.tokenizer.special.pad)
+
+    def result_of(
+        self, row: Sequence[int], inputs: Inputs, visions: Sequence[Vision], steps: int, policy: DecodePolicy
+    ) -> Result:
+        """Give what a page's tokens say, up to the EOS; without times."""
+        text, tokens, markup = self._text_and_markup(row, policy)
+        views = sum(vision.views for vision in visions)
+        counts = Counts(inputs.prompt_tokens, inputs.image_tokens, len(tokens), views, steps)
+        return Result(text, tokens, markup, counts, "eos" if tokens[-1] == policy.eos_id else "length", {})
 
     def _text_and_markup(self, row: Sequence[int], policy: DecodePolicy) -> tuple[str, tuple[int, ...], Markup]:
         end = row.index(policy.eos_id) + 1 if policy.eos_id in row else len(row)
@@ -242,14 +251,3 @@ def _model_class(engine: str) -> type[DeepseekOCR]:
     from pytest_dsocr.engine.fast.model import FastDeepseekOCR
 
     return FastDeepseekOCR
-
-
-def _finish(tokens: Sequence[int], policy: DecodePolicy) -> FinishReason:
-    return "eos" if tokens[-1] == policy.eos_id else "length"
-
-
-def _count(
-    inputs: Inputs, prefilled: DecodeState[CacheT], decoded: DecodeState[CacheT], tokens: Sequence[int]
-) -> Counts:
-    views = sum(vision.views for vision in prefilled.visions)
-    return Counts(inputs.prompt_tokens, inputs.image_tokens, len(tokens), views, decoded.steps)

@@ -37,6 +37,14 @@ class StaticCache(KVCache):
         self._reserve(self.length + keys.shape[2], keys)
         return super().append(layer, keys, values, positions)
 
+    def fill(self, keys_LGTD: Tensor, values_LGTD: Tensor) -> None:
+        """Write the first positions of all layers of one row."""
+        length = keys_LGTD.shape[2]
+        slot = self._reserve(length, keys_LGTD[:1])
+        slot.keys[:, 0, :, :length] = keys_LGTD
+        slot.values[:, 0, :, :length] = values_LGTD
+        self.advance(length)
+
     def ready(self) -> Slot:
         """Give the slot, with room for one more position, and with each row's next position on the device."""
         slot = self._reserve(self.length + 1, self.keys(0))

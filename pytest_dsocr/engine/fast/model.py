@@ -10,31 +10,59 @@ from torch import Tensor
 
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.fast.cache import StaticCache
+from pytest_dsocr.engine.fast.calls import CapturedCalls
 from pytest_dsocr.engine.fast.graph import CapturedStep
+from pytest_dsocr.engine.fast.grouped import for_many, waits_for_nothing
+from pytest_dsocr.engine.fast.hooks import Hooks
+from pytest_dsocr.engine.fast.prompt import Prefilled, prefill
 from pytest_dsocr.engine.fast.slots import Slot, Slots
 from pytest_dsocr.engine.fast.step import PLAIN, operations_for, step
+from pytest_dsocr.engine.fast.vision import FastVision
 from pytest_dsocr.engine.fast.weights import DecoderWeights
 from pytest_dsocr.engine.model import DeepseekOCR
 
+MANY_ROWS = 16
+"""From here on a step reads each weight once for all rows. Below, kernels that read it once a row are faster on an
+H200, and compute each row as if it were alone."""
+
 
 class FastDeepseekOCR(DeepseekOCR):
-    """The same model: vision and prefill go through its modules, and a step of one token past them.
+    """The same model, whose stages go past its modules.
 
-    What hooks a module is told of vision and of prefill, and of no step.
+    What hooks a block or a layer is told of it in vision and prefill, computed as ever; what hooks anything inside of
+    one makes that stage go through the modules, as the readable model's. Steps tell nothing.
     """
 
     def __init__(self, arch: Architecture) -> None:
         super().__init__(arch)
         self.weights: DecoderWeights | None = None
         self._slots: Slots | None = None
+        self.vision: FastVision | None = None
+        self._prompts: CapturedCalls[Prefilled] | None = None
         self.operations = PLAIN
         """What steps compute with; chosen as the experts are stacked."""
 
     def stack_experts(self) -> None:
-        """Lay the decoder's weights out for fast steps, once they are loaded."""
+        """Lay the decoder's weights out for fast steps, once they are loaded; the encoders' stay where they are."""
         self.weights, self._slots = DecoderWeights.of(self), None
+        pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
+        self.vision = FastVision(self.model, self.device, pool, exact=self.weights.round_scores)
+        self._prompts = CapturedCalls(self._prompt, pool)
         self.operations = operations_for(self.device)
+        self._hooks = Hooks([self.model.layers, self.model.norm, self.lm_head], self.model.decoder_layers())
+        self._captures_prompts = waits_for_nothing(self.weights)
+
+    def sam(self, pixels: Tensor) -> Tensor:
+        """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
+        vision = self._fast_vision()
+        return vision.sam(pixels) if vision else super().sam(pixels)
+
+    def clip(self, sam: Tensor) -> Tensor:
+        """Encode SAM's features ``[N, c, h, w]``: ``[N, 1 + h * w, c]``."""
+        vision = self._fast_vision()
+        return vision.clip(sam) if vision else super().clip(sam)
 
     def new_cache(self) -> StaticCache:
         """Give an empty cache for one row."""
@@ -46,41 +74,67 @@ class FastDeepseekOCR(DeepseekOCR):
 
     def decode(self, embeds: Tensor, cache: KVCache, *, all_logits: bool = False) -> Tensor:
         """Run the decoder on ``[B, T, C]``, growing ``cache`` by T; float32 logits ``[B, 1 or T, V]``."""
-        fast = isinstance(cache, StaticCache) and cache.length and embeds.shape[1] == 1
-        if self.weights is None or not fast or _casts(self.dtype, self.device):
-            return super().decode(embeds, cache, all_logits=all_logits)
-        assert isinstance(cache, StaticCache)
-        logits = self._step(embeds[:, 0].contiguous(), cache.ready(), self.weights)
-        cache.stepped()
-        return logits[:, None]
+        if self.weights is not None and isinstance(cache, StaticCache) and not _casts(self.dtype, self.device):
+            if cache.length and embeds.shape[1] == 1:
+                logits = self._step(embeds[:, 0].contiguous(), cache.ready())
+                cache.stepped()
+                return logits[:, None]
+            if not cache.length and len(embeds) == 1 and not self._hooks.inside:
+                return self._prefill(embeds[0], cache, every=all_logits)[None]
+        return super().decode(embeds, cache, all_logits=all_logits)
 
-    def _step(self, x_BC: Tensor, slot: Slot, weights: DecoderWeights) -> Tensor:
+    def _prefill(self, x_TC: Tensor, cache: StaticCache, *, every: bool) -> Tensor:
+        assert self._prompts is not None
+        captured = self._captures_prompts and not every and not self._hooks.watched
+        logits, keys, values = self._prompts(x_TC) if captured else self._prompt(x_TC, every=every)
+        cache.fill(keys, values)
+        return logits.clone()
+
+    def _prompt(self, x_TC: Tensor, *, every: bool = False) -> Prefilled:
+        assert self.weights is not None
+        device = x_TC.device
+        rope = Rope(self.model.inv_freq, torch.arange(len(x_TC), device=device)[None], x_TC.dtype)
+        round_router = torch.is_autocast_enabled(device.type)
+        with torch.autocast(device.type, enabled=False):
+            layers = self.model.decoder_layers()
+            return prefill(x_TC, self.weights, rope, layers, round_router=round_router, every=every)
+
+    def compute_step(self, x_BC: Tensor, slot: Slot) -> Tensor:
+        """Feed one token a row at the slot's positions, which stay: float32 logits ``[B, V]``; the host not waiting."""
+        assert self.weights is not None
         device = x_BC.device.type
         round_router, operations = torch.is_autocast_enabled(device), self.operations
+        if slot.rows >= MANY_ROWS:
+            operations = for_many(operations, self.weights)
+        with torch.autocast(device, enabled=False):
+            return step(x_BC, self.weights, slot, operations, round_router=round_router)
 
-        def body(x_BC: Tensor) -> Tensor:
-            with torch.autocast(device, enabled=False):
-                return step(x_BC, weights, slot, operations, round_router=round_router)
-
-        if device != "cuda":
-            logits = body(x_BC)
+    def _step(self, x_BC: Tensor, slot: Slot) -> Tensor:
+        if x_BC.device.type != "cuda":
+            logits = self.compute_step(x_BC, slot)
             slot.positions.add_(1)
             return logits
-        key = (operations, round_router, id(weights))
+        key = (self.operations, torch.is_autocast_enabled("cuda"), id(self.weights))
         if key not in slot.captured:
-            slot.captured[key] = CapturedStep(body, x_BC, slot)
+            slot.captured[key] = CapturedStep(lambda x_BC: self.compute_step(x_BC, slot), x_BC, slot)
         return slot.captured[key](x_BC)
 
-    def _cache_of(self, rows: int) -> StaticCache:
-        return StaticCache(self.arch.decoder.num_hidden_layers, rows, self._slots_like)
+    def _fast_vision(self) -> FastVision | None:
+        return None if _casts(self.dtype, self.device) else self.vision
 
-    def _slots_like(self, keys: Tensor) -> Slots:
+    def _cache_of(self, rows: int) -> StaticCache:
+        return StaticCache(self.arch.decoder.num_hidden_layers, rows, self.slots_like)
+
+    def slots_like(self, keys: Tensor) -> Slots:
+        """Give the model's slots, which hold what ``[B, G, T, D]`` is like."""
         if self._slots is None:
             self._slots = Slots(self.arch.decoder.num_hidden_layers, keys, self.model.inv_freq)
         return self._slots
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self.weights = self._slots = None  # a move or a cast gives each parameter a tensor of its own
+        self.weights = self._slots = self.vision = self._prompts = (
+            None  # a move or a cast gives each parameter a tensor of its own
+        )
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
 

@@ -28,7 +28,7 @@ def qkv(x_BC: Tensor, layer: LayerWeights, place: Place) -> Tensor:
     heads = F.linear(normalise(x_BC, layer.before_attention), layer.qkv).unflatten(1, (-1, layer.head_dim))
     groups = place.keys.shape[1]
     turned, v = heads[:, :-groups], heads[:, -groups:]
-    turned = _rotate(turned, place.cos[place.positions, None], place.sin[place.positions, None])
+    turned = rotate(turned, place.cos[place.positions, None], place.sin[place.positions, None])
     rows = torch.arange(len(x_BC), device=x_BC.device)
     place.keys[rows, :, place.positions] = turned[:, -groups:]
     place.values[rows, :, place.positions] = v
@@ -63,12 +63,12 @@ def gate_up(x_BC: Tensor, norm: Norm, scores_BE: Tensor | None, feed: FeedForwar
     Gives their inner channels ``[B, K * I + J]``, the experts ``[B, K]`` int64 and their weights ``[B, K]`` float32.
     """
     x = normalise(x_BC, norm)
-    chosen, weights = _route(scores_BE, feed, x)
-    parts = [_gated(F.linear(x, feed.shared_gate_up))]
+    chosen, weights = route(scores_BE, feed, x)
+    parts = [gated(F.linear(x, feed.shared_gate_up))]
     if feed.per_token:
         wide = feed.gate_up[chosen.flatten()]
         columns = x.repeat_interleave(feed.per_token, dim=0)[..., None]
-        parts.insert(0, _gated(torch.bmm(wide, columns)[..., 0]).view(len(x), -1))
+        parts.insert(0, gated(torch.bmm(wide, columns)[..., 0]).view(len(x), -1))
     return torch.cat(parts, dim=1), chosen, weights
 
 
@@ -83,20 +83,23 @@ def down(inner: Tensor, chosen_BK: Tensor, weights_BK: Tensor, feed: FeedForward
     return residual_BC + out
 
 
-def _route(scores_BE: Tensor | None, feed: FeedForward, x: Tensor) -> tuple[Tensor, Tensor]:
+def route(scores_BE: Tensor | None, feed: FeedForward, x: Tensor, *, in_order: bool = True) -> tuple[Tensor, Tensor]:
+    """Choose each token's experts ``[B, K]`` int64, best first if asked; and give their weights ``[B, K]`` float32."""
     if scores_BE is None:
         return x.new_empty(len(x), 0, dtype=torch.int64), x.new_empty(len(x), 0, dtype=torch.float32)
-    weights, chosen = scores_BE.softmax(dim=-1).topk(feed.per_token, dim=-1)
+    weights, chosen = scores_BE.softmax(dim=-1).topk(feed.per_token, dim=-1, sorted=in_order)
     if feed.normalise:
         weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
     return chosen, weights * feed.scale
 
 
-def _gated(gate_up: Tensor) -> Tensor:
+def gated(gate_up: Tensor) -> Tensor:
+    """Take ``[..., 2I]``, the gate's channels first, to ``silu(gate) * up``."""
     gate, up = gate_up.chunk(2, dim=-1)
     return F.silu(gate) * up
 
 
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate ``[..., D]``, the second half of the channels paired with the first."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)

@@ -1,0 +1,121 @@
+"""Many pages in one process: a page takes the row of one that has ended, while the others go on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import torch
+
+from pytest_dsocr.contract.image import ImageSource
+from pytest_dsocr.contract.inputs import Inputs, prepare_inputs
+from pytest_dsocr.contract.policy import DecodePolicy
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.fast.board import Board
+from pytest_dsocr.engine.fast.model import FastDeepseekOCR
+from pytest_dsocr.engine.pipeline import Vision
+from pytest_dsocr.engine.result import Result
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.foundation.errors import DsocrError
+
+STEPS_AT_ONCE = 16
+"""Decode steps between two looks at which pages have ended; a page that has waits for the next look."""
+PREPARED_AHEAD = 4
+"""Pages whose inputs are made while others are decoded, each in a thread."""
+
+
+@dataclass(frozen=True)
+class Seated:
+    """A page that has a row."""
+
+    index: int
+    """Its place among the pages asked for."""
+    inputs: Inputs
+    visions: list[Vision]
+
+
+class PageBatch:
+    """Rows for pages, whose memory and captured step are kept from one call to the next.
+
+    Args:
+        session: a fast one, which may be used otherwise between two calls.
+        rows: pages that are decoded at once.
+
+    Raises:
+        DsocrError: where the session is not a fast one, or its weights are not in the dtype that it computes in.
+    """
+
+    def __init__(self, session: Session[KVCache], rows: int = 8) -> None:
+        model = session.model
+        if not isinstance(model, FastDeepseekOCR):
+            raise DsocrError('only the fast session batches pages; make it by from_checkpoint(..., engine="fast")')
+        if session.pipeline.autocast and model.dtype != torch.bfloat16:
+            raise DsocrError(f"weights in {model.dtype} are not batched under autocast; load them in bfloat16")
+        if rows < 1:
+            raise DsocrError(f"{rows} rows hold no page; give at least 1")
+        self.session, self.rows = session, rows
+        self._board = Board(model, rows)
+
+    def read_many(
+        self,
+        images: Sequence[ImageSource],
+        *,
+        prompt: str = "markdown",
+        preset: str | Preset = "gundam",
+        max_new_tokens: int | None = None,
+    ) -> list[Result]:
+        """Read pages, each as if it were alone; results in the order asked. Stage times are those of all together."""
+        session, policy = self.session, self.session.policy
+        if max_new_tokens is not None:
+            policy = replace(policy, max_new_tokens=max_new_tokens)
+        session.stages.clear()
+        read = dict(self._read(_prepared(session, images, prompt, preset), policy))
+        times = session.stages.times()
+        session.stages.clear()
+        return [replace(read[index], stage_times=times) for index in range(len(images))]
+
+    def _read(self, pages: Iterable[Inputs], policy: DecodePolicy) -> Iterator[tuple[int, Result]]:
+        """Give each page's place and result, as it ends."""
+        waiting, seated = enumerate(pages), dict[int, Seated]()
+        self._board.clear()
+        while True:
+            for row in sorted({*range(self.rows)} - {*seated}):
+                if (asked := next(waiting, None)) is not None:
+                    seated[row] = self._seat(row, *asked, policy)
+            if not seated:
+                return
+            with self.session.pipeline.running("decode"):
+                ended = self._board.advance(STEPS_AT_ONCE, policy)
+            for row in ended & seated.keys():
+                page = seated.pop(row)
+                tokens = self._board.tokens(row)[page.inputs.prompt_tokens :]
+                yield page.index, self.session.result_of(tokens, page.inputs, page.visions, len(tokens) - 1, policy)
+
+    def _seat(self, row: int, index: int, inputs: Inputs, policy: DecodePolicy) -> Seated:
+        inputs = inputs.to(self.session.model.device)
+        state = self.session.prefill(inputs)
+        with torch.no_grad():
+            self._board.seat(row, inputs.input_ids[0], state, policy)
+        return Seated(index, inputs, state.visions)
+
+
+def _prepared(
+    session: Session[KVCache], images: Sequence[ImageSource], prompt: str, preset: str | Preset
+) -> Iterator[Inputs]:
+    """Make inputs in order, a few of them ahead, on the CPU."""
+
+    def prepare(image: ImageSource) -> Inputs:
+        with session.stages("tokenizer"):
+            return prepare_inputs(image, prompt, preset, session.tokenizer)
+
+    ahead = deque[Future[Inputs]]()
+    with ThreadPoolExecutor(PREPARED_AHEAD) as pool:
+        for image in images:
+            ahead.append(pool.submit(prepare, image))
+            if len(ahead) > PREPARED_AHEAD:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()

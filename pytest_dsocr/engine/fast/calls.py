@@ -1,0 +1,80 @@
+"""Work on the device as CUDA graphs: a function of one tensor, one for each shape; and a step that is repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+Given = TypeVar("Given")
+MOST_GRAPHS = 24
+"""Of one function: each keeps what it gives in memory, of a prompt its keys and values."""
+
+
+class CapturedCalls(Generic[Given]):
+    """The function itself at the first call with a shape, and on a CPU; a graph from the second on.
+
+    What it gives may be written again by the next call.
+
+    Args:
+        body: the function; it may launch on the device, must not wait for it, and reads memory that does not move.
+        pool: what the graphs share their memory in with others that never run at the same time.
+    """
+
+    def __init__(self, body: Callable[[Tensor], Given], pool: Any = None) -> None:
+        self._body, self._pool = body, pool
+        self._graphs: dict[object, tuple[Tensor, Graph[Given]] | None] = {}
+
+    def __call__(self, x: Tensor) -> Given:
+        """Run it."""
+        if not x.is_cuda:
+            return self._body(x)
+        shape = (x.shape, x.dtype, x.device, torch.is_autocast_enabled("cuda"))
+        if shape not in self._graphs:
+            if len(self._graphs) < MOST_GRAPHS:
+                self._graphs[shape] = None
+            return self._body(x)
+        found = self._graphs[shape] = self._graphs[shape] or self._captured(x.clone())
+        given, graph = found
+        given.copy_(x)
+        return graph.replay()
+
+    def _captured(self, given: Tensor) -> tuple[Tensor, Graph[Given]]:
+        return given, Graph(lambda: self._body(given), given.device, self._pool)
+
+
+class Repeated:
+    """Work on memory that does not move: run as it is at first, and on a CPU; from the second time on a graph."""
+
+    def __init__(self, body: Callable[[], None], device: torch.device) -> None:
+        self._body, self._device = body, device
+        self._times = 0
+        self._graph: Graph[None] | None = None
+
+    def __call__(self) -> None:
+        """Run it once more."""
+        self._times += 1
+        if self._device.type != "cuda" or self._times == 1:
+            return self._body()
+        self._graph = self._graph or Graph(self._body, self._device)
+        return self._graph.replay()
+
+
+class Graph(Generic[Given]):
+    """What ``body`` launches, captured; its libraries must be warm, and what it gives is written again each time."""
+
+    def __init__(self, body: Callable[[], Given], device: torch.device, pool: Any = None) -> None:
+        self._device, self._graph = device, torch.cuda.CUDAGraph()
+        with (
+            torch.cuda.device(device),
+            torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"),  # other threads may go on
+        ):
+            self._given = body()
+
+    def replay(self) -> Given:
+        """Launch it again."""
+        with torch.cuda.device(self._device):
+            self._graph.replay()
+        return self._given

@@ -1,0 +1,86 @@
+"""A prompt through all layers: experts sorted, and all else as the readable layers compute it.
+
+Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`; L layers, T tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pytest_dsocr.engine.attention import AttentionFunction
+from pytest_dsocr.engine.decoder import Layer, Rope
+from pytest_dsocr.engine.fast.grouped import GROUPED
+from pytest_dsocr.engine.fast.hooks import called
+from pytest_dsocr.engine.fast.plain import normalise
+from pytest_dsocr.engine.fast.weights import DecoderWeights, LayerWeights
+
+
+class Prefilled(NamedTuple):
+    """What a prompt leaves behind."""
+
+    logits: Tensor
+    """Float32, of the last token ``[1, V]`` or of all ``[T, V]``."""
+    keys: Tensor
+    """``[L, G, T, D]``."""
+    values: Tensor
+    """``[L, G, T, D]``."""
+
+
+def prefill(
+    x_TC: Tensor,
+    weights: DecoderWeights,
+    rope: Rope,
+    modules: Sequence[Layer],
+    *,
+    round_router: bool,
+    every: bool,
+) -> Prefilled:
+    """Run the layers on one prompt's embeddings.
+
+    Args:
+        x_TC: the prompt's embeddings.
+        weights: the model's.
+        rope: of positions 0 to T.
+        modules: the layers, whose hooks are called, and which say how to attend.
+        round_router: compute the router's scores in the weights' dtype, as autocast does, and not in float32.
+        every: give the logits of every token.
+    """
+    cached: list[tuple[Tensor, Tensor]] = []
+    attend = modules[0].self_attn.attend
+
+    def through(layer: LayerWeights, x_1TC: Tensor) -> Tensor:
+        mixed, k, v = _attend(x_1TC[0], layer, rope, attend)
+        cached.append((k, v))
+        return _feed(GROUPED.project(mixed, layer.output, x_1TC[0]), layer, round_router)[None]
+
+    x_1TC = x_TC[None]
+    for module, layer in zip(modules, weights.layers, strict=True):
+        x_1TC = called(module, partial(through, layer), x_1TC)
+    x_TC = x_1TC[0]
+    logits = GROUPED.score(x_TC if every else x_TC[-1:], weights.norm, weights.head, rounded=True)
+    keys, values = (torch.cat(of_layers) for of_layers in zip(*cached, strict=True))
+    return Prefilled(logits, keys, values)
+
+
+def _feed(x_TC: Tensor, layer: LayerWeights, round_router: bool) -> Tensor:
+    feed, norm, scores = layer.feed, layer.before_feed, None
+    if feed.router is not None:
+        scores = GROUPED.score(x_TC, norm, feed.router, rounded=round_router)
+    inner, chosen, shares = GROUPED.gate_up(x_TC, norm, scores, feed)
+    return GROUPED.down(inner, chosen, shares, feed, x_TC)
+
+
+def _attend(x_TC: Tensor, layer: LayerWeights, rope: Rope, attend: AttentionFunction) -> tuple[Tensor, Tensor, Tensor]:
+    """Give what is mixed ``[T, N * D]``, and keys and values ``[1, G, T, D]``."""
+    x_TC, of_queries = normalise(x_TC, layer.before_attention), layer.output.shape[1]
+    rest = len(layer.qkv) - of_queries
+    products = (F.linear(x_TC, weight) for weight in layer.qkv.split([of_queries, rest // 2, rest // 2]))
+    q, k, v = (made.unflatten(1, (-1, layer.head_dim)).transpose(0, 1)[None] for made in products)
+    q, k = rope.rotate(q), rope.rotate(k)
+    return attend(q, k, v, None)[0].transpose(0, 1).flatten(1), k, v
