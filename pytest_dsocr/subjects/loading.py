@@ -106,7 +106,7 @@ def offers_before_loading(spec: str, *, may_import: bool = True) -> Offers:
     Raises:
         DsocrError: where a factory cannot be imported, or names a preset or prompt that there is not.
     """
-    if spec == SESSION or spec.startswith(VENDOR):
+    if spec in SESSIONS or spec.startswith(VENDOR):
         return Offers()
     if way := way_of(spec):
         return way.offers(spec)
