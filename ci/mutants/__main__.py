@@ -67,7 +67,7 @@ def _try(target: Target, left: list[Mutant], tried: Tried) -> None:
 
 def _sample(target: Target, size: int | None, seed: int) -> list[Mutant]:
     found = [one for file in target.files(ROOT) for one in mutants(ROOT, file)]
-    return found if size is None else random.Random(seed).sample(found, min(size, len(found)))
+    return found if size is None else random.Random(seed).sample(found, len(found))[:size]
 
 
 def _parser() -> argparse.ArgumentParser:

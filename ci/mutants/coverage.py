@@ -50,20 +50,20 @@ class Coverage:
     def of_lines(self, file: str, lines: tuple[int, int]) -> list[int]:
         """Give the tests that run any of these lines, the cheap ones first, else in the order of the collection."""
         own = self.lines.get(file, {})
-        return self._in_order({test for line in range(lines[0], lines[1] + 1) for test in own.get(line, ())})
+        found = {test for line in range(lines[0], lines[1] + 1) for test in own.get(line, ())}
+        return sorted(found & {*self.tests}, key=lambda test: (self._dearness(test), test))
 
     def of_file(self, file: str) -> list[int]:
-        """Give the tests that run anything of a file; all of them where it holds nothing that is run."""
+        """Give all tests, as any may use what a module defines; of equally dear ones those first that run its lines."""
         own = {test for tests in self.lines.get(file, {}).values() for test in tests}
-        return self._in_order(own or self.tests)
+        return sorted(self.tests, key=lambda test: (self._dearness(test), test not in own, test))
 
     def runs_outside(self, file: str, lines: tuple[int, int]) -> bool:
         """Whether these lines are run while tests are collected."""
         return any(lines[0] <= line <= lines[1] for line in self.outside.get(file, ()))
 
-    def _in_order(self, tests: Iterable[int]) -> list[int]:
-        known = (test for test in tests if test in self.tests)
-        return sorted(known, key=lambda test: (sum(self.tests[test][1] > dear for dear in DEARER_S), test))
+    def _dearness(self, test: int) -> int:
+        return sum(self.tests[test][1] > dear for dear in DEARER_S)
 
 
 class Tracer:

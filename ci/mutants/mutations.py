@@ -183,7 +183,7 @@ def _changes(place: _Place) -> Iterator[tuple[str, ast.AST]]:
             yield "statement", ast.Continue()
         case ast.Raise() | ast.AugAssign() | ast.Expr():
             yield "statement", ast.Pass()
-        case ast.Return(ast.expr() as value) if ast.unparse(value) != "None":
+        case ast.Return(ast.expr() as value) if ast.unparse(value) not in ("None", "False"):
             yield "statement", ast.Return(ast.Constant(None))
 
 

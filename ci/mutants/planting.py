@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +30,9 @@ class Functions:
     def find(self, mutant: Mutant) -> tuple[Sequence[FunctionType], CodeType | None]:
         """Give the functions that hold a mutant, and the code that they get; None where that cannot be put there."""
         path = str(self._root / mutant.file)
-        for code in _codes(compile(mutated(self._root, mutant), path, "exec")) if mutant.within else ():
+        for code in (
+            _codes(compile(mutated(self._root, mutant), path, "exec", dont_inherit=True)) if mutant.within else ()
+        ):
             is_it = code.co_qualname == mutant.within and any(line == mutant.lines[0] for *_, line in code.co_lines())
             own = self._all.get(_place(code), ())
             if is_it and own and all(_kind(one.__code__) == _kind(code) for one in own):
@@ -38,7 +41,7 @@ class Functions:
 
 
 def import_mutated(root: Path, mutant: Mutant) -> None:
-    """Let this process import the module of a mutant as the mutant has it.
+    """Import the module of a mutant as the mutant has it, before pytest's own importer, which would read the disk.
 
     Raises:
         RuntimeError: where it is imported already.
@@ -47,6 +50,7 @@ def import_mutated(root: Path, mutant: Mutant) -> None:
     if name in sys.modules:
         raise RuntimeError(f"{name} is imported already")
     sys.meta_path.insert(0, _Finder(name, str(root / mutant.file), _Loader(root, mutant, name)))
+    importlib.import_module(name)
 
 
 class _Loader(SourceFileLoader):
@@ -56,7 +60,7 @@ class _Loader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         """Give the changed code, and never what is cached of the unchanged."""
-        code: CodeType = compile(mutated(self._root, self._mutant), self.path, "exec")
+        code: CodeType = compile(mutated(self._root, self._mutant), self.path, "exec", dont_inherit=True)
         return code
 
 

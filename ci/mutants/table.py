@@ -16,7 +16,7 @@ HEAD = """# Mutants
 Written by `python -m ci.mutants`. A mutant is the code with one small change: `<` for `<=`, `and` for `or`, a number
 one larger, a statement left out. A test must fail with it; where none does, the mutant survives. Then a test is
 missing, the code does nothing, or the change makes no difference that anybody could see (the two are equivalent).
-Mutants are tried with the tests of the same room: those that run the line changed, the cheapest first, up to 10 s of
+Mutants are tried with the tests of the same room: those that run the line changed, the cheapest first, up to 15 s of
 CPU time for each mutant. Left out are types, docstrings, imports, assertions, and the words of messages.
 """
 Scores = Mapping[str, tuple[int, int]]

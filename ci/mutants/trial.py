@@ -29,9 +29,9 @@ from ci.mutants.planting import Functions, import_mutated
 HEAVY = ("numpy", "PIL.Image", "rapidfuzz", "scipy.optimize", "torch", "safetensors.torch", "tokenizers", "hypothesis")
 """Imported once, in front of every fork."""
 OPTIONS = ("-q", "-p", "no:xdist", "--hypothesis-profile=mutants", "-W", "ignore::pytest.PytestAssertRewriteWarning")
-BUDGET_S = 10.0
+BUDGET_S = 15.0
 """CPU time of the tests that a mutant is given at most; the dearest are left out."""
-SLOWER, MORE_S = 3, 10
+SLOWER, MORE_S = 3, 4
 """A mutant is ended after so many times what its tests take, and so many seconds of CPU time more."""
 LONGEST_S = 900
 """The same for time that passes, where a test waits for what never comes."""
@@ -179,6 +179,7 @@ def _try_in_functions(root: Path, target: Target, mutants: Sequence[Mutant], tel
 
 def _try_anew(root: Path, mutant: Mutant, tests: Sequence[str]) -> None:
     _limit(BUDGET_S)
+    _silence()
     import_mutated(root, mutant)
     files = dict.fromkeys(test.partition("::")[0] for test in tests)
     _run_pytest(root, ("-x", "-p", "no:cacheprovider", *files), _Only(tests))
@@ -196,11 +197,15 @@ class _Only:
         items[:] = sorted((one for one in items if one.nodeid in self._order), key=lambda one: self._order[one.nodeid])
 
 
-def _run_pytest(root: Path, typed: Sequence[str], plugin: object) -> None:
-    os.chdir(root)
-    nothing = os.open(os.environ.get("DBG", os.devnull), os.O_WRONLY | os.O_APPEND)
+def _silence() -> None:
+    nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
+
+
+def _run_pytest(root: Path, typed: Sequence[str], plugin: object) -> None:
+    os.chdir(root)
+    _silence()
     with tempfile.TemporaryDirectory() as folder:
         status = pytest.main([*OPTIONS, f"--basetemp={folder}/pytest", *typed], plugins=[plugin])
     os._exit(status)
