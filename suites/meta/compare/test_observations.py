@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.compare import observations
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
+from pytest_dsocr.observation.answer import Part
+from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.observation.forced import ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Best, InputsDigest, Observation, Seam, Step
@@ -124,6 +127,49 @@ def test_blocks_stand_in_front_of_the_seam_that_they_lead_to_whatever_their_orde
         *("sam.crops/0", "sam.crops", "sam.page/2", "sam.page/10", "sam.page"),
         *("prefill/0", "prefill/1", "prefill"),
     ]
+
+
+def test_the_names_of_what_comes_of_tokens() -> None:
+    named = observations.DECODING, (*observations.OUTPUT, *observations.FILES)
+    assert named == (tuple(DECODING), tuple(OUTPUTS))
+
+
+FAULT = SubjectFaultError("decode", "it raised")
+NO_PREFILL = {name: seam for name, seam in observation().seams.items() if name != "prefill"}
+PREVENTED: list[tuple[Part, dict[str, Any], list[str]]] = [
+    ("inputs", {"inputs": None}, INPUTS),
+    ("vision", {"seams": {"prefill": observation().seams["prefill"]}}, ["sam.page", "vision_fusion"]),
+    ("prefill", {"seams": NO_PREFILL, "prefill_best": None}, ["prefill", "prefill_best"]),
+    ("step", {"forced": None}, ["logits", "tokens"]),
+    ("read", {"mmd": None, "artefacts": None}, ["text", "spans", "boxes"]),
+    ("write", {"mmd": None, "artefacts": None}, ["result.mmd", "artefacts"]),
+]
+
+
+@pytest.mark.parametrize(("part", "changes", "names"), PREVENTED, ids=[part for part, _, _ in PREVENTED])
+def test_what_an_error_prevented_is_lost_and_nothing_else_is(
+    part: Part, changes: dict[str, Any], names: list[str]
+) -> None:
+    found = compared(observation(), fault=FAULT, lost=frozenset((part,)), **changes)
+    assert list(found) == [*INPUTS, *SEAMS, *DECODING, *OUTPUTS]
+    assert [what for what, one in found.items() if one.reason is Reason.LOST] == names
+    assert [what for what, one in found.items() if not one.passes] == names
+    assert all(found[name].lost_to is FAULT for name in names)
+
+
+@pytest.mark.parametrize(
+    ("heard", "verdict", "measured"),
+    [
+        ((), Verdict.NOT_COMPARED, "step 0 lost to an error: it raised; it was the first"),
+        (along(STEPS[:2]), Verdict.NOT_COMPARED, "step 2 lost to an error: it raised; MATCH up to there, all 2"),
+        (along((STEPS[0], STEPS[2])), Verdict.WRONG, "1 of 2 equal, 0 ties; first differing step 1"),
+    ],
+    ids=["at the first", "right until then", "wrong before"],
+)
+def test_steps_up_to_an_error_are_compared(heard: tuple[ForcedStep, ...], verdict: Verdict, measured: str) -> None:
+    found = compared(observation(), fault=FAULT, lost=frozenset(("step", "read", "write")), forced=heard)
+    assert (found["tokens"].verdict, found["tokens"].measured) == (verdict, measured)
+    assert not any(found[what].passes for what in (*DECODING[1:], *OUTPUTS))
 
 
 def test_each_part_is_held_against_the_references() -> None:
