@@ -75,9 +75,8 @@ class Store:
         found = RecordedCase.read(path)
         if traits(found.described) != traits(case.to_json()):
             raise ReferenceFaultError(f"{path} holds another case")
-        for file in (path, tensors_beside(path)):
-            with suppress(OSError):  # another run may have made room
-                os.utime(file)
+        with suppress(OSError):  # another run may have made room
+            os.utime(path)
         return found
 
     def origin(self) -> Provenance | None:
