@@ -79,7 +79,7 @@ def test_what_went_astray_stands_in_front() -> None:
 
 def test_what_stands_behind_the_references_end_is_counted() -> None:
     found = compare_text("abcdef and more", "abcdef", 9.0)
-    assert (found.verdict, found.signs) == (Verdict.DRIFT, {Sign.GOES_ON})
+    assert (found.verdict, found.signs) == (Verdict.DRIFT, frozenset((Sign.GOES_ON,)))
     assert found.details == ("goes on: it goes on behind the reference's end, for 9 characters",)
 
 

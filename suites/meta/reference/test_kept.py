@@ -196,13 +196,14 @@ def test_a_disk_that_takes_nothing_costs_no_answer(runs: Runs, case: Case) -> No
 
 
 def test_what_is_never_kept_is_asked_of_the_live_reference(live: Counted, case: Case, tmp_path: Path) -> None:
-    reference = KeptReference(live, Store(tmp_path, {}), [].append)
+    notes: list[str] = []
+    reference = KeptReference(live, Store(tmp_path, {}), notes.append)
     assert reference.start() == reference.provenance == live.provenance
     assert reference.inputs(case).prompt_ids == live.inputs(case).prompt_ids != []
     assert reference.flops(case) == live.flops(case) != {}
     assert {len(times) for times in reference.stage_times(case, 2).values()} == {2}
     with Counted(STAND_IN, CHECKPOINT, python=tmp_path / "none") as unstarted:
-        KeptReference(unstarted, Store(tmp_path, {}), [].append).close()
+        KeptReference(unstarted, Store(tmp_path, {}), notes.append).close()
         assert unstarted.closed == 1
 
 
