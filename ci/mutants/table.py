@@ -17,7 +17,8 @@ Written by `python -m ci.mutants`. A mutant is the code with one small change: `
 one larger, a statement left out. A test must fail with it; where none does, the mutant survives. Then a test is
 missing, the code does nothing, or the change makes no difference that anybody could see (the two are equivalent).
 Mutants are tried with the tests of the same room: those that run the line changed, the cheapest first, up to 15 s of
-CPU time for each mutant. Left out are types, docstrings, imports, assertions, and the words of messages.
+CPU time for each mutant. Left out are types, docstrings, imports, assertions, and the words of messages. What is tried
+is a sample where it is not all; *before* is the same sample before tests were written for its survivors.
 """
 Scores = Mapping[str, tuple[int, int]]
 """By kind: how many were killed, and how many tried."""

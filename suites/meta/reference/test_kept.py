@@ -249,6 +249,7 @@ def test_how_answers_were_made_is_read_of_the_first_that_is_whole(tmp_path: Path
     store = Store(tmp_path, {})
     assert store.origin() is None
     paths = sorted(kept(store, replace(case, max_new_tokens=tokens)) for tokens in (1, 2))
+    assert all(path.exists() for path in paths), "there is room for both"
     paths[0].write_text("{}")
     assert store.origin() == MADE
     paths[1].write_text("no JSON")
