@@ -19,7 +19,7 @@ from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import pack
 from pytest_dsocr.observation.provenance import Key
-from pytest_dsocr.reference.live.kept import OWN_CODE, KeptReference, Store, making_of
+from pytest_dsocr.reference.live.kept import KeptReference, Store, making_of
 from pytest_dsocr.reference.live.reference import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.recorded.case import RecordedCase
@@ -263,7 +263,10 @@ def test_a_place_depends_on_what_a_making_says_and_not_on_its_order(tmp_path: Pa
     assert Store(tmp_path, {**making, "way": "h200"}).path(case).name == same_making.path(case).name
 
 
-@pytest.mark.parametrize(("room", "counts"), [*((room, True) for room in OWN_CODE), ("report", False)])
+@pytest.mark.parametrize(
+    ("room", "counts"),
+    [*((room, True) for room in ("contract", "engine", "observation", "reference")), ("report", False)],
+)
 def test_our_own_code_that_answers_go_through_counts(
     room: str, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
