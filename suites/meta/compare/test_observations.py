@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from pytest_dsocr.observation.answer import Part
 from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.observation.forced import ForcedStep
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.observation.observation import Best, InputsDigest, Observation, Seam, Step
+from pytest_dsocr.observation.observation import Best, InputsDigest, NotFinite, Observation, Seam, Step
 from suites.meta.compare.made import OUTPUT, STEPS, along, answer, input_tensors, observation, seam_tensors
 
 LIMITS = Tolerances("float32", seam=1e-3, logits=1e-1, ties=64, mantissa_bits=23)
@@ -214,6 +215,21 @@ def test_equal_tokens_that_the_subjects_policy_does_not_end_with_are_wrong() -> 
     [tokens] = [one for one in compare_observations(mine, observation(), LIMITS) if one.what == "tokens"]
     assert (tokens.verdict, tokens.signs) == (Verdict.WRONG, frozenset((Sign.NO_END,)))
     assert tokens.measured == "all 3, but by the subject's policy they are not the whole output"
+
+
+def test_another_token_is_told_before_an_end_that_is_missing() -> None:
+    forced = (*along(STEPS[:2]), replace(along(STEPS)[2], token=9))
+    found = [compared(observation(), forced=forced, ends=ends)["tokens"] for ends in (True, False)]
+    assert found[0] == found[1]
+    assert found[0].verdict is Verdict.WRONG
+
+
+def test_logits_that_are_not_finite_are_told_in_the_place_of_an_error() -> None:
+    forced = (*along(STEPS[:2]), replace(along(STEPS)[2], not_finite=NotFinite(2, 0, 129, (7,))))
+    found = compared(observation(), forced=forced)["logits"]
+    assert (found.verdict, found.error) == (Verdict.WRONG, math.inf)
+    assert found.measured == "step 2: 2 NaN of 129 values, the first at [7]; the reference is finite"
+    assert Sign.NOT_FINITE in found.signs
 
 
 def flipped(at: int, apart: float) -> tuple[tuple[Step, ...], list[ForcedStep]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -13,14 +12,13 @@ from pytest_dsocr.compare.tokens import (
     compare_best,
     compare_logits,
     compare_tokens,
-    does_not_end,
     gap_ulps,
     is_tie,
 )
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.observation.forced import ForcedStep
-from pytest_dsocr.observation.observation import Best, NotFinite, Step
+from pytest_dsocr.observation.observation import Best, Step
 
 LIMITS = tolerances("float32")
 ULP = 2.0**-20
@@ -136,14 +134,6 @@ def test_logits_that_go_wrong_later_are_of_no_particular_step() -> None:
     assert not compare_logits([forced(ONE), forced(TWO), forced(ONE, t3=5.0)], [ONE, TWO, ONE], LIMITS).signs
 
 
-def test_logits_that_are_not_finite_are_told_in_the_place_of_an_error() -> None:
-    spoilt = replace(forced(TWO), not_finite=NotFinite(2, 0, 129, (7,)))
-    found = compare_logits([forced(ONE), spoilt], [ONE, TWO], LIMITS)
-    assert (found.verdict, found.error) == (Verdict.WRONG, INF)
-    assert found.measured == "step 1: 2 NaN of 129 values, the first at [7]; the reference is finite"
-    assert Sign.NOT_FINITE in found.signs
-
-
 def test_steps_that_say_what_the_first_did_are_told() -> None:
     still = [forced(ONE), forced(TWO, best=ONE.best, t3=4.0)]
     found = compare_logits(still, [ONE, TWO], LIMITS)
@@ -203,11 +193,6 @@ def close(apart_ulps: float) -> Step:
 def test_equal_choices_match() -> None:
     found = compare_tokens([forced(ONE), forced(TWO)], [ONE, TWO], LIMITS)
     assert found == Comparison("tokens", Verdict.MATCH, "all 2")
-
-
-def test_another_choice_is_told_before_an_end_that_is_missing() -> None:
-    tokens = compare_tokens([forced(ONE, 9)], [ONE], LIMITS)
-    assert does_not_end(tokens) is tokens
 
 
 def test_another_choice_is_wrong() -> None:
