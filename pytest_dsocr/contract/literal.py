@@ -53,7 +53,7 @@ def read_literal(text: str) -> Value:
         elif kind == "opening":
             if len(groups) > MAX_NESTING:
                 raise ValueError(f"more than {MAX_NESTING} open brackets")
-            groups.append(groups[-1].open(token))
+            groups.append(_Group(token))
         elif kind == "closing":
             closed = groups.pop()
             if _CLOSING.get(closed.bracket) != token:
@@ -84,10 +84,6 @@ class _Group:
     @property
     def expects_value(self) -> bool:
         return len(self.items) == self.separators
-
-    def open(self, bracket: str) -> _Group:
-        self._require_value_allowed()
-        return _Group(bracket)
 
     def add(self, value: Value) -> None:
         self._require_value_allowed()

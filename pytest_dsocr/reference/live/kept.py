@@ -77,9 +77,8 @@ class Store:
         found = RecordedCase.read(path)
         if traits(found.described) != traits(case.to_json()):
             raise ReferenceFaultError(f"{path} holds another case")
-        for file in (path, tensors_beside(path)):
-            with suppress(OSError):  # another run may have made room
-                os.utime(file)
+        with suppress(OSError):  # another run may have made room
+            os.utime(path)
         return found
 
     def origin(self) -> Provenance | None:
@@ -92,17 +91,11 @@ class Store:
     def add(self, case: Case, answer: RecordedCase) -> None:
         """Keep an answer, and make room for it; raise ``DsocrError`` where the disk does not take it."""
         path, (data, tensors) = self.path(case), answer.encode(keep_values=True)
-        try:
+        with suppress(OSError):  # told where the files cannot be written
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DsocrError(f"{self.folder} cannot be made ({error.strerror})") from error
         write_whole(tensors_beside(path), tensors)
         write_whole(path, data)
         self._make_room(path)
-
-    def remove(self, case: Case) -> None:
-        """Forget an answer."""
-        _remove(self.path(case))
 
     def clear(self) -> None:
         """Forget all of this making."""
@@ -213,7 +206,6 @@ class KeptReference:
         try:
             return self.store.find(case)
         except ReferenceFaultError as error:
-            self.store.remove(case)
             why = str(error).partition(";")[0]
             self._note(f"a kept answer of the live reference is damaged, and asked anew: {why}")
             return None

@@ -226,6 +226,14 @@ def signs(start: int, count: int) -> str:
 PLAIN = signs(0x4E00, 100)
 
 
+@pytest.mark.parametrize(("boxes", "elsewhere", "told"), [(1, 1, 0), (3, 1, 0), (3, 2, 1), (6, 2, 0), (6, 3, 1)])
+def test_a_third_of_the_boxes_may_be_elsewhere_and_one_of_any(boxes: int, elsewhere: int, told: int) -> None:
+    places = [f"<|ref|>text<|/ref|><|det|>[[100, {k}00, 200, {k}50]]<|/det|>" for k in range(1, boxes + 1)]
+    mine = [place.replace("[[100", "[[-300") if k < elsewhere else place for k, place in enumerate(places)]
+    found = Tie(1, said("\n".join(mine)), sure=True).astray(said("\n".join(places)))
+    assert [one.how for one in found] == [f"{elsewhere} of {boxes} boxes have no partner (allowed 33%)"] * told
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -235,6 +243,7 @@ PLAIN = signs(0x4E00, 100)
         ("x" + PLAIN[1:] + signs(0x6000, 34), ["length: 134 characters, the reference has 100 (allowed 25% apart)"]),
         (PLAIN[:-1] + signs(0x6000, 24), []),
         (PLAIN[:-1] + signs(0x6000, 25), ["unrelated: 25 edits of the 25 characters after it (allowed 50%)"]),
+        (PLAIN[:-1] + "Ġ", ["byte marks: it holds 'Ġ'"]),
     ],
 )
 def test_each_bound_on_text_holds_by_itself(text: str, told: list[str]) -> None:

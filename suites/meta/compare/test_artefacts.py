@@ -69,7 +69,18 @@ def test_what_differs_is_named() -> None:
     assert len(compare_artefacts(many, {}, EXACT).details) == 5
 
 
+def test_a_file_that_is_no_picture_is_compared_by_its_bytes() -> None:
+    theirs = {**FILES, "notes.txt": Artefact(7)}
+    moved = {**theirs, FIRST: Artefact(813, (300, 200)), "result.mmd": Artefact(11)}
+    found = compare_artefacts(moved, theirs, MOVED)
+    assert (found.verdict, len(found.details)) == (DRIFT, 1)
+    found = compare_artefacts({**theirs, "notes.txt": Artefact(8)}, theirs, MOVED)
+    assert (found.verdict, found.details) == (WRONG, ("notes.txt: 8 bytes; the reference has 7 bytes",))
+
+
 def test_a_page_of_unknown_size_allows_a_pixel() -> None:
     files = {FIRST: Artefact(812, (300, 200))}
     assert compare_artefacts({FIRST: Artefact(9, (301, 199))}, files, MOVED).verdict is DRIFT
-    assert compare_artefacts({FIRST: Artefact(9, (302, 200))}, files, MOVED).verdict is WRONG
+    for limits in (MOVED, EXACT.but({"coords": 1.0})):
+        assert compare_artefacts({FIRST: Artefact(9, (302, 200))}, files, limits).verdict is WRONG
+        assert compare_artefacts({FIRST: Artefact(9, (300, 202))}, files, limits).verdict is WRONG

@@ -126,8 +126,22 @@ def test_the_label_decides_between_boxes_in_one_place() -> None:
     assert compare_boxes(mine, theirs, LOOSE).verdict is DRIFT
 
 
+@pytest.mark.parametrize(("by", "partner"), [(49.5, 1), (50.5, 0)])
+def test_a_label_is_worth_fifty_units(by: float, partner: int) -> None:
+    theirs = [LEFT._replace(label="image"), *moved([LEFT], by)]
+    assert pair_up([LEFT], theirs).places == [(0, partner)]
+
+
+def test_the_order_does_not_decide_between_others() -> None:
+    column = [SpanSeen("text", (Box(1, 12 * k, 9, 12 * k + 9),)) for k in range(40)]
+    found = pair_up(column[::-1], column)
+    assert set(found.apart) == {0}
+    assert len(found.exchanged) == 39
+
+
 def test_the_order_decides_between_equals() -> None:
     same = SpanSeen("text", (Box(1, 1, 9, 9),))
+    assert pair_up([same] * 2, [same] * 4).places == [(0, 0), (1, 2)]
     assert pair_up([same] * 5, moved([same] * 5, 2)).places == [(k, k) for k in range(5)]
 
 
@@ -149,6 +163,14 @@ def test_what_moved_is_counted_and_the_worst_are_shown() -> None:
             "... and 2 more",
         ),
     )
+
+
+def test_no_more_are_spoken_of_than_there_are() -> None:
+    three = measured([*moved([TITLE, LEFT, RIGHT], 2), FIGURES, END])
+    assert len(three.details) == 3
+    assert "more" not in three.details[-1]
+    four = measured([*moved([TITLE, LEFT, RIGHT], 2), FIGURES, *moved([END], 2)])
+    assert four.details[3:] == ("... and 1 more",)
 
 
 def test_what_is_missing_or_surplus_is_named() -> None:

@@ -48,6 +48,8 @@ TABLE = PAGE + "<td></td>" * 12
         (PAGE.replace("\n\n", "\n"), PAGE, ["spaces: nothing but white space differs"]),
         (PAGE.replace("510", "1024"), PAGE, ["numbers: nothing but numbers differs"]),
         (PAGE.replace("agreed", "refused"), PAGE, []),
+        (PAGE, PAGE, []),
+        ("ab\ud83d" * 9, "x", ["repetition: 'ab\\ud83d' comes 9 times in a row, from character 0 of 27 on"]),
     ],
 )
 def test_a_text_that_went_astray(mine: str, theirs: str, told: list[str]) -> None:
@@ -116,6 +118,12 @@ def test_a_circle_is_told_by_what_comes_again_how_often_and_from_where(
 )
 def test_a_page_that_repeats_itself_is_no_alarm(mine: str, theirs: str) -> None:
     assert not [one for one in degenerations(mine, theirs) if one.sign is Sign.REPETITION]
+
+
+@pytest.mark.parametrize(("times", "alarm"), [(4, False), (5, True)])
+def test_twice_what_the_page_repeats_is_no_alarm(times: int, alarm: bool) -> None:
+    found = degenerations(PAGE + "once again " * times, PAGE + "once again " * 2)
+    assert [one.sign for one in found] == [Sign.REPETITION] * alarm
 
 
 @pytest.mark.parametrize(

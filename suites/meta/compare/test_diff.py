@@ -27,6 +27,7 @@ PAGE = (
                 r"...et|>\nThose present [-agreed-]{+refused+} to meet again in 14 days.\n",
             ],
         ),
+        ("no two. So it ends", "one two. So it began", ["[-one-]{+no+} two. So it [-began-]{+ends+}"]),
         (PAGE[7:], PAGE, ["[-<|ref|>-]title<|/ref|><|det|>..."]),
         ("", "all of it", ["[-all of it-]"]),
         ("all of it", "", ["{+all of it+}"]),
@@ -34,7 +35,18 @@ PAGE = (
         ("x" * 900, "y" * 800, ["[-" + "y" * 33 + "...-]{+" + "x" * 33 + "...+}"]),
         ("red \x1b[31m", "red \x9b31m", [r"red \x{+1b[+}[-9b31m-]{+31m+}"]),
     ],
-    ids=["equal", "empty", "two words", "lost start", "nothing", "surplus", "space", "unrelated", "escapes"],
+    ids=[
+        "equal",
+        "empty",
+        "two words",
+        "first and last",
+        "lost start",
+        "nothing",
+        "surplus",
+        "space",
+        "unrelated",
+        "escapes",
+    ],
 )
 def test_words_that_differ_are_marked_with_a_little_around_them(mine: str, theirs: str, lines: list[str]) -> None:
     assert [plain_line(line) for line in diff(mine, theirs)] == lines
@@ -53,6 +65,14 @@ def test_where_texts_are_cut_is_no_difference() -> None:
     [line] = diff("one more: " + theirs, theirs)
     assert plain_line(line).startswith("{+one more: +}9 10 11 ")
     assert {piece.side for piece in line} == {Side.SUBJECT, Side.BOTH}
+
+
+@pytest.mark.parametrize(("longer", "is_cut"), [(0, False), (1, True)])
+def test_a_text_that_ends_in_the_window_is_not_cut(longer: int, is_cut: bool) -> None:
+    between = " ".join(["word"] * WINDOW)[: WINDOW - 4 + longer]
+    [first, *others] = diff(f"a {between} b", f"c {between} d")
+    assert plain_line(first).startswith("[-c-]{+a+} word ")
+    assert bool(others) is not is_cut
 
 
 TEXTS = st.text(st.sampled_from("ab 1\n<|>\x1b\udc80の"), max_size=3 * CONTEXT)

@@ -102,6 +102,24 @@ def test_ids_that_part_are_shown_from_there(
 
 
 @pytest.mark.parametrize(
+    ("ids", "signs"),
+    [
+        ([0, 500, 500, 21, 23], [Sign.BEHIND_IMAGE]),
+        ([0, 500, 500, 20, 22], [Sign.BEHIND_IMAGE]),
+        ([0, 500, 500], [Sign.BEHIND_IMAGE]),
+        ([0, 500, 501, 21, 22], []),
+    ],
+)
+def test_a_text_that_differs_behind_the_image_is_told(ids: list[int], signs: list[Sign]) -> None:
+    mask = torch.tensor([[False, True, True, False, False]])
+    mine, theirs = (
+        InputsDigest.of({**input_tensors(), "input_ids": torch.tensor([row]), "images_seq_mask": mask})
+        for row in (ids, [0, 500, 500, 21, 22])
+    )
+    assert next(compare_inputs(mine, theirs)).signs == frozenset(signs)
+
+
+@pytest.mark.parametrize(
     ("mask", "measured", "signs"),
     [
         ("1111...1", "5 image tokens in 3 runs; the reference has 4 in 4", [Sign.OTHER_COUNT, Sign.MASK_TOO_EARLY]),

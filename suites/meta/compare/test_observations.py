@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pytest_dsocr.compare import observations
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
+from pytest_dsocr.observation.answer import Part
+from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.observation.forced import ForcedStep
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.observation.observation import Best, InputsDigest, Observation, Seam, Step
+from pytest_dsocr.observation.observation import Best, InputsDigest, NotFinite, Observation, Seam, Step
 from suites.meta.compare.made import OUTPUT, STEPS, along, answer, input_tensors, observation, seam_tensors
 
 LIMITS = Tolerances("float32", seam=1e-3, logits=1e-1, ties=64, mantissa_bits=23)
@@ -126,6 +130,49 @@ def test_blocks_stand_in_front_of_the_seam_that_they_lead_to_whatever_their_orde
     ]
 
 
+def test_the_names_of_what_comes_of_tokens() -> None:
+    named = observations.DECODING, (*observations.OUTPUT, *observations.FILES)
+    assert named == (tuple(DECODING), tuple(OUTPUTS))
+
+
+FAULT = SubjectFaultError("decode", "it raised")
+NO_PREFILL = {name: seam for name, seam in observation().seams.items() if name != "prefill"}
+PREVENTED: list[tuple[Part, dict[str, Any], list[str]]] = [
+    ("inputs", {"inputs": None}, INPUTS),
+    ("vision", {"seams": {"prefill": observation().seams["prefill"]}}, ["sam.page", "vision_fusion"]),
+    ("prefill", {"seams": NO_PREFILL, "prefill_best": None}, ["prefill", "prefill_best"]),
+    ("step", {"forced": None}, ["logits", "tokens"]),
+    ("read", {"mmd": None, "artefacts": None}, ["text", "spans", "boxes"]),
+    ("write", {"mmd": None, "artefacts": None}, ["result.mmd", "artefacts"]),
+]
+
+
+@pytest.mark.parametrize(("part", "changes", "names"), PREVENTED, ids=[part for part, _, _ in PREVENTED])
+def test_what_an_error_prevented_is_lost_and_nothing_else_is(
+    part: Part, changes: dict[str, Any], names: list[str]
+) -> None:
+    found = compared(observation(), fault=FAULT, lost=frozenset((part,)), **changes)
+    assert list(found) == [*INPUTS, *SEAMS, *DECODING, *OUTPUTS]
+    assert [what for what, one in found.items() if one.reason is Reason.LOST] == names
+    assert [what for what, one in found.items() if not one.passes] == names
+    assert all(found[name].lost_to is FAULT for name in names)
+
+
+@pytest.mark.parametrize(
+    ("heard", "verdict", "measured"),
+    [
+        ((), Verdict.NOT_COMPARED, "step 0 lost to an error: it raised; it was the first"),
+        (along(STEPS[:2]), Verdict.NOT_COMPARED, "step 2 lost to an error: it raised; MATCH up to there, all 2"),
+        (along((STEPS[0], STEPS[2])), Verdict.WRONG, "1 of 2 equal, 0 ties; first differing step 1"),
+    ],
+    ids=["at the first", "right until then", "wrong before"],
+)
+def test_steps_up_to_an_error_are_compared(heard: tuple[ForcedStep, ...], verdict: Verdict, measured: str) -> None:
+    found = compared(observation(), fault=FAULT, lost=frozenset(("step", "read", "write")), forced=heard)
+    assert (found["tokens"].verdict, found["tokens"].measured) == (verdict, measured)
+    assert not any(found[what].passes for what in (*DECODING[1:], *OUTPUTS))
+
+
 def test_each_part_is_held_against_the_references() -> None:
     other_ids = {**input_tensors(), "input_ids": input_tensors()["input_ids"] + 1}
     changes: dict[str, tuple[Any, str]] = {
@@ -168,6 +215,21 @@ def test_equal_tokens_that_the_subjects_policy_does_not_end_with_are_wrong() -> 
     [tokens] = [one for one in compare_observations(mine, observation(), LIMITS) if one.what == "tokens"]
     assert (tokens.verdict, tokens.signs) == (Verdict.WRONG, frozenset((Sign.NO_END,)))
     assert tokens.measured == "all 3, but by the subject's policy they are not the whole output"
+
+
+def test_another_token_is_told_before_an_end_that_is_missing() -> None:
+    forced = (*along(STEPS[:2]), replace(along(STEPS)[2], token=9))
+    found = [compared(observation(), forced=forced, ends=ends)["tokens"] for ends in (True, False)]
+    assert found[0] == found[1]
+    assert found[0].verdict is Verdict.WRONG
+
+
+def test_logits_that_are_not_finite_are_told_in_the_place_of_an_error() -> None:
+    forced = (*along(STEPS[:2]), replace(along(STEPS)[2], not_finite=NotFinite(2, 0, 129, (7,))))
+    found = compared(observation(), forced=forced)["logits"]
+    assert (found.verdict, found.error) == (Verdict.WRONG, math.inf)
+    assert found.measured == "step 2: 2 NaN of 129 values, the first at [7]; the reference is finite"
+    assert Sign.NOT_FINITE in found.signs
 
 
 def flipped(at: int, apart: float) -> tuple[tuple[Step, ...], list[ForcedStep]]:

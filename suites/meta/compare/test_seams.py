@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -94,6 +95,24 @@ def test_what_is_not_finite_on_one_side_is_wrong(bad: float, at: int, whole: boo
         assert (found.verdict, found.error) == (Verdict.WRONG, math.inf)
         assert (Sign.NOT_FINITE in found.signs) is (mine is spoilt)
         assert (IN_WORDS[Sign.NOT_FINITE] in found.details) is (mine is spoilt)
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        ({}, "1 NaN of 300 values, the first at [150]"),
+        ({"not_finite": None}, "1 NaN of 300 values, the first at [150]"),
+        ({"not_finite": None, "values": None}, "NaN or infinity, in places that its summary does not tell"),
+    ],
+    ids=["summed up", "whole", "an older recording"],
+)
+def test_where_it_is_not_finite_is_told_as_far_as_it_is_known(kept: dict[str, Any], told: str) -> None:
+    spoilt, sound = replace(seam(with_bad(math.nan, 150), True), **kept), seam(random(300), True)
+    other = seam(with_bad(math.inf, 0))
+    assert compare_seam("x", spoilt, sound, 1e9).measured == f"{told}; the reference is finite"
+    assert compare_seam("x", sound, spoilt, 1e9).measured == f"finite; the reference is not: {told}"
+    also = f"{told}; the reference holds them as well: 1 infinite of 300 values, the first at [0]"
+    assert compare_seam("x", spoilt, other, 1e9).measured == also
 
 
 @whole_or_not
@@ -217,3 +236,22 @@ def test_a_tensor_whose_first_rows_are_right_is_told(whole: bool) -> None:
     assert Sign.LATER_ROWS in found.signs
     assert "right up to row 320 of 640, as far as it was sampled" in found.details
     assert Sign.LATER_ROWS not in compare_seam("x", seam(theirs * 1.5, whole), seam(theirs, whole), ALLOWED).signs
+
+
+def test_first_rows_are_right_up_to_a_share_of_the_largest_difference() -> None:
+    theirs = random(1, 20, 1)
+    later = theirs + 1e-3
+    later[:, 10:] += 100.0
+    assert Sign.LATER_ROWS in compare_seam("x", seam(later), seam(theirs), ALLOWED).signs
+
+
+@pytest.mark.parametrize(("right", "told"), [(5, False), (6, True)])
+def test_six_samples_that_are_right_are_first_rows(right: int, told: bool) -> None:
+    theirs = random(20, 1)
+    later = theirs.clone()
+    later[right:] += 1.0
+    found = compare_seam("x", seam(later), seam(theirs), ALLOWED)
+    assert (Sign.LATER_ROWS in found.signs) is told
+    assert (f"right up to row {right} of 20, as far as it was sampled" in found.details) is told
+    vector = compare_seam("x", seam(later.flatten()), seam(theirs.flatten()), ALLOWED)
+    assert not any("row" in line for line in vector.details if line.startswith("right"))

@@ -85,6 +85,10 @@ SCENES: Sequence[tuple[str, Sequence[Comparison]]] = [
     ("how SAM's absolute positions", [small("sam.crops/0"), right("sam.page/0"), right("sam.page")]),
     ("how the relative positions of block 2,", [right("sam.crops/1"), small("sam.crops/2"), right("sam.page/2")]),
     ("how SAM's position tables", [large("sam.crops/3"), right("sam.page/3")]),
+    *(
+        (f"how the relative positions of block {k},", [large(f"sam.crops/{k}"), right(f"sam.page/{k}")])
+        for k in (5, 8, 11)
+    ),
     ("how SAM's position tables", [large("sam.crops"), right("sam.page")]),
     ("SAM behind its last block", [right("sam.page/0"), right("sam.page/1"), small("sam.page")]),
     ("SAM by a little", [small("sam.page/0"), small("sam.page")]),

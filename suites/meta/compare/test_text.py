@@ -77,6 +77,12 @@ def test_what_went_astray_stands_in_front() -> None:
     assert [line.partition(":")[0] for line in twice.details[:2]] == ["repetition", "broken characters"]
 
 
+def test_what_stands_behind_the_references_end_is_counted() -> None:
+    found = compare_text("abcdef and more", "abcdef", 9.0)
+    assert (found.verdict, found.signs) == (Verdict.DRIFT, frozenset((Sign.GOES_ON,)))
+    assert found.details == ("goes on: it goes on behind the reference's end, for 9 characters",)
+
+
 def test_of_equal_texts_nothing_is_said() -> None:
     assert compare_text("the " * 99, "the " * 99, 0.0) == Comparison("text", Verdict.MATCH, "396 characters")
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pytest_dsocr.contract.markup import Box, PixelBox, find_spans, parse, read_boxes, to_pixels
+from pytest_dsocr.contract.markup import Box, PixelBox, find_spans, parse, quote, read_boxes, to_pixels
 from pytest_dsocr.contract.mmd import clean_output
 from suites.meta.contract.recorded_outputs import CASES, PAGE_SIZE, RECORD, Recorded, each_recorded_output
 from suites.meta.vendor_live.outputs import OUTPUTS, span
@@ -65,6 +65,9 @@ def test_no_text_is_lost() -> None:
         ("[[1, 2, 3, 4], [5, 6, None, 8]]", 1, "box 1"),
         ("[[1, 2, 3, 1e400]]", 0, "box 0"),
         ("[[1, 2, 3, -1e400]]", 0, "box 0"),
+        ("[[1, 2, 3, 1e300]]", 0, "box 0"),
+        ("[[1, 2, 3, -1e300]]", 0, "box 0"),
+        ("[[1, 2, 3, -9e299]]", 1, None),
         ("[[1, 2, 3, 0x" + "f" * 10_000 + "]]", 0, "box 0"),
         ("[['abcd', 2, 3, 4]]", 0, "box 0"),
         ("['abcd']", 0, "box 0"),
@@ -106,6 +109,11 @@ def test_what_the_vendor_drops_in_silence_is_a_problem(text: str, problems: list
     assert len(found) == len(problems)
     for message, start in zip(found, problems, strict=True):
         assert re.match(start.replace("|", r"\|"), message), message
+
+
+def test_forty_characters_are_quoted() -> None:
+    assert quote("x" * 40) == repr("x" * 40)
+    assert quote("x" * 41) == repr("x" * 40 + "...")
 
 
 def test_a_message_does_not_repeat_megabytes() -> None:

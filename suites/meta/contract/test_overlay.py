@@ -4,9 +4,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
-from pytest_dsocr.contract.markup import parse
+from pytest_dsocr.contract.drawing import Stroke, draw_outline
+from pytest_dsocr.contract.markup import PixelBox, parse
 from pytest_dsocr.contract.overlay import draw_boxes, label_colour
 from suites.meta.vendor_live.outputs import span
 
@@ -85,6 +86,25 @@ def test_a_long_label_is_cut_and_kept_on_one_line(label: str) -> None:
     pixels = np.asarray(drawn(span(label, "[[100, 200, 700, 800]]")))
     assert (pixels[:170] == 255).all()
     assert (pixels[:, 800:] == 255).all()
+
+
+def test_a_label_wider_than_the_page_begins_at_its_edge() -> None:
+    image = drawn(span("table_caption", "[[300, 500, 700, 800]]"), width=40, height=400)
+    assert image.getpixel((0, 192)) == label_colour("table_caption")
+
+
+def test_a_dashed_outline_is_broken_on_all_four_sides() -> None:
+    image = Image.new("RGB", (60, 60), "white")
+    draw_outline(ImageDraw.Draw(image), PixelBox(10, 10, 50, 44), Stroke((255, 0, 0), 1, dashed=True))
+    red = (np.asarray(image) == (255, 0, 0)).all(axis=2)
+    dashes = {0, *range(1, 9), *range(16, 25), *range(32, 41)}
+    assert {*np.flatnonzero(red[10]).tolist()} == {*np.flatnonzero(red[44]).tolist()} == {10 + x for x in dashes}
+    assert (
+        {*np.flatnonzero(red[:, 10]).tolist()}
+        == {*np.flatnonzero(red[:, 50]).tolist()}
+        == {10 + y for y in dashes if y <= 34}
+    )
+    assert not red[11:44, 11:50].any()
 
 
 def test_a_label_at_the_upper_edge_stays_on_the_page() -> None:

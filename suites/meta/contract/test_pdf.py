@@ -78,6 +78,15 @@ def test_pages_come_one_by_one() -> None:
     assert next(pages, None) is None
 
 
+def test_the_file_is_let_go_behind_its_last_page() -> None:
+    pages: Any = pdf_pages(pdf_of("red", "blue"))
+    document = pages.gi_frame.f_locals["pdf"]._document
+    next(pages)
+    assert document.raw
+    assert len(list(pages)) == 1
+    assert not document.raw
+
+
 def test_a_pdf_given_as_an_image_is_sent_here() -> None:
     with pytest.raises(DsocrError, match=r"is a PDF; take its pages with pytest_dsocr.contract.pdf.pdf_pages"):
         load_image(pdf_of("white"))
@@ -117,6 +126,14 @@ def test_a_dpi_that_shows_nothing_is_refused_at_once(dpi: float) -> None:
 def test_a_page_above_pillows_limit_is_refused() -> None:
     with pytest.raises(DsocrError, match=r"page 1 of .* would be 28800 x 28800 px, more than the limit of 178956970"):
         next(pdf_pages(large_pdf()))
+
+
+def test_a_page_of_just_pillows_limit_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 200 * 100 // 2)
+    assert next(pdf_pages(pdf_of("red"), dpi=100)).size == (200, 100)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 200 * 100 // 2 - 1)
+    with pytest.raises(DsocrError, match="more than the limit of 19998;"):
+        next(pdf_pages(pdf_of("red"), dpi=100))
 
 
 def test_without_pypdfium2_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,11 +62,18 @@ def test_a_figure_is_cut_from_the_page_and_black_beyond_it() -> None:
     assert figure.getpixel((4, 0)) == page.getpixel((2, 250))
 
 
+@pytest.mark.parametrize("size", [(1, 1), (1, 9), (9, 1)])
+def test_the_smallest_figure_is_a_pixel(size: tuple[int, int]) -> None:
+    assert crop_figure(Image.new("RGB", (10, 10)), PixelBox(0, 0, *size)).size == size
+
+
 @pytest.mark.parametrize(
     "pixels",
     [
         PixelBox(5, 5, 5, 9),
         PixelBox(9, 5, 5, 9),
+        PixelBox(5, 5, 9, 5),
+        PixelBox(5, 9, 9, 5),
         PixelBox(0, 0, MAX_JPEG_SIDE_PX + 1, 2),
         PixelBox(0, 0, 10_000, MAX_FIGURE_PX // 10_000 + 1),
         PixelBox(2**31, 0, 2**31 + 5, 5),

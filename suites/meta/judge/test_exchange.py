@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from pytest_dsocr.engine.session import Session
 from pytest_dsocr.judge.exchange import CaseReport, Exchange, ask, judge
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.protocol import NotRecordedError
 from pytest_dsocr.subjects.session import SessionSubject
@@ -70,6 +72,15 @@ def test_a_case_passes_where_all_that_is_offered_was_compared(
     assert report.worst_error == max((one.error or 0.0 for one in comparisons), default=0.0)
 
 
+@pytest.mark.parametrize("found", [FINE, replace(FINE, verdict=Verdict.WRONG)])
+def test_what_an_error_cut_short_has_no_verdict_but_a_wrong_one(found: Comparison, case: Case) -> None:
+    fault = SubjectFaultError("decode", "it raised")
+    report = CaseReport(exchange(case, answer(observation(), fault=fault)), (found,), LIMITS)
+    assert (report.fault, report.case) == (fault, case)
+    assert report.verdict is (Verdict.WRONG if found.verdict is Verdict.WRONG else Verdict.NOT_COMPARED)
+    assert not report.passes
+
+
 def test_a_stage_holds_its_views_and_blocks(case: Case) -> None:
     names = (
         "sam.crops/0",
@@ -113,9 +124,13 @@ def test_one_exchange_is_judged_as_often_as_limits_differ(case: Case) -> None:
 def test_both_sides_are_timed_apart_and_steps_are_told(tiny: Session[Any], case: Case) -> None:
     reference: Any = Reference(seen(tiny, case))
     told: list[int] = []
+    began = time.perf_counter()
     found = ask(SessionSubject(tiny), reference, case, told.append)
     assert found.subject_s > found.reference_s >= 0
+    assert found.subject_s + found.reference_s <= time.perf_counter() - began
     assert told == [0, 1, 2, 3]
+    assert not found.answer.reread
+    assert ask(SessionSubject(tiny), reference, case, always_read=True).answer.reread
     assert found.case is case
     assert found.findings == ()
 

@@ -15,10 +15,12 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.fusion import fuse
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.stages import STAGES
 from pytest_dsocr.judge import substitution
 from pytest_dsocr.judge.exchange import Exchange, judge
 from pytest_dsocr.judge.substitution import substitute
 from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.subjects.follow import follow
@@ -53,12 +55,18 @@ class Planted(SessionSubject):
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
         inputs = super().inputs(page, prompt=prompt, preset=preset)
+        if "ids" in self.wrong:
+            inputs["input_ids"][0, -1] += 1
+        if "grid's dtype" in self.wrong:
+            inputs["images_spatial_crop"] = inputs["images_spatial_crop"].int()
         if "inputs" in self.wrong:
             inputs["images_ori"] = inputs["images_ori"].flip(-1)
         return inputs
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         seams = super().vision(inputs)
+        if "sam" in self.wrong:
+            seams["sam.page"] = 2 * seams["sam.page"]
         if "vision" in self.wrong:
             seams["vision_fusion"] = seams["vision_fusion"].roll(7, dims=0)
         if "silent" in self.wrong:
@@ -102,6 +110,8 @@ PLANTED = [
     (("inputs",), (VISION_RIGHT, INPUTS_RIGHT)),
     (("vision",), (FEATURES_RIGHT,)),
     (("decoder",), (FEATURES_WRONG,)),
+    (("ids",), (INPUTS_RIGHT,)),
+    (("grid's dtype", "sam"), (VISION_WRONG,)),
     (("inputs", "vision"), (VISION_WRONG, INPUTS_WRONG, BOTH_RIGHT)),
     (("inputs", "decoder"), (VISION_RIGHT, INPUTS_WRONG, BOTH_WRONG)),
     (("vision", "decoder"), (FEATURES_WRONG,)),
@@ -152,6 +162,10 @@ def test_what_was_asked_stays_as_it_was(session: Session[Any], case: Case, live:
     before = judge(asked, LIMITS).comparisons
     substitute(subject, asked, LIMITS)
     assert judge(asked, LIMITS).comparisons == before
+
+
+def test_parts_are_the_stages_of_their_kind() -> None:
+    assert (substitution.TOKENS[0], *substitution.VISION) == (STAGES[5], *STAGES[1:5])
 
 
 def unneeded() -> Any:
@@ -239,6 +253,14 @@ def test_what_is_wrong_in_the_text_alone_or_without_stages_tells_nothing(
     asked = exchange(textual, case, replace(live, output=replace(live.output, text="other")))
     assert asked.answer.level is Level.TEXT
     assert substitute(textual, asked, LIMITS, unneeded) == ()
+
+
+def test_one_that_raised_is_asked_no_more(session: Session[Any], case: Case, live: Observation) -> None:
+    subject = Planted(session, "vision")
+    asked = exchange(subject, case, live)
+    raised = replace(asked, answer=replace(asked.answer, fault=SubjectFaultError("decode", "it raised")))
+    assert substitute(subject, asked, LIMITS) == (FEATURES_RIGHT,)
+    assert substitute(subject, raised, LIMITS) == ()
 
 
 def test_tensors_are_lent_in_the_subjects_own_dtype(

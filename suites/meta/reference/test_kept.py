@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+import pytest_dsocr
 from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.foundation.sealed import seal, unseal
 from pytest_dsocr.observation.case import Case, make_case
@@ -20,11 +22,15 @@ from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.reference.live.kept import KeptReference, Store, making_of
 from pytest_dsocr.reference.live.reference import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError
+from pytest_dsocr.reference.recorded.case import RecordedCase
 from pytest_dsocr.reference.vendor_code.files import FILES
 from suites.contract.pages import write_page
+from suites.meta.compare.made import observation
 from suites.meta.reference.conftest import STAND_IN
 from suites.meta.reference.test_worker import same
+from suites.meta.report.made import MADE
 
+PACKAGE = Path(pytest_dsocr.__file__).parent
 CHECKPOINT, TOKENS = "synthetic:tiny", 3
 KEY = Key(CHECKPOINT, "cpu", "float32", "eager", "a" * 64)
 
@@ -32,7 +38,11 @@ KEY = Key(CHECKPOINT, "cpu", "float32", "eager", "a" * 64)
 class Counted(LiveReference):
     """A worker that counts what it is asked."""
 
-    asked = 0
+    asked = closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+        super().close()
 
     def observe(self, case: Case, **options: Any) -> Observation:
         self.asked += 1
@@ -144,6 +154,7 @@ def test_a_damaged_answer_is_told_and_asked_anew(suffix: str, harm: str, runs: R
     same(pack(answer), pack(whole))
     is_plainly_absent = (suffix, harm) == (".json", "gone")
     assert ["damaged, and asked anew" in note for note in runs.notes] == [True] * (not is_plainly_absent)
+    assert all(str(path.parent) in note for note in runs.notes)
     assert not runs.ask(case)[1]
 
 
@@ -182,3 +193,95 @@ def test_a_disk_that_takes_nothing_costs_no_answer(runs: Runs, case: Case) -> No
     runs.root.write_text("a file")
     assert runs.ask(case)[1]
     assert [note.startswith("the live reference's answers are not kept: ") for note in runs.notes] == [True]
+
+
+def test_what_is_never_kept_is_asked_of_the_live_reference(live: Counted, case: Case, tmp_path: Path) -> None:
+    notes: list[str] = []
+    reference = KeptReference(live, Store(tmp_path, {}), notes.append)
+    assert reference.start() == reference.provenance == live.provenance
+    assert reference.inputs(case).prompt_ids == live.inputs(case).prompt_ids != []
+    assert reference.flops(case) == live.flops(case) != {}
+    assert {len(times) for times in reference.stage_times(case, 2).values()} == {2}
+    with Counted(STAND_IN, CHECKPOINT, python=tmp_path / "none") as unstarted:
+        KeptReference(unstarted, Store(tmp_path, {}), notes.append).close()
+        assert unstarted.closed == 1
+
+
+# The store alone, with answers made up.
+
+
+def kept(store: Store, case: Case, *, at: int = 0) -> Path:
+    """Keep an answer that was used at a second; the path of its summary."""
+    store.add(case, RecordedCase(case.to_json(), MADE, observation(keep_values=True)))
+    os.utime(store.path(case), (at, at))
+    return store.path(case)
+
+
+def test_the_newest_answer_stays_whatever_room_there_is(tmp_path: Path, case: Case) -> None:
+    first, second = (replace(case, max_new_tokens=tokens) for tokens in (1, 2))
+    store = Store(tmp_path, {}, most_bytes=0)
+    kept(store, first)
+    assert store.find(first) is not None
+    kept(store, second)
+    assert (store.find(first), store.find(second) is not None) == (None, True)
+    assert len([*store.folder.iterdir()]) == 2, "its tensors go with an answer"
+
+
+@pytest.mark.parametrize(("spare", "left"), [(0, 2), (-1, 1)])
+def test_room_is_made_among_all_makings_up_to_the_last_byte(spare: int, left: int, tmp_path: Path, case: Case) -> None:
+    old, new = Store(tmp_path, {"of": "old"}), Store(tmp_path, {"of": "new"})
+    kept(old, case, at=1)
+    size = sum(path.stat().st_size for path in old.folder.iterdir())
+    kept(replace(new, most_bytes=2 * size + spare), case, at=2)
+    assert [store.find(case) is not None for store in (old, new)] == [left == 2, True]
+
+
+def test_an_answer_in_another_cases_place_is_damage(tmp_path: Path, case: Case) -> None:
+    store, other = Store(tmp_path, {}), replace(case, max_new_tokens=1)
+    path = kept(store, other)
+    for suffix in (".json", ".safetensors"):
+        path.with_suffix(suffix).rename(store.path(case).with_suffix(suffix))
+    with pytest.raises(ReferenceFaultError, match="holds another case"):
+        store.find(case)
+
+
+def test_how_answers_were_made_is_read_of_the_first_that_is_whole(tmp_path: Path, case: Case) -> None:
+    store = Store(tmp_path, {})
+    assert store.origin() is None
+    paths = sorted(kept(store, replace(case, max_new_tokens=tokens)) for tokens in (1, 2))
+    assert all(path.exists() for path in paths), "there is room for both"
+    paths[0].write_text("{}")
+    assert store.origin() == MADE
+    paths[1].write_text("no JSON")
+    assert store.origin() is None
+
+
+def test_a_place_depends_on_what_a_making_says_and_not_on_its_order(tmp_path: Path, case: Case) -> None:
+    making = {"way": "cpu", "checkpoint": "mini"}
+    same_making = Store(tmp_path, dict(reversed(making.items())))
+    assert Store(tmp_path, making).path(case) == same_making.path(case)
+    assert Store(tmp_path, {**making, "way": "h200"}).path(case).name == same_making.path(case).name
+
+
+@pytest.mark.parametrize(
+    ("room", "counts"),
+    [*((room, True) for room in ("contract", "engine", "observation", "reference")), ("report", False)],
+)
+def test_our_own_code_that_answers_go_through_counts(
+    room: str, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (PACKAGE / room).is_dir()
+    monkeypatch.setattr("pytest_dsocr.reference.live.kept.OWN", tmp_path)
+    (tmp_path / room / "inner").mkdir(parents=True)
+    before = making_of(STAND_IN, KEY, {})
+    (tmp_path / room / "inner" / "code.py").write_text("1\n")
+    (tmp_path / room / "notes.txt").write_text("1\n")
+    after = making_of(STAND_IN, KEY, {})
+    assert (after != before) is counts
+    assert [*after["own"]] == [f"{room}/inner/code.py"] * counts
+
+
+def test_how_images_are_resized_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = making_of(STAND_IN, KEY, {})
+    monkeypatch.setattr("pytest_dsocr.reference.live.kept.resampling", lambda: "another")
+    assert making_of(STAND_IN, KEY, {}) == {**before, "resampling": "another"} != before

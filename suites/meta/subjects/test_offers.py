@@ -55,7 +55,8 @@ def test_what_is_not_offered_is_not_asked(case: Case, what: str, method: str) ->
 def test_it_is_known_before_it_is_loaded() -> None:
     assert offers_before_loading(f"{HERE}:GundamOnly").told == "; presets: gundam; prompts: markdown"
     assert offers_before_loading("cli:--presets=tiny,base cat {page}") == Offers(("tiny", "base"))
-    assert offers_before_loading("session").told == ""
+    for included in ("session", "session:fast", "vendor:absent"):
+        assert offers_before_loading(included).told == ""
 
 
 def test_a_command_carries_it() -> None:

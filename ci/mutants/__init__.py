@@ -1,0 +1,1 @@
+"""Small changes to the code that judges, each of which a test must notice."""
