@@ -15,7 +15,7 @@ from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn
 from .facts import Facts
-from .hints import hinted, of_view
+from .hints import LARGE, hinted, of_view, with_rule
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,6 +39,17 @@ def test_every_bit(
         return of_view(asked.tensors(drawn(page), preset)["images_ori"].float().cpu(), drawn(page), PRESETS[preset])
 
     dsocr_check([hinted(facts.told(compared), hints)])
+
+
+@pytest.mark.parametrize("preset", ["tiny", "gundam"])
+def test_a_large_page_is_resized_at_once(
+    preset: str, facts: Facts, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
+) -> None:
+    from .pixels import compare_pixels
+
+    recorded = facts.prepared("panorama", preset)
+    compared = compare_pixels("images_ori", asked, drawn("panorama"), preset, recorded, tokenizer)
+    dsocr_check([facts.told(with_rule(compared, LARGE))])
 
 
 @pytest.mark.parametrize("preset", PRESETS)

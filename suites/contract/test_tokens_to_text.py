@@ -19,6 +19,7 @@ TEXTS = {
     "markup": "<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\n# A",
     "a table": "<table><tr><td>1</td><td> 2 </td></tr></table>",
     "line ends and tabs": "one\n\n\ntwo  three\tfour",
+    "entities": "<td>R&amp;D &lt; 3 &nbsp;&#8211;</td>",
     "LaTeX": "\\( a \\coloneqq b \\) and \\[ \\frac{1}{2} \\]",
 }
 
