@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LIMITS = (range(MIN_CROPS, MAX_CROPS), range(MAX_CROPS + 1, 33))
 """Limits of crops that a port may have in place of the vendor's: below it, and above."""
 MARKS = re.compile(r"<\|/?\w+\|>")
-LARGE = "resized at once from its own size, however large: not shrunk first, nor in two steps (reducing_gap)"
+LARGE = "that a large page is not shrunk first, nor resized in two steps (reducing_gap)"
 EXACT_DIGITS = 15
 NEAR_LEVELS = 2.0
 """Two views that differ by less than so many of 255 levels on average were made alike."""
@@ -30,11 +30,6 @@ def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparis
     """Add the first of ``hints`` to a comparison that is wrong; they are looked for only then."""
     hint = next(hints(), None) if compared.verdict is Verdict.WRONG else None
     return replace(compared, details=(f"check: {hint}", *compared.details)) if hint else compared
-
-
-def with_rule(compared: Comparison, rule: str) -> Comparison:
-    """Add what the vendor does to what was measured."""
-    return replace(compared, measured=f"{compared.measured}; the vendor's: {rule}")
 
 
 def of_grid(size_px: tuple[int, int], mine: Grid) -> Iterator[str]:

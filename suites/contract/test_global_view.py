@@ -15,7 +15,7 @@ from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn
 from .facts import Facts
-from .hints import LARGE, hinted, of_view, with_rule
+from .hints import LARGE, hinted, of_view
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,7 +49,7 @@ def test_a_large_page_is_resized_at_once(
 
     recorded = facts.prepared("panorama", preset)
     compared = compare_pixels("images_ori", asked, drawn("panorama"), preset, recorded, tokenizer)
-    dsocr_check([facts.told(with_rule(compared, LARGE))])
+    dsocr_check([hinted(facts.told(compared), lambda: iter([LARGE]))])
 
 
 @pytest.mark.parametrize("preset", PRESETS)

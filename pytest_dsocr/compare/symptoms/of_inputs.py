@@ -140,8 +140,8 @@ INPUTS = (
     ),
     Symptom(
         "images_crop",
-        "the filter (bicubic, antialiased), the pixels' range (-1 to 1), the channels' order, what becomes of "
-        "transparency (dropped), and EXIF's rotation",
+        "the filter (Pillow's bicubic, antialiased, in one step), the pixels' range (-1 to 1, computed in float32 and "
+        "rounded to bfloat16 once), the channels' order, what becomes of transparency (dropped), and EXIF's rotation",
         lambda scene: scene.wrong("images_ori"),
         ("IMG-01", "IMG-03", "IMG-08", "IMG-09", "IMG-11"),
     ),
@@ -175,8 +175,9 @@ INPUTS = (
     ),
     Symptom(
         "images_ori",
-        "the whole view: centred between bars of grey 127; without crops and up to 640 px squashed instead; and, with "
-        "no crops to tell, the filter, the pixels' range, the channels' order, transparency and EXIF's rotation",
+        "the whole view: centred between bars of grey 127 (-0.0039), its shorter side rounded, and half of what is "
+        "left, rounded, in front of it; without crops and up to 640 px squashed instead; and, with no crops to tell, "
+        "the filter, the pixels' range and rounding, the channels' order, transparency and EXIF's rotation",
         bugs=("IMG-04", "IMG-05", "IMG-07"),
     ),
     Symptom("dtypes", "that ids and grid are int64, and the mask is bool"),

@@ -16,6 +16,8 @@ from tempfile import TemporaryDirectory
 import pytest
 import torch
 
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.contract.resampling import resampling
 from suites.meta.faults.outcome import Outcome, stage_of
 from suites.meta.faults.registry import Fault
 
@@ -71,6 +73,7 @@ def failure(fault: Fault, asked: Sequence[str]) -> Outcome | None:
 def run_apart(arguments: Sequence[str]) -> tuple[int, str]:
     """Run pytest in a process forked from this one; give its exit status and what it said."""
     assert torch.get_num_threads() == 1, "torch's threads do not outlive a fork"
+    resampling()  # is kept, for a mistake in Pillow's resizing must not change which recordings fit
     with TemporaryDirectory() as folder:
         said = Path(folder) / "said"
         process = get_context("fork").Process(target=_run, args=(tuple(arguments), said))
@@ -89,7 +92,7 @@ def _run(arguments: Sequence[str], said: Path) -> None:
 
 def stages_of(what: str, suite: str) -> tuple[str, ...]:
     """Give the stages that a comparison of a suite stands for: that of the cache compares one way with another."""
-    stage = stage_of(what.partition("/")[0].partition(".")[0])
+    stage = stage_of(Comparison(what, Verdict.WRONG, "").stage)
     if suite == CACHE and stage not in VISION_STAGES:
         return ("read",) if what.startswith(("text", "read")) else ("prefill", "decode")
     return (stage,)

@@ -115,7 +115,7 @@ def try_fault(name: str, *, suites: bool = True, before: Outcome | None = None) 
     again = before is not None and before.killed and _again(fault, before)
     if again:
         return again
-    changed, upto = False, FIRST_ASKED.get(fault.stage, "prefill")
+    changed, upto = False, "read" if fault.unseen else FIRST_ASKED.get(fault.stage, "prefill")
     with planted(fault) as subject:  # for all pages, as a mistake may keep something of one for the next
         for case in cases():
             if report := _held(subject, case, upto):

@@ -100,13 +100,13 @@ def one_buffer(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault(
     "HLD-74",
     "A cache from the pool, not cleared",
-    "decode",
+    "read",
     "the end of the page before",
     "page before|cleared|empty",
     "a page shorter than the one before",
 )
 def not_cleared(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
-    """Caches are used again, and steps of a shorter page see the tail of a longer one."""
+    """Caches are used again, and steps of a shorter page see the tail of a longer one: `read` after its own stages."""
     pool: list[KVCache] = []
     right, append = DeepseekOCR.new_cache, KVCache.append
 

@@ -17,11 +17,12 @@ from pytest_dsocr.engine.model import Core
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.faults.of_cache import LATER
 from suites.meta.faults.of_sam import GARBAGE, LITTLE
-from suites.meta.faults.registry import LONG, core_of, fault
+from suites.meta.faults.registry import LONG, LONGER, core_of, fault
 
 HALF = "a run in bfloat16"
 IN_HALF = "it rounds in bfloat16 alone, and a default run computes in float32"
 CHUNK = 512
+LESS = "it changes what is compared by less than another order of sums does"
 
 
 @fault("HLD-55", "Positions in the weights' dtype", "prefill", LITTLE, "rotary|round", HALF, gap=IN_HALF)
@@ -36,7 +37,9 @@ def rounded_positions(patch: pytest.MonkeyPatch, subject: SessionSubject) -> Non
     patch.setattr(Rope, "__init__", init)
 
 
-@fault("HLD-56", "Frequencies scaled beyond 1,024 positions", "prefill", LITTLE, "rotary|theta|frequenc", LONG)
+@fault(
+    "HLD-56", "Frequencies scaled beyond 1,024 positions", "prefill", LITTLE, "rotary|theta|frequenc", LONG, gap=LONGER
+)
 def dynamic_scaling(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The dynamic scaling of a longer model was left on: theta grows with the length."""
     right = Rope.__init__
@@ -100,7 +103,7 @@ def averaged(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     patch.setattr(MixtureOfExperts, "forward", lambda self, x: right(self, x) - self.shared_experts(x) / 2)
 
 
-@fault("HLD-64", "Epsilon outside of the root", "prefill", "nothing", "epsilon")
+@fault("HLD-64", "Epsilon outside of the root", "prefill", "nothing", "epsilon", gap=LESS)
 def outside_the_root(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """x / (rms + eps) in place of x / sqrt(ms + eps)."""
     forward: Any = lambda self, x: self.weight * (x / (x.pow(2).mean(-1, keepdim=True).sqrt() + self.eps))  # noqa: E731

@@ -88,6 +88,7 @@ def kept_vision(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     def vision(self: Any, inputs: Inputs) -> list[Vision]:
         row = inputs.images_crop[0, :, 0].float() if len(inputs.images_crop) else inputs.images_ori[0, :, 0].float()
         key = (tuple(inputs.images_crop.shape), tuple(inputs.images_ori.shape), row.numpy().tobytes())
-        return kept.setdefault(key, right(self, inputs))  # computed all the same, for modules are watched
+        made = right(self, inputs)  # all the same, for modules are watched
+        return kept.setdefault(key, made) if made else made
 
     patch.setattr(Pipeline, "vision", vision)

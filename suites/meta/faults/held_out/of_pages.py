@@ -90,7 +90,14 @@ def truncated_side(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     _letterboxed(patch, int, lambda left: round(left * 0.5))
 
 
-@fault("HLD-05", "The page a pixel further from its bar", "tokenizer", NOTHING, "a pixel|odd", "some aspect ratios")
+@fault(
+    "HLD-05",
+    "The page a pixel further from its bar",
+    "tokenizer",
+    NOTHING,
+    "a pixel|odd|half of what is left",
+    "some aspect ratios",
+)
 def other_side(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The odd pixel of two bars goes to the first in one's own letterbox."""
     _letterboxed(patch, round, lambda left: math.ceil(left * 0.5))

@@ -191,7 +191,7 @@ def cut_positions(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     patch.setattr(clip, "resize_grid", lambda table, size: table[:size, :size])
 
 
-@fault("HLD-40", "The norm in front on patches only", "clip", LITTLE, "norm in front")
+@fault("HLD-40", "The norm in front on patches only", "clip", LITTLE, "norm(ed)? in front")
 def patches_normed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The class token is put in front behind the norm."""
 
