@@ -26,6 +26,7 @@ from suites.cache import (
     test_one_token,
     test_pages,
     test_reading,
+    test_views,
     test_ways,
 )
 from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
@@ -33,7 +34,10 @@ from suites.cache.walk import Walk
 from suites.contract.pages import write_page
 from suites.meta.cache.faulty import FAULTS, KeepsGradients
 
-MODULES = (test_bytes, test_contents, test_images, test_length, test_one_token, test_pages, test_reading, test_ways)
+MODULES = (
+    *(test_bytes, test_contents, test_images, test_length, test_one_token),
+    *(test_pages, test_reading, test_views, test_ways),
+)
 ON_A_GPU = {"test_decode_peaks_no_higher_than_prefill"}
 CAUGHT: dict[str, list[str]] = {
     "test_a_token_takes_the_computed_bytes": ["twice as wide", "half of the channels", "one layer"],
@@ -50,6 +54,9 @@ CAUGHT: dict[str, list[str]] = {
     "test_the_first_page_reads_the_same_again": ["remembers the last page", "reads nothing"],
     "test_a_prefill_begins_with_an_empty_cache": ["remembers the last page", "no layer"],
     "test_read_says_what_its_own_steps_choose": ["reads nothing"],
+    "test_a_page_without_text_is_not_made_to_have_some": ["reads nothing"],
+    "test_a_crop_among_nine_is_seen_as_among_two": ["room for six crops"],
+    "test_a_blank_page_is_looked_at": ["skips blank pages"],
     "test_step_by_step_is_one_call": ["louder in steps"],
     "test_going_on_from_a_cache_is_one_call": ["louder in steps"],
     "test_the_cache_holds_the_same_by_either_way": ["zeros", "no position", "no layer"],

@@ -135,12 +135,7 @@ def other_image_id(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 )
 def six_crops(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The limit of the vendor's code for another runner."""
-
-    def six(right: Any, width: int, height: int) -> Any:
-        patch.setattr(grid, "CANDIDATES", tuple(one for one in grid.CANDIDATES if math.prod(one) <= 6))
-        return right(width, height)
-
-    _grid(patch, six)
+    _grid(patch, lambda right, width, height: right(width, height, most=6))
 
 
 @fault("GRD-02", "Crops of a small page", "tokenizer", "useless crops", "not where both sides are up to 640", SMALL)

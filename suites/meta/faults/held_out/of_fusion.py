@@ -75,7 +75,7 @@ def blank_skipped(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault(
     "HLD-53",
     "Vision kept by a page's size and first row",
-    "sam",
+    "vision_fusion",
     "the second page is the first",
     "page before|cache",
     "a second page of one size and margin",
