@@ -90,7 +90,7 @@ DECODER = (
         "logits",
         "the steps by a little from the first on, for prefill is right: the dtype that keys and values are cached in "
         "(rounded to bfloat16 or 8 bits), rounding in a kernel that only steps use, or one position of the cache too "
-        "few or too many",
+        "few (a step's own token's, too) or too many",
         lambda scene: scene.has(Sign.FROM_FIRST_STEP) and scene.small,
         ("KVC-06",),
     ),
