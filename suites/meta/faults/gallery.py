@@ -40,14 +40,15 @@ def _shown(name: str, page: str, out: Path) -> str:
     [case] = [one for one in cases() if one.page.stem == page]
     with planted(FAULTS[name]) as subject:
         report = hold(subject, case, "read", always_read=True)
-    return _section(FAULTS[name], report, draw(report, out / name))
+    return _section(FAULTS[name], report, draw(report, out / name).relative_to(out))
 
 
 def _section(one: Fault, report: CaseReport, picture: Path) -> str:
     found = report.divergence
-    told = f"first wrong: {found.first.what}\ncheck: {found.cause}" if found else str(report.fault or report.verdict)
+    passed = f"nothing is wrong on this page: {report.verdict}"
+    told = f"first wrong: {found.first.what}\ncheck: {found.cause}" if found else str(report.fault or passed)
     return (
         f'<section id="{one.id}"><h2>{one.id}: {escape(one.title)}</h2><p>{escape(one.cause)} '
         f"<b>Shows as:</b> {escape(one.symptom)}; on {escape(one.page)}.</p><pre>{escape(told)}</pre>"
-        f'<img src="{one.id}/{picture.name}" alt="{escape(one.title)}"></section>'
+        f'<img src="{picture.as_posix()}" alt="{escape(one.title)}"></section>'
     )

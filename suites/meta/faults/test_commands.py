@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -32,9 +33,10 @@ def test_the_gallery_shows_what_is_said_and_the_page(tmp_path: Path) -> None:
     content = index.read_text(encoding="utf-8")
     assert "that BOS, id 0, is put in front" in content
     assert "the channels&#x27; order" in content
-    for name in ("PRM-02", "IMG-09"):
-        assert f'src="{name}/' in content
-        assert list((tmp_path / name).rglob("*.jpg"))
+    pictures = re.findall(r'src="([^"]+)"', content)
+    assert len(pictures) == 2
+    for picture in pictures:
+        assert (tmp_path / picture).is_file()
 
 
 def test_a_page_of_ones_own_is_shown_against_the_session_without_the_mistake(tmp_path: Path) -> None:
