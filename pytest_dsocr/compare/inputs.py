@@ -14,6 +14,9 @@ from pytest_dsocr.observation.observation import InputsDigest, Runs, Seam
 from pytest_dsocr.observation.summing import bytes_sha256
 
 SHOWN_IDS = 8
+LEVEL = 2 / 255
+"""Of pixels from -1 to 1."""
+GREY = 127 / 255 * 2 - 1
 
 Grid = tuple[tuple[int, int], ...]
 
@@ -126,6 +129,33 @@ def _pixel_signs(mine_NCHW: Tensor, theirs_NCHW: Tensor) -> Iterator[Sign]:
         yield Sign.CHANNELS_REORDERED
     elif _is_whole(mine_NCHW) and not _is_whole(theirs_NCHW):
         yield Sign.WHOLE_LEVELS
+    else:
+        yield from _view_signs(mine_NCHW, theirs_NCHW)
+
+
+def _view_signs(mine_NCHW: Tensor, theirs_NCHW: Tensor) -> Iterator[Sign]:
+    """Tell the bars beside a page from the page: these differ alone, or are of another width."""
+    if len(theirs_NCHW) == 1 and (inside := inside_bars(theirs_NCHW[0])):
+        rows, columns = inside
+        if mine_NCHW[:, :, rows, columns].equal(theirs_NCHW[:, :, rows, columns]):
+            yield Sign.BARS_ALONE
+            return
+        if inside_bars(mine_NCHW[0]) != inside:
+            yield Sign.OTHER_BARS
+            return
+    if float((mine_NCHW.float() - theirs_NCHW.float()).abs().max()) <= LEVEL:
+        yield Sign.ROUNDED
+
+
+def inside_bars(view_CHW: Tensor) -> tuple[slice, slice] | None:
+    """Give the rows and columns between bars of one level along a side's ends; None where there are none."""
+    grey = (view_CHW - GREY).abs().amax(0) < LEVEL / 4
+    whole = [(~grey.all(dim)).nonzero().flatten().tolist() for dim in (1, 0)]
+    if not all(whole):
+        return None
+    rows, columns = (slice(places[0], places[-1] + 1) for places in whole)
+    is_whole = (rows.stop - rows.start, columns.stop - columns.start) == tuple(grey.shape)
+    return None if is_whole else (rows, columns)
 
 
 def _wrong(what: str, measured: str, signs: Iterable[Sign] = (), details: Iterable[str] = ()) -> Comparison:

@@ -39,6 +39,10 @@ class Sign(StrEnum):
     VIEWS_REORDERED = "views reordered"
     CHANNELS_REORDERED = "channels reordered"
     WHOLE_LEVELS = "whole levels"
+    ROUNDED = "rounded"
+    """No pixel is as much as a level away."""
+    BARS_ALONE = "bars alone"
+    OTHER_BARS = "other bars"
     # tensors
     OTHER_SHAPE = "other shape"
     """Of pixels, another dtype as well."""
@@ -88,6 +92,9 @@ IN_WORDS: Mapping[Sign, str] = {
     Sign.VIEWS_REORDERED: "the same views in another order",
     Sign.CHANNELS_REORDERED: "the channels in the opposite order",
     Sign.WHOLE_LEVELS: "no values but -1, 0 and 1",
+    Sign.ROUNDED: "no pixel is more than one level of 255 away",
+    Sign.BARS_ALONE: "the bars beside the page differ, and not the page",
+    Sign.OTHER_BARS: "the bars beside the page are of another width than the reference's",
     Sign.NOT_FINITE: "it holds NaN or infinity, the reference does not",
     Sign.SHUFFLED: "mean and norm equal the reference's: the same values, in other places",
     Sign.SUSPICIOUS: "larger than any error of a correct implementation that was measured on one device in this dtype",

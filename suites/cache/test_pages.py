@@ -42,7 +42,8 @@ def test_a_prefill_begins_with_an_empty_cache(
         [
             as_expected("cache/length", lengths, expected, "the prompt's tokens, in each layer"),
             compare_ways("prefill/again", after, before, limits.logits),
-            _told_apart(other, logits, walk, before),
+            _told_apart("vision_fusion", other.features, walk.features, "features", _same_page(other, walk)),
+            _told_apart("prefill", logits, before, "logits", _same_page(other, walk)),
         ]
     )
 
@@ -61,13 +62,25 @@ def test_the_first_page_reads_the_same_again(
     dsocr_check([not_compared("text/read again", Reason.TELLS_NOTHING, ALIKE) if first == other else compared])
 
 
-def _told_apart(other: Walk, logits: Tensor, walk: Walk, before: Tensor) -> Comparison:
+def _same_page(one: Walk, other: Walk) -> bool:
+    from torch import equal
+
+    return equal(one.inputs["images_ori"], other.inputs["images_ori"])
+
+
+def _told_apart(stage: str, found: Tensor, before: Tensor, what: str, same_page: bool) -> Comparison:
     """Two pages have equal ids in one preset: what is kept of a prompt by its ids alone is another page's."""
     from torch import equal
 
-    name = "prefill/another page"
-    if equal(other.inputs["images_ori"], walk.inputs["images_ori"]):
+    name = f"{stage}/another page"
+    if same_page:
         return not_compared(name, Reason.TELLS_NOTHING, "both pages show the same; name pages that differ")
-    same = before.shape == logits.shape and equal(before, logits)
+    same = before.shape == found.shape and equal(before, found)
     why = "else it is given the features or the cache of the page before, whose ids are the same"
-    return as_expected(name, "equal" if same else "other logits", "other logits", why)
+    return as_expected(name, "equal" if same else f"other {what}", f"other {what}", why)
+
+
+def _drawn(folder: Path) -> Path:
+    from ..contract.pages import write_page
+
+    return write_page("landscape", folder)

@@ -52,6 +52,24 @@ def test_read_says_what_its_own_steps_choose(
     dsocr_check([read, text])
 
 
+def test_a_page_without_text_is_not_made_to_have_some(
+    tmp_path: Path, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
+) -> None:
+    """``mini`` ends at once on a page too small to read."""
+    from pytest_dsocr.compare.expected import as_expected
+    from pytest_dsocr.contract.mmd import clean_output
+    from pytest_dsocr.engine.checkpoint import resolve
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    from ..contract.pages import write_page
+
+    case = make_case(write_page("tiny", tmp_path), "markdown", QUICK, OF_OTHERS)
+    asked, tokenizer = CheckedSubject(dsocr_subject), resolve(dsocr_config.checkpoint).tokenizer
+    own = clean_output(tokenizer.decode(list(_choices(asked, case, tokenizer))))
+    why = "what its own steps choose: EOS may be the first token, and no least number of tokens is asked for"
+    dsocr_check([as_expected("read/page without text", asked.read(case), own, why)])
+
+
 def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> Iterator[int]:
     """Yield what the vendor's loop chooses by the subject's logits."""
     from pytest_dsocr.contract.policy import DecodePolicy, NgramBan

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.contract.grid import MAX_CROPS, MIN_CROPS, Grid, crop_grid
+from pytest_dsocr.contract.grid import CANDIDATES, MAX_CROPS, MIN_CROPS, Grid, crop_grid
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.special import TextTokenizer
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 LIMITS = (range(MIN_CROPS, MAX_CROPS), range(MAX_CROPS + 1, 33))
 """Limits of crops that a port may have in place of the vendor's: below it, and above."""
+MARKS = re.compile(r"<\|/?\w+\|>")
+LARGE = "that a large page is not shrunk first, nor resized in two steps (reducing_gap)"
+EXACT_DIGITS = 15
 NEAR_LEVELS = 2.0
 """Two views that differ by less than so many of 255 levels on average were made alike."""
 
@@ -31,10 +35,13 @@ def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparis
 def of_grid(size_px: tuple[int, int], mine: Grid) -> Iterator[str]:
     """Yield what leads to this grid of a page of this size, where it is not the vendor's."""
     columns, rows = crop_grid(*size_px)
+    rounded = ", or of aspect ratios that are rounded before they are compared" if _by_rounded(size_px, mine) else ""
     for limits in LIMITS:
         if found := [most for most in limits if crop_grid(*size_px, most=most) == mine]:
             most = f"{found[0]} to {found[-1]}" if len(found) > 1 else f"{found[0]}"
-            yield f"the limit of crops: this grid comes of a limit of {most}, and infer's is {MAX_CROPS}"
+            yield f"the limit of crops: this grid comes of a limit of {most}{rounded}, and infer's is {MAX_CROPS}"
+    if rounded:
+        yield f"how near a grid is to the page: this one comes{rounded.removeprefix(', or')}"
     if mine == (rows, columns):
         yield "the order of columns and rows: they are exchanged"
     if (columns, rows) == (1, 1):
@@ -49,12 +56,30 @@ def of_no_crops(mine: str) -> Iterator[str]:
         yield "what stands for the crops of a page without any: zeros in float32, where infer casts real crops to bf16"
 
 
+def of_cut_prompt(mine: Sequence[int], bos: int) -> Iterator[str]:
+    """Yield that a prompt was cut, where its BOS is gone."""
+    if mine[0] != bos:
+        yield f"that prompts are not cut: this one has {len(mine)} ids and lost its BOS, with what stood behind it"
+
+
+def _by_rounded(size_px: tuple[int, int], mine: Grid) -> bool:
+    """Tell whether a grid is among the nearest by ratios of one to three decimals, and by exact ones is not."""
+    ratio = size_px[0] / size_px[1]
+
+    def is_near(digits: int) -> bool:
+        near = {one: abs(round(ratio, digits) - round(one[0] / one[1], digits)) for one in CANDIDATES}
+        return near.get(mine) == min(near.values())
+
+    return not is_near(EXACT_DIGITS) and any(is_near(digits) for digits in (1, 2, 3))
+
+
 def of_view(mine: Tensor, page: Path, preset: Preset) -> Iterator[str]:
     """Yield how a view of a whole page ``[1, 3, V, V]`` was made, where that is not as the vendor makes it."""
     import numpy as np
     import torch
     from PIL import ImageOps
 
+    from pytest_dsocr.compare.inputs import inside_bars
     from pytest_dsocr.contract.image import load_image
 
     image, side = load_image(page), (preset.view_size, preset.view_size)
@@ -63,8 +88,15 @@ def of_view(mine: Tensor, page: Path, preset: Preset) -> Iterator[str]:
     levels = torch.from_numpy(np.asarray(other).copy()).permute(2, 0, 1).float()
     if mine.shape[-2:] == levels.shape[-2:] and ((mine[0] + 1) * 127.5 - levels).abs().mean() < NEAR_LEVELS:
         yield _OF_VIEW[preset.is_squashed]
+    whole = torch.from_numpy(np.asarray(padded).copy()).permute(2, 0, 1).float() / 127.5 - 1
+    if not preset.is_squashed and inside_bars(mine[0]) != inside_bars(whole):
+        yield _OF_BARS
 
 
+_OF_BARS = (
+    "how wide the bars are: infer rounds the page's shorter side, and puts half of what is left, rounded to even, in "
+    "front of it"
+)
 _OF_VIEW = {
     False: "whether the page is squashed: it is here, and infer pads it with grey; it squashes only without crops and "
     "up to 640 px",
@@ -78,6 +110,9 @@ def of_prompt(mine: Sequence[int], text: str, tokenizer: TextTokenizer) -> Itera
     pieces, stripped = ([tokenizer.encode(piece) for piece in one.split("<image>")] for one in (text, text.strip()))
     if len(pieces) != 2 or image not in mine:
         return
+    lost = [mark for mark in MARKS.findall(text) if tokenizer.encode(mark)[0] not in mine]
+    if lost:
+        yield f"the markup in the prompt's text: {lost[0]} is a token of its own there, and nothing is escaped"
     after = list(mine[len(mine) - list(reversed(mine)).index(image) :])
     if stripped[0] and mine[1] == image:
         yield "where the image stands: at the prompt's <image>, which need not be in front"

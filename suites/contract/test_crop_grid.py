@@ -17,7 +17,7 @@ from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn
 from .facts import Facts
-from .hints import hinted, of_grid, of_no_crops
+from .hints import hinted, of_cut_prompt, of_grid, of_no_crops
 from .image_tokens import compare_image_tokens, resembling
 
 pytestmark = pytest.mark.dsocr_level("L1")
@@ -47,7 +47,9 @@ def test_grid(
     image_id, expected = tokenizer.special.image, image_token_count(PRESETS["gundam"], mine)
     why = f"for the page and {mine[0]} x {mine[1]} crops{resembling(inputs.prompt_ids.count(image_id), mine)}"
     told = hinted(facts.told(grid), lambda: of_grid((width_px, height_px), mine))
-    dsocr_check([told, *compare_image_tokens(inputs, image_id, expected, why)])
+    counts = compare_image_tokens(inputs, image_id, expected, why)
+    cut = [hinted(one, lambda: of_cut_prompt(inputs.prompt_ids, tokenizer.special.bos)) for one in counts]
+    dsocr_check([told, *cut])
 
 
 @pytest.mark.parametrize("page", ["tiny", "exactly_640"])

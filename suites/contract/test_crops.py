@@ -10,6 +10,7 @@ from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn
 from .facts import Facts
+from .hints import LARGE, hinted
 
 pytestmark = pytest.mark.dsocr_level("L1")
 
@@ -25,6 +26,16 @@ def test_every_bit(
 
     compared = compare_pixels("images_crop", asked, drawn(page), "gundam", facts.prepared(page, "gundam"), tokenizer)
     dsocr_check([facts.told(compared)])
+
+
+def test_a_large_page_is_not_shrunk_before_it_is_cut(
+    facts: Facts, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
+) -> None:
+    from .pixels import compare_pixels
+
+    recorded = facts.prepared("panorama", "gundam")
+    compared = compare_pixels("images_crop", asked, drawn("panorama"), "gundam", recorded, tokenizer)
+    dsocr_check([hinted(facts.told(compared), lambda: iter([LARGE]))])
 
 
 @pytest.mark.parametrize("grid", [(3, 2), (2, 3), (3, 3), (4, 2)], ids=lambda grid: f"{grid[0]}x{grid[1]}")

@@ -14,6 +14,7 @@ from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn
 from .facts import Facts
+from .hints import LARGE, hinted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,6 +34,17 @@ def test_every_bit(
 
     compared = compare_pixels("images_ori", asked, drawn(page), preset, facts.prepared(page, preset), tokenizer)
     dsocr_check([facts.told(compared)])
+
+
+@pytest.mark.parametrize("preset", ["tiny", "gundam"])
+def test_a_large_page_is_resized_at_once(
+    preset: str, facts: Facts, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
+) -> None:
+    from .pixels import compare_pixels
+
+    recorded = facts.prepared("panorama", preset)
+    compared = compare_pixels("images_ori", asked, drawn("panorama"), preset, recorded, tokenizer)
+    dsocr_check([hinted(facts.told(compared), lambda: iter([LARGE]))])
 
 
 @pytest.mark.parametrize("preset", PRESETS)

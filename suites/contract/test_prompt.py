@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.plugin.check import Check
 
@@ -19,6 +20,14 @@ PROMPTS = (
     *("markdown", "ocr", "free", "figure", "describe", "locate"),
     *("space_after", "space_around", "text_before", "image_last", "image_alone", "not_latin"),
 )
+
+UNUSUAL = {
+    "runs of blanks": "\nRead  all   of this.",
+    "runs of line ends": "\n\nFirst.\n\n\nSecond.",
+    "capitals and marks": "\nOCR: “ﬁne”, naïve & R&amp;D?!",
+    "special tokens": "\nLocate <|ref|>a word<|/ref|> in the image.",
+}
+"""Texts that a server might tidy."""
 
 
 @pytest.mark.parametrize("name", PROMPTS)
@@ -41,3 +50,14 @@ def test_ids_and_mask(
         for one in compare_inputs(mine, theirs)
     ]
     dsocr_check(told, "input_ids", "images_seq_mask")
+
+
+@pytest.mark.parametrize("kind", UNUSUAL)
+def test_the_text_is_not_tidied(
+    kind: str, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
+) -> None:
+    """What stands behind the image are the ids of the text as it was given, in the checkpoint's vocabulary."""
+    mine = asked(drawn("tiny"), "tiny", f"<image>{UNUSUAL[kind]}").prompt_ids
+    behind = [one for one in mine[1:] if one != tokenizer.special.image]
+    why = f"the prompt's text as it was given: {kind} are kept, and nothing is escaped"
+    dsocr_check([as_expected("input_ids/text", behind, tokenizer.encode(UNUSUAL[kind]), why)])

@@ -24,17 +24,19 @@ DECODER = (
     Symptom(
         "prefill",
         "what the decoder is given, and its layer 0: features at the mask's places in order, as many as places, not "
-        "the image token's embedding, neither scaled nor normed; rotary halves, theta 10,000, positions one by one; a "
-        "causal mask for image tokens too; the attention's scale (a head's); the norms' form, weights and epsilons "
-        "(1e-6); a dense layer, gate and up in this order, with silu; and rounding, to another dtype than the weights'",
+        "the image token's embedding, neither scaled nor normed; rotary halves, theta 10,000 at any length, positions "
+        "one by one; a causal mask for image tokens too, and for a prompt that goes in parts; the attention's scale (a "
+        "head's); the norms' form, weights and epsilons (1e-6); a dense layer, gate and up in this order, with silu; "
+        "and rounding, to another dtype than the weights'",
         lambda scene: scene.depth == 0,
         ("MOE-03", "POS-01", "POS-08", "POS-09", "SCH-10", "SCT-03", "SCT-04"),
     ),
     Symptom(
         "prefill",
         "the decoder's layer {depth}, for those in front are right: the experts (6 of 64, their weights the softmax's "
-        "own and not made to sum to one, each with its own, scaled by 1), the shared experts added, its weights, its "
-        "place among the layers, and its own keys and values in the cache",
+        "own and not made to sum to one, each with its own, scaled by 1), the shared experts added as a whole, its "
+        "weights (rounded to 8 bits, where it is by a little), its place among the layers, and its own keys and values "
+        "in the cache",
         lambda scene: scene.depth is not None,
         ("MOE-01", "MOE-02"),
     ),
@@ -88,14 +90,15 @@ DECODER = (
         "logits",
         "the steps by a little from the first on, for prefill is right: the dtype that keys and values are cached in "
         "(rounded to bfloat16 or 8 bits), rounding in a kernel that only steps use, or one position of the cache too "
-        "few or too many",
+        "few (a step's own token's, too) or too many",
         lambda scene: scene.has(Sign.FROM_FIRST_STEP) and scene.small,
         ("KVC-06",),
     ),
     Symptom(
         "logits",
-        "the first decode step, for prefill is right: its position goes on after the prompt, the cache holds all of "
-        "the prompt and does not slide, the last token is fed once, and no image features with it",
+        "the first decode step, for prefill is right: its position goes on after the prompt and not after its padding, "
+        "the cache holds all of the prompt, none of its padding, and does not slide, the last token is fed once, and "
+        "no image features with it; and what is computed otherwise for one token, such as gate and up in another order",
         lambda scene: scene.has(Sign.FROM_FIRST_STEP),
         ("ENV-05", "KVC-06"),
     ),

@@ -66,8 +66,8 @@ INPUTS = (
     ),
     Symptom(
         "input_ids",
-        "how many image tokens there are: by this preset's sizes, one more for each row's newline (of the whole "
-        "mosaic, not of each crop), and one for the separator",
+        "how many image tokens there are: by this preset's sizes, one more for each row's newline (of the rows of the "
+        "whole mosaic, not of each crop, columns and rows not exchanged), and one for the separator",
         lambda scene: scene.has(Sign.OTHER_COUNT, MASK),
         ("SCH-01", "SCH-04", "SCH-05"),
     ),
@@ -97,8 +97,8 @@ INPUTS = (
     ),
     Symptom(
         MASK,
-        "that the mask is True on the image's own tokens alone: not made by looking for their id, which an <image> in "
-        "the user's text has too",
+        "that the mask is True on the image's own tokens alone, where the prompt has them: not made for an image in "
+        "front of all text, nor by looking for their id, which an <image> in the user's text has too",
         bugs=("SCH-08",),
     ),
     Symptom(
@@ -134,21 +134,50 @@ INPUTS = (
     ),
     Symptom(
         "images_crop",
-        "the filter (bicubic, antialiased), the pixels' range (-1 to 1), the channels' order, what becomes of "
-        "transparency (dropped), and EXIF's rotation",
+        "how levels become pixels: over 255, less 0.5, over 0.5, all in float32, and rounded to bfloat16 once, at the "
+        "end",
+        lambda scene: scene.has(Sign.ROUNDED),
+    ),
+    Symptom(
+        "images_crop",
+        "the filter (Pillow's bicubic, antialiased, in one step), the pixels' range (-1 to 1, computed in float32 and "
+        "rounded to bfloat16 once), the channels' order, what becomes of transparency (dropped), and EXIF's rotation",
         lambda scene: scene.wrong("images_ori"),
         ("IMG-01", "IMG-03", "IMG-08", "IMG-09", "IMG-11"),
     ),
     Symptom(
         "images_crop",
-        "that the page is stretched over its grid, not padded, and cut row by row, with no thumbnail among the crops, "
-        "which are not cast to whole numbers on their way",
+        "that the page is stretched over its grid, not padded, resized as a whole before it is cut (not each crop from "
+        "its own box), and cut row by row, with no thumbnail among the crops, which are not cast to whole numbers on "
+        "their way",
         bugs=("DTP-01", "GRD-09", "GRD-11"),
     ),
     Symptom(
         "images_ori",
-        "the whole view: centred between bars of grey 127; without crops and up to 640 px squashed instead; and, with "
-        "no crops to tell, the filter, the pixels' range, the channels' order, transparency and EXIF's rotation",
+        "the bars beside the page: grey 127 of 255, put around the page before its levels become pixels (-0.0039, not "
+        "0)",
+        lambda scene: scene.has(Sign.BARS_ALONE),
+        ("IMG-04",),
+    ),
+    Symptom(
+        "images_ori",
+        "where the page stands in the whole view: centred between bars of grey 127 and not squashed (without crops and "
+        "up to 640 px squashed instead); its shorter side rounded, not truncated; and half of what is left, rounded to "
+        "even, in front of it",
+        lambda scene: scene.has(Sign.OTHER_BARS),
+        ("IMG-05",),
+    ),
+    Symptom(
+        "images_ori",
+        "how levels of the whole view become pixels: over 255, less 0.5, over 0.5, all in float32, and rounded to "
+        "bfloat16 once, at the end",
+        lambda scene: scene.has(Sign.ROUNDED),
+    ),
+    Symptom(
+        "images_ori",
+        "the whole view: centred between bars of grey 127 (-0.0039), its shorter side rounded, and half of what is "
+        "left, rounded, in front of it; without crops and up to 640 px squashed instead; and, with no crops to tell, "
+        "the filter, the pixels' range and rounding, the channels' order, transparency and EXIF's rotation",
         bugs=("IMG-04", "IMG-05", "IMG-07"),
     ),
     Symptom("dtypes", "that ids and grid are int64, and the mask is bool"),

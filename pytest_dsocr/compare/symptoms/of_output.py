@@ -133,15 +133,16 @@ OUTPUT = (
     Symptom("boxes", "how coordinates are read: of 999, truncated, every box of a span", bugs=("PAR-03",)),
     Symptom(
         "result.mmd",
-        "what is taken out of the text and what is kept (paragraphs without a label too), LaTeX that is rewritten "
-        "(with one backslash, and only beside a span that is no figure), and figures' links, numbered by span",
+        "what is taken out of the text and what is kept (paragraphs without a label too, no blanks around the whole), "
+        "LaTeX that is rewritten (with one backslash, and only beside a span that is no figure), and figures' links, "
+        "numbered by span, where all equal spans get the first one's",
         bugs=("PAR-05", "PAR-06", "PAR-07", "PAR-08", "PAR-09"),
     ),
     Symptom(
         "artefacts",
         "which files are written; the figures, one for every box of their spans, cut from the upright page before "
-        "boxes are drawn on it, in pixels of which 999 is the last, truncated, and numbered by box, counting those "
-        "that cannot be cut",
+        "boxes are drawn on it, in pixels of which 999 is the last, truncated, of coordinates with their signs and "
+        "points that are not kept inside the page, and numbered by box, counting those that cannot be cut",
         bugs=("PAR-05", "PAR-12", "RND-02", "RND-04", "RND-06", "RND-08"),
     ),
 )

@@ -48,8 +48,14 @@ VISION = (
     ),
     Symptom(
         "sam",
+        "SAM's neck by a little, for its blocks are right: rounding in its convolutions (TF32, autocast, another "
+        "dtype), and its norms' variance (over the number of channels, not one less) and epsilons (1e-6)",
+        lambda scene: scene.blocks_right and scene.small,
+    ),
+    Symptom(
+        "sam",
         "SAM behind its last block: the neck's norms (over channels, not places), its weights, and the two "
-        "convolutions",
+        "convolutions (padded by one on each side, nothing between them)",
         lambda scene: scene.blocks_right,
         ("SAM-12", "SAM-14"),
     ),
@@ -58,15 +64,17 @@ VISION = (
         "SAM by a little, from its start on: epsilons (1e-6), GELU (erf), the patches' weights (red, green, blue), "
         "absolute positions, the biases of patches, queries, keys and values, relative positions (of the unscaled "
         "query, rows and columns not exchanged), the bias's dtype and the attention kernel that adds it, windows "
-        "(padded with zeros that are attended to), and autocast, under which norms give float32",
+        "(padded behind the norm, on the right and below, with zeros that are attended to), rounding to another dtype "
+        "than the decoder's, and autocast, under which norms give float32",
         lambda scene: scene.small,
         ("ATK-01", "ATK-03", "DTP-04", "DTP-07", "SAM-13", "SAM-15"),
     ),
     Symptom(
         "sam",
-        "SAM's patches and its block 0: absolute positions, windows (padded with zeros that are attended to), relative "
-        "positions (of the unscaled query, rows and columns not exchanged), the attention's scale (a head's), biases, "
-        "and a residual of what stands in front of the norm",
+        "SAM's patches and its block 0: the patches' weights (rows and columns not exchanged), absolute positions, "
+        "windows (padded behind only, with zeros that are attended to), queries, keys and values in this order and not "
+        "head by head, relative positions (of the unscaled query, rows and columns not exchanged), the attention's "
+        "scale (a head's), biases, and a residual of what stands in front of the norm",
         lambda scene: scene.depth == 0,
         ("SAM-08", "SAM-09"),
     ),
@@ -104,16 +112,17 @@ VISION = (
     ),
     Symptom(
         "clip",
-        "CLIP by a little, from its start on: the quick GELU (of 1.702 x), epsilons of 1e-5, biases, the class token, "
-        "and autocast, under which norms give float32",
+        "CLIP by a little, from its start on: the quick GELU (of 1.702 x), epsilons of 1e-5, biases, the class token "
+        "(with a position of its own, and normed in front as patches are), rounding to another dtype, and autocast, "
+        "under which norms give float32",
         lambda scene: scene.small,
         ("CLP-01", "CLP-02", "DTP-07"),
     ),
     Symptom(
         "clip",
         "CLIP's input and its block 0: SAM's features in the place of its own patches, positions, the norm in front, "
-        "queries, keys and values in this order and not head by head, their biases, the attention's scale (a head's) "
-        "and no causal mask in it",
+        "queries, keys and values in this order and not head by head, their biases and their output's, the attention's "
+        "scale (a head's) and no causal mask in it",
         lambda scene: scene.depth == 0,
         ("CLP-05", "CLP-08"),
     ),

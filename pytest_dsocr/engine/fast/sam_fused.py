@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from triton import cdiv, next_power_of_2
 
-from pytest_dsocr.engine.fast import sam_kernel
+from pytest_dsocr.engine.fast.kernels import sam as kernels
 
 
 class Block(NamedTuple):
@@ -39,7 +39,7 @@ def attend(qkv_BHWX: Tensor, padding_X: Tensor, offsets_LD: Tensor, heads: int, 
     scores_NTL = torch.bmm(q_NTD, offsets_LD.T.expand(heads, -1, -1))
     out = qkv_BHWX.new_empty(views, height, width, channels)
     windows = cdiv(height, side) * cdiv(width, side)
-    sam_kernel.attend_kernel[(cdiv(side * side, block.queries), heads, views * windows)](
+    kernels.attend_kernel[(cdiv(side * side, block.queries), heads, views * windows)](
         qkv_BHWX,
         padding_X,
         scores_NTL,

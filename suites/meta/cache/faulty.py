@@ -103,6 +103,24 @@ class Ungated(SessionSubject):
         return super().vision(inputs) or {"vision_fusion": torch.zeros(1, 1)}
 
 
+class SixCrops(SessionSubject):
+    """Has room for the features of six crops."""
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        seams = super().vision(inputs)
+        if "sam.crops" in seams:
+            seams["sam.crops"] = seams["sam.crops"].clone()
+            seams["sam.crops"][6:] = 0.0
+        return seams
+
+
+class SkipsBlankPages(SessionSubject):
+    """Does not look at a page of one colour."""
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return super().vision(inputs) if float(inputs["images_ori"].float().std()) else {}
+
+
 class Forgets(SessionSubject):
     """Holds nothing of a prompt of one token."""
 
@@ -208,6 +226,8 @@ FAULTS: Mapping[str, Make] = {
     "runs vision again": CallsAgain,
     "names other modules": Elsewhere,
     "has no gate": Ungated,
+    "room for six crops": SixCrops,
+    "skips blank pages": SkipsBlankPages,
     "forgets one token": Forgets,
     "remembers the last page": Remembers,
     "reads nothing": ReadsAlike,

@@ -27,6 +27,7 @@ from suites.cache import (
     test_one_token,
     test_pages,
     test_reading,
+    test_views,
     test_ways,
 )
 from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
@@ -35,15 +36,8 @@ from suites.contract.pages import write_page
 from suites.meta.cache.faulty import FAULTS, KeepsGradients
 
 MODULES = (
-    test_batches,
-    test_bytes,
-    test_contents,
-    test_images,
-    test_length,
-    test_one_token,
-    test_pages,
-    test_reading,
-    test_ways,
+    *(test_batches, test_bytes, test_contents, test_images, test_length, test_one_token),
+    *(test_pages, test_reading, test_views, test_ways),
 )
 ON_A_GPU = {"test_decode_peaks_no_higher_than_prefill"}
 CAUGHT: dict[str, list[str]] = {
@@ -66,6 +60,9 @@ CAUGHT: dict[str, list[str]] = {
         "reads nothing",
     ],
     "test_read_says_what_its_own_steps_choose": ["reads nothing"],
+    "test_a_page_without_text_is_not_made_to_have_some": ["reads nothing"],
+    "test_a_crop_among_nine_is_seen_as_among_two": ["room for six crops"],
+    "test_a_blank_page_is_looked_at": ["skips blank pages"],
     "test_step_by_step_is_one_call": ["louder in steps"],
     "test_going_on_from_a_cache_is_one_call": ["louder in steps"],
     "test_the_cache_holds_the_same_by_either_way": ["zeros", "no position", "no layer"],

@@ -163,9 +163,10 @@ def test_grids_give_some_causes_away(mine: list[list[int]], theirs: list[list[in
         (lambda views: views.flip(0), Sign.VIEWS_REORDERED),
         (lambda views: views.flip(1), Sign.CHANNELS_REORDERED),
         (lambda views: views.clamp(-1, 1).round(), Sign.WHOLE_LEVELS),
+        (lambda views: views + 0.004, Sign.ROUNDED),
         (lambda views: views + 0.5, None),
     ],
-    ids=["views", "channels", "whole", "brighter"],
+    ids=["views", "channels", "whole", "rounded", "brighter"],
 )
 def test_whole_pixels_tell_more_than_hashes(change: Callable[[Tensor], Tensor], sign: Sign | None) -> None:
     views = input_tensors()["images_crop"]
@@ -180,6 +181,32 @@ def test_whole_pixels_tell_more_than_hashes(change: Callable[[Tensor], Tensor], 
     assert mean.startswith("mean ")
     [hashed] = [one for one in compare_inputs(replace(sides[0], values=None), sides[1]) if one.what == "images_crop"]
     assert hashed == Comparison("images_crop", Verdict.WRONG, found.measured)
+
+
+def _with_bars(first: int, last: int, bar: float = 127 / 255 * 2 - 1) -> Tensor:
+    """Rows ``first`` to ``last`` of eight hold a page, the others a bar."""
+    view = torch.full((1, 3, 8, 8), bar)
+    view[:, :, first:last] = input_tensors()["images_ori"][:, :, : last - first, :1].float()
+    return view.bfloat16()
+
+
+@pytest.mark.parametrize(
+    ("mine", "sign"),
+    [
+        (_with_bars(2, 6, 0.0), Sign.BARS_ALONE),
+        (_with_bars(2, 6, 1.0), Sign.BARS_ALONE),
+        (_with_bars(3, 7), Sign.OTHER_BARS),
+        (_with_bars(2, 5), Sign.OTHER_BARS),
+        (_with_bars(0, 4), Sign.OTHER_BARS),
+        (_with_bars(2, 6) * 0.5 - 0.002, None),
+    ],
+    ids=["zero", "white", "a row later", "a row fewer", "at the top", "another page"],
+)
+def test_bars_are_told_from_the_page(mine: Tensor, sign: Sign | None) -> None:
+    theirs = _with_bars(2, 6)
+    sides = [InputsDigest.of({**input_tensors(), "images_ori": view}, keep_values=True) for view in (mine, theirs)]
+    [found] = [one for one in compare_inputs(*sides) if one.what == "images_ori"]
+    assert found.signs == ({sign} if sign else set())
 
 
 def test_levels_that_are_whole_on_both_sides_tell_nothing() -> None:

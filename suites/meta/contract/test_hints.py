@@ -14,13 +14,19 @@ from pytest_dsocr.contract.grid import crop_grid
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.views import global_view
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from suites.contract.hints import hinted, of_grid, of_no_crops, of_prompt, of_view
+from suites.contract.hints import hinted, of_cut_prompt, of_grid, of_no_crops, of_prompt, of_view
 
 GRIDS = [
     ((1, 641), (1, 6), "the limit of crops: this grid comes of a limit of 6, and infer's is 9"),
     ((1358, 1358), (2, 2), "the limit of crops: this grid comes of a limit of 4 to 8, and infer's is 9"),
     ((641, 1300), (2, 1), "the order of columns and rows: they are exchanged"),
     ((300, 200), (3, 2), "when a page is cut: not where both its sides are within 640 px, as here"),
+    (
+        (320, 2480),
+        (1, 7),
+        "the limit of crops: this grid comes of a limit of 7, or of aspect ratios that are rounded before they are "
+        "compared, and infer's is 9",
+    ),
     ((641, 600), (1, 1), "when a page is cut: where its width or its height is above 640 px, and not both"),
 ]
 
@@ -71,6 +77,25 @@ def test_a_prompt_with_its_white_space() -> None:
     mine = [0, *image, *tokenizer.encode("\nFree OCR. ")]
     assert next(of_prompt(mine, text, tokenizer)) == "the white space around the prompt: infer strips it"
     assert not [*of_prompt([0, *image, *tokenizer.encode("\nFree OCR.")], text, tokenizer)]
+
+
+def test_markup_that_is_escaped() -> None:
+    tokenizer = Tokenizer.byte_level(512)
+    text = "<image>\nLocate <|ref|>a<|/ref|>."
+    mine = [0, *[tokenizer.special.image] * 3, *tokenizer.encode("\nLocate < |ref|>a<|/ref|>.")]
+    assert next(of_prompt(mine, text, tokenizer)).startswith("the markup in the prompt's text: <|ref|> is a token")
+
+
+def test_a_prompt_that_was_cut() -> None:
+    assert next(of_cut_prompt([500, 500, 21], 0)).startswith("that prompts are not cut: this one has 3 ids")
+    assert not [*of_cut_prompt([0, 500, 21], 0)]
+
+
+def test_a_view_whose_bars_are_a_pixel_off(page: Path) -> None:
+    with Image.open(page) as image:
+        right = global_view(image, PRESETS["base"])
+    assert not [*of_view(pixels(right), page, PRESETS["base"])]
+    assert next(of_view(pixels(right).roll(1, 2), page, PRESETS["base"])).startswith("how wide the bars are")
 
 
 def test_an_image_moved_to_the_front() -> None:

@@ -1,4 +1,4 @@
-"""Every mistake, in the order of the stages."""
+"""Every mistake, in the order of the stages; at the end those that were listed before the checks were read."""
 
 from suites.meta.faults import (  # noqa: F401, I001
     of_prompt,
@@ -12,6 +12,15 @@ from suites.meta.faults import (  # noqa: F401, I001
     of_loop,
     of_output,
     of_files,
+)
+from suites.meta.faults.held_out import (  # noqa: F401
+    of_pages,
+    of_prompts,
+    of_vision,
+    of_fusion as of_held_out_fusion,
+    of_decoder as of_held_out_decoder,
+    of_cache as of_held_out_cache,
+    of_reading,
 )
 from suites.meta.faults.registry import FAULTS
 

@@ -1,14 +1,23 @@
-"""The suites of a default run beside the pages, asked about one mistake in a process of its own."""
+"""The suites of a default run beside the pages, asked about one mistake in a process of its own.
+
+The process is forked from one that has loaded all that suites need.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
+import torch
+
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.contract.resampling import resampling
 from suites.meta.faults.outcome import Outcome, stage_of
 from suites.meta.faults.registry import Fault
 
@@ -16,13 +25,17 @@ ROOT = Path(__file__).parents[3]
 CONTRACT, CACHE = "suites/contract", "suites/cache"
 FILES = f"{CONTRACT}/test_output.py", f"{CONTRACT}/test_tokens_to_text.py"
 POLICY, READING, PAGES = f"{CONTRACT}/test_policy.py", f"{CACHE}/test_reading.py", f"{CACHE}/test_pages.py"
-FIRST: Mapping[str, Sequence[str]] = {
-    "postprocess": FILES,
-    "prefill": (PAGES,),
-    "decode": (POLICY,),
-    "read": (READING,),
+ASKED: Mapping[str, Sequence[Sequence[str]]] = {
+    "tokenizer": ((CONTRACT,),),
+    "postprocess": (FILES,),
+    "prefill": ((PAGES,), (CACHE,), (POLICY,)),
+    "decode": ((POLICY,), (CACHE,)),
+    "read": ((READING,), (CACHE,), (POLICY,)),
 }
-"""What is asked first about a stage, in a process of its own: pytest drops a file beside its folder."""
+"""What is asked about a stage, one after the other: the suites that can see its mistakes."""
+OF_VISION = ((CACHE,),)
+OF_VIEWS = ("sam.crops", "vision_fusion")
+OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 WORDS = re.compile(r"^_+ .*?(?=^=====)", re.M | re.S)
 NAMES = re.compile(r"^(?:_+ |rerun|subject|picture).*\n?", re.M)
 """Lines that name tests and mistakes, and say nothing of a cause."""
@@ -32,38 +45,54 @@ ERROR = re.compile(r"^error in (\w+)", re.M)
 
 def ask_suites(fault: Fault) -> Outcome | None:
     """Run the suites until a test fails over the mistake; None where none does."""
-    spec = f"suites.meta.faults.subject:{fault.id.replace('-', '_')}"
-    options = ("-x", "-q", "-p", "no:cacheprovider", f"--dsocr-subject={spec}")
-    for asked in (FIRST.get(fault.stage, ()), (CONTRACT, CACHE)):
-        found = failure(fault, [sys.executable, "-m", "pytest", *asked, *options]) if asked else None
-        if found:
-            return found
-    return None
+    return next((found for asked in ASKED.get(fault.stage, OF_VISION) if (found := failure(fault, asked))), None)
 
 
-def failure(fault: Fault, command: Sequence[str]) -> Outcome | None:
-    """Run suites; say how its first failure shows the mistake, and None where it passes.
+def failure(fault: Fault, asked: Sequence[str]) -> Outcome | None:
+    """Run suites, or tests of them; say how the first failure shows the mistake, and None where all pass.
 
     Raises:
         RuntimeError: where pytest ended without a failed test.
     """
-    ran = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False)
-    if ran.returncode == 0:
+    planted = f"--dsocr-subject=suites.meta.faults.subject:{fault.id.replace('-', '_')}"
+    status, said = run_apart([*asked, *OPTIONS, planted])
+    if status == 0:
         return None
-    ends = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    ends = [line for line in said.splitlines() if line.startswith(("FAILED ", "ERROR ")) and "::" in line]
     if not ends:
-        raise RuntimeError(f"{' '.join(command)} ended with {ran.returncode}: {ran.stdout[-500:]}{ran.stderr[-500:]}")
+        raise RuntimeError(f"{' '.join(asked)} ended with {status}: {said[-1000:]}")
     test = ends[0].split(" ", 1)[1].split(" - ")[0]
     suite = test.partition("::")[0].rpartition("/")[0]
-    words = NAMES.sub("", (WORDS.search(ran.stdout) or [""])[0])
+    words = NAMES.sub("", (WORDS.search(said) or [""])[0])
     wrong = WRONG.search(words) or ERROR.search(words)
     right = wrong is not None and fault.stage in stages_of(wrong[1].rstrip(":"), suite)
     told = re.search(fault.told, words, re.I | re.S) is not None
     return Outcome(fault.id, True, suite, test, right, " ".join(words.split())[:400], right and told)
 
 
+def run_apart(arguments: Sequence[str]) -> tuple[int, str]:
+    """Run pytest in a process forked from this one; give its exit status and what it said."""
+    assert torch.get_num_threads() == 1, "torch's threads do not outlive a fork"
+    resampling()  # is kept, for a mistake in Pillow's resizing must not change which recordings fit
+    with TemporaryDirectory() as folder:
+        said = Path(folder) / "said"
+        process = get_context("fork").Process(target=_run, args=(tuple(arguments), said))
+        process.start()
+        process.join()
+        return process.exitcode or 0, said.read_text(encoding="utf-8")
+
+
+def _run(arguments: Sequence[str], said: Path) -> None:
+    with said.open("wb") as file:
+        os.dup2(file.fileno(), sys.__stdout__.fileno())  # type: ignore[union-attr]
+        os.dup2(file.fileno(), sys.__stderr__.fileno())  # type: ignore[union-attr]
+    os.chdir(ROOT)
+    sys.exit(pytest.main(list(arguments)))
+
+
 def stages_of(what: str, suite: str) -> tuple[str, ...]:
     """Give the stages that a comparison of a suite stands for: that of the cache compares one way with another."""
-    if suite == CACHE:
+    stage = stage_of(Comparison(what, Verdict.WRONG, "").stage)
+    if suite == CACHE and what.partition("/")[0] not in OF_VIEWS:
         return ("read",) if what.startswith(("text", "read")) else ("prefill", "decode")
-    return (stage_of(what.partition("/")[0]),)
+    return (stage,)

@@ -9,22 +9,23 @@ from typing import Any
 
 from pytest_dsocr.compare.tolerances import BY_DTYPE
 
-COLUMN_PX, TOP_PX, LEFT_PX, DECADE_PX, FONT_PX = 150, 40, 70, 60, 11
-LOWEST, HIGHEST = -8, 0
+COLUMN_PX, TOP_PX, LEFT_PX, RIGHT_PX, DECADE_PX, FONT_PX = 150, 40, 70, 180, 60, 11
+LOWEST, HIGHEST = -8, -1
 """Powers of ten; an error of zero stands at the foot."""
+TITLE = "float32 on a CPU, mini: largest relative error; green: correct, red: a small mistake, by its id in faults.md"
 GREEN, RED, GREY = "#1a7f37", "#cf222e", "#8c959f"
 
 
 def picture(rows: Sequence[Mapping[str, Any]]) -> str:
     """Draw the variants, ``name``, ``correct`` and ``errors`` by seam, as an SVG."""
     seams = list(rows[0]["errors"])
-    width, height = LEFT_PX + COLUMN_PX * len(seams) + 150, TOP_PX + DECADE_PX * (HIGHEST - LOWEST) + 30
+    width, height = LEFT_PX + COLUMN_PX * len(seams) + RIGHT_PX, TOP_PX + DECADE_PX * (HIGHEST - LOWEST) + 30
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
             f'font-size="{FONT_PX}"><rect width="100%" height="100%" fill="white"/>',
-            _text(LEFT_PX, 16, "float32 on a CPU, mini: largest relative error; green: correct, red: a small mistake"),
-            *_scale(width - 150),
+            _text(LEFT_PX, 16, TITLE),
+            *_scale(width - RIGHT_PX),
             *(mark for k, seam in enumerate(seams) for mark in _column(k, seam, rows)),
             "</svg>\n",
         ]
@@ -54,7 +55,8 @@ def _column(k: int, seam: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[st
             beside += 1
         taken.add(beside)
         yield f'<circle cx="{x + 6}" cy="{y}" r="3" fill="{colour}"/>'
-        yield _text(x + 14, beside + 4, row["name"], colour)
+        yield f'<line x1="{x + 6}" x2="{x + 17}" y1="{y}" y2="{beside}" stroke="{colour}"/>'
+        yield _text(x + 18, beside + 4, row["name"], colour)
 
 
 def _y(error: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.judge.exchange import CaseReport
 from pytest_dsocr.report.pictures import draw
 from suites.meta.faults.all import FAULTS
+from suites.meta.faults.pool import pool
 from suites.meta.faults.registry import Fault
 from suites.meta.faults.trial import cases, hold, planted
 
@@ -23,24 +25,30 @@ section{border-top:1px solid #ccc}</style>
 
 def make_gallery(names: Sequence[str], page: str, out: Path) -> Path:
     """Read a shipped page with each mistake in turn; write ``index.html`` and a picture of each, and give the file."""
-    [case] = [one for one in cases() if one.page.stem == page]
     sections = []
-    with progress_bar(total=len(names), unit="mistake") as bar:
-        for name in names:
-            with planted(FAULTS[name]) as subject:
-                report = hold(subject, case, "read", always_read=True)
-            sections.append(_section(FAULTS[name], report, draw(report, out / name)))
+    with pool() as processes, progress_bar(total=len(names), unit="mistake") as bar:
+        for section in processes.map(partial(_shown, page=page, out=out), names):
+            sections.append(section)
             bar.update()
     index = out / "index.html"
     index.write_text(HEAD + "\n".join(sections) + "</html>\n", encoding="utf-8")
     return index
 
 
+def _shown(name: str, page: str, out: Path) -> str:
+    """Read the page with a mistake, draw it, and give its section."""
+    [case] = [one for one in cases() if one.page.stem == page]
+    with planted(FAULTS[name]) as subject:
+        report = hold(subject, case, "read", always_read=True)
+    return _section(FAULTS[name], report, draw(report, out / name).relative_to(out))
+
+
 def _section(one: Fault, report: CaseReport, picture: Path) -> str:
     found = report.divergence
-    told = f"first wrong: {found.first.what}\ncheck: {found.cause}" if found else str(report.fault or report.verdict)
+    passed = f"nothing is wrong on this page: {report.verdict}"
+    told = f"first wrong: {found.first.what}\ncheck: {found.cause}" if found else str(report.fault or passed)
     return (
         f'<section id="{one.id}"><h2>{one.id}: {escape(one.title)}</h2><p>{escape(one.cause)} '
         f"<b>Shows as:</b> {escape(one.symptom)}; on {escape(one.page)}.</p><pre>{escape(told)}</pre>"
-        f'<img src="{one.id}/{picture.name}" alt="{escape(one.title)}"></section>'
+        f'<img src="{picture.as_posix()}" alt="{escape(one.title)}"></section>'
     )

@@ -7,15 +7,15 @@ import resource
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from hashlib import sha256
-from multiprocessing import get_context
 from pathlib import Path
 
 from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.sealed import write_whole
 from suites.meta.faults.all import FAULTS
 from suites.meta.faults.outcome import Outcome
+from suites.meta.faults.pool import pool
 from suites.meta.faults.table import table
 from suites.meta.faults.trial import try_fault
 
@@ -23,13 +23,13 @@ ROOT = Path(__file__).parents[3]
 MATRIX = Path(__file__).with_name("matrix.json")
 PAGE = ROOT / "docs" / "faults.md"
 PARTS = ROOT / "dsocr-out" / "faults"
-PROCESSES = 2
 
 
 def run_matrix(names: Sequence[str], *, suites: bool) -> list[Outcome]:
     """Try these mistakes, or all of them, and write the matrix and its page; give what was found of those tried.
 
-    A run of all goes on where one that was ended stopped, if no code has changed since then.
+    Each is looked for first where the matrix has it, and everywhere where it is not there any more. A run of all goes
+    on where one that was ended stopped, if no code has changed since then.
     """
     part = PARTS / f"{_state(suites)}.jsonl"
     found = _known(MATRIX) if names else _begun(part)
@@ -68,17 +68,19 @@ def _write(found: Mapping[str, Outcome]) -> None:
 
 
 def _tried(names: Sequence[str], suites: bool) -> Iterator[Outcome]:
-    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        trials = [pool.submit(try_fault, name, suites=suites) for name in names]
+    before = _known(MATRIX)
+    with pool() as processes:
+        trials = [processes.submit(try_fault, name, suites=suites, before=before.get(name)) for name in names]
         try:
             for trial in as_completed(trials):
                 yield trial.result()
         finally:
-            pool.shutdown(cancel_futures=True)
+            processes.shutdown(cancel_futures=True)
 
 
 def _known(path: Path) -> dict[str, Outcome]:
-    return {row["fault"]: Outcome(**row) for row in json.loads(path.read_text(encoding="utf-8"))}
+    rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    return {row["fault"]: Outcome(**row) for row in rows}
 
 
 def _begun(part: Path) -> dict[str, Outcome]:

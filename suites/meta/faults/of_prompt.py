@@ -135,7 +135,7 @@ def other_image_id(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 )
 def six_crops(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The limit of the vendor's code for another runner."""
-    _grid(patch, lambda right, w, h: right(w, h, most=6))
+    _grid(patch, lambda right, width, height: right(width, height, most=6))
 
 
 @fault("GRD-02", "Crops of a small page", "tokenizer", "useless crops", "not where both sides are up to 640", SMALL)

@@ -13,9 +13,12 @@ HEAD = """# Known mistakes, planted
 
 Written by `python -m suites.meta.faults matrix`. Each mistake is planted in the session from outside; neither the
 engine nor the wheel holds any. It is held against the recordings of the pages `dev-3`, as a default run does; where all
-three pass, and anything could show it, the suites of the contract and of the cache are run as well. *First* is where it
-begins to show: a comparison, or the first test that fails. The hint is right where its stage is and it names the
-mistake, alone or among others.
+three pass, and anything could show it, those suites of the contract and of the cache are run as well that can see its
+stage. *First* is where it begins to show: a comparison, or the first test that fails. The hint is right where its stage
+is and it names the mistake, alone or among others.
+
+Those whose ids begin with HLD were listed before the checks were read: [held-out.md](held-out.md) says what was found
+of them then.
 
 `python -m suites.meta.faults show ID page.png` shows what one looks like on a page: the report, the hint, and the page
 with the boxes of both sides in `dsocr-out/`. `python -m suites.meta.faults gallery` makes a page of all of them.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,9 @@ from suites.meta.faults.all import FAULTS
 from suites.meta.faults.asked_suites import ROOT, failure
 from suites.meta.faults.gallery import make_gallery
 from suites.meta.faults.outcome import Outcome
+from suites.meta.faults.pool import pool
 from suites.meta.faults.show import command
+from suites.meta.faults.trial import try_fault
 
 
 def test_the_list_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,9 +33,10 @@ def test_the_gallery_shows_what_is_said_and_the_page(tmp_path: Path) -> None:
     content = index.read_text(encoding="utf-8")
     assert "that BOS, id 0, is put in front" in content
     assert "the channels&#x27; order" in content
-    for name in ("PRM-02", "IMG-09"):
-        assert f'src="{name}/' in content
-        assert list((tmp_path / name).rglob("*.jpg"))
+    pictures = re.findall(r'src="([^"]+)"', content)
+    assert len(pictures) == 2
+    for picture in pictures:
+        assert (tmp_path / picture).is_file()
 
 
 def test_a_page_of_ones_own_is_shown_against_the_session_without_the_mistake(tmp_path: Path) -> None:
@@ -51,14 +54,20 @@ def test_a_page_of_ones_own_is_shown_against_the_session_without_the_mistake(tmp
 
 
 def test_a_suite_that_fails_is_told_with_its_test_stage_and_hint() -> None:
-    asked = [sys.executable, "-m", "pytest", "suites/contract/test_loading.py", "-xq", "-p", "no:cacheprovider"]
-    planted = "--dsocr-subject=suites.meta.faults.subject:IMG_W5"
-    found = failure(FAULTS["IMG-W5"], [*asked, planted])
+    with pool() as processes:
+        found = processes.submit(failure, FAULTS["IMG-W5"], ["suites/contract/test_loading.py"]).result()
+        nowhere = processes.submit(failure, FAULTS["IMG-W5"], ["suites/nowhere.py"])
+        with pytest.raises(RuntimeError, match="ended with 4"):
+            nowhere.result()
     assert found is not None
     assert (found.killed, found.stage_right, found.hint_right) == (True, True, True)
     assert found.first == "suites/contract/test_loading.py::test_loading[exif]"
-    with pytest.raises(RuntimeError, match="ended with 4"):
-        failure(FAULTS["IMG-W5"], [*asked, "--dsocr-subject=nowhere:at_all"])
+
+
+@pytest.mark.parametrize(("by", "found_by"), [("figures_201", "figures_201"), ("a page of then", "receipt_086")])
+def test_a_mistake_is_looked_for_where_it_was_found(by: str, found_by: str) -> None:
+    found = try_fault("PRM-02", suites=False, before=Outcome("PRM-02", True, by, "input_ids"))
+    assert (found.by, found.first, found.hint_right) == (found_by, "input_ids", True)
 
 
 def test_a_run_that_was_ended_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

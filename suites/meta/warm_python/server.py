@@ -32,7 +32,7 @@ LONG = (
     *("scipy.optimize", "PIL.Image", "jinja2", "rapidfuzz", "pytest"),
     *("transformers.models.auto.tokenization_auto", "transformers.tokenization_utils_fast"),
 )
-TRITONS = ("fast.fused", "kernels.attention", "kernels.experts", "kernels.products", "fast.sam_fused", "fast.sam_kernel")
+TRITONS = ("fast.fused", "fast.sam_fused", *(f"kernels.{of}" for of in ("attention", "experts", "products", "sam")))
 """Modules that need the triton package, which is optional."""
 STARTED = ("__main__", "live.worker", "anchors.probe")
 """How names of modules end that are run, and not imported."""

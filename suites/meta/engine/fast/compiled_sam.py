@@ -10,14 +10,15 @@ import sys
 import torch
 
 from pytest_dsocr.engine.architecture import SamConfig
-from pytest_dsocr.engine.fast import sam_fused, sam_kernel
+from pytest_dsocr.engine.fast import sam_fused
+from pytest_dsocr.engine.fast.kernels import sam as kernels
 from pytest_dsocr.engine.fast.sam import ALIGNED
 from suites.meta.engine.fast.compiled import Compiling
 
 
 def main(capability: int) -> None:
     """Compile it for windows and for whole views of 512, 640, 1024 and 1280 pixels."""
-    sam_kernel.attend_kernel = Compiling(sam_kernel.attend_kernel, "attend_kernel", capability)
+    kernels.attend_kernel = Compiling(kernels.attend_kernel, "attend_kernel", capability)
     config = SamConfig()
     width, heads = config.width, config.heads
     for height, side in ((64, config.window_size), *((patches, patches) for patches in (32, 40, 64, 80))):

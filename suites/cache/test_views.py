@@ -1,0 +1,67 @@
+"""What vision gives of a view does not depend on the views beside it, nor on how much is to be seen in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.compare.expected import as_expected
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import not_compared
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.plugin.check import Check
+
+from .walk import QUICK
+
+if TYPE_CHECKING:
+    from pytest_dsocr.compare.tolerances import Tolerances
+
+pytestmark = pytest.mark.dsocr_level("L2")
+
+MANY = (3, 3)
+"""Columns and rows of as many crops as there may be."""
+ALIKE = "that all of up to nine crops are encoded: no buffer is made for fewer"
+
+
+def test_a_crop_among_nine_is_seen_as_among_two(
+    tmp_path: Path, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
+) -> None:
+    """The crops of a page of two, repeated to fill a grid of nine; SAM's features of each are compared."""
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    from ..contract.hints import hinted
+    from ..contract.pages import write_page
+    from .close import compare_ways
+
+    checked = CheckedSubject(dsocr_subject)
+    inputs = checked.inputs(make_case(write_page("landscape", tmp_path), "markdown", "gundam"))
+    few = checked.vision({name: tensor.clone() for name, tensor in inputs.items()})
+    columns, rows = MANY
+    order = [k % len(inputs["images_crop"]) for k in range(columns * rows)]
+    grid = inputs["images_spatial_crop"].new_tensor([MANY])
+    many = checked.vision({**inputs, "images_crop": inputs["images_crop"][order], "images_spatial_crop": grid})
+    if "sam.crops" not in few or "sam.crops" not in many:
+        dsocr_check([not_compared("sam.crops", Reason.NOT_OFFERED)])
+        return
+    compared = (
+        compare_ways(f"sam.crops/crop {k} of nine", many["sam.crops"][k], few["sam.crops"][of], limits.seam)
+        for k, of in enumerate(order)
+    )
+    dsocr_check(hinted(one, lambda: iter([ALIKE])) for one in compared)
+
+
+def test_a_blank_page_is_looked_at(tmp_path: Path, dsocr_subject: Any, dsocr_check: Check) -> None:
+    """The vendor's gate is shut where pixels sum to exactly zero, and at no other page."""
+    from PIL import Image
+
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    Image.new("RGB", (600, 800), "white").save(tmp_path / "blank.png")
+    checked = CheckedSubject(dsocr_subject)
+    inputs = checked.inputs(make_case(tmp_path / "blank.png", "markdown", QUICK))
+    expected = int(inputs["images_seq_mask"].sum())
+    found = len(checked.vision(inputs).get("vision_fusion", ()))
+    why = "one feature for each image token of a white page: the gate is shut where the pixels' sum is zero, not else"
+    dsocr_check([as_expected("vision_fusion/blank page", found, expected, why)])
