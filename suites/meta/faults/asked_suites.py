@@ -25,9 +25,11 @@ ROOT = Path(__file__).parents[3]
 CONTRACT, CACHE = "suites/contract", "suites/cache"
 FILES = f"{CONTRACT}/test_output.py", f"{CONTRACT}/test_tokens_to_text.py"
 POLICY, READING, PAGES = f"{CONTRACT}/test_policy.py", f"{CACHE}/test_reading.py", f"{CACHE}/test_pages.py"
+GATE = f"{CONTRACT}/test_zero_sum.py"
 ASKED: Mapping[str, Sequence[Sequence[str]]] = {
     "tokenizer": ((CONTRACT,),),
     "postprocess": (FILES,),
+    "vision_fusion": ((GATE,), (CACHE,)),
     "prefill": ((PAGES,), (CACHE,), (POLICY,)),
     "decode": ((POLICY,), (CACHE,)),
     "read": ((READING,), (CACHE,), (POLICY,)),
