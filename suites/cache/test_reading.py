@@ -52,6 +52,7 @@ def test_read_says_what_its_own_steps_choose(
     dsocr_check([read, text])
 
 
+@pytest.mark.dsocr_level("L2")
 def test_a_page_without_text_is_not_made_to_have_some(
     tmp_path: Path, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
 ) -> None:

@@ -16,7 +16,6 @@ from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked
 from .hints import hinted
-from .pages import ORIENTATION_TAG, rgb
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -31,6 +30,8 @@ ORIENTATIONS = range(2, 9)
 
 def jpeg(path: Path) -> Path:
     """A large page with loss."""
+    from .pages import rgb
+
     rgb(*SMALL_PX).resize((TIMES * SMALL_PX[0], TIMES * SMALL_PX[1]), 0).save(path.with_suffix(".jpg"), quality=85)
     return path.with_suffix(".jpg")
 
@@ -39,6 +40,8 @@ def oriented(orientation: int) -> Callable[[Path], Path]:
     """A page that is stored otherwise than it is shown."""
 
     def save(path: Path) -> Path:
+        from .pages import ORIENTATION_TAG, rgb
+
         page = rgb(*SMALL_PX)
         page.getexif()[ORIENTATION_TAG] = orientation
         page.save(path.with_suffix(".png"), exif=page.getexif())
@@ -49,6 +52,8 @@ def oriented(orientation: int) -> Callable[[Path], Path]:
 
 def frames(path: Path) -> Path:
     """A file of two pages."""
+    from .pages import rgb
+
     rgb(*SMALL_PX).save(path.with_suffix(".tif"), save_all=True, append_images=[rgb(*SMALL_PX, seed=2)])
     return path.with_suffix(".tif")
 

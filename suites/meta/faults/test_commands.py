@@ -64,7 +64,7 @@ def test_a_suite_that_fails_is_told_with_its_test_stage_and_hint() -> None:
     assert found.first == "suites/contract/test_loading.py::test_loading[exif]"
 
 
-@pytest.mark.parametrize(("by", "found_by"), [("figures_201", "figures_201"), ("a page of then", "receipt_086")])
+@pytest.mark.parametrize(("by", "found_by"), [("invoice_016", "invoice_016"), ("a page of then", "figures_201")])
 def test_a_mistake_is_looked_for_where_it_was_found(by: str, found_by: str) -> None:
     found = try_fault("PRM-02", suites=False, before=Outcome("PRM-02", True, by, "input_ids"))
     assert (found.by, found.first, found.hint_right) == (found_by, "input_ids", True)

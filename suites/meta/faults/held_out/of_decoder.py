@@ -22,7 +22,6 @@ from suites.meta.faults.registry import LONG, core_of, fault
 HALF = "a run in bfloat16"
 IN_HALF = "it rounds in bfloat16 alone, and a default run computes in float32"
 CHUNK = 512
-NO_LONG_PROMPT = "no prompt of dev-3 has more than 1,024 positions"
 LESS = "it changes what is compared by less than another order of sums does"
 
 
@@ -45,7 +44,6 @@ def rounded_positions(patch: pytest.MonkeyPatch, subject: SessionSubject) -> Non
     LITTLE,
     "rotary|theta|frequenc",
     LONG,
-    gap=NO_LONG_PROMPT,
 )
 def dynamic_scaling(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The dynamic scaling of a longer model was left on: theta grows with the length."""

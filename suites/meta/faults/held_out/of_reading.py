@@ -89,7 +89,7 @@ def end_at_the_ceiling(patch: pytest.MonkeyPatch, subject: SessionSubject) -> No
     def steps(right: Any, pipeline: Any, state: Any, prompts: Any, policy: Any, pad: int) -> Any:
         said = list(right(pipeline, state, prompts, policy, pad))
         if len(said) == policy.max_new_tokens:
-            said.append([policy.eos_id])
+            said.append([policy.eos_id] * len(said[-1]))
         return iter(said)
 
     _loop(patch, steps)
