@@ -31,7 +31,7 @@ from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from pytest_dsocr.subjects.offers import Offers
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionStages
-from pytest_dsocr.subjects.vendor import check_environment
+from pytest_dsocr.subjects.vendor import vendor_runtime
 from pytest_dsocr.subjects.ways import FORK
 
 LEVEL = Level.MODULES
@@ -54,13 +54,7 @@ def subject(spec: str, setup: Setup) -> ForkSubject:
     Raises:
         DsocrError: where its code does not run here, or a file, the checkpoint or the device is not available.
     """
-    folder = Path(spec.removeprefix(FORK))
-    check_environment(folder)
-    with warnings.catch_warnings(action="ignore"):  # its packages' own, which pytest may turn into errors
-        runtime = VendorRuntime.load(
-            folder, setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention
-        )
-    return ForkSubject(runtime)
+    return ForkSubject(vendor_runtime(Path(spec.removeprefix(FORK)), setup))
 
 
 class ForkSubject(SessionStages):

@@ -17,9 +17,8 @@ from torch import Tensor
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
 from pytest_dsocr.reference.vendor_code.observe import VENDOR_IMAGE_ID, inputs_of
-from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.vendor import check_environment
+from pytest_dsocr.subjects.vendor import vendor_runtime
 
 
 class Wrapped:
@@ -34,11 +33,7 @@ class Wrapped:
     """
 
     def __init__(self, folder: Path, setup: Setup) -> None:
-        check_environment(folder)
-        with warnings.catch_warnings(action="ignore"):  # its packages' own, which pytest may turn into errors
-            self._runtime = VendorRuntime.load(
-                folder, setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention
-            )
+        self._runtime = vendor_runtime(folder, setup)
         self.model, self.tokenizer = self._runtime.model, self._runtime.tokenizer
 
     def handed_to(self, method: str, call: Callable[[], object]) -> dict[str, Tensor]:

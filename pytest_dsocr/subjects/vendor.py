@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.tokenizer import Tokenizer
@@ -14,6 +14,9 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.environment.environment import PINS
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
+
+if TYPE_CHECKING:
+    from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 
 TRANSFORMERS = "transformers"
 [PIN] = [pin for pin in PINS if pin.startswith(f"{TRANSFORMERS}==")]
@@ -33,14 +36,23 @@ def vendor_subject(folder: Path, setup: Setup) -> VendorSubject:
     Raises:
         DsocrError: where its code does not run here, or a file, the checkpoint or the device is not available.
     """
+    vendor = vendor_runtime(folder, setup)
+    return VendorSubject(Session(VendorModel(vendor.model), Tokenizer.wrap(vendor.tokenizer)))
+
+
+def vendor_runtime(folder: Path, setup: Setup) -> VendorRuntime:
+    """Load code that was written as the vendor's, with a checkpoint's weights.
+
+    Raises:
+        DsocrError: where it does not run here, or a file, the checkpoint or the device is not available.
+    """
     check_environment(folder)
     from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 
     with warnings.catch_warnings(action="ignore"):  # its packages' own, which pytest may turn into errors
-        vendor = VendorRuntime.load(
+        return VendorRuntime.load(
             folder, setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention
         )
-    return VendorSubject(Session(VendorModel(vendor.model), Tokenizer.wrap(vendor.tokenizer)))
 
 
 def check_environment(folder: Path) -> None:
