@@ -59,10 +59,12 @@ class DeepSeams:
     @property
     def seams(self) -> dict[str, Seam]:
         """By name, in the stages' order; waits for those of a GPU."""
+        for (stage, depth), view, out in self._single.views():
+            if (name := f"{stage}.{view}/{depth}") not in self._shapes:
+                self._sum_up(name, out)
         if self._begun:
             self._fetch()
-        single = {f"{stage}.{view}/{depth}": Seam.of(out) for (stage, depth), view, out in self._single.views()}
-        return in_stage_order({**single, **self._seams})
+        return in_stage_order(self._seams)
 
     def keep(self, stage: str, depth: int, module: str, out: Tensor) -> None:
         """Sum up the output of block ``depth``: of the first pass over the page, over the crops, or over the prompt.
