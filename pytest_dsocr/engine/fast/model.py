@@ -132,9 +132,8 @@ class FastDeepseekOCR(DeepseekOCR):
         return self._slots
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self.weights = self._slots = self.vision = self._prompts = (
-            None  # a move or a cast gives each parameter a tensor of its own
-        )
+        # a move or a cast gives each parameter a tensor of its own
+        self.weights = self._slots = self.vision = self._prompts = None
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
 
