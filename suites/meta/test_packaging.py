@@ -15,7 +15,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 CHECKOUT = Path(__file__).parents[2]
 HEAVY = ("torch", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
-PRODUCT = ("cache", "contract", "parity", "perf", "reference", "workload")
+PRODUCT = ("cache", "checkpoint", "contract", "parity", "perf", "reference", "workload")
 FOLDERS = [f"suites/{suite}" for suite in PRODUCT]
 
 

@@ -22,7 +22,7 @@ from suites.meta.faults.outcome import Outcome, stage_of
 from suites.meta.faults.registry import Fault
 
 ROOT = Path(__file__).parents[3]
-CONTRACT, CACHE = "suites/contract", "suites/cache"
+CONTRACT, CACHE, CHECKPOINT = "suites/contract", "suites/cache", "suites/checkpoint"
 FILES = f"{CONTRACT}/test_output.py", f"{CONTRACT}/test_tokens_to_text.py"
 POLICY, READING, PAGES = f"{CONTRACT}/test_policy.py", f"{CACHE}/test_reading.py", f"{CACHE}/test_pages.py"
 GATE = f"{CONTRACT}/test_zero_sum.py"
@@ -30,12 +30,12 @@ ASKED: Mapping[str, Sequence[Sequence[str]]] = {
     "tokenizer": ((CONTRACT,),),
     "postprocess": (FILES,),
     "vision_fusion": ((GATE,), (CACHE,)),
-    "prefill": ((PAGES,), (CACHE,), (POLICY,)),
-    "decode": ((POLICY,), (CACHE,)),
-    "read": ((READING,), (CACHE,), (POLICY,)),
+    "prefill": ((CHECKPOINT,), (PAGES,), (CACHE,), (POLICY,)),
+    "decode": ((POLICY,), (CHECKPOINT,), (CACHE,)),
+    "read": ((READING,), (CHECKPOINT,), (CACHE,), (POLICY,)),
 }
 """What is asked about a stage, one after the other: the suites that can see its mistakes."""
-OF_VISION = ((CACHE,),)
+OF_VISION = ((CHECKPOINT,), (CACHE,))
 OF_VIEWS = ("sam.crops", "vision_fusion")
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 WORDS = re.compile(r"^_+ .*?(?=^=====)", re.M | re.S)
@@ -65,11 +65,11 @@ def failure(fault: Fault, asked: Sequence[str]) -> Outcome | None:
         raise RuntimeError(f"{' '.join(asked)} ended with {status}: {said[-1000:]}")
     test = ends[0].split(" ", 1)[1].split(" - ")[0]
     suite = test.partition("::")[0].rpartition("/")[0]
-    words = NAMES.sub("", (WORDS.search(said) or [""])[0])
-    wrong = WRONG.search(words) or ERROR.search(words)
+    lines = NAMES.sub("", (WORDS.search(said) or [""])[0])
+    wrong, words = WRONG.search(lines) or ERROR.search(lines), " ".join(lines.split())
     right = wrong is not None and fault.stage in stages_of(wrong[1].rstrip(":"), suite)
     told = re.search(fault.told, words, re.I | re.S) is not None
-    return Outcome(fault.id, True, suite, test, right, " ".join(words.split())[:400], right and told)
+    return Outcome(fault.id, True, suite, test, right, words[:400], right and told)
 
 
 def run_apart(arguments: Sequence[str]) -> tuple[int, str]:

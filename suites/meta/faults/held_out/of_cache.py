@@ -28,7 +28,6 @@ BUCKET = 64
     LATER,
     "grows|every position",
     LONG,
-    gap="no page of dev-3 outgrows, while it is read, the room that its prompt takes; receipt_086 of dev-20 does",
 )
 def last_lost(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """One position too few is copied into the larger buffer."""
