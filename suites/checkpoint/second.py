@@ -33,8 +33,8 @@ IN_BFLOAT16 = {"seam": 2e-2}
 FIRST_LAYER, OF_FIRST_LAYER = "prefill/0", {"seam": 5e-4}
 """Limits in bfloat16, where the decoder is given the same bits. Measured of correct variants (AVX2, AVX-512 with and
 without bf16 products, no oneDNN, torch's fused attention): up to 2e-5 at the first layer, which has no attention, and
-1.3e-2 behind it. Of mistakes: 3.6e-3 at the first where a norm's weight is applied before the cast, 3.6e-2 behind it where
-the router computes in bfloat16, and 5.6e-2 where positions are rounded to it."""
+1.3e-2 behind it. Of mistakes: 3.6e-3 at the first where a norm's weight is applied before the cast, 3.6e-2 behind it
+where the router computes in bfloat16, and 5.6e-2 where positions are rounded to it."""
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ ASKED: Mapping[str, Sequence[Sequence[str]]] = {
 }
 """What is asked about a stage, one after the other: the suites that can see its mistakes."""
 OF_VISION = ((CHECKPOINT,), (CACHE,))
+TOGETHER = "text/together"
+"""Steps of a batch are seen by what is read of it."""
 OF_VIEWS = ("sam.crops", "vision_fusion")
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 WORDS = re.compile(r"^_+ .*?(?=^=====)", re.M | re.S)
@@ -95,6 +97,8 @@ def _run(arguments: Sequence[str], said: Path) -> None:
 def stages_of(what: str, suite: str) -> tuple[str, ...]:
     """Give the stages that a comparison of a suite stands for: that of the cache compares one way with another."""
     stage = stage_of(Comparison(what, Verdict.WRONG, "").stage)
+    if suite == CACHE and what == TOGETHER:
+        return ("read", "decode")
     if suite == CACHE and what.partition("/")[0] not in OF_VIEWS:
         return ("read",) if what.startswith(("text", "read")) else ("prefill", "decode")
     return (stage,)
