@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from pytest_dsocr.compare.tolerances import BY_DTYPE
+from pytest_dsocr.compare.tolerances import BY_DTYPE, OF_ONE_KEY
 
 COLUMN_PX, TOP_PX, LEFT_PX, RIGHT_PX, DECADE_PX, FONT_PX = 150, 40, 70, 180, 60, 11
 LOWEST, HIGHEST = -8, -1
@@ -35,7 +35,7 @@ def picture(rows: Sequence[Mapping[str, Any]]) -> str:
 def _scale(right: int) -> Iterator[str]:
     for power in range(LOWEST, HIGHEST + 1):
         yield _text(10, _y(10.0**power) + 4, f"1e{power:+03d}", GREY)
-    limits = BY_DTYPE["float32"]
+    limits = BY_DTYPE["float32"].but(OF_ONE_KEY["float32"])
     for error, name in ((limits.seam, "limit: WRONG above"), (limits.usual, "SUSPICIOUS above")):
         y = _y(error)
         yield f'<line x1="{LEFT_PX}" x2="{right}" y1="{y}" y2="{y}" stroke="{GREY}" stroke-dasharray="4"/>'
