@@ -121,7 +121,7 @@ BESIDE: Mapping[str, str] = {
     "pixels whose sum is zero": "suites/contract/test_zero_sum.py",
     "pixels of views of 512 and 1280 px, at which nothing holds SAM itself": "suites/contract/test_global_view.py",
     "two pages together, pages of unlike lengths together": "suites/cache/test_batches.py",
-    "more than ten experts, equal and nearly equal best tokens, pad in the middle, a prompt that comes again, more than "
+    "more than ten experts, equal and nearly equal best tokens, pad in the middle, a prompt that comes again, over "
     "1,024 positions, values so small that an epsilon counts, bfloat16": "suites/checkpoint/made.py",
 }
 """What no shipped page has: where a default run asks for it."""
