@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from pytest_dsocr.compare.tolerances import Tolerances
 
 MAX_NEW_TOKENS = 24
-ALIKE = "both pages are read alike, so that nothing would show; name pages that differ: --dsocr-pages"
+ALIKE = (
+    "both pages are read alike, so that nothing would show; name pages that differ (--dsocr-pages) or, where they do, look "
+    "for what is kept of one page (features, a cache) and found again for the other"
+)
 
 
 @pytest.mark.dsocr_level("L2")
