@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 MAX_NEW_TOKENS = 24
 ALIKE = (
-    "both pages are read alike, so that nothing would show; name pages that differ (--dsocr-pages) or, where they do, look "
-    "for what is kept of one page (features, a cache) and found again for the other"
+    "both pages are read alike, so that nothing would show; name pages that differ (--dsocr-pages) or, where they do, "
+    "look for what is kept of one page (features, a cache) and found again for the other"
 )
 
 
