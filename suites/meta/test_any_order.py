@@ -18,7 +18,10 @@ CHECKOUT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     ("order", "suites"),
-    [("alone", ("cache", "contract", "reference")), ("backwards", ("cache", "contract", "parity", "reference"))],
+    [
+        ("alone", ("cache", "checkpoint", "contract", "reference")),
+        ("backwards", ("cache", "checkpoint", "contract", "parity", "reference")),
+    ],
     ids=["alone", "backwards"],
 )
 @pytest.mark.usefixtures("warm")
