@@ -3,6 +3,7 @@
 Its weights have the same bytes on every machine. They follow from a seed (see ``engine.synthetic``), but for some that
 are set so that what is rare happens on one page:
 
+- Its tables of positions are smaller than the view, and are enlarged, as those of the vendor's model are in Large.
 - There are more than ten experts, whose names sort otherwise than their numbers. They come in pairs of nearly equal
   rows in the router: which of a pair is chosen shows only where scores are computed in float32.
 - What it says is a chain. A token's embedding is large in a channel of its own, and the row of ``lm_head`` of the token
@@ -29,8 +30,16 @@ if TYPE_CHECKING:
 
 NAME = "awkward"
 ARCHITECTURE = Architecture(
-    SamConfig(width=96, layers=3, heads=3, global_attn_indexes=(1,), neck_channels=40, downsample_channels=(56, 80)),
-    ClipConfig(width=80, layers=3, heads=5),
+    SamConfig(
+        width=96,
+        layers=3,
+        heads=3,
+        global_attn_indexes=(1,),
+        image_size=320,
+        neck_channels=40,
+        downsample_channels=(56, 80),
+    ),
+    ClipConfig(width=80, layers=3, heads=5, image_size=70),
     DecoderConfig(
         vocab_size=2017,
         hidden_size=160,

@@ -14,7 +14,7 @@ from pytest_dsocr.engine.clip import Attention, Clip, Embeddings, Layer
 from pytest_dsocr.engine.model import Projector
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.meta.faults.of_sam import GARBAGE, LITTLE, resized
+from suites.meta.faults.of_sam import GARBAGE, LARGER, LITTLE, resized
 from suites.meta.faults.registry import CROPS, core_of, fault, run_instead
 
 
@@ -240,3 +240,15 @@ def activated(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def normed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The projectors of other models begin with a norm."""
     patch.setattr(Projector, "forward", lambda self, x: self.layers(F.layer_norm(x, x.shape[-1:])))
+
+
+@fault("CLP-W14", "Positions of larger views taken anew from the first row", "clip", LITTLE, "positions", LARGER)
+def wrapped_positions(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """Places are taken modulo the table's side, where the vendor's resizes it."""
+    right = positions.resize_grid
+
+    def resize(table: Tensor, size: int) -> Tensor:
+        at = torch.arange(size) % len(table)
+        return table[at][:, at] if size > len(table) else right(table, size)
+
+    patch.setattr(clip, "resize_grid", resize)
