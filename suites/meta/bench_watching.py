@@ -161,7 +161,8 @@ def infer(runtime: Any, folder: Path) -> None:
 
     model.generate = ceiled
     try:
-        with vendor_on_cpu(model), contextlib.redirect_stdout(io.StringIO()):
+        on_cpu = vendor_on_cpu(model) if HOW["device"] == "cpu" else contextlib.nullcontext()
+        with on_cpu, contextlib.redirect_stdout(io.StringIO()):
             sizes = {"base_size": asked.preset.base_size, "image_size": asked.preset.image_size}
             page = {"prompt": asked.prompt, "image_file": str(asked.page), "output_path": str(folder)}
             model.infer(runtime.tokenizer, **page, **sizes, crop_mode=asked.preset.crop, save_results=True)
