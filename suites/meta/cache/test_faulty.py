@@ -61,6 +61,7 @@ CAUGHT: dict[str, list[str]] = {
     ],
     "test_pages_of_unlike_lengths_read_as_alone": ["shows a batch its padding", "exchanges the pages of a batch"],
     "test_read_says_what_its_own_steps_choose": ["reads nothing"],
+    "test_another_prompt_of_a_page_is_another_reading": ["reads nothing"],
     "test_a_page_without_text_is_not_made_to_have_some": ["reads nothing"],
     "test_a_crop_among_nine_is_seen_as_among_two": ["room for six crops"],
     "test_a_blank_page_is_looked_at": ["skips blank pages"],

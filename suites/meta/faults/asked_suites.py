@@ -29,7 +29,7 @@ GATE = f"{CONTRACT}/test_zero_sum.py"
 ASKED: Mapping[str, Sequence[Sequence[str]]] = {
     "tokenizer": ((CONTRACT,),),
     "postprocess": (FILES,),
-    "vision_fusion": ((GATE,), (CACHE,)),
+    "vision_fusion": ((GATE,), (PAGES,), (CHECKPOINT,), (CACHE,)),
     "prefill": ((CHECKPOINT,), (PAGES,), (CACHE,), (POLICY,)),
     "decode": ((POLICY,), (CHECKPOINT,), (CACHE,)),
     "read": ((READING,), (CHECKPOINT,), (CACHE,), (POLICY,)),
