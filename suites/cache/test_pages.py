@@ -100,9 +100,3 @@ def _told_apart(stage: str, found: Tensor, before: Tensor, what: str, same_page:
     same = before.shape == found.shape and equal(before, found)
     why = "else it is given the features or the cache of the page before, whose ids are the same"
     return as_expected(name, "equal" if same else f"other {what}", f"other {what}", why)
-
-
-def _drawn(folder: Path) -> Path:
-    from ..contract.pages import write_page
-
-    return write_page("landscape", folder)
