@@ -123,6 +123,7 @@ BESIDE: Mapping[str, str] = {
     "two pages together, pages of unlike lengths together": "suites/cache/test_batches.py",
     "more than ten experts, equal and nearly equal best tokens, pad in the middle, a prompt that comes again, over "
     "1,024 positions, values so small that an epsilon counts, bfloat16": "suites/checkpoint/made.py",
+    "sizes that no preset of the model's card has": "suites/contract/test_own_presets.py",
 }
 """What no shipped page has: where a default run asks for it."""
 
