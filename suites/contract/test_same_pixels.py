@@ -94,7 +94,7 @@ def _two_files(kind: str, page: Image, folder: Path) -> tuple[Path, Path]:
     with Image.open(file) as opened:
         stored = Image.frombytes("RGB", opened.size, opened.convert("RGB").tobytes())
     upright = stored.transpose(Image.Transpose[UPRIGHT[turn - 2]]) if turn > 1 else stored
-    upright.save(plain, compress_level=1)
+    upright.save(plain, compress_level=0)
     return file, plain
 
 
