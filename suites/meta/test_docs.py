@@ -20,7 +20,7 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.stages import STAGES
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.shipped import shipped
-from pytest_dsocr.plugin import fixtures, perf
+from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
 from pytest_dsocr.plugin.markers import registration_lines
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.subjects.protocol import METHODS
@@ -81,7 +81,8 @@ def test_options_are_those_of_the_code_and_in_its_order() -> None:
 
 def test_fixtures_are_those_of_the_code_and_in_its_order() -> None:
     told = [row[0].strip("`") for row in table("docs/fixtures-and-markers.md", "fixture")]
-    assert sorted(told) == sorted(name for name in vars(fixtures) | vars(perf) if name.startswith("dsocr_"))
+    names = vars(fixtures) | vars(stage_fixtures) | vars(perf)
+    assert sorted(told) == sorted(name for name in names if name.startswith("dsocr_"))
 
 
 def test_markers_are_those_of_the_code() -> None:
