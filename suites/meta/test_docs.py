@@ -24,7 +24,8 @@ from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
 from pytest_dsocr.plugin.markers import registration_lines
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.subjects.protocol import METHODS
-from suites.meta.markdown import CHECKOUT, PAGES, anchors, blocks, links, table, text_of
+from suites.meta.checkout import CHECKOUT
+from suites.meta.markdown import PAGES, anchors, blocks, links, table, text_of
 from suites.meta.test_rooms import MAY_IMPORT
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))

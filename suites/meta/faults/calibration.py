@@ -15,12 +15,13 @@ from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.judge.exchange import CaseReport
+from suites.meta.checkout import CHECKOUT
 from suites.meta.faults.all import FAULTS
 from suites.meta.faults.calibration_picture import picture
-from suites.meta.faults.trial import ROOT, Brief, cases, hold, loaded, planted
+from suites.meta.faults.trial import Brief, cases, hold, loaded, planted
 
 MEASURED = Path(__file__).with_name("calibration.json")
-PICTURE = ROOT / "docs" / "calibration.svg"
+PICTURE = CHECKOUT / "docs" / "calibration.svg"
 SEAMS = ("sam", "clip", "projector", "vision_fusion", "prefill")
 SMALL = ("SAM-W15", "SAM-13", "SAM-15", "CLP-02", "CLP-W1", "DTP-07", "NRM-W1", "LAY-W5", "MOE-W6", "ATD-W4", "DEC-06")
 

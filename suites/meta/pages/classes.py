@@ -24,9 +24,10 @@ from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.opening import Wanted
+from suites.meta.checkout import CHECKOUT
 from suites.meta.recordings import FOLDER, find_recording
 
-PAGE = Path(__file__).parents[3] / "docs" / "pages.md"
+PAGE = CHECKOUT / "docs" / "pages.md"
 MANY_CROPS, MANY_POSITIONS, EOS = 6, 1024, 1
 
 
