@@ -92,9 +92,9 @@ def _repeat_heads(keys: Tensor, q: Tensor) -> Tensor:
 def _visible(q: Tensor, k: Tensor, lengths: Sequence[int] | None) -> Tensor | None:
     """Which keys each query may see, ``[B or 1, 1, T, S]``; None where it may see all."""
     queries, keys = q.shape[2], k.shape[2]
+    if lengths is None and queries == 1:
+        return None
     at = torch.arange(keys, device=q.device)
     if lengths is not None:
         return (at < torch.tensor(lengths, device=q.device)[:, None])[:, None, None]
-    if queries == 1:
-        return None
     return (at <= at[keys - queries :, None])[None, None]

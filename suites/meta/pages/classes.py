@@ -113,7 +113,8 @@ CLASSES: Mapping[str, tuple[str, Callable[[Shown], bool]]] = {
 
 BESIDE: Mapping[str, str] = {
     "alpha, CMYK, 16 bit, one bit": "suites/contract/test_loading.py",
-    "JPEG, GIF, every EXIF orientation, a palette with transparency": "suites/contract/test_same_pixels.py",
+    "JPEG, GIF, a palette with transparency": "suites/contract/test_same_pixels.py",
+    "every EXIF orientation, a file of several frames": "suites/contract/test_file_forms.py",
     "every grid, ties of grids, pages near 640 px": "suites/contract/test_crop_grid.py",
     "an n-gram repeated more than 90 tokens back, and one that ends in a table's tag": "suites/cache/test_reading.py",
     "an output that ends at its ceiling of tokens": "suites/cache/test_reading.py",
