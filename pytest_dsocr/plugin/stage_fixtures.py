@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_dsocr.engine.stages import Stages
     from pytest_dsocr.judge.exchange import Exchange
+    from pytest_dsocr.observation.answer import KvSize
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.subjects.checked import CheckedSubject
     from pytest_dsocr.subjects.kv_probe import KvProbe
@@ -91,6 +92,22 @@ def dsocr_kv() -> Callable[[DecodeView], KvProbe]:
     from pytest_dsocr.subjects.kv_probe import KvProbe
 
     return KvProbe
+
+
+@pytest.fixture
+def dsocr_kv_size(
+    request: pytest.FixtureRequest, dsocr_case: Case, dsocr_subject: Any, _dsocr_exchanged: Latest[Exchange]
+) -> KvSize:
+    """What the subject's key-value cache takes after the case's prompt: ``layers`` and ``bytes_per_token`` (L2).
+
+    If both sides were asked about the case already, it is that of the state that the subject was in then.
+    """
+    from pytest_dsocr.subjects.kv_probe import KvProbe
+
+    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
+    if exchanged and exchanged.answer.kv is not None:
+        return exchanged.answer.kv
+    return KvProbe(request.getfixturevalue("dsocr_state")).size
 
 
 @pytest.fixture(scope="session")
