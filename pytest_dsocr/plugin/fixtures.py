@@ -1,12 +1,14 @@
 """The fixtures: a subject, a reference, cases, what both sides answer, and the comparison of the two.
 
+Those of single stages are in :mod:`~pytest_dsocr.plugin.stage_fixtures`.
+
 Heavy modules are imported inside the fixtures. Fixtures of session scope are made once in each worker. What both sides
 answer to a case is kept until the next case, so a test must not change what it is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -31,18 +33,12 @@ from pytest_dsocr.subjects.protocol import level_of
 from pytest_dsocr.subjects.watch import current
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from pytest_dsocr.compare.tolerances import Tolerances
-    from pytest_dsocr.engine.stages import Stages
     from pytest_dsocr.judge.exchange import CaseReport, Exchange
     from pytest_dsocr.observation.answer import Answer
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.observation.observation import Observation
     from pytest_dsocr.reference.protocol import Reference
-    from pytest_dsocr.subjects.checked import CheckedSubject
-    from pytest_dsocr.subjects.kv_probe import KvProbe
-    from pytest_dsocr.subjects.protocol import DecodeView
 
 
 @pytest.fixture(scope="session")
@@ -203,72 +199,6 @@ def dsocr_golden(_dsocr_asked: Exchange) -> Observation:
 
 
 @pytest.fixture
-def dsocr_inputs(
-    dsocr_case: Case,
-    dsocr_subject: Any,
-    _dsocr_exchanged: Latest[Exchange],
-    _dsocr_inputs_made: Latest[Mapping[str, Tensor]],
-) -> Mapping[str, Tensor]:
-    """The subject's inputs of the case (L1), named as the fields of ``contract.inputs.Inputs``.
-
-    If both sides were asked about the case already, these are the ones that the subject made then.
-    """
-    _needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
-    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
-    if exchanged and exchanged.answer.input_tensors is not None:
-        return exchanged.answer.input_tensors
-    return _dsocr_inputs_made.get(lambda: _checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject)
-
-
-@pytest.fixture
-def dsocr_vision(
-    dsocr_case: Case,
-    dsocr_inputs: Mapping[str, Tensor],
-    dsocr_subject: Any,
-    _dsocr_exchanged: Latest[Exchange],
-    _dsocr_vision_made: Latest[Mapping[str, Tensor]],
-) -> Mapping[str, Tensor]:
-    """The subject's seams of vision (L2), ``vision_fusion`` among them.
-
-    If both sides were asked about the case already, these are the ones that the subject gave then.
-    """
-    _needs(dsocr_subject, Level.STAGES, "dsocr_vision")
-    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
-    if exchanged and exchanged.answer.vision_tensors is not None:
-        return exchanged.answer.vision_tensors
-    return _dsocr_vision_made.get(lambda: _checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject)
-
-
-@pytest.fixture
-def dsocr_state(
-    dsocr_inputs: Mapping[str, Tensor], dsocr_vision: Mapping[str, Tensor], dsocr_subject: Any
-) -> DecodeView:
-    """The subject's state after the case's prompt, with its cache; a new one for each test (L2)."""
-    return _checked(dsocr_subject).prefill(dsocr_inputs, dsocr_vision.get("vision_fusion"))[0]
-
-
-@pytest.fixture
-def dsocr_stage_timer(dsocr_config: Config) -> Stages:
-    """Time stages: ``with timer("prefill"): ...``, then ``timer.times()``; with CUDA events on a GPU.
-
-    A subject in a process of its own is timed by the clock, the transfer of tensors included.
-    """
-    import torch
-
-    from pytest_dsocr.engine.stages import Stages
-
-    return Stages(torch.device("cpu" if dsocr_config.isolate else dsocr_config.device), "timed")
-
-
-@pytest.fixture
-def dsocr_kv() -> Callable[[DecodeView], KvProbe]:
-    """Look into a state's key-value cache: ``dsocr_kv(state)``."""
-    from pytest_dsocr.subjects.kv_probe import KvProbe
-
-    return KvProbe
-
-
-@pytest.fixture
 def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any) -> Any:
     """A snapshot of the subject's own accepted state: ``assert dsocr_snapshot == value`` (syrupy's fixture)."""
     if not request.config.pluginmanager.has_plugin("syrupy"):
@@ -297,16 +227,6 @@ def _dsocr_exchanged() -> Latest[Exchange]:
 
 @pytest.fixture(scope="session")
 def _dsocr_read() -> Latest[Answer]:
-    return Latest()
-
-
-@pytest.fixture(scope="session")
-def _dsocr_inputs_made() -> Latest[Mapping[str, Tensor]]:
-    return Latest()
-
-
-@pytest.fixture(scope="session")
-def _dsocr_vision_made() -> Latest[Mapping[str, Tensor]]:
     return Latest()
 
 
@@ -352,16 +272,3 @@ def _marked(limits: Tolerances, test: pytest.Item) -> Tolerances:
     for mark in reversed(list(test.iter_markers("dsocr"))):
         limits = limits.but(arguments_of(mark))
     return limits
-
-
-def _checked(subject: Any) -> CheckedSubject:
-    from pytest_dsocr.subjects.checked import CheckedSubject
-
-    return CheckedSubject(subject)
-
-
-def _needs(subject: Any, level: Level, fixture: str) -> None:
-    if level_of(subject) < level:
-        raise DsocrError(
-            f"{fixture} needs a subject of {level} ({level.meaning}); mark the test dsocr_level({str(level)!r})"
-        )

@@ -6,13 +6,12 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from pytest_dsocr.pages.shipped import shipped
+from suites.meta.checkout import CHECKOUT
 
-CHECKOUT = Path(__file__).parents[2]
 [SHORT] = (page for page in shipped("dev-3") if page.stem == "figures_201")
 
 

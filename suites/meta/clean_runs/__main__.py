@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.sealed import write_whole
+from suites.meta.checkout import CHECKOUT
 from suites.meta.clean_runs.runs import RUNS, VENDOR, VENDOR_ENV, CleanRun
 from suites.meta.clean_runs.table import Found, table
 
-ROOT = Path(__file__).parents[3]
 FOUND = Path(__file__).with_name("clean_runs.json")
-PAGE = ROOT / "docs" / "clean-runs.md"
+PAGE = CHECKOUT / "docs" / "clean-runs.md"
 
 
 def main(typed: list[str]) -> int:
@@ -56,7 +56,7 @@ def made_of(run: CleanRun, vendor: Path | None, vendor_env: Path | None) -> Foun
         python = str(vendor_env / "bin" / "python") if run.as_vendor and vendor_env else sys.executable
         command = [python, "-m", "pytest", *run.suites, "-q", "-p", "no:cacheprovider", f"--dsocr-out={out}"]
         subprocess.run(
-            [*command, *options], cwd=ROOT, env={**os.environ, **run.environment}, capture_output=True, check=False
+            [*command, *options], cwd=CHECKOUT, env={**os.environ, **run.environment}, capture_output=True, check=False
         )
         told: dict[str, Any] = json.loads(Path(out, "dsocr.json").read_text(encoding="utf-8"))
     errors = [case["worst_error"] or 0.0 for case in told["cases"]]

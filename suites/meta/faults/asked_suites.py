@@ -18,10 +18,10 @@ import torch
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.resampling import resampling
+from suites.meta.checkout import CHECKOUT
 from suites.meta.faults.outcome import Outcome, stage_of
 from suites.meta.faults.registry import Fault
 
-ROOT = Path(__file__).parents[3]
 CONTRACT, CACHE, CHECKPOINT = "suites/contract", "suites/cache", "suites/checkpoint"
 FILES = f"{CONTRACT}/test_output.py", f"{CONTRACT}/test_tokens_to_text.py"
 POLICY, READING, PAGES = f"{CONTRACT}/test_policy.py", f"{CACHE}/test_reading.py", f"{CACHE}/test_pages.py"
@@ -90,7 +90,7 @@ def _run(arguments: Sequence[str], said: Path) -> None:
     with said.open("wb") as file:
         os.dup2(file.fileno(), sys.__stdout__.fileno())  # type: ignore[union-attr]
         os.dup2(file.fileno(), sys.__stderr__.fileno())  # type: ignore[union-attr]
-    os.chdir(ROOT)
+    os.chdir(CHECKOUT)
     sys.exit(pytest.main(list(arguments)))
 
 

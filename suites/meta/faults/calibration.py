@@ -28,13 +28,14 @@ from pytest_dsocr.reference.recorded.recording import RecordedReference
 from pytest_dsocr.session_reference.runtime import SessionRuntime
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import Setup
+from suites.meta.checkout import CHECKOUT
 from suites.meta.faults.all import FAULTS
 from suites.meta.faults.calibration_picture import picture
-from suites.meta.faults.trial import ROOT, Brief, Upto, cases
+from suites.meta.faults.trial import Brief, Upto, cases
 from suites.meta.recordings import FOLDER, find_recording
 
 MEASURED = Path(__file__).with_name("calibration.json")
-PICTURES = ROOT / "docs"
+PICTURES = CHECKOUT / "docs"
 LAYERS = "layers"
 """Of the decoder; what ``prefill`` gives are logits."""
 SEAMS = ("sam", "clip", "projector", "vision_fusion", LAYERS, "prefill", "logits")

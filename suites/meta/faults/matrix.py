@@ -13,16 +13,16 @@ from pathlib import Path
 
 from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.sealed import write_whole
+from suites.meta.checkout import CHECKOUT
 from suites.meta.faults.all import FAULTS
 from suites.meta.faults.outcome import Outcome
 from suites.meta.faults.pool import pool
 from suites.meta.faults.table import table
 from suites.meta.faults.trial import try_fault
 
-ROOT = Path(__file__).parents[3]
 MATRIX = Path(__file__).with_name("matrix.json")
-PAGE = ROOT / "docs" / "faults.md"
-PARTS = ROOT / "dsocr-out" / "faults"
+PAGE = CHECKOUT / "docs" / "faults.md"
+PARTS = CHECKOUT / "dsocr-out" / "faults"
 
 
 def run_matrix(names: Sequence[str], *, suites: bool) -> list[Outcome]:
@@ -96,6 +96,6 @@ def _add(part: Path, outcome: Outcome) -> None:
 
 def _state(suites: bool) -> str:
     """Give a name for the code as it stands: what was found with other code is of no use."""
-    every = sorted(path for folder in ("pytest_dsocr", "suites") for path in (ROOT / folder).rglob("*.py"))
+    every = sorted(path for folder in ("pytest_dsocr", "suites") for path in (CHECKOUT / folder).rglob("*.py"))
     content = b"".join(sha256(path.read_bytes()).digest() for path in every)
     return sha256(content + bytes([suites])).hexdigest()[:16]

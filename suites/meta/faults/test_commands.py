@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.pages.shipped import shipped
+from suites.meta.checkout import CHECKOUT
 from suites.meta.faults import matrix
 from suites.meta.faults.__main__ import main
 from suites.meta.faults.all import FAULTS
-from suites.meta.faults.asked_suites import ROOT, failure
+from suites.meta.faults.asked_suites import failure
 from suites.meta.faults.gallery import make_gallery
 from suites.meta.faults.outcome import Outcome
 from suites.meta.faults.pool import pool
@@ -43,7 +44,7 @@ def test_a_page_of_ones_own_is_shown_against_the_session_without_the_mistake(tmp
     page = next(one for one in shipped("dev-3") if one.stem == "figures_201")
     ran = subprocess.run(
         [*command("PRJ-W1", page, tmp_path), "--dsocr-max-new-tokens=4"],
-        cwd=ROOT,
+        cwd=CHECKOUT,
         capture_output=True,
         text=True,
         check=False,

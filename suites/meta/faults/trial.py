@@ -24,13 +24,13 @@ from pytest_dsocr.reference.opening import Wanted
 from pytest_dsocr.reference.recorded.recording import RecordedReference
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
+from suites.meta.checkout import CHECKOUT
 from suites.meta.faults.all import FAULTS
 from suites.meta.faults.asked_suites import ask_suites, failure
 from suites.meta.faults.outcome import Outcome, outcome_of
 from suites.meta.faults.registry import Fault
 from suites.meta.recordings import FOLDER, find_recording
 
-ROOT = Path(__file__).parents[3]
 PAGES, QUICKEST = "dev-3", ("figures_201", "invoice_016")
 Upto = Literal["inputs", "prefill", "read"]
 READ_TOKENS = 200
@@ -131,7 +131,7 @@ def try_fault(name: str, *, suites: bool = True, before: Outcome | None = None) 
 def _again(fault: Fault, before: Outcome) -> Outcome | None:
     """Look for a mistake where it was found before."""
     if "::" in before.first:
-        return failure(fault, [before.first]) if (ROOT / before.first.partition("::")[0]).exists() else None
+        return failure(fault, [before.first]) if (CHECKOUT / before.first.partition("::")[0]).exists() else None
     for case in cases():
         if case.page.stem == before.by:
             with planted(fault) as subject:

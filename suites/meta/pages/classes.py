@@ -24,9 +24,10 @@ from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.opening import Wanted
+from suites.meta.checkout import CHECKOUT
 from suites.meta.recordings import FOLDER, find_recording
 
-PAGE = Path(__file__).parents[3] / "docs" / "pages.md"
+PAGE = CHECKOUT / "docs" / "pages.md"
 MANY_CROPS, MANY_POSITIONS, EOS = 6, 1024, 1
 
 
@@ -112,7 +113,8 @@ CLASSES: Mapping[str, tuple[str, Callable[[Shown], bool]]] = {
 
 BESIDE: Mapping[str, str] = {
     "alpha, CMYK, 16 bit, one bit": "suites/contract/test_loading.py",
-    "JPEG, GIF, every EXIF orientation, a palette with transparency": "suites/contract/test_same_pixels.py",
+    "JPEG, GIF, a palette with transparency": "suites/contract/test_same_pixels.py",
+    "every EXIF orientation, a file of several frames": "suites/contract/test_file_forms.py",
     "every grid, ties of grids, pages near 640 px": "suites/contract/test_crop_grid.py",
     "an n-gram repeated more than 90 tokens back, and one that ends in a table's tag": "suites/cache/test_reading.py",
     "an output that ends at its ceiling of tokens": "suites/cache/test_reading.py",
