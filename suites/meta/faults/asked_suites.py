@@ -43,6 +43,7 @@ NAMES = re.compile(r"^(?:_+ |rerun|subject|picture).*\n?", re.M)
 """Lines that name tests and mistakes, and say nothing of a cause."""
 WRONG = re.compile(r"^WRONG\s+(\S+)", re.M)
 ERROR = re.compile(r"^error in (\w+)", re.M)
+KEPT_CHARACTERS = 1000
 
 
 def ask_suites(fault: Fault) -> Outcome | None:
@@ -69,7 +70,7 @@ def failure(fault: Fault, asked: Sequence[str]) -> Outcome | None:
     wrong = WRONG.search(words) or ERROR.search(words)
     right = wrong is not None and fault.stage in stages_of(wrong[1].rstrip(":"), suite)
     told = re.search(fault.told, words, re.I | re.S) is not None
-    return Outcome(fault.id, True, suite, test, right, " ".join(words.split())[:400], right and told)
+    return Outcome(fault.id, True, suite, test, right, " ".join(words.split())[:KEPT_CHARACTERS], right and told)
 
 
 def run_apart(arguments: Sequence[str]) -> tuple[int, str]:

@@ -8,11 +8,11 @@ import pytest
 
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
-from suites.meta.faults.all import FAULTS
+from suites.meta.faults.all import PLANTED
 
 
 def __getattr__(name: str) -> Callable[[Setup], SessionSubject]:
-    fault = FAULTS.get(name.replace("_", "-"))
+    fault = PLANTED.get(name.replace("_", "-"))
     if fault is None:
         raise AttributeError(name)
 
