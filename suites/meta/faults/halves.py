@@ -16,9 +16,9 @@ from suites.meta.faults.trial import try_fault
 
 HEAD = """# What a default run says of the {name}
 
-Written by `python -m suites.meta.faults held-out {name}`. The first column of the hint is for a person to fill in: *yes*
-where it names what was done wrong, alone or among others; *partly* where it names the part and not the mistake; *no* where
-it leads elsewhere.
+Written by `python -m suites.meta.faults held-out {name}`. The column of the hint is for a person: *yes* where it names
+what was done wrong, alone or among others; *partly* where it names the part and not the mistake; *no* where it leads
+elsewhere.
 
 found: {found} of {all}; of these the stage is right for {right}; {seconds:.0f} s
 
@@ -32,12 +32,21 @@ def try_half(name: str, out: Path) -> Path:
     started = time.monotonic()
     found: list[Outcome] = []
     path = out / f"{name}.md"
+    out.mkdir(parents=True, exist_ok=True)
     with pool() as processes, progress_bar(total=len(HALVES[name]), unit="mistake") as bar:
-        for outcome in processes.map(try_fault, HALVES[name]):
+        for outcome in processes.map(_tried, HALVES[name]):
             found.append(outcome)
             bar.update()
             write_whole(path, _table(name, found, time.monotonic() - started).encode())
     return path
+
+
+def _tried(name: str) -> Outcome:
+    """Try a mistake; an error of the trial itself is told in its row, and the others go on."""
+    try:
+        return try_fault(name)
+    except Exception as error:
+        return Outcome(name, False, first="the trial failed", hint=repr(error))
 
 
 def _table(name: str, outcomes: Sequence[Outcome], seconds: float) -> str:
