@@ -72,7 +72,7 @@ def fault(
 JUDGED_BY_A_PERSON = "(?!)"
 
 
-def half(listed: dict[str, Fault]) -> Callable[[str, str, str, str], Callable[[Plant], Plant]]:
+def half(listed: dict[str, Fault]) -> Callable[..., Callable[[Plant], Plant]]:
     """Give what registers a mistake of a held-out set in ``listed``; what is said of it is judged by a person."""
 
     def mistake(name: str, title: str, stage: str, page: str = ANY) -> Callable[[Plant], Plant]:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.pages.shipped import shipped
-from suites.meta.faults import halves, matrix
+from suites.meta.faults import matrix
 from suites.meta.faults.__main__ import main
-from suites.meta.faults.all import FAULTS
+from suites.meta.faults.all import FAULTS, HALVES
 from suites.meta.faults.asked_suites import ROOT, failure
 from suites.meta.faults.gallery import make_gallery
 from suites.meta.faults.outcome import Outcome
@@ -40,7 +40,7 @@ def test_the_gallery_shows_what_is_said_and_the_page(tmp_path: Path) -> None:
 
 
 def test_a_half_is_tried_and_told_for_a_person_to_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(halves.HALVES, "open_half", {"NEW-024": halves.HALVES["open_half"]["NEW-024"]})
+    monkeypatch.setitem(HALVES, "open_half", {"NEW-024": HALVES["open_half"]["NEW-024"]})
     assert main(["held-out", "open_half", "--out", str(tmp_path / "new")]) == 0
     content = (tmp_path / "new" / "open_half.md").read_text(encoding="utf-8")
     assert "found: 1 of 1; of these the stage is right for 1" in content

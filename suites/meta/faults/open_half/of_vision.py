@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.engine import clip, fusion, pipeline, sam
+from pytest_dsocr.engine import fusion, pipeline, sam
 from pytest_dsocr.engine.clip import Embeddings, Transformer
 from pytest_dsocr.engine.pipeline import Pipeline, Vision
+from pytest_dsocr.engine.positions import resize_grid
 from pytest_dsocr.engine.sam import LayerNorm2d
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.faults.held_out.of_prompts import TWO_IMAGES
@@ -80,7 +81,7 @@ def positions_off_by_one(patch: pytest.MonkeyPatch, subject: SessionSubject) -> 
         tokens = torch.cat([self.class_embedding.expand(batch, 1, -1), of_sam.flatten(2).transpose(1, 2)], dim=1)
         table = self.position_embedding.weight
         full = int((len(table) - 1) ** 0.5)
-        of_grid = clip.resize_grid(table[:-1].view(full, full, width), side).reshape(-1, width)
+        of_grid = resize_grid(table[:-1].view(full, full, width), side).reshape(-1, width)
         return tokens + torch.cat([table[-1:], of_grid])
 
     patch.setattr(Embeddings, "forward", forward)
@@ -125,7 +126,7 @@ def mosaic_transposed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> Non
 @mistake("NEW-053", "Features sent as float16", "vision_fusion")
 def features_half(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The vision server sends features in float16, and the decoder's widens them again."""
-    right = pipeline.fuse
+    right = fusion.fuse
 
     def fuse(*parts: Any) -> Tensor:
         features = right(*parts)

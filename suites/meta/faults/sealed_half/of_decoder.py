@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.engine import attention, pipeline
+from pytest_dsocr.engine import attention, fusion, pipeline
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Attention, Rope
 from pytest_dsocr.engine.experts import MixtureOfExperts, Router
@@ -25,7 +25,7 @@ WINDOW, ROOM = 1024, 1280
 @mistake("NEW-055", "Features one position late", "prefill")
 def scatter_shifted(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The first image position is searched without the BOS: features start one too late, wrapping round."""
-    right = pipeline.scatter
+    right = fusion.scatter
     rolled: Any = lambda embeds, mask, features, count: right(embeds, mask, features.roll(1, 0), count)  # noqa: E731
     patch.setattr(pipeline, "scatter", rolled)
 
@@ -124,7 +124,8 @@ def weights_on_input(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None
             self.looped((tokens * weights[:, k : k + 1]).to(tokens.dtype), chosen[:, k : k + 1])
             for k in range(chosen.shape[1])
         ]
-        return torch.stack(parts).sum(dim=0).view_as(x) + self.shared_experts(x)
+        given: Tensor = torch.stack(parts).sum(dim=0).view_as(x) + self.shared_experts(x)
+        return given
 
     patch.setattr(MixtureOfExperts, "forward", forward)
 

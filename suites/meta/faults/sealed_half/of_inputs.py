@@ -137,7 +137,7 @@ def crop_side_of_preset(patch: pytest.MonkeyPatch, subject: SessionSubject) -> N
 @mistake("NEW-020", "Text after the image stripped", "tokenizer")
 def break_lost(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Each piece of the prompt is stripped before it is encoded: the line break after the image is lost."""
-    right = inputs.split_at_images
+    right = prompt_module.split_at_images
     patch.setattr(inputs, "split_at_images", lambda prompt, count: [one.strip() for one in right(prompt, count)])
 
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pytest_dsocr.contract import artifacts, markup, mmd, regions
+from pytest_dsocr.contract import artifacts, image, markup, mmd, regions
 from pytest_dsocr.contract.markup import IMAGE_LABEL, Box, PixelBox, Span
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.engine import greedy
@@ -114,7 +114,7 @@ mistake("NEW-095", "Spans matched greedily", "postprocess", "a text with two spa
 def figures_before_exif(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The page is opened again for figures, without its EXIF orientation."""
     opened: dict[str, Any] = {}
-    load, cut = artifacts.load_image, artifacts.crop_figure
+    load, cut = image.load_image, regions.crop_figure
 
     def remember(source: Any) -> Image.Image:
         opened["source"] = source

@@ -15,7 +15,7 @@ from pytest_dsocr.engine.clip import Clip, Embeddings
 from pytest_dsocr.engine.fusion import mosaic as right_mosaic
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import Pipeline
-from pytest_dsocr.engine.positions import relative_table
+from pytest_dsocr.engine.positions import relative_table, resize_grid
 from pytest_dsocr.engine.sam import Sam
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.faults.held_out.of_vision import cut_relative, padding_masked
@@ -82,7 +82,7 @@ def _embedded(self: Embeddings, of_sam: Tensor) -> tuple[Tensor, Tensor, Tensor,
     batch, width, side, _ = of_sam.shape
     table = self.position_embedding.weight
     full = int((len(table) - 1) ** 0.5)
-    of_grid = clip.resize_grid(table[1:].view(full, full, width), side).reshape(-1, width)
+    of_grid = resize_grid(table[1:].view(full, full, width), side).reshape(-1, width)
     return self.class_embedding.expand(batch, 1, -1), of_sam.flatten(2).transpose(1, 2), table[:1], of_grid
 
 
