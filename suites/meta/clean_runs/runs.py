@@ -69,7 +69,7 @@ RUNS = (
     ),
     CleanRun("Pillow 12", "a Pillow between the lowest and the newest", (), packages=("pillow==12.3.0",)),
     CleanRun("Pillow 13", "the newest Pillow", (), packages=("pillow==13.0.0",)),
-    CleanRun("the fast session", "all 32 shipped pages, the fast session as the subject", ("--dsocr-pages=all", FAST)),
+    CleanRun("the fast session", "all 34 shipped pages, the fast session as the subject", ("--dsocr-pages=all", FAST)),
     CleanRun("the fast session, asked by all suites", "as above", (FAST, "--dsocr-may-miss=gpu"), EVERYTHING),
     CleanRun("a process of its own", "the subject isolated", ("--dsocr-isolate",)),
     CleanRun(

@@ -36,7 +36,7 @@ def main(typed: list[str]) -> int:
     if asked.what == "calibrate":
         from suites.meta.faults.calibration import calibrate
 
-        sys.stdout.write(f"{calibrate()}\n")
+        sys.stdout.write(f"{calibrate(asked.setting)}\n")
         return 0
     outcomes = run_matrix(asked.ids, suites=not asked.pages_only)
     good = [one.stage_right if one.killed else bool(FAULTS[one.fault].unseen) for one in outcomes]
@@ -49,7 +49,13 @@ def _parser() -> argparse.ArgumentParser:
     matrix = kinds.add_parser("matrix", help="try them all, or those named, and write what is found of each")
     matrix.add_argument("ids", nargs="*", choices=[*FAULTS, []], metavar="ID")
     matrix.add_argument("--pages-only", action="store_true", help="leave out the suites beside the pages")
-    kinds.add_parser("calibrate", help="measure correct variants against small mistakes, and draw them")
+    calibrated = kinds.add_parser("calibrate", help="measure correct variants against small mistakes, and draw them")
+    calibrated.add_argument(
+        "setting",
+        nargs="?",
+        default="cpu-float32",
+        help="cpu-float32, nvidia-h200-bfloat16 or nvidia-h200-bfloat16-full",
+    )
     held_out = kinds.add_parser(
         "held-out", help="try a half of the held-out set, and write a table for a person to judge"
     )
