@@ -58,7 +58,7 @@ def made_of(run: CleanRun, vendor: Path | None, vendor_env: Path | None) -> Foun
         python = str(vendor_env / "bin" / "python") if run.as_vendor and vendor_env else sys.executable
         command = [python, "-m", "pytest", *run.suites, "-q", "-p", "no:cacheprovider", f"--dsocr-out={out}"]
         environment = {**os.environ, **run.environment, **_packages(python, run.packages, Path(out, "packages"))}
-        with _busy(run.busy):
+        with busy(run.busy):
             subprocess.run([*command, *options], cwd=ROOT, env=environment, capture_output=True, check=False)
         told: dict[str, Any] = json.loads(Path(out, "dsocr.json").read_text(encoding="utf-8"))
     errors = [case["worst_error"] or 0.0 for case in told["cases"]]
@@ -83,11 +83,11 @@ def _packages(python: str, wanted: Sequence[str], folder: Path) -> Mapping[str, 
 
 
 @contextmanager
-def _busy(processes: int) -> Iterator[None]:
-    """Keep the machine's cores busy with something else within."""
+def busy(processes: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Keep the machine's cores busy with something else within; give these processes."""
     started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
     try:
-        yield
+        yield started
     finally:
         for one in started:
             one.kill()
