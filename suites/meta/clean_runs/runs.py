@@ -42,11 +42,11 @@ def _threads(count: int) -> Mapping[str, str]:
 RUNS = (
     CleanRun("default", "nothing", ("--dsocr-may-miss=gpu",), EVERYTHING),
     CleanRun("two workers", "-n 2", ("-n2", "--dsocr-may-miss=gpu"), EVERYTHING),
-    CleanRun("every page", "all 32 shipped pages", ("--dsocr-pages=all",), environment=_threads(1)),
+    CleanRun("every page", "all 34 shipped pages", ("--dsocr-pages=all",), environment=_threads(1)),
     CleanRun("four threads", "4 threads", (), environment=_threads(4)),
     CleanRun(
         "sdpa",
-        "all 32 shipped pages, another attention kernel; the reference's is eager",
+        "all 34 shipped pages, another attention kernel; the reference's is eager",
         ("--dsocr-pages=all", "--dsocr-attention=sdpa", "--dsocr-reference-attention=eager"),
     ),
     *(
