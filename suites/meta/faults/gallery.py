@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from html import escape
@@ -17,7 +19,7 @@ from pytest_dsocr.report.pictures import draw
 from suites.meta.faults.all import FAULTS
 from suites.meta.faults.matrix import known
 from suites.meta.faults.outcome import Outcome
-from suites.meta.faults.pool import pool
+from suites.meta.faults.pool import cost, pool
 from suites.meta.faults.registry import Fault
 from suites.meta.faults.trial import hold, planted
 
@@ -37,6 +39,7 @@ def make_gallery(names: Sequence[str], page: str, out: Path) -> Path:
 
     The page is written anew with each mistake, so that a run that is ended leaves what it has.
     """
+    started = time.monotonic()
     sections: dict[str, str] = {}
     index = out / "index.html"
     out.mkdir(parents=True, exist_ok=True)
@@ -45,6 +48,7 @@ def make_gallery(names: Sequence[str], page: str, out: Path) -> Path:
             sections[name] = section
             index.write_text(_whole(sections, page), encoding="utf-8")
             bar.update()
+    sys.stdout.write(f"{len(sections)} mistakes in {cost(started)}\n")
     return index
 
 

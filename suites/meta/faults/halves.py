@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.sealed import write_whole
 from suites.meta.faults.all import HALVES
 from suites.meta.faults.outcome import Outcome
-from suites.meta.faults.pool import pool
+from suites.meta.faults.pool import cost, pool
 from suites.meta.faults.table import cell
 from suites.meta.faults.trial import try_fault
 
@@ -20,7 +21,7 @@ Written by `python -m suites.meta.faults held-out {name}`. The column of the hin
 what was done wrong, alone or among others; *partly* where it names the part and not the mistake; *no* where it leads
 elsewhere.
 
-found: {found} of {all}; of these the stage is right for {right}; {seconds:.0f} s
+found: {found} of {all}; of these the stage is right for {right}
 
 | mistake | title | cause | page that shows it | its stage | first | by | stage | hint | what was said |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -37,7 +38,8 @@ def try_half(name: str, out: Path) -> Path:
         for outcome in processes.map(_tried, HALVES[name]):
             found.append(outcome)
             bar.update()
-            write_whole(path, _table(name, found, time.monotonic() - started).encode())
+            write_whole(path, _table(name, found).encode())
+    sys.stdout.write(f"{len(found)} mistakes in {cost(started)}\n")
     return path
 
 
@@ -49,10 +51,10 @@ def _tried(name: str) -> Outcome:
         return Outcome(name, False, first="the trial failed", hint=repr(error))
 
 
-def _table(name: str, outcomes: Sequence[Outcome], seconds: float) -> str:
+def _table(name: str, outcomes: Sequence[Outcome]) -> str:
     killed = [one for one in outcomes if one.killed]
     right = sum(one.stage_right for one in killed)
-    head = HEAD.format(name=name, found=len(killed), all=len(outcomes), right=right, seconds=seconds)
+    head = HEAD.format(name=name, found=len(killed), all=len(outcomes), right=right)
     return head + "".join(_row(name, one) for one in outcomes)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.sealed import write_whole
 from suites.meta.faults.all import FAULTS
 from suites.meta.faults.outcome import Outcome
-from suites.meta.faults.pool import pool
+from suites.meta.faults.pool import cost, pool
 from suites.meta.faults.table import table
 from suites.meta.faults.trial import try_fault
 
@@ -46,9 +45,7 @@ def run_matrix(names: Sequence[str], *, suites: bool) -> list[Outcome]:
             bar.write(told(outcome))
     _write(found)
     part.unlink(missing_ok=True)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s, wall_s = used.ru_utime + used.ru_stime, time.monotonic() - started
-    sys.stdout.write(f"{len(left)} mistakes in {wall_s:.0f} s, {cpu_s:.0f} s of CPU\n")
+    sys.stdout.write(f"{len(left)} mistakes in {cost(started)}\n")
     return [found[name] for name in names or FAULTS]
 
 
