@@ -45,6 +45,7 @@ NAMES = re.compile(r"^(?:_+ |rerun|subject|picture).*\n?", re.M)
 """Lines that name tests and mistakes, and say nothing of a cause."""
 WRONG = re.compile(r"^WRONG\s+(\S+)", re.M)
 ERROR = re.compile(r"^error in (\w+)", re.M)
+KEPT_CHARACTERS = 1000
 
 
 def ask_suites(fault: Fault) -> Outcome | None:
@@ -71,7 +72,7 @@ def failure(fault: Fault, asked: Sequence[str]) -> Outcome | None:
     wrong, words = WRONG.search(lines) or ERROR.search(lines), " ".join(lines.split())
     right = wrong is not None and fault.stage in stages_of(wrong[1].rstrip(":"), suite)
     told = re.search(fault.told, words, re.I | re.S) is not None
-    return Outcome(fault.id, True, suite, test, right, words[:400], right and told)
+    return Outcome(fault.id, True, suite, test, right, words[:KEPT_CHARACTERS], right and told)
 
 
 def run_apart(arguments: Sequence[str]) -> tuple[int, str]:

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
-from suites.meta.faults.all import FAULTS
+from suites.meta.faults.all import PLANTED
 from suites.meta.faults.registry import Fault
 
 
@@ -36,7 +36,7 @@ class Planted(SessionSubject):
 
 
 def __getattr__(name: str) -> Callable[[Setup], SessionSubject]:
-    fault = FAULTS.get(name.replace("_", "-"))
+    fault = PLANTED.get(name.replace("_", "-"))
     if fault is None:
         raise AttributeError(name)
 

@@ -25,7 +25,7 @@ from pytest_dsocr.reference.recorded.recording import RecordedReference
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from suites.meta.checkout import CHECKOUT
-from suites.meta.faults.all import FAULTS
+from suites.meta.faults.all import PLANTED
 from suites.meta.faults.asked_suites import ask_suites, failure
 from suites.meta.faults.outcome import Outcome, outcome_of
 from suites.meta.faults.registry import Fault
@@ -112,7 +112,7 @@ def try_fault(name: str, *, suites: bool = True, before: Outcome | None = None) 
         suites: ask the suites beside the pages as well.
         before: what was found of it earlier, which is tried first.
     """
-    fault = FAULTS[name]
+    fault = PLANTED[name]
     again = before is not None and before.killed and _again(fault, before)
     if again:
         return again
