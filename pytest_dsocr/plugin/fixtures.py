@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.subjects.checked import CheckedSubject
     from pytest_dsocr.subjects.kv_probe import KvProbe
     from pytest_dsocr.subjects.protocol import DecodeView
+    from pytest_dsocr.whatif.explainer import Explainer
 
 
 @pytest.fixture(scope="session")
@@ -133,6 +134,7 @@ def _dsocr_asked(
     dsocr_reference: Reference,
     dsocr_config: Config,
     _dsocr_exchanged: Latest[Exchange],
+    _dsocr_explainer: Explainer,
 ) -> Exchange:
     """What both sides answered to the case, as far as the subject got; with a picture if ``--dsocr-out`` is given."""
 
@@ -145,7 +147,9 @@ def _dsocr_asked(
         all_cases = request.config.stash.get(ALL_CASES, [])
         place = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
         spent = request.config.stash[SPENT]
-        found, payload = exchange(dsocr_case, place, dsocr_subject, dsocr_reference, told, spent)
+        found, payload = exchange(
+            dsocr_case, place, dsocr_subject, dsocr_reference, told, spent, _dsocr_explainer
+        )
         request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
         return found
 
@@ -288,6 +292,15 @@ def _dsocr_reference_begun(request: pytest.FixtureRequest, dsocr_config: Config)
     begun = Begun(dsocr_config, request.session)
     yield begun
     begun.close()
+
+
+@pytest.fixture(scope="session")
+def _dsocr_explainer(dsocr_config: Config) -> Iterator[Explainer]:
+    from pytest_dsocr.whatif.explainer import Explainer
+
+    explainer = Explainer(dsocr_config.setup, dsocr_config.explain, dsocr_config.time_limit)
+    yield explainer
+    explainer.close()
 
 
 @pytest.fixture(scope="session")
