@@ -147,9 +147,7 @@ def _dsocr_asked(
         all_cases = request.config.stash.get(ALL_CASES, [])
         place = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
         spent = request.config.stash[SPENT]
-        found, payload = exchange(
-            dsocr_case, place, dsocr_subject, dsocr_reference, told, spent, _dsocr_explainer
-        )
+        found, payload = exchange(dsocr_case, place, dsocr_subject, dsocr_reference, told, spent, _dsocr_explainer)
         request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
         return found
 

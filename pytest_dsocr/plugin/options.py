@@ -204,7 +204,7 @@ OPTIONS = (
         read.seconds_or_none,
         "longest search for the mistake that explains a failure, at the first case of each stage; 0 turns it off",
         "SECONDS",
-        default="10",
+        default="20",
     ),
     Option(
         "level",

@@ -30,11 +30,11 @@ class Changes:
             self._undo.append(partial(delattr, owner, name))
         setattr(owner, name, value)
 
-    def weight(self, parameter: Tensor, value: Tensor) -> None:
-        """Give a parameter other values, of its own dtype."""
+    def weight(self, parameter: Tensor, value: Tensor, *, own_dtype: bool = True) -> None:
+        """Give a parameter other values, of its own dtype or of theirs."""
         before = parameter.data
         self._undo.append(lambda: setattr(parameter, "data", before))
-        parameter.data = value.to(before.dtype).contiguous()
+        parameter.data = (value.to(before.dtype) if own_dtype else value).contiguous()
 
     def forward(self, module: nn.Module, forward: Callable[..., Any]) -> None:
         """Have one module run another function, which is called without the module."""

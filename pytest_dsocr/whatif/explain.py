@@ -9,6 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pytest_dsocr.contract import inputs as of_inputs
@@ -69,8 +70,9 @@ def _of_inputs(session: Session[Any], case: Case, question: Question, deadline: 
     answer, found = _search_inputs([*chain(*families)], maker, question, deadline)
     if not answer.explained and question.what in PIXELS_OF:
         paired, both = _search_inputs(PAIRS, maker, question, deadline)
-        counts = {"tried": answer.tried + paired.tried, "of": answer.of + paired.of}
-        answer, found = (replace(paired, **counts), both) if paired.explained else (replace(answer, **counts), found)
+        tried, of = answer.tried + paired.tried, answer.of + paired.of
+        answer, found = (paired, both) if paired.explained else (answer, found)
+        answer = replace(answer, tried=tried, of=of)
     if not answer.explained:
         return answer
     left = [name for name in COMPARED if name not in maker.equal[found[0].id] and name != question.what]
@@ -94,6 +96,8 @@ class _Inputs:
     def measure(self, one: WhatIf) -> float:
         """Give how far the tensor that broke is from the subject's; infinite where one that was right is not."""
         self.equal[one.id] = frozenset({self.what})
+        if self.what not in PIXELS_OF and not self._may_be(self._made(one, brief=True)):
+            return math.inf
         tensors = self._made(one)
         if self.screened and (sampled := self._sampled(tensors[self.what])) > self.screened / SCREEN:
             return sampled
@@ -102,11 +106,21 @@ class _Inputs:
             return math.inf
         return 0.0 if self.what in self.equal[one.id] else self._apart(tensors[self.what])
 
-    def _made(self, one: WhatIf | None) -> dict[str, Tensor]:
+    def _may_be(self, tensors: dict[str, Tensor]) -> bool:
+        """Say whether ids, mask or grid are the subject's; the pixels may be anything."""
+        own = InputsDigest.of(tensors)
+        return bool(getattr(own, self.what) == getattr(self.mine, self.what))
+
+    def _made(self, one: WhatIf | None, *, brief: bool = False) -> dict[str, Tensor]:
+        """Make the inputs; briefly without pixels."""
         with Changes() as changes:
             changes.set(of_inputs, "check_inputs", lambda *_: None)
             if one is not None:
                 one.plant(Bench(self.session, changes))
+            if brief:
+                changes.set(of_inputs, "crops", lambda page, grid: [page])
+                changes.set(of_inputs, "global_view", lambda page, preset: page)
+                changes.set(of_inputs, "pixels", lambda views: torch.zeros(1, 3, 1, 1))
             return prepare_inputs(self.case.page, self.case.prompt, self.case.preset, self.session.tokenizer).tensors
 
     def _equal(self, tensors: dict[str, Tensor]) -> frozenset[str]:
@@ -147,7 +161,7 @@ def _of_seam(clean: Clean, question: Question, deadline: Deadline) -> Answer:
     without, screened = mine.distance(Seam.of(own)), first(None)
 
     def measure(one: WhatIf) -> float:
-        if screened is not None and (nearer := first(one)) is not None and nearer > screened / SCREEN:
+        if screened and (nearer := first(one)) is not None and nearer > screened / SCREEN:
             return math.inf
         return mine.distance(Seam.of(segment.compute(one.plant)))
 
@@ -157,20 +171,22 @@ def _of_seam(clean: Clean, question: Question, deadline: Deadline) -> Answer:
 
 
 def _first_view(segment: Segment, question: Question, one: WhatIf | None) -> float | None:
-    """Give how far the first view's sampled values are from the subject's; None of a page, which is one view."""
+    """Give how far the values sampled of the first view, or of its first windows, are from the subject's."""
     mine = question.seams[question.what]
-    is_of_blocks = segment.stage in ("sam", "clip")
-    if not is_of_blocks or mine.shape[0] < SCREENED_FROM:
+    plant = None if one is None else one.plant
+    if segment.has_windows and (one is None or one.part == "block"):
+        return mine.distance_of_first(segment.first_rows(plant))
+    if segment.stage not in ("sam", "clip") or mine.shape[0] < SCREENED_FROM:
         return None
-    return mine.distance_of_first(segment.compute(None if one is None else one.plant, 1))
+    return mine.distance_of_first(segment.compute(plant, 1))
 
 
 def _candidates(family: Family, what: str, has_blocks: bool) -> Sequence[WhatIf]:
     """Give those that may change what lies between the seam in front and this one."""
     _, _, depth = what.partition("/")
-    parts: tuple[Part, ...] = ("front", "block", "back")
+    parts: tuple[Part, ...] = ("front", "block", "wide", "back")
     if depth:
-        parts = ("block",) if int(depth) else ("front", "block")
+        parts = ("block", "wide") if int(depth) else ("front", "block", "wide")
     elif has_blocks:
         parts = ("back",)
     return family.of(*parts)

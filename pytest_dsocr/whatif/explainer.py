@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -75,25 +76,28 @@ def told(question: Question, answer: Answer) -> Explanation | None:
     if not answer.tried:
         return None
     if not answer.found:
-        return Explanation(
-            f"by none of {count(answer.tried, 'known mistake')} tried at {question.what}{_ended(question, answer)}"
-        )
+        tried = count(answer.tried, "known mistake")
+        return Explanation(f"by none of {tried} tried at {question.what}{_ended(question, answer)}")
     words = ", or ".join(answer.words[:MOST_WORDS])
     if len(answer.words) > MOST_WORDS:
         words += f", or {len(answer.words) - MOST_WORDS} more"
     apart = "every bit equal" if answer.error == 0 else f"{answer.error:.0e} apart"
-    without = "" if answer.without in (1.0, float("inf")) else f", {answer.without:.0e} without"
+    without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
     if not answer.explained:
-        text = f"in part: with {words}, the session comes nearer at {question.what} to what the subject gave ({apart}{without})"
-        return Explanation(text, answer.found)
-    behind = f"; it explains {answer.beyond} as well" if answer.beyond and not answer.beyond.startswith("not ") else ""
+        nearer = f"the session comes nearer at {question.what} to what the subject gave ({apart}{without})"
+        return Explanation(f"in part: with {words}, {nearer}", answer.found)
+    gives = f"the session gives at {question.what} what the subject gave ({apart}{without})"
+    return Explanation(f"with {words}, {gives}{_behind(answer)}", answer.found, is_proven=True)
+
+
+def _behind(answer: Answer) -> str:
     if answer.beyond.startswith("not "):
-        behind = f"; it does not explain {answer.beyond.removeprefix('not ')}, so more is wrong"
-    text = f"with {words}, the session gives at {question.what} what the subject gave ({apart}{without}){behind}"
-    return Explanation(text, answer.found, is_proven=True)
+        return f", but {answer.beyond}"
+    return f", and so it does in {answer.beyond}" if answer.beyond else ""
 
 
 def _ended(question: Question, answer: Answer) -> str:
     if answer.tried == answer.of:
         return ""
-    return f"; the {question.budget_s:g} s for it ended in front of {answer.of - answer.tried} others, {FLAG}=SECONDS gives more"
+    left = answer.of - answer.tried
+    return f"; its {question.budget_s:g} s ended in front of {left} others, {FLAG}=SECONDS gives more"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest_dsocr.whatif.of_rope  # noqa: F401 - adds to PREFILL
+import pytest_dsocr.whatif.of_experts
+import pytest_dsocr.whatif.of_head
+import pytest_dsocr.whatif.of_rope
+import pytest_dsocr.whatif.of_sam_ends  # noqa: F401 - they add to PREFILL and to SAM
 from pytest_dsocr.whatif.family import Family
+from pytest_dsocr.whatif.of_clip import CLIP
 from pytest_dsocr.whatif.of_decoder import PREFILL
-from pytest_dsocr.whatif.of_fusion import FUSION, PROJECTOR
+from pytest_dsocr.whatif.of_fusion import FUSION
+from pytest_dsocr.whatif.of_projector import PROJECTOR
 from pytest_dsocr.whatif.of_sam import SAM
-from pytest_dsocr.whatif.of_vision_ends import CLIP
 
 VISION_AND_PREFILL: Mapping[str, Family] = {
     "sam": SAM,

@@ -12,8 +12,9 @@ from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.whatif.changes import Changes
 
-Part = Literal["front", "block", "back"]
-"""Of a stage: what is in front of its first block, the blocks, and what is behind the last one."""
+Part = Literal["front", "block", "wide", "back"]
+"""Of a stage: what is in front of its first block, the blocks, and what is behind the last one. What is ``wide`` is of
+blocks, and changes which places of a view see one another."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What-ifs of the decoder as it reads the prompt: embeddings, attention, the last norm and the head."""
+"""What-ifs of the decoder as it reads the prompt: embeddings and attention."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from pytest_dsocr.engine import decoder, pipeline
 from pytest_dsocr.engine.attention import _repeat_heads
-from pytest_dsocr.engine.cache import KVCache
-from pytest_dsocr.whatif.blocks import add_flows, add_linears, add_norms, add_numbers
 from pytest_dsocr.whatif.family import Bench, Family
+from pytest_dsocr.whatif.flows import add_flows
+from pytest_dsocr.whatif.norms import add_norms
+from pytest_dsocr.whatif.numbers import add_linears, add_numbers
 
 PREFILL = Family("prefill")
 """The likeliest first."""
@@ -101,6 +102,12 @@ for _key, (_words, _change) in EMBEDDED.items():
 
 Hidden = Callable[[Tensor, Tensor, tuple[int, int]], Tensor]
 """Which keys ``[S]`` a query ``[T]`` does not see, and the image's first place and the one behind it."""
+
+
+def _outside(q: Tensor, k: Tensor, image: tuple[int, int], size: int) -> Tensor:
+    return (k > q) | (k <= q - size)
+
+
 HIDDEN: dict[str, tuple[str, Hidden]] = {
     "no-mask": ("no causal mask", lambda q, k, image: (k < 0) & (q < 0)),
     "strict": ("a causal mask that hides each token from itself", lambda q, k, image: (k >= q) & (q > 0)),
@@ -120,10 +127,7 @@ HIDDEN: dict[str, tuple[str, Hidden]] = {
     "first-hidden": ("the prompt's first token hidden", lambda q, k, image: (k > q) | ((k == 0) & (q > 0))),
     "upside-down": ("the causal mask the wrong way round", lambda q, k, image: k < q),
     **{
-        f"window-{size}": (
-            f"a sliding window of {size} tokens",
-            lambda q, k, image, size=size: (k > q) | (k <= q - size),
-        )
+        f"window-{size}": (f"a sliding window of {size} tokens", partial(_outside, size=size))
         for size in (64, 128, 256, 512, 1024, 4096)
     },
 }
@@ -157,7 +161,8 @@ def _attends(on: Bench, **how: Any) -> None:
         on.changes.set(module, "attend", partial(_attend, image=on.prompt_image, **how))
 
 
-def _capped(scores: Tensor, cap: float) -> Tensor:
+def capped(scores: Tensor, cap: float) -> Tensor:
+    """Press scores softly between ``-cap`` and ``cap``."""
     return cap * torch.tanh(scores / cap)
 
 
@@ -178,8 +183,8 @@ ATTENDING: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "softmax-bfloat16": ("a softmax in bfloat16", {"softmax": lambda s: s.bfloat16().softmax(-1)}),
     "softmax-float16": ("a softmax in float16", {"softmax": lambda s: s.clamp_min(-60000).half().softmax(-1)}),
-    "cap-50": ("scores capped at 50", {"scores": partial(_capped, cap=50.0)}),
-    "cap-30": ("scores capped at 30", {"scores": partial(_capped, cap=30.0)}),
+    "cap-50": ("scores capped at 50", {"scores": partial(capped, cap=50.0)}),
+    "cap-30": ("scores capped at 30", {"scores": partial(capped, cap=30.0)}),
     "mask-10000": ("a mask of -10000 in place of minus infinity", {"fill": -1e4}),
     "mask-100": ("a mask of -100 in place of minus infinity", {"fill": -100.0}),
     "mask-0": ("a mask of 0 in place of minus infinity", {"fill": 0.0}),
@@ -205,8 +210,9 @@ def _projected(on: Bench, name: str, change: Callable[[Tensor, int], Tensor]) ->
 
 
 def _unit_heads(x: Tensor, dim: int) -> Tensor:
-    heads = x.unflatten(-1, (-1, dim))
-    return (heads * torch.rsqrt(heads.pow(2).mean(-1, keepdim=True) + 1e-6)).flatten(-2)
+    heads: Tensor = x.unflatten(-1, (-1, dim))
+    out: Tensor = (heads * torch.rsqrt(heads.pow(2).mean(-1, keepdim=True) + 1e-6)).flatten(-2)
+    return out
 
 
 def _qk_norm(on: Bench) -> None:
@@ -215,7 +221,8 @@ def _qk_norm(on: Bench) -> None:
 
 
 def _dims_first(x: Tensor, dim: int) -> Tensor:
-    return x.unflatten(-1, (dim, -1)).transpose(-1, -2).flatten(-2)
+    out: Tensor = x.unflatten(-1, (dim, -1)).transpose(-1, -2).flatten(-2)
+    return out
 
 
 def _swapped(on: Bench, one: str, other: str) -> None:
@@ -260,91 +267,3 @@ add_norms(PREFILL, "the decoder", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
 add_linears(PREFILL, "the decoder", (), tuple(f"self_attn.{name}_proj" for name in "qkvo"))
 add_flows(PREFILL, "the decoder")
 add_numbers(PREFILL, "the decoder")
-
-
-def _norm_run(on: Bench, change: Callable[..., Tensor]) -> None:
-    on.changes.around(on.model.model.norm, change)
-
-
-def _head(on: Bench, change: Callable[[Any, Callable[..., Tensor], Tensor], Tensor]) -> None:
-    on.changes.around(on.model.lm_head, lambda run, x: change(on.model, run, x))
-
-
-def _from_another(on: Bench, at: Callable[[Bench, int], int]) -> None:
-    model = on.model
-
-    def decode(embeds: Tensor, cache: KVCache, *, all_logits: bool = False) -> Tensor:
-        hidden = model.model.decode(embeds, cache)
-        place = at(on, hidden.shape[1]) if hidden.shape[1] > 1 else 0
-        return model.lm_head(hidden[:, place : place + 1])
-
-    on.changes.set(model, "decode", decode)
-
-
-PREFILL.add(
-    "no-last-norm", "no norm behind the decoder's last layer", partial(_norm_run, change=lambda run, x: x), "back"
-)
-PREFILL.add("last-norm-twice", "the last norm run twice", partial(_norm_run, change=lambda run, x: run(run(x))), "back")
-for _eps in (1e-5, 1e-12, 1e-3):
-    PREFILL.add(
-        f"last-norm-{_eps:g}",
-        f"an epsilon of {_eps:g} in place of 1e-06 in the last norm",
-        lambda on, eps=_eps: on.changes.set(on.model.model.norm, "eps", eps),
-        "back",
-    )
-PREFILL.add(
-    "last-norm-plain",
-    "the last norm without its weights",
-    partial(_norm_run, change=lambda run, x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)),
-    "back",
-)
-PREFILL.add(
-    "last-norm-one-more",
-    "the last norm scaling by one plus its weights",
-    lambda on: on.changes.weight(on.model.model.norm.weight, on.model.model.norm.weight.data + 1),
-    "back",
-)
-HEADS: dict[str, tuple[str, Callable[[Any, Callable[..., Tensor], Tensor], Tensor]]] = {
-    "tied": (
-        "the embeddings in the place of the head's weights (tied)",
-        lambda model, run, x: F.linear(x, model.model.embed_tokens.weight).float(),
-    ),
-    "bfloat16": (
-        "the head computed in bfloat16",
-        lambda model, run, x: F.linear(x.bfloat16(), model.lm_head.weight.bfloat16()).float(),
-    ),
-    "float16": (
-        "the head computed in float16",
-        lambda model, run, x: F.linear(x.half(), model.lm_head.weight.half()).float(),
-    ),
-    "logits-bfloat16": ("logits rounded to bfloat16", lambda model, run, x: run(x).bfloat16().float()),
-    "logits-float16": ("logits rounded to float16", lambda model, run, x: run(x).half().float()),
-    "weights-bfloat16": (
-        "the head's weights rounded to bfloat16",
-        lambda model, run, x: F.linear(x, model.lm_head.weight.bfloat16().to(x.dtype)).float(),
-    ),
-    "scaled": ("logits divided by the root of the width", lambda model, run, x: run(x) / x.shape[-1] ** 0.5),
-    "multiplied": ("logits multiplied by the root of the width", lambda model, run, x: run(x) * x.shape[-1] ** 0.5),
-    "cap-30": ("logits capped at 30", lambda model, run, x: _capped(run(x), 30.0)),
-    "cap-50": ("logits capped at 50", lambda model, run, x: _capped(run(x), 50.0)),
-    "softmax": ("probabilities in the place of logits", lambda model, run, x: run(x).softmax(-1)),
-    "log-softmax": ("logarithms of probabilities in the place of logits", lambda model, run, x: run(x).log_softmax(-1)),
-    "one-off": ("logits one token off", lambda model, run, x: run(x).roll(1, -1)),
-    "one-off-other": ("logits one token too early", lambda model, run, x: run(x).roll(-1, -1)),
-}
-for _key, (_words, _run) in HEADS.items():
-    PREFILL.add(f"head-{_key}", _words, partial(_head, change=_run), "back")
-PLACES: dict[str, tuple[str, Callable[[Bench, int], int]]] = {
-    "last-but-one": ("the logits behind the prompt's last token but one", lambda on, length: length - 2),
-    "first": ("the logits behind the prompt's first token", lambda on, length: 0),
-    "image-end": ("the logits behind the last image token", lambda on, length: on.prompt_image[1] - 1),
-}
-for _key, (_words, _at) in PLACES.items():
-    PREFILL.add(f"logits-{_key}", _words, partial(_from_another, at=_at), "back")
-
-
-@PREFILL("last-layer-left-out", "the decoder's last layer left out", "back")
-def _no_last(on: Bench) -> None:
-    if on.notes["first"]:
-        raise NotImplementedError
-    on.changes.set(on.model.model, "layers", nn.ModuleList(on.notes["all_blocks"][:-1]))

@@ -203,6 +203,17 @@ def _normalised(
     return ((levels.float() / 255 - torch.tensor(mean).view(shape)) / torch.tensor(std).view(shape)).to(dtype)
 
 
+def _mean(image: Image.Image) -> Image.Image:
+    grey = np.asarray(image).mean(-1).astype(np.uint8)
+    return Image.fromarray(np.repeat(grey[..., None], 3, -1))
+
+
+def _as_jpeg(image: Image.Image, quality: int) -> Image.Image:
+    written = BytesIO()
+    image.save(written, "JPEG", quality=quality)
+    return Image.open(written).convert("RGB")
+
+
 CLIP_STD = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 RESIZES = {
@@ -262,6 +273,18 @@ OPENINGS: dict[str, tuple[str, Callable[[Image.Image], Image.Image]]] = {
     "wide": ("16-bit levels divided by 256, not clipped", lambda image: _wide(ImageOps.exif_transpose(image))),
     "negative": ("the page's levels inverted", lambda image: ImageOps.invert(load_image(image))),
     "autocontrast": ("the page's contrast stretched", lambda image: ImageOps.autocontrast(load_image(image))),
+    "grey-mean": ("the page made grey by the mean of its channels", lambda image: _mean(load_image(image))),
+    "grey-late": ("the page made grey as it is stored", lambda image: image.convert("L").convert("RGB")),
+    "jpeg": ("the page written as a JPEG and read again", lambda image: _as_jpeg(load_image(image), 75)),
+    "jpeg-95": (
+        "the page written as a JPEG of quality 95 and read again",
+        lambda image: _as_jpeg(load_image(image), 95),
+    ),
+    "jpeg-90": (
+        "the page written as a JPEG of quality 90 and read again",
+        lambda image: _as_jpeg(load_image(image), 90),
+    ),
+    "binary": ("the page made black and white", lambda image: load_image(image).convert("1").convert("RGB")),
     "turned": ("the page turned by 90 degrees", lambda image: load_image(image).transpose(Image.Transpose.ROTATE_90)),
     "mirrored": ("the page mirrored", lambda image: ImageOps.mirror(load_image(image))),
 }
@@ -278,9 +301,14 @@ GRIDS: dict[str, tuple[str, Callable[[int, int], Grid]]] = {
     "ceil": ("a grid of as many crops as the page's sides hold, rounded up", _ceil_grid),
     "limit-1024": ("pages of up to 1024 px not cut", partial(_grid, limit=1024)),
     "log": ("the grid nearest by the ratio of ratios, not by their difference", partial(_grid, by="log")),
-    "two": ("two crops whatever the page is", lambda width, height: (2, 1) if width >= height else (1, 2)),
-    "square": ("a grid of 2 x 2 whatever the page is", lambda width, height: (2, 2)),
-    "nine": ("a grid of 3 x 3 whatever the page is", lambda width, height: (3, 3)),
+    "always-first": (
+        "pages cut that fit into one crop, by the first grid of those equally near",
+        partial(_grid, always=True, tie="first"),
+    ),
+    "always-last": (
+        "pages cut that fit into one crop, by the last grid of those equally near",
+        partial(_grid, always=True, tie="last"),
+    ),
 }
 LEVELS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "clip": ("CLIP's means and deviations in place of 0.5", partial(_normalised, mean=CLIP_STD[0], std=CLIP_STD[1])),
@@ -298,6 +326,8 @@ LEVELS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "in-bfloat16": ("pixels normalised in bfloat16", lambda x: ((x.bfloat16() / 255) - 0.5) / 0.5),
     "by-256": ("levels divided by 256, not by 255", lambda x: ((x.float() / 256 - 0.5) / 0.5).bfloat16()),
     "whole": ("levels divided as whole numbers", lambda x: ((x // 255).float() * 2 - 1).bfloat16()),
+    "cut": ("pixels cast to whole numbers", lambda x: normalise(x).to(torch.int8).bfloat16()),
+    "cut-rounded": ("pixels rounded to whole numbers", lambda x: normalise(x).round()),
     "negative": ("pixels negated", lambda x: -normalise(x)),
     "turned": ("rows and columns of the pixels exchanged", lambda x: normalise(x.transpose(2, 3).contiguous())),
     "rounded-float16": (

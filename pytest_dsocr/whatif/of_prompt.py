@@ -8,7 +8,8 @@ from typing import Any
 
 from pytest_dsocr.contract import inputs, schedule
 from pytest_dsocr.contract.grid import Grid
-from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.presets import PRESETS, Preset
+from pytest_dsocr.contract.prompt import PROMPTS, split_at_images
 from pytest_dsocr.contract.special import IMAGE, TextTokenizer
 from pytest_dsocr.whatif.family import Bench, Family
 
@@ -19,7 +20,7 @@ Built = Callable[[Ids, Any], Ids]
 
 
 def _after(on: Bench, change: Built) -> None:
-    build = inputs.prompt_ids
+    build = schedule.prompt_ids
 
     def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
         return change(build(pieces, counts, tokenizer), tokenizer.special)
@@ -116,7 +117,7 @@ Rendered = Callable[[list[str]], list[str]]
 
 
 def _text(on: Bench, change: Rendered) -> None:
-    split = inputs.split_at_images
+    split = split_at_images
     on.changes.set(inputs, "split_at_images", lambda prompt, images: change(split(prompt, images)))
 
 
@@ -188,7 +189,7 @@ def _whole_text(on: Bench) -> None:
 
 
 def _special_as_text(on: Bench) -> None:
-    build = inputs.prompt_ids
+    build = schedule.prompt_ids
 
     def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
         class Plain:
@@ -294,3 +295,23 @@ COUNTS: dict[str, tuple[str, Counted]] = {
 }
 for _key, (_words, _counted) in COUNTS.items():
     PROMPT.add(f"counts-{_key}", _words, partial(_counts, count=_counted))
+
+
+def _other_prompt(on: Bench, prompt: str) -> None:
+    on.changes.set(inputs, "split_at_images", lambda _, images: split_at_images(prompt, images))
+
+
+def _other_preset(on: Bench, preset: Preset) -> None:
+    on.changes.set(inputs, "get_preset", lambda _: preset)
+
+
+for _key, _prompt in PROMPTS.items():
+    PROMPT.add(
+        f"prompt-{_key}",
+        f"the prompt {_prompt!r} in place of the one asked for",
+        partial(_other_prompt, prompt=_prompt),
+    )
+for _key, _preset in PRESETS.items():
+    PROMPT.add(
+        f"preset-{_key}", f"the preset {_key} in place of the one asked for", partial(_other_preset, preset=_preset)
+    )

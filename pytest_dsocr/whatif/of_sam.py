@@ -11,13 +11,27 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.engine import positions, sam
-from pytest_dsocr.whatif.blocks import add_activations, add_flows, add_linears, add_norms, add_numbers
 from pytest_dsocr.whatif.family import Bench, Family
+from pytest_dsocr.whatif.flows import add_flows
+from pytest_dsocr.whatif.norms import add_norms
+from pytest_dsocr.whatif.numbers import add_activations, add_linears, add_numbers
 from pytest_dsocr.whatif.positions import Resize, line_variants
 from pytest_dsocr.whatif.vision_attention import add_attention
 
 SAM = Family("sam")
 """The likeliest first."""
+
+
+add_activations(SAM, "SAM", "erf", lambda act, mlp, x: mlp.lin2(act(mlp.lin1(x))), sam.Mlp)
+add_linears(SAM, "SAM", ("attn.qkv", "attn.proj", "mlp.lin1", "mlp.lin2"), ("attn.proj",))
+
+
+def _line(on: Bench, resize: Resize) -> None:
+    on.changes.set(positions, "resize_line", resize)
+
+
+for _key, _words, _resize in line_variants():
+    SAM.add(f"relative-{_key}", f"SAM's tables of relative positions {_words}", partial(_line, resize=_resize))
 
 
 def _relative(rows: Callable[[Any, int], Tensor], columns: Callable[[Any, int], Tensor]) -> Callable[..., None]:
@@ -81,17 +95,16 @@ def _of_scaled(module: Any, bias: Callable[..., Tensor], q: Tensor, height: int,
 SAM.add("relative-of-scaled", "SAM's relative positions taken of the scaled query", _scaled_query)
 for _key, (_words, _plant) in RELATIVE.items():
     SAM.add(_key, f"in SAM {_words}", _plant)
-SAM.add(
-    "relative-bfloat16",
-    "SAM's bias of relative positions rounded to bfloat16",
-    lambda on: (
-        [
-            on.changes.set(m, "_position_bias", lambda *a, run=m._position_bias: run(*a).bfloat16().to(a[0].dtype))
-            for m in on.modules(sam.Attention)
-        ]
-        and None
-    ),
-)
+
+
+@SAM("relative-bfloat16", "SAM's bias of relative positions rounded to bfloat16")
+def _half_bias(on: Bench) -> None:
+    for module in on.modules(sam.Attention):
+        on.changes.set(module, "_position_bias", partial(_in_half, module._position_bias))
+
+
+def _in_half(bias: Callable[..., Tensor], q: Tensor, height: int, width: int) -> Tensor:
+    return bias(q, height, width).bfloat16().to(q.dtype)
 
 
 def _windows(on: Bench, size: int) -> None:
@@ -100,19 +113,19 @@ def _windows(on: Bench, size: int) -> None:
             on.changes.set(block, "window", size)
 
 
-@SAM("global-everywhere", "every block of SAM attending to the whole view")
+@SAM("global-everywhere", "a block of SAM attending to the whole view that should keep to its windows", "wide")
 def _all_global(on: Bench) -> None:
     _windows(on, 0)
 
 
-@SAM("windows-everywhere", "no block of SAM attending to the whole view")
+@SAM("windows-everywhere", "a block of SAM keeping to windows that should attend to the whole view", "wide")
 def _all_windows(on: Bench) -> None:
     for block in on.modules(sam.Block):
         on.changes.set(block, "window", 14)
 
 
 for _size in (7, 8, 10, 12, 16):
-    SAM.add(f"windows-{_size}", f"windows of {_size} in SAM", partial(_windows, size=_size))
+    SAM.add(f"windows-{_size}", f"windows of {_size} in SAM", partial(_windows, size=_size), "wide")
 
 
 def _padded(mode: str, before: bool) -> Callable[[Tensor, int], Tensor]:
@@ -153,26 +166,34 @@ def _joined(join: Callable[..., Tensor], windows: Tensor, height: int, width: in
     return whole[:, first[0] : first[0] + height, first[1] : first[1] + width]
 
 
-SAM.add("pad-before", "SAM's windows padded in front, not behind", partial(_pads, mode="zeros", before=True))
-SAM.add("pad-middle", "SAM's windows padded on both sides", partial(_pads, mode="middle", before=False))
+SAM.add("pad-before", "SAM's windows padded in front, not behind", partial(_pads, mode="zeros", before=True), "wide")
+SAM.add("pad-middle", "SAM's windows padded on both sides", partial(_pads, mode="middle", before=False), "wide")
 SAM.add(
-    "pad-replicate", "SAM's windows padded with the last row and column", partial(_pads, mode="replicate", before=False)
+    "pad-replicate",
+    "SAM's windows padded with the last row and column",
+    partial(_pads, mode="replicate", before=False),
+    "wide",
 )
-SAM.add("pad-reflect", "SAM's windows padded by reflection", partial(_pads, mode="reflect", before=False))
-SAM.add("pad-circular", "SAM's windows padded from the other end", partial(_pads, mode="circular", before=False))
+SAM.add("pad-reflect", "SAM's windows padded by reflection", partial(_pads, mode="reflect", before=False), "wide")
+SAM.add(
+    "pad-circular", "SAM's windows padded from the other end", partial(_pads, mode="circular", before=False), "wide"
+)
 
 
-@SAM("pad-in-front-of-norm", "SAM's windows padded in front of the norm, which makes of zeros its biases")
+@SAM("pad-in-front-of-norm", "SAM's windows padded in front of the norm, which makes of zeros its biases", "wide")
 def _norm_of_padding(on: Bench) -> None:
     for block in on.modules(sam.Block):
         if block.window:
+            norm = type(block.norm1).forward.__get__(block.norm1)
             on.changes.forward(block.norm1, lambda x: x)
-            on.changes.around(
-                block.attn, lambda run, x, norm=type(block.norm1).forward.__get__(block.norm1): run(norm(x))
-            )
+            on.changes.around(block.attn, partial(_normed_first, norm))
 
 
-@SAM("pad-hidden", "SAM's padding hidden from attention")
+def _normed_first(norm: Callable[[Tensor], Tensor], run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return run(norm(x))
+
+
+@SAM("pad-hidden", "SAM's padding hidden from attention", "wide")
 def _padding_hidden(on: Bench) -> None:
     split = sam.split_windows
 
@@ -191,17 +212,21 @@ def _padding_hidden(on: Bench) -> None:
             on.changes.set(block.attn, "_position_bias", partial(biased, block.attn._position_bias))
 
 
+def _rolled(run: Callable[[Tensor], Tensor], by: int, x: Tensor) -> Tensor:
+    return run(x.roll((-by, -by), (1, 2))).roll((by, by), (1, 2))
+
+
 def _shifted(on: Bench, by: int) -> None:
     for block in on.modules(sam.Block):
         if block.window:
             run = block._attend
-            on.changes.set(block, "_attend", lambda x, run=run: run(x.roll((-by, -by), (1, 2))).roll((by, by), (1, 2)))
+            on.changes.set(block, "_attend", partial(_rolled, run, by))
 
 
-SAM.add("windows-shifted", "SAM's windows shifted by half of their size", partial(_shifted, by=7))
+SAM.add("windows-shifted", "SAM's windows shifted by half of their size", partial(_shifted, by=7), "wide")
 
 
-@SAM("windows-by-column", "SAM's windows put back column by column")
+@SAM("windows-by-column", "SAM's windows put back column by column", "wide")
 def _by_column(on: Bench) -> None:
     def join(windows: Tensor, height: int, width: int) -> Tensor:
         window, channels = windows.shape[1], windows.shape[3]
@@ -212,17 +237,7 @@ def _by_column(on: Bench) -> None:
     on.changes.set(sam, "join_windows", join)
 
 
-add_activations(SAM, "SAM", "erf", lambda act, mlp, x: mlp.lin2(act(mlp.lin1(x))), sam.Mlp)
 add_norms(SAM, "SAM", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
 add_attention(SAM, "SAM")
-add_linears(SAM, "SAM", ("attn.qkv", "attn.proj", "mlp.lin1", "mlp.lin2"), ("attn.proj",))
 add_flows(SAM, "SAM")
 add_numbers(SAM, "SAM")
-
-
-def _line(on: Bench, resize: Resize) -> None:
-    on.changes.set(positions, "resize_line", resize)
-
-
-for _key, _words, _resize in line_variants():
-    SAM.add(f"relative-{_key}", f"SAM's tables of relative positions {_words}", partial(_line, resize=_resize))

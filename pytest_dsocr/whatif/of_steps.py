@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import pytest_dsocr.whatif.of_rope  # noqa: F401 - adds to PREFILL
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
+from pytest_dsocr.whatif.families import VISION_AND_PREFILL
 from pytest_dsocr.whatif.family import Bench, Family
-from pytest_dsocr.whatif.of_decoder import PREFILL
 
 STEPS = Family("steps")
 """What is planted acts once the prompt has been read: its notes have ``prompt``, the number of the prompt's tokens."""
@@ -75,6 +74,10 @@ def _int8(x: Tensor) -> Tensor:
     return (x / scale).round() * scale
 
 
+def _last(on: Bench, x: Tensor, size: int) -> Tensor:
+    return x[:, :, -size:]
+
+
 SEEN: dict[str, tuple[str, Seen]] = {
     "own-hidden": ("a step that does not see its own token", lambda on, x: x[:, :, :-1]),
     "not-kept": (
@@ -115,7 +118,7 @@ SEEN: dict[str, tuple[str, Seen]] = {
     ),
     "own-twice": ("a step's own token in the cache twice", lambda on, x: torch.cat([x, x[:, :, -1:]], 2)),
     **{
-        f"window-{size}": (f"a sliding window of {size} tokens in steps", lambda on, x, size=size: x[:, :, -size:])
+        f"window-{size}": (f"a sliding window of {size} tokens in steps", partial(_last, size=size))
         for size in (64, 128, 256, 512, 1024)
     },
     "ring-128": (
@@ -140,6 +143,12 @@ def _appends(on: Bench, change: Held) -> None:
         return change(on, k, v) if keys.shape[2] == 1 else (k, v)
 
     on.changes.set(KVCache, "append", changed)
+
+
+def _held_as(
+    on: Bench, k: Tensor, v: Tensor, held: Callable[[Tensor], Tensor], keys: bool, values: bool
+) -> tuple[Tensor, Tensor]:
+    return held(k) if keys else k, held(v) if values else v
 
 
 def _both(part: Seen) -> Held:
@@ -168,19 +177,10 @@ for _key, (_words, _change) in POSITIONS.items():
 for _key, (_words, _seen) in SEEN.items():
     STEPS.add(f"cache-{_key}", _words, partial(_appends, change=_both(_seen)))
 for _key, (_words, _held) in HELD.items():
-    STEPS.add(
-        f"cache-{_key}", f"the cache held {_words}", partial(_appends, change=_both(lambda on, x, held=_held: held(x)))
-    )
-    STEPS.add(
-        f"keys-{_key}",
-        f"the cache's keys held {_words}",
-        partial(_appends, change=lambda on, k, v, held=_held: (held(k), v)),
-    )
-    STEPS.add(
-        f"values-{_key}",
-        f"the cache's values held {_words}",
-        partial(_appends, change=lambda on, k, v, held=_held: (k, held(v))),
-    )
+    for _which in ("cache", "keys", "values"):
+        _whose = "cache" if _which == "cache" else f"cache's {_which}"
+        _change_of = partial(_held_as, held=_held, keys=_which != "values", values=_which != "keys")
+        STEPS.add(f"{_which}-{_key}", f"the {_whose} held {_words}", partial(_appends, change=_change_of))
 for _key, (_words, _pair) in PAIRED.items():
     STEPS.add(f"cache-{_key}", _words, partial(_appends, change=_pair))
 
@@ -251,5 +251,5 @@ STEPS.add(
     "logits of steps rounded to bfloat16",
     lambda on: on.changes.around(on.model.lm_head, lambda run, x: run(x).bfloat16().float()),
 )
-for _one in [one for one in PREFILL if one.part != "front"]:
+for _one in [one for one in VISION_AND_PREFILL["prefill"] if one.part != "front"]:
     STEPS.add(_one.id, f"{_one.words}, in steps", _one.plant)

@@ -51,7 +51,7 @@ def grid_variants() -> Iterator[tuple[str, str, Resize]]:
                 words = (
                     f"{mode}, {'with' if antialias else 'without'} antialias{', corners aligned' if corners else ''}"
                 )
-                how = {"mode": mode, "antialias": antialias, "align_corners": corners}
+                how: dict[str, Any] = {"mode": mode, "antialias": antialias, "align_corners": corners}
                 yield (
                     f"{mode}-{int(antialias)}{int(corners)}",
                     f"resized {words}",
@@ -64,7 +64,7 @@ def grid_variants() -> Iterator[tuple[str, str, Resize]]:
         yield f"cut-{at}", f"cut to its {words}, not resized", partial(_always, partial(_cut, at=at))
     yield "scale-factor", "resized by a scale factor of a little more than the size", partial(_always, _by_scale)
     yield "strided", "read in steps, not resized", partial(_always, _strided)
-    bf16 = {"mode": "bicubic", "antialias": True, "computed": torch.bfloat16}
+    bf16: dict[str, Any] = {"mode": "bicubic", "antialias": True, "computed": torch.bfloat16}
     yield "in-bfloat16", "resized in bfloat16", partial(_always, partial(_planes, **bf16))
     yield "turned", "with rows and columns exchanged", _turned
     yield "flipped", "with its rows in the opposite order", lambda table, size: _right(table, size).flip(0)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import View
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.observation import Seam
@@ -29,6 +30,7 @@ class Given(nn.Module):
         self.out = out
 
     def forward(self, *_: Any) -> Tensor:
+        """Give it."""
         return self.out
 
 
@@ -36,6 +38,7 @@ class Stop(nn.Module):
     """Stands for the blocks behind, and ends the computation."""
 
     def forward(self, x: Tensor, *_: Any) -> Tensor:
+        """End it."""
         raise StopAtError(x)
 
 
@@ -63,6 +66,13 @@ class Clean:
         self.session, self.inputs = session, inputs
         self._views: dict[str, View] = {}
         self._sam: dict[str, Tensor] = {}
+
+    @property
+    def model(self) -> DeepseekOCR:
+        """The engine's model."""
+        model = self.session.model
+        assert isinstance(model, DeepseekOCR)
+        return model
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -138,8 +148,8 @@ class Segment:
         whole, _, depth = what.partition("/")
         self.clean = clean
         self.stage, _, self.view = whole.partition(".")
-        self.owner, self.attribute = _home(clean.session, self.stage)
-        self.all_blocks: Sequence[nn.Module] = list(getattr(self.owner, self.attribute)) if self.owner else []
+        self.owner, self.attribute = _home(clean, self.stage)
+        self.all_blocks: Sequence[Any] = list(getattr(self.owner, self.attribute)) if self.owner else []
         count = len(self.all_blocks)
         is_behind = has_blocks and not depth and count > 0
         self.first = int(depth) if depth else count if is_behind else 0
@@ -150,7 +160,7 @@ class Segment:
             self.feed = self._captured() if self.first else None
 
     @property
-    def blocks(self) -> Sequence[nn.Module]:
+    def blocks(self) -> Sequence[Any]:
         """Those that are computed."""
         return self.all_blocks[self.first : self.last]
 
@@ -161,6 +171,34 @@ class Segment:
                 return self.clean.run(self.stage, self.view, most)
             except StopAtError as stopped:
                 return stopped.out
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether it is a block of SAM that keeps to windows, so that its first windows can be computed alone."""
+        return self.stops and self.stage == "sam" and bool(self.blocks[0].window)
+
+    def first_rows(self, plant: Plant | None) -> Tensor:
+        """Give the first windows of the first view, of a block of SAM that keeps to windows."""
+        [block] = self.blocks
+        rows = self.block_input[:1, : block.window]
+        with Changes() as changes, torch.no_grad():
+            if plant is not None:
+                notes = {"all_blocks": self.all_blocks, "first": self.first, "stage": self.stage, "view": self.view}
+                plant(Bench(self.clean.session, changes, self.blocks, self.clean.image, notes))
+            with self.clean.session.pipeline.running("sam"):
+                out: Tensor = block(rows)
+        return out
+
+    @cached_property
+    def block_input(self) -> Tensor:
+        """What the block gets."""
+        kept: list[Tensor] = []
+        handle = self.blocks[0].register_forward_pre_hook(lambda _m, args: kept.append(args[0]))
+        try:
+            self.compute(None)
+        finally:
+            handle.remove()
+        return kept[0]
 
     def behind(self, plant: Plant, *, alone: bool) -> Iterator[tuple[str, Seam]]:
         """Yield the stage's seams behind this one, with the mistake in every block from here on, or in one alone."""
@@ -205,8 +243,8 @@ class Segment:
         return kept[0]
 
 
-def _home(session: Session[Any], stage: str) -> tuple[Any, str]:
-    core = session.model.model
+def _home(clean: Clean, stage: str) -> tuple[Any, str]:
+    core = clean.model.model
     homes: dict[str, Callable[[], tuple[Any, str]]] = {
         "sam": lambda: (core.sam_model, "blocks"),
         "clip": lambda: (core.vision_model.transformer, "layers"),

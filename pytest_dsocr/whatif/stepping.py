@@ -41,7 +41,7 @@ def explain_best(clean: Clean, question: Question, deadline: Deadline) -> Answer
 
     def measure(one: WhatIf) -> float:
         with Changes() as changes:
-            blocks = clean.session.model.model.decoder_layers()
+            blocks = clean.model.model.decoder_layers()
             notes = {"all_blocks": blocks, "first": 0, "stage": "prefill", "view": ""}
             one.plant(Bench(clean.session, changes, blocks, clean.image, notes))
             return distance(clean.run("prefill", ""))
@@ -67,7 +67,7 @@ class _Stepper:
     def measure(self, one: WhatIf) -> float:
         """Give the largest error of the steps that are compared."""
         session, inputs = self.clean.session, self.clean.inputs
-        layers = session.model.model.decoder_layers()
+        layers = self.clean.model.model.decoder_layers()
         notes = {
             "prompt": inputs.prompt_tokens,
             "last": int(inputs.input_ids[0, -1]),

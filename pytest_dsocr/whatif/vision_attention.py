@@ -20,19 +20,23 @@ Split = Callable[[Tensor, int], Tensor]
 
 
 def _in_order(fused: Tensor, heads: int, order: tuple[int, int, int] = (0, 1, 2)) -> Tensor:
-    return fused.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)[list(order)]
+    parts: Tensor = fused.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)[list(order)]
+    return parts
 
 
 def _by_head(fused: Tensor, heads: int) -> Tensor:
-    return fused.unflatten(-1, (heads, 3, -1)).permute(3, 0, 2, 1, 4)
+    parts: Tensor = fused.unflatten(-1, (heads, 3, -1)).permute(3, 0, 2, 1, 4)
+    return parts
 
 
 def _innermost(fused: Tensor, heads: int) -> Tensor:
-    return fused.unflatten(-1, (heads, -1, 3)).permute(4, 0, 2, 1, 3)
+    parts: Tensor = fused.unflatten(-1, (heads, -1, 3)).permute(4, 0, 2, 1, 3)
+    return parts
 
 
 def _dims_first(fused: Tensor, heads: int) -> Tensor:
-    return fused.unflatten(-1, (3, -1, heads)).permute(2, 0, 4, 1, 3)
+    parts: Tensor = fused.unflatten(-1, (3, -1, heads)).permute(2, 0, 4, 1, 3)
+    return parts
 
 
 def _not_moved(fused: Tensor, heads: int) -> Tensor:
@@ -67,7 +71,8 @@ class Attending:
         if self.hidden is not None:
             scores = scores.masked_fill(self.hidden(torch.arange(scores.shape[-1], device=x.device)), -torch.inf)
         out = self.merge(self.softmax(scores) @ v)
-        return (module.proj if is_sam else module.out_proj)(out).view_as(x)
+        given: Tensor = (module.proj if is_sam else module.out_proj)(out).view_as(x)
+        return given
 
 
 RIGHT = Attending()
