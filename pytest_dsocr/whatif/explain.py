@@ -23,6 +23,7 @@ from pytest_dsocr.observation.packing import unpack_inputs
 from pytest_dsocr.whatif.changes import Changes
 from pytest_dsocr.whatif.families import VISION_AND_PREFILL
 from pytest_dsocr.whatif.family import Bench, Family, Part, WhatIf
+from pytest_dsocr.whatif.of_fusion import FUSION_PAIRS
 from pytest_dsocr.whatif.of_pixels import PAIRS, PIXELS
 from pytest_dsocr.whatif.of_prompt import PROMPT
 from pytest_dsocr.whatif.question import Answer, Question
@@ -36,8 +37,12 @@ SCREENED_FROM = 2
 """Views of which one is computed at first: what changes nothing that the subject changed is not computed further."""
 SCREEN = 5
 """So many times nearer than without it must the first view's sampled values be."""
+CHEAP = ("projector", "vision_fusion")
+"""Stages whose what-ifs are all tried: on some pages several give the same."""
 NEAR_OF_PIXELS = 2e-3
 """Of pixels, which are rounded to bfloat16."""
+NOT = "not "
+"""How it begins that a seam behind is not explained."""
 READ = ("read", "text", "spans", "boxes")
 
 
@@ -76,7 +81,7 @@ def _of_inputs(session: Session[Any], case: Case, question: Question, deadline: 
     if not answer.explained:
         return answer
     left = [name for name in COMPARED if name not in maker.equal[found[0].id] and name != question.what]
-    return replace(answer, beyond=f"not {', '.join(left)}" if left else "all of the inputs")
+    return replace(answer, beyond=NOT + ", ".join(left) if left else "all of the inputs")
 
 
 class _Inputs:
@@ -89,12 +94,11 @@ class _Inputs:
         self.equal: dict[str, frozenset[str]] = {}
         """By what-if, which of the five tensors are the subject's."""
         clean = self._made(None)
-        self.right = self._equal(clean)
         self.screened = self._sampled(clean[self.what])
         self.without = self._apart(clean[self.what])
 
     def measure(self, one: WhatIf) -> float:
-        """Give how far the tensor that broke is from the subject's; infinite where one that was right is not."""
+        """Give how far the tensor that broke is from the subject's."""
         self.equal[one.id] = frozenset({self.what})
         if self.what not in PIXELS_OF and not self._may_be(self._made(one, brief=True)):
             return math.inf
@@ -102,8 +106,6 @@ class _Inputs:
         if self.screened and (sampled := self._sampled(tensors[self.what])) > self.screened / SCREEN:
             return sampled
         self.equal[one.id] = self._equal(tensors)
-        if self.right - self.equal[one.id]:
-            return math.inf
         return 0.0 if self.what in self.equal[one.id] else self._apart(tensors[self.what])
 
     def _may_be(self, tensors: dict[str, Tensor]) -> bool:
@@ -166,8 +168,22 @@ def _of_seam(clean: Clean, question: Question, deadline: Deadline) -> Answer:
         return mine.distance(Seam.of(segment.compute(one.plant)))
 
     family = VISION_AND_PREFILL[segment.stage]
-    answer, found = search(_candidates(family, what, has_blocks), measure, without, question.near, deadline)
-    return replace(answer, beyond=_behind(segment, question, found[0])) if answer.explained else answer
+    behind: dict[str, str] = {}
+
+    def goes_on(one: WhatIf) -> bool:
+        behind[one.id] = _behind(segment, question, one)
+        return segment.stage in CHEAP or behind[one.id].startswith(NOT)
+
+    candidates = _candidates(family, what, has_blocks)
+    answer, found = search(candidates, measure, without, question.near, deadline, goes_on=goes_on)
+    if segment.stage == "vision_fusion" and not answer.explained:
+        answer, found = search(FUSION_PAIRS, measure, without, question.near, deadline)
+    if not answer.explained:
+        return answer
+    told = {one.id: behind.get(one.id) or _behind(segment, question, one) for one in found}
+    best = [one for one in found if not told[one.id].startswith(NOT)] or found
+    ids, words = tuple(one.id for one in best), tuple(one.words for one in best)
+    return replace(answer, found=ids, words=words, beyond=told[best[0].id])
 
 
 def _first_view(segment: Segment, question: Question, one: WhatIf | None) -> float | None:
@@ -205,4 +221,4 @@ def _behind(segment: Segment, question: Question, one: WhatIf) -> str:
             which = "in this block alone, " if alone and len(segment.all_blocks) > segment.last else ""
             return f"{which}all of {segment.stage} behind it"
         failed = failed or next(iter(wrong), "")
-    return f"not {failed}" if failed else ""
+    return f"{NOT}{failed}" if failed else ""

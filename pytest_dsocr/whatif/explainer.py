@@ -81,7 +81,7 @@ def told(question: Question, answer: Answer) -> Explanation | None:
     words = ", or ".join(answer.words[:MOST_WORDS])
     if len(answer.words) > MOST_WORDS:
         words += f", or {len(answer.words) - MOST_WORDS} more"
-    apart = "every bit equal" if answer.error == 0 else f"{answer.error:.0e} apart"
+    apart = "equal" if answer.error == 0 else f"{answer.error:.0e} apart"
     without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
     if not answer.explained:
         nearer = f"the session comes nearer at {question.what} to what the subject gave ({apart}{without})"
@@ -92,12 +92,12 @@ def told(question: Question, answer: Answer) -> Explanation | None:
 
 def _behind(answer: Answer) -> str:
     if answer.beyond.startswith("not "):
-        return f", but {answer.beyond}"
+        return f", but not in {answer.beyond.removeprefix('not ')}"
     return f", and so it does in {answer.beyond}" if answer.beyond else ""
 
 
 def _ended(question: Question, answer: Answer) -> str:
     if answer.tried == answer.of:
         return ""
-    left = answer.of - answer.tried
-    return f"; its {question.budget_s:g} s ended in front of {left} others, {FLAG}=SECONDS gives more"
+    left = count(answer.of - answer.tried, "other")
+    return f"; its {question.budget_s:g} s ended in front of {left}, {FLAG}=SECONDS gives more"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest_dsocr.whatif.of_counts
 import pytest_dsocr.whatif.of_experts
 import pytest_dsocr.whatif.of_head
 import pytest_dsocr.whatif.of_rope
-import pytest_dsocr.whatif.of_sam_ends  # noqa: F401 - they add to PREFILL and to SAM
+import pytest_dsocr.whatif.of_sam_ends  # noqa: F401 - they add to PREFILL, to SAM and to PROMPT
 from pytest_dsocr.whatif.family import Family
 from pytest_dsocr.whatif.of_clip import CLIP
 from pytest_dsocr.whatif.of_decoder import PREFILL

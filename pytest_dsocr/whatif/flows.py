@@ -125,6 +125,7 @@ def add_flows(family: Family, name: str) -> None:
     family.add(
         "block-before", f"the block in front of it run once more in place of {name}'s block", partial(_another, by=-1)
     )
+    family.add("blocks-exchanged", f"two neighbouring blocks of {name} exchanged", _exchanged)
     family.add("block-skipped", f"a block of {name} that gives what it gets", _skipped)
     family.add("block-twice", f"a block of {name} run twice", _twice)
 
@@ -137,8 +138,17 @@ def _flowing(block: Any, flow: Flow, x: Tensor, *rest: Any) -> Tensor:
 def _another(on: Bench, by: int) -> None:
     everything, first = on.notes["all_blocks"], on.notes["first"]
     for depth, block in enumerate(on.blocks, first):
-        if 0 <= depth + by < len(everything):
+        if depth + by >= len(everything):
+            on.changes.forward(block, lambda x, *_: x)
+        elif depth + by >= 0:
             on.changes.forward(block, type(block).forward.__get__(everything[depth + by]))
+
+
+def _exchanged(on: Bench) -> None:
+    first, second = on.notes["all_blocks"][on.notes["first"] :][:2]
+    on.changes.forward(first, type(first).forward.__get__(second))
+    if second in on.blocks:
+        on.changes.forward(second, type(first).forward.__get__(first))
 
 
 def _skipped(on: Bench) -> None:

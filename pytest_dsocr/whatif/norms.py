@@ -19,7 +19,7 @@ NORMS = (nn.LayerNorm, sam.LayerNorm2d, decoder.RmsNorm)
 def add_norms(family: Family, name: str, own: float, others: Sequence[float]) -> None:
     """Take what may be wrong with norms, whose epsilon is ``own``."""
     for eps in others:
-        words = f"an epsilon of {eps:g} in place of {own:g} in the norms of {name}'s blocks"
+        words = f"an epsilon of {eps:g} in place of {own:g} in all norms of {name}"
         family.add(f"epsilon-{eps:g}", words, partial(_epsilon, eps=eps, which=(0, 1)))
     for which, place in ((0, "first"), (1, "second")):
         for eps in others[:1]:
@@ -39,7 +39,7 @@ def add_norms(family: Family, name: str, own: float, others: Sequence[float]) ->
         "norm-float16": ("norms computed in float16", lambda norm, x: _normed(norm, x, dtype=torch.float16)),
     }
     for key, (words, change) in changes.items():
-        family.add(key, f"in {name}'s blocks {words}", partial(_norms_run, change=change))
+        family.add(key, f"in {name} {words}", partial(_norms_run, change=change))
 
 
 def _epsilon(on: Bench, eps: float, which: Sequence[int]) -> None:
@@ -47,10 +47,18 @@ def _epsilon(on: Bench, eps: float, which: Sequence[int]) -> None:
         halves = Halves.of(block)
         for norm in [(halves.norm1, halves.norm2)[k] for k in which]:
             on.changes.set(norm, "eps", eps)
+    if len(which) > 1:
+        for norm in _last(on):
+            on.changes.set(norm, "eps", eps)
+
+
+def _last(on: Bench) -> list[Any]:
+    """Give the norm behind the decoder's last layer, where the blocks are the decoder's."""
+    return [on.model.model.norm] if on.notes.get("stage") == "prefill" else []
 
 
 def _norms_run(on: Bench, change: Callable[[Any, Tensor], Tensor]) -> None:
-    for norm in on.modules(*NORMS):
+    for norm in (*on.modules(*NORMS), *_last(on)):
         on.changes.forward(norm, partial(change, norm))
 
 

@@ -17,6 +17,7 @@ ACTIVATIONS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "tanh": ("the GELU approximated by tanh", partial(F.gelu, approximate="tanh")),
     "erf": ("the exact GELU", F.gelu),
     "quick": ("the quick GELU, x * sigmoid(1.702 x),", quick_gelu),
+    "1.7": ("x * sigmoid(1.7 x)", lambda x: x * torch.sigmoid(1.7 * x)),
     "silu": ("SiLU", F.silu),
     "relu": ("ReLU", F.relu),
     "none": ("nothing", lambda x: x),

@@ -93,6 +93,8 @@ EMBEDDED: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "scaled": ("multiplied by the root of the width", lambda x: x * x.shape[-1] ** 0.5),
     "bfloat16": ("rounded to bfloat16", lambda x: x.bfloat16().to(x.dtype)),
     "float16": ("rounded to float16", lambda x: x.half().to(x.dtype)),
+    "normed": ("normed", lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)),
+    "layer-normed": ("brought to mean 0 and deviation 1", lambda x: F.layer_norm(x, x.shape[-1:])),
     "no-first": ("of zeros at the prompt's first position", lambda x: torch.cat([0 * x[:, :1], x[:, 1:]], 1)),
     "unit": ("made of length one", lambda x: F.normalize(x, dim=-1)),
 }
@@ -111,6 +113,10 @@ def _outside(q: Tensor, k: Tensor, image: tuple[int, int], size: int) -> Tensor:
 HIDDEN: dict[str, tuple[str, Hidden]] = {
     "no-mask": ("no causal mask", lambda q, k, image: (k < 0) & (q < 0)),
     "strict": ("a causal mask that hides each token from itself", lambda q, k, image: (k >= q) & (q > 0)),
+    "strict-all": (
+        "a causal mask that hides each token from itself, the first one as well",
+        lambda q, k, image: k >= q,
+    ),
     "one-more": ("a causal mask that shows one token too many", lambda q, k, image: k > q + 1),
     "image-both-ways": (
         "image tokens that see one another in both directions",
@@ -182,6 +188,14 @@ ATTENDING: dict[str, tuple[str, dict[str, Any]]] = {
         {"scale": lambda dim, heads: 1 / math.sqrt(dim + dim // 2)},
     ),
     "softmax-bfloat16": ("a softmax in bfloat16", {"softmax": lambda s: s.bfloat16().softmax(-1)}),
+    "probabilities-bfloat16": (
+        "attention's probabilities rounded to bfloat16",
+        {"softmax": lambda s: s.softmax(-1).bfloat16().to(s.dtype)},
+    ),
+    "scores-bfloat16": (
+        "scores rounded to bfloat16",
+        {"softmax": lambda s: s.bfloat16().float().softmax(-1)},
+    ),
     "softmax-float16": ("a softmax in float16", {"softmax": lambda s: s.clamp_min(-60000).half().softmax(-1)}),
     "cap-50": ("scores capped at 50", {"scores": partial(capped, cap=50.0)}),
     "cap-30": ("scores capped at 30", {"scores": partial(capped, cap=30.0)}),

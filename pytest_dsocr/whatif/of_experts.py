@@ -43,6 +43,15 @@ def _next_expert(found: tuple[Tensor, Tensor], count: int, by: int) -> tuple[Ten
     return (found[0] + by) % count, found[1]
 
 
+def _of_capacity(router: Any, x: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """Drop what comes to an expert behind as many tokens as it has room for."""
+    chosen, weights = _usual(router, x)
+    experts = router.weight.shape[0]
+    room = int(share * chosen.numel() / experts)
+    taken = F.one_hot(chosen, experts).sum(1).cumsum(0).gather(1, chosen)
+    return chosen, weights * (taken <= room)
+
+
 def _multiplied(router: Any, x: Tensor, by: float) -> tuple[Tensor, Tensor]:
     return _times(_usual(router, x), lambda weights: weights * by)
 
@@ -108,6 +117,32 @@ ROUTES: dict[str, tuple[str, Route]] = {
         "the experts' weights rounded to bfloat16",
         lambda r, x: _times(_usual(r, x), lambda w: w.bfloat16().float()),
     ),
+    "scores-bfloat16": (
+        "the router's scores rounded to bfloat16",
+        lambda r, x: _chosen(_scores(r, x).bfloat16().float().softmax(-1), r.experts_per_token),
+    ),
+    "softmax-bfloat16": (
+        "a softmax over experts in bfloat16",
+        lambda r, x: _chosen(_scores(r, x).bfloat16().softmax(-1).float(), r.experts_per_token),
+    ),
+    "last-never": (
+        "the last expert never chosen",
+        lambda r, x: _chosen(_scores(r, x).softmax(-1)[:, :-1], r.experts_per_token),
+    ),
+    "first-never": (
+        "the first expert never chosen",
+        lambda r, x: (
+            _chosen(_scores(r, x).softmax(-1)[:, 1:], r.experts_per_token)[0] + 1,
+            _chosen(_scores(r, x).softmax(-1)[:, 1:], r.experts_per_token)[1],
+        ),
+    ),
+    **{
+        f"capacity-{share:g}": (
+            f"experts of a capacity of {share:g} times their mean share",
+            partial(_of_capacity, share=share),
+        )
+        for share in (1.0, 1.25, 1.5, 2.0)
+    },
     "squared": ("the experts' weights applied twice", lambda r, x: _times(_usual(r, x), torch.square)),
     **{
         f"times-{by:g}": (f"routed experts multiplied by {by:g}", partial(_multiplied, by=by))

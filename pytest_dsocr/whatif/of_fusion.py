@@ -17,6 +17,8 @@ from pytest_dsocr.engine.fusion import end_rows, mosaic, square
 from pytest_dsocr.whatif.family import Bench, Family
 
 FUSION = Family("vision_fusion")
+FUSION_PAIRS = Family("vision_fusion")
+"""Two of them at once."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,11 @@ def _exchanged(crops: Tensor, grid: tuple[int, int]) -> Tensor:
     return mosaic(crops, (grid[1], grid[0]))
 
 
+def _exchanged_and_reshaped(crops: Tensor, grid: tuple[int, int]) -> Tensor:
+    side = math.isqrt(crops.shape[-2])
+    return _exchanged(crops, grid).reshape(grid[1] * side, grid[0] * side, -1)
+
+
 def _by_column(crops: Tensor, grid: tuple[int, int]) -> Tensor:
     columns, rows = grid
     order = [row + rows * column for row in range(rows) for column in range(columns)]
@@ -94,6 +101,12 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "no-page": ("no whole page", {"order": "cs"}),
     "separator-both": ("a separator in front as well", {"order": "scps"}),
     "first-twice": ("vision's first token twice", {"last": lambda x: torch.cat([x[:1], x])}),
+    "pushed-out": (
+        "a token too many in front, the last one pushed out",
+        {"last": lambda x: torch.cat([x[:1], x[:-1]])},
+    ),
+    "crops-zero": ("zeros in the place of the crops' tokens", {"crops": lambda crops, grid: 0 * mosaic(crops, grid)}),
+    "page-zero": ("zeros in the place of the page's tokens", {"page": lambda page: 0 * square(page)}),
     "zero-first": ("a token of zeros in front of vision's", {"last": lambda x: torch.cat([0 * x[:1], x])}),
     "last-twice": ("vision's last token twice", {"last": lambda x: torch.cat([x, x[-1:]])}),
     "first-dropped": ("vision's first token dropped", {"last": lambda x: x[1:]}),
@@ -111,6 +124,10 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"newline": lambda newline, separator: separator, "separator": lambda newline, separator: newline},
     ),
     "grid-exchanged": ("columns and rows of the crops exchanged", {"crops": _exchanged}),
+    "grid-exchanged-reshaped": (
+        "crops laid out by columns and rows exchanged, then reshaped to the page's map",
+        {"crops": _exchanged_and_reshaped},
+    ),
     "crops-by-column": ("crops taken column by column", {"crops": _by_column}),
     "crops-in-turn": (
         "each crop's tokens behind those of the one before, not laid out as the page",
@@ -152,4 +169,4 @@ for _key, (_words, _how) in LAYOUTS.items():
     FUSION.add(_key, _words, partial(_lays_out, how=_how))
 for (_key, (_words, _how)), (_other, (_others, _with)) in combinations(LAYOUTS.items(), 2):
     if not {*_how} & {*_with}:
-        FUSION.add(f"{_key}+{_other}", f"{_words}, and {_others}", partial(_lays_out, how={**_how, **_with}))
+        FUSION_PAIRS.add(f"{_key}+{_other}", f"{_words}, and {_others}", partial(_lays_out, how={**_how, **_with}))

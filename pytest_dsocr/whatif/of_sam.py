@@ -14,7 +14,7 @@ from pytest_dsocr.engine import positions, sam
 from pytest_dsocr.whatif.family import Bench, Family
 from pytest_dsocr.whatif.flows import add_flows
 from pytest_dsocr.whatif.norms import add_norms
-from pytest_dsocr.whatif.numbers import add_activations, add_linears, add_numbers
+from pytest_dsocr.whatif.numbers import DTYPES, add_activations, add_linears, add_numbers
 from pytest_dsocr.whatif.positions import Resize, line_variants
 from pytest_dsocr.whatif.vision_attention import add_attention
 
@@ -97,14 +97,18 @@ for _key, (_words, _plant) in RELATIVE.items():
     SAM.add(_key, f"in SAM {_words}", _plant)
 
 
-@SAM("relative-bfloat16", "SAM's bias of relative positions rounded to bfloat16")
-def _half_bias(on: Bench) -> None:
+def _half_bias(on: Bench, dtype: torch.dtype) -> None:
     for module in on.modules(sam.Attention):
-        on.changes.set(module, "_position_bias", partial(_in_half, module._position_bias))
+        on.changes.set(module, "_position_bias", partial(_in_half, module._position_bias, dtype))
 
 
-def _in_half(bias: Callable[..., Tensor], q: Tensor, height: int, width: int) -> Tensor:
-    return bias(q, height, width).bfloat16().to(q.dtype)
+def _in_half(bias: Callable[..., Tensor], dtype: torch.dtype, q: Tensor, height: int, width: int) -> Tensor:
+    return bias(q, height, width).to(dtype).to(q.dtype)
+
+
+for _key, _dtype in DTYPES.items():
+    _words = f"SAM's bias of relative positions rounded to {_key}"
+    SAM.add(f"relative-{_key}", _words, partial(_half_bias, dtype=_dtype))
 
 
 def _windows(on: Bench, size: int) -> None:

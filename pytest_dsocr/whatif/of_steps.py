@@ -74,6 +74,17 @@ def _int8(x: Tensor) -> Tensor:
     return (x / scale).round() * scale
 
 
+def _lost_in_growing(on: Bench, x: Tensor) -> Tensor:
+    room = 256
+    while room < on.notes["prompt"]:
+        room *= 2
+    if x.shape[2] <= room:
+        return x
+    while 2 * room < x.shape[2]:
+        room *= 2
+    return torch.cat([0 * x[:, :, :room], x[:, :, room:]], 2)
+
+
 def _last(on: Bench, x: Tensor, size: int) -> Tensor:
     return x[:, :, -size:]
 
@@ -110,6 +121,7 @@ SEEN: dict[str, tuple[str, Seen]] = {
         lambda on, x: torch.cat([x[:, :, slice(*on.prompt_image)], x[:, :, on.notes["prompt"] :]], 2),
     ),
     "no-prompt": ("the prompt lost from the cache", lambda on, x: x[:, :, on.notes["prompt"] :]),
+    "room-lost": ("what was in the cache lost where its room of 256 times a power of two grows", _lost_in_growing),
     "own-alone": ("steps that see themselves alone", lambda on, x: x[:, :, -1:]),
     "empty-slot": ("an empty slot of the cache that is seen as well", lambda on, x: torch.cat([x, 0 * x[:, :, :1]], 2)),
     "empty-room": (
@@ -238,6 +250,11 @@ def _still(on: Bench) -> None:
 
 STEPS.add(
     "fed-before", "each step fed the token in front of the right one", partial(_feeds, which=lambda heard: heard[-2])
+)
+STEPS.add(
+    "fed-late",
+    "each step behind the first fed the token in front of the right one",
+    partial(_feeds, which=lambda heard: heard[-2] if len(heard) > 2 else heard[-1]),
 )
 STEPS.add("fed-bos", "each step fed BOS", partial(_feeds, which=lambda heard: 0))
 STEPS.add("fed-last", "each step fed the prompt's last token", partial(_feeds, which=lambda heard: heard[0]))

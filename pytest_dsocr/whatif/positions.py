@@ -92,6 +92,7 @@ def line_variants() -> Iterator[tuple[str, str, Resize]]:
     yield "antialias", "resized linearly with antialias", _antialiased("bilinear")
     yield "bicubic", "resized bicubic", _antialiased("bicubic", antialias=False)
     yield "bicubic-antialias", "resized bicubic with antialias", _antialiased("bicubic")
+    yield "asymmetric", "resized linearly without half-pixel centres", _asymmetric
     yield "middle", "cut to its middle, not resized", lambda table, size: table[(len(table) - size) // 2 :][:size]
     yield "front", "cut to its beginning, not resized", lambda table, size: table[:size]
     yield "end", "cut to its end, not resized", lambda table, size: table[len(table) - size :]
@@ -107,6 +108,16 @@ def _line(**how: Any) -> Resize:
         return F.interpolate(table.to(dtype).T[None], size=length, **how)[0].T.to(table.dtype)
 
     return resize
+
+
+def _asymmetric(table: Tensor, length: int) -> Tensor:
+    if len(table) == length:
+        return table
+    at = torch.arange(length, device=table.device) * (len(table) / length)
+    below = at.long().clamp_max(len(table) - 1)
+    share = (at - below)[:, None]
+    above = (below + 1).clamp_max(len(table) - 1)
+    return (table.float()[below] * (1 - share) + table.float()[above] * share).to(table.dtype)
 
 
 def _antialiased(mode: str, antialias: bool = True) -> Resize:

@@ -74,6 +74,7 @@ class _Stepper:
             "logits": self.state.logits,
             "all_blocks": layers,
             "first": 0,
+            "stage": "prefill",
         }
         worst = 0.0
         with Changes() as changes:

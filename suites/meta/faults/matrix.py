@@ -32,7 +32,7 @@ def run_matrix(names: Sequence[str], *, suites: bool) -> list[Outcome]:
     on where one that was ended stopped, if no code has changed since then.
     """
     part = PARTS / f"{_state(suites)}.jsonl"
-    found = _known(MATRIX) if names else _begun(part)
+    found = known(MATRIX) if names else _begun(part)
     left = list(names) or [name for name in FAULTS if name not in found]
     started = time.monotonic()
     with progress_bar(total=len(names or FAULTS), initial=len(names or FAULTS) - len(left), unit="mistake") as bar:
@@ -68,7 +68,7 @@ def _write(found: Mapping[str, Outcome]) -> None:
 
 
 def _tried(names: Sequence[str], suites: bool) -> Iterator[Outcome]:
-    before = _known(MATRIX)
+    before = known(MATRIX)
     with pool() as processes:
         trials = [processes.submit(try_fault, name, suites=suites, before=before.get(name)) for name in names]
         try:
@@ -78,7 +78,8 @@ def _tried(names: Sequence[str], suites: bool) -> Iterator[Outcome]:
             processes.shutdown(cancel_futures=True)
 
 
-def _known(path: Path) -> dict[str, Outcome]:
+def known(path: Path) -> dict[str, Outcome]:
+    """Give what a file of the matrix holds, by mistake."""
     rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     return {row["fault"]: Outcome(**row) for row in rows}
 

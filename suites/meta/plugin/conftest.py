@@ -42,6 +42,7 @@ def _without_the_unneeded(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p no:{name}" for name in UNNEEDED))
     for option in OPTIONS:
         monkeypatch.delenv(option.env, raising=False)
+    monkeypatch.setenv("DSOCR_EXPLAIN", "0")
 
 
 class Repository:
