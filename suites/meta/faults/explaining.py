@@ -32,8 +32,8 @@ HEAD = """# What explains planted mistakes
 Written by `python -m suites.meta.faults explain`. Where a page of `dev-3` shows a mistake of [faults.md](faults.md), a
 process of its own, with the session as it is, computes the stage that broke again under one what-if after the other
 ([verdicts.md](verdicts.md#what-explains-a-failure)). The what-ifs do not know the planted mistakes, and neither room
-imports the other. *Proven* is what gives what the subject gave, to the bit or within rounding; *in part* what only comes
-much nearer.
+imports the other. *Proven* is what gives what the subject gave, to the bit or within rounding; *in part* what only
+comes much nearer.
 
 Of these mistakes many were looked at while the what-ifs were written, so the share says little of mistakes to come.
 """

@@ -43,6 +43,7 @@ DEFAULTS: Mapping[str, object] = {
     "--dsocr-baseline-update": False,
     "--dsocr-baseline-days": 180.0,
     "--dsocr-may-miss": frozenset(),
+    "--dsocr-explain": 20.0,
     "--dsocr-level": None,
     "--dsocr-no-skip": False,
     "--dsocr-out": None,
@@ -88,6 +89,7 @@ GIVEN: Mapping[str, Row] = {
     "baseline_update": (("", True), ("off", False), ("Yes", True)),
     "baseline_days": (("1", 1.0), ("0.5", 0.5), ("3e2", 300.0)),
     "may_miss": (("gpu", {"gpu"}), ("recording\nsnapshot", {"recording", "snapshot"}), ("vendor", {"vendor"})),
+    "explain": (("0", 0.0), ("2.5", 2.5), ("3e2", 300.0)),
     "level": (("L3", Level.MODULES), ("L0", Level.TEXT), ("L2", Level.STAGES)),
     "no_skip": (("", True), ("off", False), ("Yes", True)),
     "out": FOLDERS,
@@ -103,6 +105,7 @@ PLACES = ("command line", "environment", "ini file", "default")
 
 @pytest.fixture(autouse=True)
 def _with_files_and_gpus(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DSOCR_EXPLAIN")
     for name in "abc":
         alone.mkdir(name).joinpath("page.png").touch()
         alone.path.joinpath(f"{name}.txt").write_text(f"{name}/page.png\n")
