@@ -74,8 +74,7 @@ def _seam(name: str, mine: Answer, theirs: Mapping[str, Seam], limits: Tolerance
     if name not in mine.seams and (part in mine.lost or not promised):
         yield from _absent((name,), mine, part) if promised else (not_compared(name, Reason.NOT_OFFERED),)
     else:
-        allowed = limits.logits if name == "prefill" else limits.seam
-        yield compare_seam(name, mine.seams.get(name), theirs.get(name), allowed, limits.usual)
+        yield compare_seam(name, mine.seams.get(name), theirs.get(name), limits.of_seam(name), limits.usual)
 
 
 def _decoding(mine: Answer, theirs: Observation, limits: Tolerances) -> Iterator[Comparison]:

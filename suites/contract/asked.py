@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.observation.case import Case
 
@@ -64,9 +64,9 @@ class Asked:
 
     def __init__(self, subject: Any) -> None:
         self._subject = subject
-        self._digests: dict[tuple[Path, str, str], InputsDigest] = {}
+        self._digests: dict[tuple[Path, str | Preset, str], InputsDigest] = {}
 
-    def __call__(self, page: Path, preset: str = "gundam", prompt: str = PROMPTS["markdown"]) -> InputsDigest:
+    def __call__(self, page: Path, preset: str | Preset = "gundam", prompt: str = PROMPTS["markdown"]) -> InputsDigest:
         """Give the digest of a page's inputs."""
         from pytest_dsocr.observation.observation import InputsDigest
 
@@ -75,8 +75,10 @@ class Asked:
             self._digests[key] = InputsDigest.of(self.tensors(page, preset, prompt))
         return self._digests[key]
 
-    def tensors(self, page: Path, preset: str = "gundam", prompt: str = PROMPTS["markdown"]) -> Mapping[str, Tensor]:
+    def tensors(
+        self, page: Path, preset: str | Preset = "gundam", prompt: str = PROMPTS["markdown"]
+    ) -> Mapping[str, Tensor]:
         """Give the inputs themselves, made anew."""
         from pytest_dsocr.subjects.checked import CheckedSubject
 
-        return CheckedSubject(self._subject).inputs(Case(page, prompt, PRESETS[preset]))
+        return CheckedSubject(self._subject).inputs(Case(page, prompt, get_preset(preset)))

@@ -10,6 +10,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from pytest_dsocr.contract.inputs import prepare_inputs
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.special import TextTokenizer
 
 SAME_LEVEL = 2.0**-8
@@ -22,7 +23,7 @@ Opening = Callable[[Image.Image], Image.Image]
 
 
 def of_pixels(
-    what: str, mine: Tensor, vendors: Tensor, page: Path, preset: str, tokenizer: TextTokenizer
+    what: str, mine: Tensor, vendors: Tensor, page: Path, preset: str | Preset, tokenizer: TextTokenizer
 ) -> Iterator[str]:
     """Yield what makes a view ``[N, 3, V, V]`` differ from the vendor's of the same shape, the likeliest first."""
     if mine.shape != vendors.shape:

@@ -10,7 +10,7 @@ from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
 from pytest_dsocr.contract.input_names import PIXELS
 from pytest_dsocr.contract.inputs import prepare_inputs
-from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.observation.observation import InputsDigest, Seam, pixels_sha256
 
@@ -20,7 +20,7 @@ from .openings import of_pixels
 
 
 def compare_pixels(
-    what: str, asked: Asked, page: Path, preset: str, recorded: InputsDigest, tokenizer: TextTokenizer
+    what: str, asked: Asked, page: Path, preset: str | Preset, recorded: InputsDigest, tokenizer: TextTokenizer
 ) -> Comparison:
     """Compare ``images_ori`` or ``images_crop`` with the recorded ones, bit for bit.
 
@@ -38,7 +38,7 @@ def compare_pixels(
 
     def hints() -> Iterator[str]:
         if what == PIXELS[1]:
-            yield from of_view(mine.float().cpu(), page, PRESETS[preset])
+            yield from of_view(mine.float().cpu(), page, get_preset(preset))
         yield from of_pixels(what, mine, vendors, page, preset, tokenizer)
 
     return hinted(replace(found, verdict=Verdict.WRONG), hints)

@@ -1,8 +1,10 @@
-"""What watching adds to a decode step, on both sides: CPU time of watched steps over bare ones, taken in turn.
+"""What watching adds to a decode step, on both sides: the time of watched steps over that of bare ones, in turn.
 
 Run by hand, from the checkout: pytest suites/meta/bench_watching.py --benchmark-json=watching.json
 
-The vendor's side needs its files, in ``DSOCR_VENDOR``, and an environment in which they run, as tox -e vendor has it.
+``DSOCR_CHECKPOINT``, ``DSOCR_DEVICE`` and ``DSOCR_DTYPE`` name another checkpoint, device and dtype than ``mini``,
+``cpu`` and ``float32``. The vendor's side needs its files, in ``DSOCR_VENDOR``, and an environment in which they run,
+as tox -e vendor has it. Times are those of the CPU; on a GPU they are on the wall, the device waited for.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import pytest
 import torch
 
 from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.session import ENGINES, Engine, Session
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Best, Step
 from pytest_dsocr.pages.shipped import shipped
@@ -32,15 +34,30 @@ from pytest_dsocr.subjects.session import SessionSubject
 from pytest_dsocr.subjects.watch import watching
 
 ROUNDS, TOKENS = 5, 128
+AT_ONCE = 16
+"""Steps of one kind, so that a GPU is waited for once for all of them."""
+CHECKPOINT = os.environ.get("DSOCR_CHECKPOINT", "mini")
+HOW: dict[str, Any] = {
+    "device": os.environ.get("DSOCR_DEVICE", "cpu"),
+    "dtype": os.environ.get("DSOCR_DTYPE", "float32"),
+}
+
+
+def now_s() -> float:
+    if HOW["device"] == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def case() -> Case:
     return make_case(shipped("dev-3")[0], PROMPTS["markdown"], "gundam", TOKENS)
 
 
-def test_session(benchmark: Any) -> None:
-    """Along a page's own tokens, two states of one session: a bare step, a watched one, and so on."""
-    session = Session.from_checkpoint(os.environ.get("DSOCR_CHECKPOINT", "mini"))
+@pytest.mark.parametrize("engine", ENGINES)
+def test_session(benchmark: Any, engine: Engine) -> None:
+    """Along a page's own tokens, two states of one session: so many bare steps, so many watched ones, and so on."""
+    session = Session.from_checkpoint(CHECKPOINT, **HOW, engine=engine)
     ratios: list[float] = []
 
     def page() -> None:
@@ -51,11 +68,11 @@ def test_session(benchmark: Any) -> None:
     with torch.no_grad(), watching([]) as watch:
         watch.limit(3600)
         benchmark.pedantic(page, rounds=ROUNDS)
-    tell(benchmark, "session", ratios)
+    tell(benchmark, engine, ratios)
 
 
 def in_turn(session: Session[Any]) -> tuple[float, float]:
-    """Give the CPU seconds of a bare step and of a watched one."""
+    """Give the seconds of a bare step and of a watched one."""
     subject, asked = SessionSubject(session), CheckedSubject(SessionSubject(session))
     inputs = asked.inputs(case())
     features = asked.vision(inputs)["vision_fusion"]
@@ -72,15 +89,16 @@ def in_turn(session: Session[Any]) -> tuple[float, float]:
         steps.see(asked.step(watched, token))
 
     both = [("bare", bare_step), ("watched", watched_step)]
-    for token in tokens[:-1]:
+    for start in range(0, len(tokens) - 1, AT_ONCE):
         for name, step in both:
-            started = time.process_time()
-            step(token)
-            taken_s[name] += time.process_time() - started
+            started_s = now_s()
+            for token in tokens[start : min(start + AT_ONCE, len(tokens) - 1)]:
+                step(token)
+            taken_s[name] += now_s() - started_s
         both.reverse()
-    started = time.process_time()
+    started_s = now_s()
     assert len(steps.fetch()) == len(tokens)
-    taken_s["watched"] += time.process_time() - started
+    taken_s["watched"] += now_s() - started_s
     return taken_s["bare"] / (len(tokens) - 1), taken_s["watched"] / (len(tokens) - 1)
 
 
@@ -90,7 +108,7 @@ def test_vendor(benchmark: Any) -> None:
         pytest.skip("needs the vendor's Python files; name their folder in DSOCR_VENDOR")
     from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 
-    runtime = VendorRuntime.load(Path(os.environ["DSOCR_VENDOR"]), os.environ.get("DSOCR_CHECKPOINT", "mini"))
+    runtime = VendorRuntime.load(Path(os.environ["DSOCR_VENDOR"]), CHECKPOINT, **HOW)
     ratios: list[float] = []
 
     def page() -> None:
@@ -103,7 +121,7 @@ def test_vendor(benchmark: Any) -> None:
 
 
 def step_s(runtime: Any, is_watched: bool) -> float:
-    """Give the CPU seconds of a decode step, from the beginning of one to that of the next."""
+    """Give the seconds of a decode step, from the beginning of one to that of the next."""
     with tempfile.TemporaryDirectory() as folder, begun(runtime.model) as at_s:
         if is_watched:
             runtime._run(case(), Path(folder), save_results=True)
@@ -114,12 +132,12 @@ def step_s(runtime: Any, is_watched: bool) -> float:
 
 @contextlib.contextmanager
 def begun(model: Any) -> Iterator[list[float]]:
-    """Note when each forward of the whole model begins, in CPU seconds."""
+    """Note when each forward of the whole model begins, in seconds."""
     forward, at_s = model.forward, list[float]()
 
     @functools.wraps(forward)
     def noted(*given: Any, **named: Any) -> Any:
-        at_s.append(time.process_time())
+        at_s.append(now_s())
         return forward(*given, **named)
 
     model.forward = noted
@@ -143,7 +161,8 @@ def infer(runtime: Any, folder: Path) -> None:
 
     model.generate = ceiled
     try:
-        with vendor_on_cpu(model), contextlib.redirect_stdout(io.StringIO()):
+        on_cpu = vendor_on_cpu(model) if HOW["device"] == "cpu" else contextlib.nullcontext()
+        with on_cpu, contextlib.redirect_stdout(io.StringIO()):
             sizes = {"base_size": asked.preset.base_size, "image_size": asked.preset.image_size}
             page = {"prompt": asked.prompt, "image_file": str(asked.page), "output_path": str(folder)}
             model.infer(runtime.tokenizer, **page, **sizes, crop_mode=asked.preset.crop, save_results=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from pytest_dsocr.engine.fast.calls import Graph
 from pytest_dsocr.engine.fast.slots import Slot
 
 Body = Callable[[Tensor], Tensor]
@@ -22,27 +23,26 @@ class CapturedStep:
     """
 
     def __init__(self, body: Body, x_BC: Tensor, slot: Slot) -> None:
-        self._device = x_BC.device
-        self._body = body  # whose weights the graph reads
-        self._x = x_BC.clone()
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(self._device):
-            self._warm(body)
-            with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):  # other threads may go on
-                self._logits = body(self._x)
-                slot.positions.add_(1)
+        self._device, self._x, self._body = x_BC.device, x_BC.clone(), body
+        self._warm()
+        self._graph = Graph(lambda: self._moved_on(slot), self._device)
 
     def __call__(self, x_BC: Tensor) -> Tensor:
         """Run it; the logits ``[B, V]`` are the caller's own."""
         with torch.cuda.device(self._device):
             self._x.copy_(x_BC)
-            self._graph.replay()
-            return self._logits.clone()
+            return self._graph.replay().clone()
 
-    def _warm(self, body: Body) -> None:
+    def _moved_on(self, slot: Slot) -> Tensor:
+        logits = self._body(self._x)
+        slot.positions.add_(1)
+        return logits
+
+    def _warm(self) -> None:
         """Compile kernels and let libraries allocate, on another stream; what is written is written again later."""
-        beside, here = torch.cuda.Stream(), torch.cuda.current_stream()
-        beside.wait_stream(here)
-        with torch.cuda.stream(beside):
-            body(self._x)
-        here.wait_stream(beside)
+        with torch.cuda.device(self._device):
+            beside, here = torch.cuda.Stream(), torch.cuda.current_stream()
+            beside.wait_stream(here)
+            with torch.cuda.stream(beside):
+                self._body(self._x)
+            here.wait_stream(beside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -32,32 +33,39 @@ class FastVision:
         self._tables: dict[int, sam.Tables] = {}
         self.attend = attend_for(device)
         """What SAM attends with."""
-        self.hooks = Hooks([core.sam_model], [core.sam_model, *sam.blocks_of(core.sam_model)])
-        """Of SAM; where there is one inside of a block, the module itself is to be called."""
-        self._of_clip = Hooks([core.vision_model], [])
-        self._sam = CapturedCalls(core.sam_model if exact else self._encode, pool)
-        self._clip = CapturedCalls(core.vision_model, pool)
+        self.hooks = Hooks([core.sam_model], [core.sam_model, *([] if exact else sam.blocks_of(core.sam_model))])
+        """Of SAM; where there is one that only the module can call, the module itself is to be called."""
+        self._in_sam = Hooks([core.sam_model], [core.sam_model])
+        self._in_clip = Hooks([core.vision_model], [core.vision_model])
+        self._sam = CapturedCalls(core.sam_model.forward if exact else self._encode, pool)
+        self._clip = CapturedCalls(core.vision_model.forward, pool)
 
     def sam(self, pixels: Tensor) -> Tensor:
         """Encode views ``[N, 3, S, S]``: ``[N, c, S/64, S/64]``."""
-        if self.hooks.inside or (self.exact and self.hooks.watched):
-            return self._core.sam_model(pixels)
+        module = self._core.sam_model
+        if self.hooks.inside:
+            return module(pixels)
         if self.exact:
-            return self._sam(pixels).clone()
-        side = pixels.shape[-1] // self._core.sam_model.patch_embed.proj.kernel_size[0]
+            return called(module, _own(self._sam), pixels)
+        side = pixels.shape[-1] // module.patch_embed.proj.kernel_size[0]
         if side not in self._tables:  # made before anything is captured
-            self._tables[side] = sam.Tables.of(self._core.sam_model, side)
-        compute = self._encode if self.hooks.watched else self._sam
+            self._tables[side] = sam.Tables.of(module, side)
         with torch.autocast(pixels.device.type, enabled=False):
-            return called(self._core.sam_model, compute, pixels).clone()
+            return called(module, self._encode if self._in_sam.inside else _own(self._sam), pixels)
 
     def clip(self, features: Tensor) -> Tensor:
         """Encode SAM's features ``[N, c, h, w]``: ``[N, 1 + h * w, c]``."""
-        return (self._core.vision_model if self._of_clip.inside else self._clip)(features).clone()
+        module = self._core.vision_model
+        return module(features) if self._in_clip.inside else called(module, _own(self._clip), features)
 
     def _encode(self, pixels: Tensor) -> Tensor:
         side = pixels.shape[-1] // self._core.sam_model.patch_embed.proj.kernel_size[0]
         return sam.encode(self._core.sam_model, pixels, self._tables[side], self.attend)
+
+
+def _own(compute: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Give what a graph computes in memory of the caller's own, as the graph's is written again."""
+    return lambda x: compute(x).clone()
 
 
 def attend_for(device: torch.device) -> sam.Attend:

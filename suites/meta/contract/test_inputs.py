@@ -16,6 +16,7 @@ from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.observation import runs
+from suites.contract.own_presets import OWN_PAGES, OWN_PRESETS
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, rgb, write_page
 from suites.meta.contract.digest import digest
 from suites.meta.contract.recorded_inputs import RECORDED, RecordedTokenizer
@@ -34,14 +35,16 @@ def page_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: write_page(name, folder) for name in PAGES_BY_NAME}
 
 
-def test_every_page_and_preset_wdigest() -> None:
+def test_every_page_and_preset_was_recorded() -> None:
     recorded = [(case["page"], case["preset"]) for case in RECORDED["prepared"]]
-    assert recorded == [(page, preset) for page in PAGES_BY_NAME for preset in PRESETS]
+    own = {page: [preset.name for preset in OWN_PRESETS] for page in OWN_PAGES}
+    assert recorded == [(page, preset) for page in PAGES_BY_NAME for preset in (*PRESETS, *own.get(page, ()))]
 
 
 @pytest.mark.parametrize("case", RECORDED["prepared"], ids=lambda case: f"{case['page']}-{case['preset']}")
 def test_inputs_are_the_vendors(case: dict[str, Any], page_files: dict[str, Path], tokenizer: Tokenizer) -> None:
-    inputs = prepare_inputs(page_files[case["page"]], "markdown", case["preset"], tokenizer)
+    preset = {own.name: own for own in OWN_PRESETS}.get(case["preset"], case["preset"])
+    inputs = prepare_inputs(page_files[case["page"]], "markdown", preset, tokenizer)
     mine = digest(inputs.tensors)
     assert mine == {name: case[name] for name in mine}
     if "gate_sum" in case:

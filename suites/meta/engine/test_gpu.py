@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,22 +11,11 @@ from pytest_dsocr.engine.clip import quick_gelu
 from pytest_dsocr.engine.session import Session
 from suites.contract.pages import PAGES
 from suites.meta.conftest import model_of
+from suites.meta.waiting import no_waiting
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 TOKENS = 16
-
-
-@contextmanager
-def no_waiting() -> Iterator[None]:
-    """Any operation that makes the host wait for the device is an error."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that not every wait is noticed
-        torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.fixture(scope="module")

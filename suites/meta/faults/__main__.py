@@ -31,7 +31,7 @@ def main(typed: list[str]) -> int:
     if asked.what == "calibrate":
         from suites.meta.faults.calibration import calibrate
 
-        sys.stdout.write(f"{calibrate()}\n")
+        sys.stdout.write(f"{calibrate(asked.setting)}\n")
         return 0
     if asked.what == "explain":
         from suites.meta.faults.explaining import run_explained
@@ -50,7 +50,13 @@ def _parser() -> argparse.ArgumentParser:
     matrix.add_argument("--pages-only", action="store_true", help="leave out the suites beside the pages")
     explained = kinds.add_parser("explain", help="ask of those that pages show, or of those named, what explains them")
     explained.add_argument("ids", nargs="*", choices=[*FAULTS, []], metavar="ID")
-    kinds.add_parser("calibrate", help="measure correct variants against small mistakes, and draw them")
+    calibrated = kinds.add_parser("calibrate", help="measure correct variants against small mistakes, and draw them")
+    calibrated.add_argument(
+        "setting",
+        nargs="?",
+        default="cpu-float32",
+        help="cpu-float32, nvidia-h200-bfloat16 or nvidia-h200-bfloat16-full",
+    )
     kinds.add_parser("list", help="list them")
     shown = kinds.add_parser("show", help="show what a mistake looks like on a page: report, hint and picture")
     shown.add_argument("id", choices=list(FAULTS), metavar="ID")

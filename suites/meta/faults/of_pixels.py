@@ -12,6 +12,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from pytest_dsocr.contract import image, inputs, views
+from pytest_dsocr.contract.presets import PRESETS, Preset, get_preset
 from pytest_dsocr.engine import session
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.faults.registry import COLOUR, CROPS, fault
@@ -180,3 +181,14 @@ def wide_pixels(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 
     patch.setattr(inputs, "pixels", wide)
     patch.setattr(inputs, "check_inputs", lambda *args: None)
+
+
+@fault("PRS-W1", "Sizes taken for a preset's", "tokenizer", WORSE, "base_size and image_size", "sizes of one's own")
+def nearest_preset(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The server knows five modes, and takes the nearest of them for whatever sizes are asked for."""
+
+    def nearest(asked: str | Preset) -> Preset:
+        own = get_preset(asked)
+        return min(PRESETS.values(), key=lambda one: (one.crop != own.crop, abs(one.view_size - own.view_size)))
+
+    patch.setattr(inputs, "get_preset", nearest)

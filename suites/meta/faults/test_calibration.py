@@ -10,28 +10,33 @@ import pytest
 from pytest_dsocr.compare.tolerances import BY_DTYPE, tolerances
 from pytest_dsocr.judge.exchange import judge
 from suites.meta.faults.all import FAULTS
-from suites.meta.faults.calibration import CORRECT, MEASURED, PICTURE, SMALL
+from suites.meta.faults.calibration import MEASURED, SETTINGS, picture_of
 from suites.meta.faults.calibration_picture import picture
 from suites.meta.faults.trial import cases, hold, loaded, planted
 
-ROWS = json.loads(MEASURED.read_text(encoding="utf-8"))
+MEASURED_ROWS = json.loads(MEASURED.read_text(encoding="utf-8"))
 USUAL = BY_DTYPE["float32"].usual
 BELOW = {"SAM-W15"}
 """Mistakes that are smaller than rounding."""
 
 
-def test_every_variant_was_measured() -> None:
-    assert [row["name"] for row in ROWS] == [*CORRECT, *SMALL]
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_variant_was_measured(name: str) -> None:
+    assert [row["name"] for row in MEASURED_ROWS[name]] == [*SETTINGS[name].correct, *SETTINGS[name].small]
 
 
 def test_no_correct_variant_is_suspicious_and_every_small_mistake_is_but_those_below_rounding() -> None:
-    for row in ROWS:
+    for row in MEASURED_ROWS["cpu-float32"]:
         worst = max(row["errors"].values())
         assert (worst > USUAL) is not (row["correct"] or row["name"] in BELOW), row["name"]
 
 
-def test_the_picture_is_of_what_was_measured() -> None:
-    assert PICTURE.read_text(encoding="utf-8") == picture(ROWS)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_picture_is_of_what_was_measured(name: str) -> None:
+    setting = SETTINGS[name]
+    assert picture_of(name).read_text(encoding="utf-8") == picture(
+        setting.title, setting.setup.dtype, MEASURED_ROWS[name]
+    )
 
 
 @pytest.mark.parametrize("name", ["SAM-13", "CLP-02", None])

@@ -110,7 +110,7 @@ def test_names_that_any_file_system_takes(name: str, slugged: str) -> None:
 def test_versions_are_those_installed() -> None:
     found = versions()
     assert found["python"] == platform.python_version()
-    assert found["torch"] == torch.__version__
+    assert found["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
     assert found["pillow"] == PIL.__version__
     assert found["numpy"] == metadata.version("numpy")
     assert set(found) <= {"python", *PACKAGES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from pytest_dsocr.observation.observation import Seam
 from pytest_dsocr.observation.sketch import CHUNK_VALUES, SKETCH_VALUES, sketched
 from pytest_dsocr.observation.summing import device_sums, host_sums
 from suites.meta.compare.made import random
+from suites.meta.waiting import no_waiting
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 LARGE = 2 * CHUNK_VALUES + 77
@@ -91,11 +93,7 @@ def test_blocks_are_summed_up_as_they_were_and_without_waiting(
         return blocks[name]
 
     with watch_deep(module) as deep:
-        if most_bytes:
-            torch.cuda.set_sync_debug_mode("error")
-        try:
+        with no_waiting() if most_bytes else nullcontext():
             blocks[path](values)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
         values.zero_()
         assert deep.seams["prefill/0"].sha256 == expected

@@ -120,6 +120,7 @@ BESIDE: Mapping[str, str] = {
     "LaTeX rewritten, malformed markup, several boxes, boxes beyond the page": "suites/contract/test_output.py",
     "pixels whose sum is zero": "suites/contract/test_zero_sum.py",
     "pixels of views of 512 and 1280 px, at which nothing holds SAM itself": "suites/contract/test_global_view.py",
+    "sizes that no preset of the model's card has": "suites/contract/test_own_presets.py",
     "two pages together": "suites/cache/test_batches.py",
 }
 """What no shipped page has: where a default run asks for it."""

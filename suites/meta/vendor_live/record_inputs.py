@@ -2,9 +2,9 @@
 
     python -m suites.meta.vendor_live.record_inputs VENDOR_FOLDER TOKENIZER_FOLDER
 
-The pages go through every preset with the synthetic tokenizer, which CI has as well. The prompts go with the real
-vocabulary, of which only the ids of these texts are kept. There is one recording for each way in which Pillow has
-resized pages: 13.0 changed it.
+The pages go through every preset, two of them through presets of one's own, with the synthetic tokenizer, which CI has
+as well. The prompts go with the real vocabulary, of which only the ids of these texts are kept. There is one recording
+for each way in which Pillow has resized pages: 13.0 changed it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE
 from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays, load_vendor_code
 from pytest_dsocr.reference.vendor_code.observe import inputs_of
 from pytest_dsocr.reference.vendor_code.runtime import synthetic_tokenizer
+from suites.contract.own_presets import OWN_PAGES, OWN_PRESETS
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, write_page
 from suites.meta.contract.digest import digest
 from suites.meta.vendor_live.golden import one_line_a_case, path_of, provenance
@@ -108,7 +109,7 @@ def prepared(recorder: Recorder, files: dict[str, str]) -> list[dict[str, Any]]:
     tokenizer = synthetic_tokenizer(VENDOR_VOCAB_SIZE)
     cases = []
     for page, file in files.items():
-        for preset in PRESETS.values():
+        for preset in (*PRESETS.values(), *(OWN_PRESETS if page in OWN_PAGES else ())):
             given = recorder.infer(file, preset, PROMPTS["markdown"], tokenizer, eval_mode=True).inputs()
             cases.append({"page": page, "preset": preset.name, **digest(given), **_gate(page, given)})
     return cases
@@ -173,7 +174,7 @@ def origin(code: VendorCode, vocabulary: Path) -> dict[str, Any]:
         "vocabulary": "that of DeepSeek-V3 with DeepSeek-OCR's own added tokens",
         "vocabulary_sha256": hashlib.sha256(vocabulary.read_bytes()).hexdigest(),
         "resampling": resampling(),
-        "presets": [asdict(preset) for preset in PRESETS.values()],
+        "presets": [asdict(preset) for preset in (*PRESETS.values(), *OWN_PRESETS)],
     }
 
 

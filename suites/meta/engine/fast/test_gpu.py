@@ -12,7 +12,7 @@ from pytest_dsocr.engine.fast.step import PLAIN, operations_for
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.session import Session
 from suites.contract.pages import PAGES
-from suites.meta.engine.test_gpu import no_waiting
+from suites.meta.waiting import no_waiting
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 

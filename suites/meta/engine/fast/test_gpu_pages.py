@@ -10,11 +10,12 @@ import torch
 
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.fast.batch import PageBatch
+from pytest_dsocr.engine.fast.calls import Graph
 from pytest_dsocr.engine.fast.model import MANY_ROWS
 from pytest_dsocr.engine.session import Session
 from suites.contract.pages import PAGES
 from suites.meta.conftest import model_of
-from suites.meta.engine.test_gpu import no_waiting
+from suites.meta.waiting import no_waiting
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
@@ -66,6 +67,29 @@ def test_watched_blocks_change_nothing(attention: str) -> None:
         assert len(heard) == 5, "two of SAM, two of CLIP, one of the decoder"
     for name, tensor in expected.items():
         assert torch.equal(found[name], tensor), name
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_an_encoder_that_is_hooked_is_captured_all_the_same(attention: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where its time is taken: its hooks are called around the graph, and hear what the graph gives."""
+    fast, replay, replayed = on_gpu("bfloat16", attention=attention), Graph.replay, list[object]()
+    page = fast.prepare(PAGES["portrait"]())
+    expected = [answers(fast, page) for _ in range(2)][1]
+
+    def counted(graph: Graph[Any]) -> Any:
+        replayed.append(graph)
+        return replay(graph)
+
+    monkeypatch.setattr(Graph, "replay", counted)
+    heard: list[torch.Tensor] = []
+    with ExitStack() as hooks:
+        for name in ("model.sam_model", "model.vision_model"):
+            module = model_of(fast).get_submodule(name)
+            hooks.enter_context(module.register_forward_hook(lambda _module, _given, out: heard.append(out)))
+        fast.pipeline.vision(page)
+    assert len(replayed) == len(heard) == 4, "SAM and CLIP, of crops and page"
+    for name, out in zip(("sam.crops", "clip.crops", "sam.page", "clip.page"), heard, strict=True):
+        assert torch.equal(out, expected[name]), name
 
 
 def test_with_eager_attention_vision_is_the_readable_one_to_the_bit() -> None:
