@@ -11,6 +11,8 @@ class Explanation:
 
     text: str
     """A sentence, behind "explained"."""
+    what: str = ""
+    """The comparison that it is about; empty where nothing was tried."""
     what_ifs: tuple[str, ...] = ()
     """The ids of the mistakes that it names."""
     is_proven: bool = False

@@ -77,7 +77,7 @@ def told(question: Question, answer: Answer) -> Explanation | None:
         return None
     if not answer.found:
         tried = count(answer.tried, "known mistake")
-        return Explanation(f"by none of {tried} tried at {question.what}{_ended(question, answer)}")
+        return Explanation(f"by none of {tried} tried at {question.what}{_ended(question, answer)}", question.what)
     words = ", or ".join(answer.words[:MOST_WORDS])
     if len(answer.words) > MOST_WORDS:
         words += f", or {len(answer.words) - MOST_WORDS} more"
@@ -85,9 +85,9 @@ def told(question: Question, answer: Answer) -> Explanation | None:
     without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
     if not answer.explained:
         nearer = f"the session comes nearer at {question.what} to what the subject gave ({apart}{without})"
-        return Explanation(f"in part: with {words}, {nearer}", answer.found)
+        return Explanation(f"in part: with {words}, {nearer}", question.what, answer.found)
     gives = f"the session gives at {question.what} what the subject gave ({apart}{without})"
-    return Explanation(f"with {words}, {gives}{_behind(answer)}", answer.found, is_proven=True)
+    return Explanation(f"with {words}, {gives}{_behind(answer)}", question.what, answer.found, is_proven=True)
 
 
 def _behind(answer: Answer) -> str:

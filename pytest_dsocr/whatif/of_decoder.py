@@ -16,7 +16,7 @@ from pytest_dsocr.engine.attention import _repeat_heads
 from pytest_dsocr.whatif.family import Bench, Family
 from pytest_dsocr.whatif.flows import add_flows
 from pytest_dsocr.whatif.norms import add_norms
-from pytest_dsocr.whatif.numbers import add_linears, add_numbers
+from pytest_dsocr.whatif.numbers import DTYPES, add_linears, add_numbers
 
 PREFILL = Family("prefill")
 """The likeliest first."""
@@ -112,7 +112,7 @@ def _outside(q: Tensor, k: Tensor, image: tuple[int, int], size: int) -> Tensor:
 
 HIDDEN: dict[str, tuple[str, Hidden]] = {
     "no-mask": ("no causal mask", lambda q, k, image: (k < 0) & (q < 0)),
-    "strict": ("a causal mask that hides each token from itself", lambda q, k, image: (k >= q) & (q > 0)),
+    "strict": ("a causal mask that hides each token from itself", lambda q, k, image: (k >= q) & (k + q > 0)),
     "strict-all": (
         "a causal mask that hides each token from itself, the first one as well",
         lambda q, k, image: k >= q,
@@ -216,6 +216,19 @@ for _key, (_words, _hidden) in HIDDEN.items():
     PREFILL.add(_key, f"in the decoder {_words}", partial(_attends, hidden=_hidden))
 for _key, (_words, _how_to) in ATTENDING.items():
     PREFILL.add(_key, f"in the decoder {_words}", partial(_attends, **_how_to))
+
+
+def _attends_in(on: Bench, dtype: torch.dtype) -> None:
+    for module in on.modules(decoder.Attention):
+        on.changes.set(module, "attend", partial(_rounded_attend, module.attend, dtype))
+
+
+def _rounded_attend(run: Callable[..., Tensor], dtype: torch.dtype, q: Tensor, k: Tensor, v: Tensor, n: Any) -> Tensor:
+    return run(q.to(dtype), k.to(dtype), v.to(dtype), n).to(q.dtype)
+
+
+for _key, _dtype in DTYPES.items():
+    PREFILL.add(f"attention-{_key}", f"the decoder's attention computed in {_key}", partial(_attends_in, dtype=_dtype))
 
 
 def _projected(on: Bench, name: str, change: Callable[[Tensor, int], Tensor]) -> None:

@@ -11,7 +11,6 @@ from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.sealed import write_whole
@@ -45,7 +44,6 @@ class Told:
 
     fault: str
     text: str
-    what_ifs: tuple[str, ...]
     is_proven: bool
 
 
@@ -61,8 +59,8 @@ def explain_fault(name: str) -> Told:
     question = question_of(report, BUDGET_S) if report else None
     found = _explainer().answered(question) if question else None
     if found is None:
-        return Told(name, "", (), False)
-    return Told(name, found.text, found.what_ifs, found.is_proven)
+        return Told(name, "", False)
+    return Told(name, found.text, found.is_proven)
 
 
 def run_explained(names: Sequence[str]) -> list[Told]:
@@ -70,24 +68,28 @@ def run_explained(names: Sequence[str]) -> list[Told]:
     of_pages = [name for name, one in known(MATRIX).items() if one.killed and "::" not in one.first]
     asked = list(names) or of_pages
     rows = json.loads(EXPLAINED.read_text(encoding="utf-8")) if EXPLAINED.exists() else []
-    found = {row["fault"]: _read(row) for row in rows if row["fault"] in of_pages}
+    found = {row["fault"]: Told(**row) for row in rows if row["fault"] in of_pages}
     with progress_bar(total=len(asked), unit="mistake") as bar:
         for told in _told(asked):
             found[told.fault] = told
+            _write([found[name] for name in FAULTS if name in found])
             bar.update()
             bar.write(f"{told.fault:<9} {told.text or 'nothing was tried'}")
-    ordered = [found[name] for name in FAULTS if name in found]
-    write_whole(EXPLAINED, (json.dumps([asdict(one) for one in ordered], indent=1, ensure_ascii=False) + "\n").encode())
-    write_whole(PAGE, page(ordered).encode())
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     sys.stdout.write(f"{len(asked)} mistakes, {used.ru_utime + used.ru_stime:.0f} s of CPU\n")
     return [found[name] for name in asked if name in found]
 
 
+def _write(told: Sequence[Told]) -> None:
+    """Write what was said, and its page."""
+    write_whole(EXPLAINED, (json.dumps([asdict(one) for one in told], indent=1, ensure_ascii=False) + "\n").encode())
+    write_whole(PAGE, page(told).encode())
+
+
 def page(told: Sequence[Told]) -> str:
     """Give the page: how many are explained, and a row for each."""
     proven = [one for one in told if one.is_proven]
-    part = [one for one in told if one.what_ifs and not one.is_proven]
+    part = [one for one in told if one.text.startswith("in part")]
     lines = [
         HEAD,
         f"- asked about: {len(told)} mistakes, those that pages show",
@@ -108,10 +110,6 @@ def _told(names: Sequence[str]) -> Iterator[Told]:
                 yield trial.result()
         finally:
             processes.shutdown(cancel_futures=True)
-
-
-def _read(row: dict[str, Any]) -> Told:
-    return Told(**{**row, "what_ifs": tuple(row["what_ifs"])})
 
 
 def _cell(text: str) -> str:

@@ -77,7 +77,8 @@ def repository(pytester: pytest.Pytester) -> Repository:
 
 @pytest.fixture
 def alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A pytest with this plugin alone, in an empty folder."""
+    """A pytest with this plugin alone, in an empty folder, and no option given."""
+    monkeypatch.delenv("DSOCR_EXPLAIN", raising=False)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "pytest_dsocr.plugin.hooks")
     return pytester

@@ -105,7 +105,6 @@ PLACES = ("command line", "environment", "ini file", "default")
 
 @pytest.fixture(autouse=True)
 def _with_files_and_gpus(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DSOCR_EXPLAIN")
     for name in "abc":
         alone.mkdir(name).joinpath("page.png").touch()
         alone.path.joinpath(f"{name}.txt").write_text(f"{name}/page.png\n")
