@@ -120,7 +120,7 @@ def add_flows(family: Family, name: str) -> None:
             on.changes.forward(block, partial(_flowing, block, flow))
 
     for key, (words, flow) in FLOWS.items():
-        family.add(key, f"in {name}'s blocks {words}", partial(plant, flow=flow))
+        family.add(key, f"{words} in {name}'s blocks", partial(plant, flow=flow))
     family.add("block-left-out", f"a block of {name} left out", partial(_another, by=1))
     family.add(
         "block-before", f"the block in front of it run once more in place of {name}'s block", partial(_another, by=-1)

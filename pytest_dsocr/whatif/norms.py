@@ -19,7 +19,7 @@ NORMS = (nn.LayerNorm, sam.LayerNorm2d, decoder.RmsNorm)
 def add_norms(family: Family, name: str, own: float, others: Sequence[float]) -> None:
     """Take what may be wrong with norms, whose epsilon is ``own``."""
     for eps in others:
-        words = f"an epsilon of {eps:g} in place of {own:g} in all norms of {name}"
+        words = f"an epsilon of {eps:g} in place of {own:g} in the norms of {name}"
         family.add(f"epsilon-{eps:g}", words, partial(_epsilon, eps=eps, which=(0, 1)))
     for which, place in ((0, "first"), (1, "second")):
         for eps in others[:1]:
@@ -31,7 +31,7 @@ def add_norms(family: Family, name: str, own: float, others: Sequence[float]) ->
         "one-more-gain": ("norms that scale by one plus their weights", lambda norm, x: _normed(norm, x, one=1.0)),
         "unbiased": ("norms whose variance is over one channel less", lambda norm, x: _normed(norm, x, unbiased=True)),
         "other-norm": (
-            "layer norms in place of RMS norms, or the other way",
+            _others(name),
             lambda norm, x: _normed(norm, x, other=True),
         ),
         "epsilon-outside": ("norms whose epsilon is added to the root", lambda norm, x: _normed(norm, x, outside=True)),
@@ -39,7 +39,12 @@ def add_norms(family: Family, name: str, own: float, others: Sequence[float]) ->
         "norm-float16": ("norms computed in float16", lambda norm, x: _normed(norm, x, dtype=torch.float16)),
     }
     for key, (words, change) in changes.items():
-        family.add(key, f"in {name} {words}", partial(_norms_run, change=change))
+        family.add(key, f"{words} in {name}", partial(_norms_run, change=change))
+
+
+def _others(name: str) -> str:
+    kinds = ("layer norms", "RMS norms") if name == "the decoder" else ("RMS norms", "layer norms")
+    return " in place of ".join(kinds)
 
 
 def _epsilon(on: Bench, eps: float, which: Sequence[int]) -> None:

@@ -213,9 +213,9 @@ ATTENDING: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 for _key, (_words, _hidden) in HIDDEN.items():
-    PREFILL.add(_key, f"in the decoder {_words}", partial(_attends, hidden=_hidden))
+    PREFILL.add(_key, f"{_words} in the decoder", partial(_attends, hidden=_hidden))
 for _key, (_words, _how_to) in ATTENDING.items():
-    PREFILL.add(_key, f"in the decoder {_words}", partial(_attends, **_how_to))
+    PREFILL.add(_key, f"{_words} in the decoder", partial(_attends, **_how_to))
 
 
 def _attends_in(on: Bench, dtype: torch.dtype) -> None:

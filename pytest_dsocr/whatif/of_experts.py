@@ -129,6 +129,14 @@ ROUTES: dict[str, tuple[str, Route]] = {
         "the last expert never chosen",
         lambda r, x: _chosen(_scores(r, x).softmax(-1)[:, :-1], r.experts_per_token),
     ),
+    "last-hidden": (
+        "the last expert hidden in front of the softmax",
+        lambda r, x: _chosen(_scores(r, x)[:, :-1].softmax(-1), r.experts_per_token),
+    ),
+    "router-bfloat16": (
+        "a router and its softmax in bfloat16",
+        lambda r, x: _chosen(F.linear(x.bfloat16(), r.weight.bfloat16()).softmax(-1).float(), r.experts_per_token),
+    ),
     "first-never": (
         "the first expert never chosen",
         lambda r, x: (

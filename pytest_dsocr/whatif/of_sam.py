@@ -94,7 +94,7 @@ def _of_scaled(module: Any, bias: Callable[..., Tensor], q: Tensor, height: int,
 
 SAM.add("relative-of-scaled", "SAM's relative positions taken of the scaled query", _scaled_query)
 for _key, (_words, _plant) in RELATIVE.items():
-    SAM.add(_key, f"in SAM {_words}", _plant)
+    SAM.add(_key, f"{_words} in SAM", _plant)
 
 
 def _half_bias(on: Bench, dtype: torch.dtype) -> None:

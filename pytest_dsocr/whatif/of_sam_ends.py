@@ -122,7 +122,7 @@ def _conv(
 
 
 CONVOLUTIONS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
-    "pad-behind": ('padded behind only, as TensorFlow\'s "same" does,', partial(_conv, pad=(0, 1, 0, 1))),
+    "pad-behind": ('padded behind only, as TensorFlow\'s "same" does', partial(_conv, pad=(0, 1, 0, 1))),
     "pad-front": ("padded in front only", partial(_conv, pad=(1, 0, 1, 0))),
     "pad-replicate": ("padded with the last row and column", partial(_conv, mode="replicate")),
     "pad-reflect": ("padded by reflection", partial(_conv, mode="reflect")),

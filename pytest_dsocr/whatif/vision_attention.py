@@ -153,11 +153,11 @@ VARIANTS: dict[str, tuple[str, Attending]] = {
 def add_attention(family: Family, name: str) -> None:
     """Take what may be wrong with the attention in each block of ``name``."""
     for key, (words, attending) in VARIANTS.items():
-        family.add(key, f"in {name} {words}", partial(_attend, attending=attending))
+        family.add(key, f"{words} in {name}", partial(_attend, attending=attending))
     for letters, order in ORDERS.items():
         words = ", ".join(LETTERS[one] for one in letters)
         changed = replace(RIGHT, split=partial(_in_order, order=order))
-        family.add(f"order-{letters}", f"in {name} {words} in this order", partial(_attend, attending=changed))
+        family.add(f"order-{letters}", f"{words} in this order in {name}", partial(_attend, attending=changed))
     for place, letter in enumerate("qkv"):
         family.add(
             f"no-bias-{letter}",
