@@ -37,7 +37,7 @@ ASKED: Mapping[str, Sequence[Sequence[str]]] = {
 """What is asked about a stage, one after the other: the suites that can see its mistakes."""
 OF_VISION = ((CACHE,),)
 OF_VIEWS = ("sam.crops", "vision_fusion")
-OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+OPTIONS = ("-x", "-q", "--dsocr-explain=0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 WORDS = re.compile(r"^_+ .*?(?=^=====)", re.M | re.S)
 NAMES = re.compile(r"^(?:_+ |rerun|subject|picture).*\n?", re.M)
 """Lines that name tests and mistakes, and say nothing of a cause."""

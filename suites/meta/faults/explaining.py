@@ -34,8 +34,8 @@ process of its own, with the session as it is, computes the stage that broke aga
 imports the other. *Proven* is what gives what the subject gave, to the bit or within rounding; *in part* what only
 comes much nearer.
 
-Many of these mistakes were looked at while the what-ifs were written, so that the share of all says little of mistakes to
-come; those whose ids begin with HLD were not.
+Many of these mistakes were looked at while the what-ifs were written, so that the share of all says little of mistakes
+to come; those whose ids begin with HLD were not.
 """
 
 
