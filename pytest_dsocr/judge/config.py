@@ -47,6 +47,8 @@ class Config:
     baseline_update: bool
     baseline_days: float
     may_miss: frozenset[str]
+    explain: float
+    """Seconds that a search for a failure's explanation may take; 0 for none."""
     level: Level | None
     no_skip: bool
     out: Path | None

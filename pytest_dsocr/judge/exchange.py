@@ -12,6 +12,7 @@ from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
 from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.judge.explanation import Explanation
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.fault import SubjectFaultError
@@ -32,6 +33,8 @@ class Exchange:
     subject_s: float
     findings: tuple[str, ...] = ()
     """What was learnt by giving the subject the reference's tensors, a sentence each."""
+    explanation: Explanation | None = None
+    """What explains the first divergence; None where nothing was asked."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.report.ended import Ended
+from pytest_dsocr.report.words import likely_cause
 
 INPUTS, TIMES, OTHER = "tokenizer", "times", "other"
 OUTPUT = "postprocess"
@@ -80,7 +81,7 @@ def wrong_in(part: str, result: Mapping[str, Any]) -> Iterator[Wrong]:
             continue
         named = what or fault["stage"] or "read"
         told = measured.get(named) or (fault["why"] if fault else "")
-        yield Wrong(case["id"], stage_of(named), named, told, case["cause"] or "", part)
+        yield Wrong(case["id"], stage_of(named), named, told, likely_cause(case), part)
     for test in tests:
         if test["case"] is None and test["why"] and test["ended_as"] != Ended.INFRASTRUCTURE:
             wrong = [one for one in test["comparisons"] if one["verdict"] == Verdict.WRONG]

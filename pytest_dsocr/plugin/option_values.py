@@ -163,6 +163,11 @@ def seconds(text: str) -> float:
     return _number(text, float, "of seconds above 0")
 
 
+def seconds_or_none(text: str) -> float:
+    """Read a number of 0 or more."""
+    return 0.0 if text.strip() in ("0", "0.0") else _number(text, float, "of seconds, 0 or more")
+
+
 def tokens(text: str) -> int:
     """Read a whole number above 0."""
     return int(_number(text, int, "of tokens, 1 or more"))

@@ -135,6 +135,13 @@ OPTIONS = (
         many=True,
     ),
     Option(
+        "explain",
+        read.seconds_or_none,
+        "longest search for the mistake that explains a failure, at the first case of each stage; 0 turns it off",
+        "SECONDS",
+        default="20",
+    ),
+    Option(
         "level",
         read.level,
         "level that the subject must offer, L0 to L3; tests above it are not run",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pytest_dsocr.reference.protocol import OnProgress, Reference
 from pytest_dsocr.report.payload import CasePayload, of_case
 from pytest_dsocr.session_reference.reference import SessionReference, open_session_reference
 from pytest_dsocr.subjects.watch import current
+from pytest_dsocr.whatif.explainer import Explainer
 
 
 def open_wanted(config: Config, on_progress: OnProgress | None = None, coming: Sequence[Case] = ()) -> Reference:
@@ -58,7 +60,13 @@ def open_wanted(config: Config, on_progress: OnProgress | None = None, coming: S
 
 
 def exchange(
-    case: Case, place: int, subject: Any, reference: Reference, config: Config, spent: Spent
+    case: Case,
+    place: int,
+    subject: Any,
+    reference: Reference,
+    config: Config,
+    spent: Spent,
+    explainer: Explainer,
 ) -> tuple[Exchange, CasePayload]:
     """Ask both sides about ``case``, judge them within the run's own limits, and draw a picture of the case.
 
@@ -73,9 +81,10 @@ def exchange(
     limits = limits_of(config, subject, reference)
     started = time.monotonic()
     report = hold(case, subject, reference, config.setup, limits, always_read=place == 0)
-    found = report.exchange
-    payload = of_case(report, place=place)
-    spent.add_case(found, time.monotonic() - started)
+    spent.add_case(report.exchange, time.monotonic() - started)
+    with spent.on("explaining"):
+        found = replace(report.exchange, explanation=explainer.explain(report))
+    payload = of_case(replace(report, exchange=found), place=place)
     with spent.on("drawing"):
         payload["picture"] = _picture(report, config.out)
     return found, payload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.observation.case import Case
@@ -74,3 +74,11 @@ class Runtime(Protocol):
 
     def flops(self, case: Case) -> Mapping[str, int]:
         """Give each stage's floating-point operations."""
+
+
+@runtime_checkable
+class Explaining(Protocol):
+    """A runtime that says what would explain an answer of the subject's."""
+
+    def explain(self, packed: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a question, both as JSON holds them."""

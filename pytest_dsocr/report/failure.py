@@ -132,7 +132,13 @@ class _Failure:
             yield from told("", f"this comes before what this test compares{see}", 2)
             return
         yield from told("first wrong", first)
-        yield from told("check", divergence.cause)
+        explanation = self.report.exchange.explanation if self.report else None
+        if explanation and explanation.what not in ("", divergence.first.what, divergence.begins):
+            explanation = None  # within the test's own limits it breaks elsewhere
+        if explanation:
+            yield from told("explained", explanation.text)
+        if explanation is None or not explanation.is_proven:
+            yield from told("check", divergence.cause)
         for finding in (self.report.exchange.findings if self.report else ())[:MOST_FINDINGS]:
             yield from told("found", finding, LINES_OF_FINDING)
 

@@ -12,7 +12,7 @@ from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.words import count, fit, listed
 from pytest_dsocr.report.times import rows
-from pytest_dsocr.report.words import counts, first_token_in_words, reference_in_words, subject_in_words
+from pytest_dsocr.report.words import counts, first_token_in_words, likely_cause, reference_in_words, subject_in_words
 
 SUMMARY_NAME = "summary.md"
 MOST, COLUMNS = 50, 300
@@ -95,7 +95,7 @@ def wrong_cases(result: Result) -> Iterator[tuple[str, str, str, str]]:
         fault = case["fault"]
         stage = case["first_wrong"] or (fault and fault["stage"]) or listed([*map(_name, case["failed"])], 2)
         measured = by_name.get(stage) or (fault and fault["why"]) or "see the tests that failed"
-        yield case["id"], stage, measured, case["cause"] or ""
+        yield case["id"], stage, measured, likely_cause(case)
 
 
 def _failed(result: Result) -> Iterator[tuple[str, str, str]]:

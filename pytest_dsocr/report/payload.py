@@ -86,6 +86,10 @@ class CasePayload(TypedDict):
     right_before: int
     """How many comparisons before the first wrong one are right."""
     cause: str | None
+    explained: str | None
+    """What explains the first wrong comparison, or how far that was looked for; None where it was not."""
+    proven: bool
+    """Whether ``explained`` is proven, so that ``cause``, a guess, need not be told."""
     fault: FaultPayload | None
     """What raised, so that the rest of the case was not compared."""
     findings: list[str]
@@ -199,6 +203,8 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
         "first_wrong": divergence.first.what if divergence else None,
         "right_before": divergence.right if divergence else 0,
         "cause": divergence.cause if divergence else None,
+        "explained": exchange.explanation.text if exchange.explanation else None,
+        "proven": exchange.explanation is not None and exchange.explanation.is_proven,
         "fault": of_fault(report.fault, report.case.id) if report.fault else None,
         "findings": list(exchange.findings),
         "seconds": {"reference": exchange.reference_s, "subject": exchange.subject_s},

@@ -13,6 +13,7 @@ PARTS: Mapping[str, str] = {
     "subject": "its answers, along the reference's tokens and freely",
     "reference": "its answers waited for; a live one works on the next page beside the subject",
     "comparing": "answers compared",
+    "explaining": "stages that broke computed again under known mistakes",
     "drawing": "pages drawn with the boxes of both sides",
 }
 """What is measured, and what it is."""

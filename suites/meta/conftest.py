@@ -44,6 +44,14 @@ def _live_references_are_asked() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _nothing_explained() -> Iterator[None]:
+    """The runs that a test starts do not search for what explains their failures, but where a test is about it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSOCR_EXPLAIN", "0")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _nothing_for_github() -> Iterator[None]:
     """The runs that a test starts are not those that a CI shows."""
     with pytest.MonkeyPatch.context() as patch:

@@ -22,14 +22,15 @@ MAY_IMPORT = {
     "session_reference": "foundation contract observation engine reference subjects",
     "compare": "foundation contract observation",
     "judge": "foundation contract observation engine reference subjects compare",
+    "whatif": "foundation contract observation engine reference subjects session_reference compare judge",
     "perf": "foundation contract engine workload subjects",
     "pages": "foundation contract observation",
     "adapters": "foundation contract observation engine reference subjects pages",
     "doctor": "foundation contract observation engine reference perf pages",
     "report": "foundation contract observation workload reference session_reference compare judge perf",
     "nights": "foundation compare perf report",
-    "plugin": "foundation contract observation engine workload reference subjects session_reference compare judge perf "
-    "pages report",
+    "plugin": "foundation contract observation engine workload reference subjects session_reference compare judge "
+    "whatif perf pages report",
     "cli": "foundation contract observation engine workload reference perf pages adapters doctor report nights plugin",
     "mini": "",
 }

@@ -74,6 +74,7 @@ class RuntimeServer:
             "observe": self._observe,
             "stage_times": self._stage_times,
             "flops": self._flops,
+            "explain": self._explain,
         }
 
     def answer(self, request: Request) -> bytes:
@@ -131,6 +132,12 @@ class RuntimeServer:
 
     def _flops(self, params: dict[str, Any]) -> Reply:
         return self._loaded.flops(unpack_case(params["case"])), {}, self._loaded.provenance.to_json()
+
+    def _explain(self, params: dict[str, Any]) -> Reply:
+        from pytest_dsocr.reference.protocol import Explaining
+
+        assert isinstance(self._loaded, Explaining), "the vendor's code explains nothing"
+        return self._loaded.explain(params["question"]), {}, self._loaded.provenance.to_json()
 
     def _progress(self, what: str, done: int, total: int | None) -> None:
         self._send(encode(Progress(self._request_id, what, done, total)))

@@ -38,6 +38,10 @@ def main(typed: list[str]) -> int:
 
         sys.stdout.write(f"{calibrate(asked.setting)}\n")
         return 0
+    if asked.what == "explain":
+        from suites.meta.faults.explaining import run_explained
+
+        return 0 if run_explained(asked.ids) else 1
     outcomes = run_matrix(asked.ids, suites=not asked.pages_only)
     good = [one.stage_right if one.killed else bool(FAULTS[one.fault].unseen) for one in outcomes]
     return 0 if all(good) else 1
@@ -49,6 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     matrix = kinds.add_parser("matrix", help="try them all, or those named, and write what is found of each")
     matrix.add_argument("ids", nargs="*", choices=[*FAULTS, []], metavar="ID")
     matrix.add_argument("--pages-only", action="store_true", help="leave out the suites beside the pages")
+    explained = kinds.add_parser("explain", help="ask of those that pages show, or of those named, what explains them")
+    explained.add_argument("ids", nargs="*", choices=[*FAULTS, []], metavar="ID")
     calibrated = kinds.add_parser("calibrate", help="measure correct variants against small mistakes, and draw them")
     calibrated.add_argument(
         "setting",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from suites.meta.faults import explaining
 from suites.meta.faults.all import FAULTS, HALVES, PLANTED
 from suites.meta.faults.matrix import MATRIX, PAGE
 from suites.meta.faults.outcome import STAGES, Outcome
@@ -40,6 +41,12 @@ def test_the_halves_of_the_held_out_set_are_as_large_and_in_no_matrix() -> None:
 
 def test_the_page_of_the_documentation_is_the_matrix() -> None:
     assert PAGE.read_text(encoding="utf-8") == table([KNOWN[name] for name in FAULTS if name in KNOWN])
+
+
+def test_the_page_of_what_explains_them_is_of_what_was_said() -> None:
+    told = [explaining.Told(**row) for row in json.loads(explaining.EXPLAINED.read_text(encoding="utf-8"))]
+    assert explaining.PAGE.read_text(encoding="utf-8") == explaining.page(told)
+    assert sum(one.is_proven for one in told) / len(told) > 0.8
 
 
 def test_every_mistake_was_tried_and_what_survives_has_its_reason() -> None:

@@ -140,6 +140,18 @@ def _again(fault: Fault, before: Outcome) -> Outcome | None:
     return None
 
 
+def held_where_found(name: str) -> CaseReport | None:
+    """Plant a mistake, and hold the page that the matrix has for it, as far as is needed to see what is wrong."""
+    from suites.meta.faults.matrix import MATRIX, known
+
+    fault, by = PLANTED[name], known(MATRIX)[name].by
+    for case in cases():
+        if case.page.stem == by:
+            with planted(fault) as subject:
+                return _held(subject, case, FIRST_ASKED.get(fault.stage, "prefill"))
+    return None
+
+
 def _held(subject: Brief, case: Case, upto: Upto) -> CaseReport | None:
     """Hold a page as far as is needed to see what is wrong; None where its inputs are right and no more was asked."""
     first = case == cases()[0]

@@ -42,6 +42,7 @@ def _without_the_unneeded(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p no:{name}" for name in UNNEEDED))
     for option in OPTIONS:
         monkeypatch.delenv(option.env, raising=False)
+    monkeypatch.setenv("DSOCR_EXPLAIN", "0")
 
 
 class Repository:
@@ -76,7 +77,8 @@ def repository(pytester: pytest.Pytester) -> Repository:
 
 @pytest.fixture
 def alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A pytest with this plugin alone, in an empty folder."""
+    """A pytest with this plugin alone, in an empty folder, and no option given."""
+    monkeypatch.delenv("DSOCR_EXPLAIN", raising=False)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "pytest_dsocr.plugin.hooks")
     return pytester

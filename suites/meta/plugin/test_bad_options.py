@@ -111,6 +111,8 @@ TOLD: Sequence[tuple[str, str, str]] = (
     ("slower", "0", "'0' is not a number above 0, such as 0.05, or decode=0.05"),
     ("slower", "decoder=0.05", f"there is no stage 'decoder'; there are {STAGES}"),
     ("shard", "5/4", "'5/4' is no part of a run; give i/n with i from 1 to n, such as 1/4"),
+    ("explain", "-1", "'-1' is not a number of seconds, 0 or more"),
+    ("explain", "soon", "'soon' is not a number of seconds, 0 or more"),
     ("rounds", "0", "'0' is not a number of rounds, 1 or more"),
     ("rounds", "many", "'many' is not a number of rounds, 1 or more"),
     ("baseline_update", "perhaps", "'perhaps' is neither yes nor no; give true or false"),

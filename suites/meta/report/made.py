@@ -114,6 +114,8 @@ def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **ch
         "first_wrong": None,
         "right_before": 0,
         "cause": None,
+        "explained": None,
+        "proven": False,
         "fault": None,
         "findings": [],
         "seconds": {"reference": 0.25, "subject": 1.5},

@@ -1,0 +1,64 @@
+"""A run over a subject with a mistake: its failure, its result and its summary name the mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.pages.shipped import shipped
+
+SUBJECT = """
+import torch.nn.functional as F
+
+from pytest_dsocr.subjects.session import session_subject
+
+
+def port(setup):
+    made = session_subject(setup)
+    for layer in made.session.model.model.vision_model.transformer.layers:
+        layer.mlp.forward = lambda x, mlp=layer.mlp: mlp.fc2(F.gelu(mlp.fc1(x)))
+    return made
+"""
+TEST = """
+def test_all(dsocr_report, dsocr_check):
+    dsocr_check(dsocr_report)
+
+
+def test_text(dsocr_report, dsocr_check):
+    dsocr_check(dsocr_report, "text")
+"""
+WORDS = "with CLIP's exact GELU in place of the quick GELU"
+
+
+def run(folder: Path, seconds: str) -> tuple[str, dict[str, object], str]:
+    """What a run on the page that is soonest read says, its one case, and its summary."""
+    (folder / "own_port.py").write_text(SUBJECT)
+    (folder / "test_port.py").write_text(TEST)
+    [page] = (page for page in shipped("dev-3") if page.stem == "figures_201")
+    options = [
+        "--dsocr-subject=own_port:port",
+        f"--dsocr-pages={page}",
+        "--dsocr-out=out",
+        f"--dsocr-explain={seconds}",
+    ]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+    said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert said.returncode == 1, said.stdout + said.stderr
+    [case] = json.loads((folder / "out" / "dsocr.json").read_text())["cases"]
+    return said.stdout, case, (folder / "out" / "summary.md").read_text()
+
+
+@pytest.mark.parametrize("seconds", ["600", "0"])
+def test_the_mistake_is_named_everywhere(tmp_path: Path, seconds: str) -> None:
+    said, case, summary = run(tmp_path, seconds)
+    is_asked = seconds != "0"
+    assert ("explained       with CLIP's exact GELU" in said) is is_asked
+    assert said.count("explained  ") == is_asked, "one test tells it, the others name that one"
+    assert ("check           CLIP" in said) is not is_asked, "a guess is not told beside a proof"
+    assert (case["proven"], (case["explained"] or "").startswith(WORDS)) == (is_asked, is_asked)  # type: ignore[attr-defined]
+    assert (WORDS in summary) is is_asked
+    assert (WORDS in (tmp_path / "out" / "index.html").read_text().replace("&#39;", "'")) is is_asked
