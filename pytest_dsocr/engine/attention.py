@@ -27,10 +27,10 @@ class AttentionFunction(Protocol):
 def eager(q: Tensor, k: Tensor, v: Tensor, lengths: Sequence[int] | None) -> Tensor:
     """Every step written out, the softmax in float32, as the vendor's ``eager``."""
     k, v = _repeat_heads(k, q), _repeat_heads(v, q)
-    scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
+    scores = (q @ k.transpose(2, 3)).div_(math.sqrt(q.shape[-1]))  # in place, as they are the largest tensor of prefill
     visible = _visible(q, k, lengths)
     if visible is not None:
-        scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
+        scores.masked_fill_(~visible, torch.finfo(scores.dtype).min)
     return scores.softmax(dim=-1, dtype=torch.float32).to(q.dtype) @ v
 
 
@@ -92,9 +92,9 @@ def _repeat_heads(keys: Tensor, q: Tensor) -> Tensor:
 def _visible(q: Tensor, k: Tensor, lengths: Sequence[int] | None) -> Tensor | None:
     """Which keys each query may see, ``[B or 1, 1, T, S]``; None where it may see all."""
     queries, keys = q.shape[2], k.shape[2]
+    if lengths is None and queries == 1:
+        return None
     at = torch.arange(keys, device=q.device)
     if lengths is not None:
         return (at < torch.tensor(lengths, device=q.device)[:, None])[:, None, None]
-    if queries == 1:
-        return None
     return (at <= at[keys - queries :, None])[None, None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
@@ -19,6 +19,14 @@ Part = Literal["inputs", "vision", "prefill", "step", "read", "write"]
 
 VISION_SEAMS = ORDER[:-1]
 """What vision may give, in the stages' order; those of crops only of a page that has some."""
+
+
+class KvSize(NamedTuple):
+    """What a key-value cache takes."""
+
+    layers: int
+    bytes_per_token: int
+    """Of one position, keys and values of all layers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +68,8 @@ class Answer:
     """Its inputs themselves, on their device, for who goes on from them; nobody may write to them."""
     vision_tensors: Mapping[str, Tensor] | None = None
     """What its vision gave, likewise."""
+    kv: KvSize | None = None
+    """Of its cache after the prompt, where it shows one."""
     fault: SubjectFaultError | None = None
     """The error that ended it."""
     lost: frozenset[Part] = frozenset()

@@ -1,12 +1,16 @@
 """The fixtures: a subject, a reference, cases, what both sides answer, and the comparison of the two.
 
+Those of single stages are in :mod:`~pytest_dsocr.plugin.stage_fixtures`.
+
 Heavy modules are imported inside the fixtures. Fixtures of session scope are made once in each worker. What both sides
 answer to a case is kept until the next case, so a test must not change what it is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,25 +25,20 @@ from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.begun import Begun, is_live, is_needed
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.configured import own_config
-from pytest_dsocr.plugin.for_fixtures import as_told, checked, marked, needs, or_stop, workers
 from pytest_dsocr.plugin.latest import Latest
 from pytest_dsocr.plugin.markers import arguments_of
 from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, SPENT, leave_out
 from pytest_dsocr.plugin.waiting import waiting_for
 from pytest_dsocr.subjects.protocol import level_of
+from pytest_dsocr.subjects.watch import current
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from pytest_dsocr.compare.tolerances import Tolerances
-    from pytest_dsocr.engine.stages import Stages
     from pytest_dsocr.judge.exchange import CaseReport, Exchange
     from pytest_dsocr.observation.answer import Answer
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.observation.observation import Observation
     from pytest_dsocr.reference.protocol import Reference
-    from pytest_dsocr.subjects.kv_probe import KvProbe
-    from pytest_dsocr.subjects.protocol import DecodeView
     from pytest_dsocr.whatif.explainer import Explainer
 
 
@@ -62,11 +61,11 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
         spare_what_is_imported()
     own = dsocr_config
     what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
-    share_threads(workers(request.config))
+    share_threads(_workers(request.config))
     if is_live(own) and is_needed(request.session):
         request.getfixturevalue("_dsocr_reference_begun")
     loading = request.config.stash[SPENT].on("loading the subject")
-    with or_stop(request.session, "subject"), waiting_for(what, request.config), loading:
+    with _or_stop(request.session, "subject"), waiting_for(what, request.config), loading:
         subject = open_subject(own.subject, own.setup, own.subject_time_limit if own.isolate else None)
         if (promised := own.level) is not None and (offered := level_of(subject)) < promised:
             raise DsocrError(f"{own.subject} offers {offered}, the run promises {promised}; promise {offered}")
@@ -91,10 +90,10 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     from pytest_dsocr.plugin.sides import open_wanted
 
     begun: Begun | None = request.getfixturevalue("_dsocr_reference_begun") if is_live(dsocr_config) else None
-    share_threads(workers(request.config))
+    share_threads(_workers(request.config))
     what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
     loading = request.config.stash[SPENT].on("loading the reference")
-    with or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting, loading:
+    with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting, loading:
         reference = begun.ready(waiting.on_progress) if begun else open_wanted(dsocr_config, waiting.on_progress)
     yield reference
     reference.close()
@@ -139,7 +138,7 @@ def _dsocr_asked(
         from pytest_dsocr.plugin.sides import exchange
         from pytest_dsocr.report.payload import of_run
 
-        told = as_told(request, dsocr_config)
+        told = _as_told(request, dsocr_config)
         request.config.stash[RUN] = of_run(told, dsocr_reference, level_of(dsocr_subject))
         all_cases = request.config.stash.get(ALL_CASES, [])
         place = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
@@ -158,7 +157,7 @@ def dsocr_limits(
     """How far the two sides may differ: by their dtypes and keys, the run's options, and the test's marker."""
     from pytest_dsocr.judge.limits import limits_of
 
-    return marked(limits_of(dsocr_config, dsocr_subject, dsocr_reference), request.node)
+    return _marked(limits_of(dsocr_config, dsocr_subject, dsocr_reference), request.node)
 
 
 @pytest.fixture
@@ -175,7 +174,7 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
     """Compare and count: ``dsocr_check(dsocr_report, "boxes")``, or ``dsocr_check(comparisons)``."""
     names = request.fixturenames
     reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
-    check = Check(request.node, as_told(request, dsocr_config), reference)
+    check = Check(request.node, _as_told(request, dsocr_config), reference)
     request.node.stash[CHECK] = check
     return check
 
@@ -202,72 +201,6 @@ def dsocr_golden(_dsocr_asked: Exchange) -> Observation:
 
 
 @pytest.fixture
-def dsocr_inputs(
-    dsocr_case: Case,
-    dsocr_subject: Any,
-    _dsocr_exchanged: Latest[Exchange],
-    _dsocr_inputs_made: Latest[Mapping[str, Tensor]],
-) -> Mapping[str, Tensor]:
-    """The subject's inputs of the case (L1), named as the fields of ``contract.inputs.Inputs``.
-
-    If both sides were asked about the case already, these are the ones that the subject made then.
-    """
-    needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
-    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
-    if exchanged and exchanged.answer.input_tensors is not None:
-        return exchanged.answer.input_tensors
-    return _dsocr_inputs_made.get(lambda: checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject)
-
-
-@pytest.fixture
-def dsocr_vision(
-    dsocr_case: Case,
-    dsocr_inputs: Mapping[str, Tensor],
-    dsocr_subject: Any,
-    _dsocr_exchanged: Latest[Exchange],
-    _dsocr_vision_made: Latest[Mapping[str, Tensor]],
-) -> Mapping[str, Tensor]:
-    """The subject's seams of vision (L2), ``vision_fusion`` among them.
-
-    If both sides were asked about the case already, these are the ones that the subject gave then.
-    """
-    needs(dsocr_subject, Level.STAGES, "dsocr_vision")
-    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
-    if exchanged and exchanged.answer.vision_tensors is not None:
-        return exchanged.answer.vision_tensors
-    return _dsocr_vision_made.get(lambda: checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject)
-
-
-@pytest.fixture
-def dsocr_state(
-    dsocr_inputs: Mapping[str, Tensor], dsocr_vision: Mapping[str, Tensor], dsocr_subject: Any
-) -> DecodeView:
-    """The subject's state after the case's prompt, with its cache; a new one for each test (L2)."""
-    return checked(dsocr_subject).prefill(dsocr_inputs, dsocr_vision.get("vision_fusion"))[0]
-
-
-@pytest.fixture
-def dsocr_stage_timer(dsocr_config: Config) -> Stages:
-    """Time stages: ``with timer("prefill"): ...``, then ``timer.times()``; with CUDA events on a GPU.
-
-    A subject in a process of its own is timed by the clock, the transfer of tensors included.
-    """
-    import torch
-
-    from pytest_dsocr.engine.stages import Stages
-
-    return Stages(torch.device("cpu" if dsocr_config.isolate else dsocr_config.device), "timed")
-
-
-@pytest.fixture
-def dsocr_kv() -> Callable[[DecodeView], KvProbe]:
-    """Look into a state's key-value cache: ``dsocr_kv(state)``."""
-    from pytest_dsocr.subjects.kv_probe import KvProbe
-
-    return KvProbe
-
-
-@pytest.fixture
 def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any) -> Any:
     """A snapshot of the subject's own accepted state: ``assert dsocr_snapshot == value`` (syrupy's fixture)."""
     if not request.config.pluginmanager.has_plugin("syrupy"):
@@ -275,7 +208,7 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
     from pytest_dsocr.judge.limits import key_of, own_limits
     from pytest_dsocr.plugin.snapshots import snapshot_extension
 
-    limits = marked(own_limits(dsocr_config, dsocr_subject), request.node)
+    limits = _marked(own_limits(dsocr_config, dsocr_subject), request.node)
     option = request.config.option
     may_write = option.update_snapshots or option.update_new_snapshots_only
     extension = snapshot_extension(dsocr_config, key_of(dsocr_config.setup), limits, may_write=may_write)
@@ -308,16 +241,6 @@ def _dsocr_read() -> Latest[Answer]:
     return Latest()
 
 
-@pytest.fixture(scope="session")
-def _dsocr_inputs_made() -> Latest[Mapping[str, Tensor]]:
-    return Latest()
-
-
-@pytest.fixture(scope="session")
-def _dsocr_vision_made() -> Latest[Mapping[str, Tensor]]:
-    return Latest()
-
-
 @pytest.fixture
 def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> None:
     """Skip a test whose level the subject does not offer; the plugin adds this to tests that are marked."""
@@ -325,3 +248,38 @@ def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> N
     if dsocr_level < needed:
         reason = f"needs {needed} ({needed.meaning}), the subject offers {dsocr_level} ({dsocr_level.meaning})"
         leave_out(request.node, Reason.NOT_OFFERED, reason)
+
+
+@contextmanager
+def _or_stop(session: pytest.Session, side: str) -> Iterator[None]:
+    """Stop the run if a side cannot be opened: every other test would fail in the same way."""
+    try:
+        yield
+    except DsocrError:
+        session.shouldfail = f"dsocr: without its {side} nothing can be compared"
+        raise
+
+
+def _workers(config: pytest.Config) -> int:
+    return int(getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def _as_told(request: pytest.FixtureRequest, config: Config) -> Config:
+    """Give the config for reports. A subject that comes from the user's own fixture is named by its type."""
+    if "dsocr_subject" not in request.fixturenames:
+        return config
+    subject = request.getfixturevalue("dsocr_subject")
+    if request.config.stash.get(LOADED, None) is subject:
+        return config
+    if config.isolate:
+        current().note(
+            "--dsocr-isolate does nothing for a subject that comes from a fixture of your own; name it by an option"
+        )
+    return replace(config, subject=f"{type(subject).__module__}:{type(subject).__qualname__}")
+
+
+def _marked(limits: Tolerances, test: pytest.Item) -> Tolerances:
+    """Apply the tolerances of the test's markers, the nearest last."""
+    for mark in reversed(list(test.iter_markers("dsocr"))):
+        limits = limits.but(arguments_of(mark))
+    return limits

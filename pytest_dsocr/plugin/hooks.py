@@ -15,9 +15,9 @@ from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.begun import is_live
 from pytest_dsocr.plugin.configured import begin, only_shows, own_config, refused, taken_for_tests
+from pytest_dsocr.plugin.given import add_options, are_used
 from pytest_dsocr.plugin.junit import RunProperties
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
-from pytest_dsocr.plugin.options import add_options, are_used
 from pytest_dsocr.plugin.outcome import amend
 from pytest_dsocr.plugin.run import Run
 from pytest_dsocr.plugin.spent import Spent
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.pages.page_list import BadPage
 
 FIXTURES = "pytest_dsocr.plugin.fixtures"
-pytest_plugins = (FIXTURES, "pytest_dsocr.plugin.perf")
+pytest_plugins = (FIXTURES, "pytest_dsocr.plugin.stage_fixtures", "pytest_dsocr.plugin.perf")
 HEADED: pytest.StashKey[bool] = pytest.StashKey()
 """Of the config: whether the header was printed."""
 

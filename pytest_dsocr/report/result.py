@@ -1,14 +1,12 @@
-"""The result of one run, gathered on the controller from the reports of its tests, in any order."""
+"""The result of one run: what its tests come to, and whether it passes."""
 
 from __future__ import annotations
 
 import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import pytest_dsocr
 from pytest_dsocr.compare.signs import Reason, Sign
@@ -19,23 +17,12 @@ from pytest_dsocr.judge.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.report.ended import OF_PYTEST, Ended, gravest
-from pytest_dsocr.report.file import FINISHED, RunIdentity, head, now
-from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
-from pytest_dsocr.report.payload import (
-    CasePayload,
-    ComparisonPayload,
-    FaultPayload,
-    RunPayload,
-    SpentPayload,
-    TestPayload,
-    number,
-)
-from pytest_dsocr.report.plan import Plan
-from pytest_dsocr.report.tested import FAILING, TestResult, gravity, outcome_of, why_skipped
+from pytest_dsocr.report.file import FINISHED, head, now
+from pytest_dsocr.report.gathered import Gathered
+from pytest_dsocr.report.judged import JudgedCase
+from pytest_dsocr.report.payload import ComparisonPayload, FaultPayload, number
+from pytest_dsocr.report.tested import FAILING, TestResult
 from pytest_dsocr.report.words import by_session
-
-if TYPE_CHECKING:
-    import pytest
 
 MOST_NOT_ENDED = 100
 """How many tests that did not end are named in the file."""
@@ -56,79 +43,8 @@ class Missing(TypedDict):
     """Whether the run allowed it to be missing, so that the tests were skipped and did not fail."""
 
 
-@dataclass
-class RunResult:
-    """Every test that was there to compare, and every case, each once.
-
-    Args:
-        identity: which run it is.
-        plan: what was to be run, and how pytest ended.
-    """
-
-    identity: RunIdentity
-    plan: Plan
-    tests: dict[str, TestResult] = field(default_factory=dict)
-    run: RunPayload | None = None
-    perf: Mapping[str, Any] | None = None
-    """Times and counts of the subject, where they were taken: see ``PerfRun.to_json``."""
-    options: Sequence[str] = ()
-    """Those of the run as they were typed, without its positional arguments."""
-    root: Path = field(default_factory=Path.cwd)
-    """What the places of tests are relative to."""
-    notes: list[str] = field(default_factory=list)
-    """What else was noticed, a sentence each."""
-    spent: dict[str, SpentPayload] = field(default_factory=dict)
-    """Where the time of each process went, by its name."""
-    _cases: dict[str, CasePayload] = field(default_factory=dict)
-
-    def add_report(self, report: pytest.TestReport) -> None:
-        """Take what one of pytest's reports carries as ``dsocr``; one that carries none is not ours."""
-        payload: TestPayload | None = getattr(report, "dsocr", None)
-        if payload is not None and (report.when == "call" or report.outcome != "passed"):
-            self.add(report.nodeid, outcome_of(report), payload, why_skipped(report))
-            file, line, _ = report.location
-            path, here = self.root / file, Path.cwd()
-            near = path.relative_to(here) if path.is_relative_to(here) else path
-            self.tests[report.nodeid].place = (near.as_posix(), (line or 0) + 1)
-
-    def add(self, nodeid: str, outcome: str, payload: TestPayload, reason: str = "") -> None:
-        """Take what a test told in one of its phases.
-
-        Args:
-            nodeid: the test's.
-            outcome: as pytest calls it; see :mod:`pytest_dsocr.report.tested`.
-            payload: what :mod:`pytest_dsocr.report.payload` gives.
-            reason: why it was skipped, or fails as expected.
-        """
-        self.tests.setdefault(nodeid, TestResult(nodeid, "passed")).add(outcome, payload, reason)
-        self.run = self.run or payload.get("run")
-        self.perf = self.perf or payload.get("perf")
-        self.notes += [note for note in payload.get("notes", []) if note not in self.notes]
-        if case := payload.get("case"):
-            self.add_case(case)
-        if spent := payload.get("spent"):
-            self.add_spent(spent["worker"], spent)
-
-    def add_case(self, case: CasePayload) -> None:
-        """Take a case; where it was taken already, the graver report counts."""
-        self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
-
-    def add_spent(self, process: str, spent: SpentPayload) -> None:
-        """Take where the time of a process went; what it tells last counts."""
-        self.spent[process] = max(self.spent.get(process, spent), spent, key=lambda one: one["elapsed_s"])
-
-    def add_test(self, test: TestResult) -> None:
-        """Take a test of another run; where it was taken already, the graver outcome counts."""
-        self.tests[test.nodeid] = max(self.tests.get(test.nodeid, test), test, key=lambda one: gravity(one.outcome))
-
-    @property
-    def cases(self) -> list[JudgedCase]:
-        """Each case once, in the run's order, judged by its tests; where two workers report one, the graver report."""
-        by_case: dict[str | None, list[TestResult]] = {}
-        for test in self.tests.values():
-            by_case.setdefault(test.case_id, []).append(test)
-        found = [judged_by_tests(case, by_case.get(case["id"], [])) for case in self._cases.values()]
-        return sorted(found, key=lambda case: case["place"])
+class RunResult(Gathered):
+    """What was gathered of a run, and what it says: of a run that goes on, so far."""
 
     @property
     def concerned(self) -> bool:
@@ -323,7 +239,3 @@ def level_of_comparison(what: str) -> Level:
     if what in OF_TEXT:
         return Level.TEXT
     return Level.INPUTS if what in OF_INPUTS else Level.STAGES
-
-
-def _severity(case: CasePayload) -> tuple[bool, int]:
-    return not case["passes"], SEVERITY.index(Verdict(case["verdict"]))

@@ -37,6 +37,7 @@ from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, CheckedSubject
 from pytest_dsocr.subjects.continuing import Continuing
 from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.forced_steps import ForcedSteps
+from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView, TextSubject
 
 OnToken = Callable[[int], None]
@@ -129,6 +130,8 @@ class _Following:
             state, logits = self.asked.prefill(inputs, vision.get("vision_fusion"))
             self._see("prefill", {"prefill": logits})
         self.learn(prefill_best=Best.of(logits, BEST_OF_PREFILL))
+        with suppress(SubjectFaultError):  # the cache belongs to no stage: a test that needs it asks again, and is told
+            self.learn(kv=KvProbe(state).size)
         self.left.remove("prefill")
         steps = forced_steps(self.asked, inputs, self.theirs.steps)
         try:

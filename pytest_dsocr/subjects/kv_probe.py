@@ -12,6 +12,7 @@ from pytest_dsocr.subjects.fault import at_stage
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pytest_dsocr.observation.answer import KvSize
     from pytest_dsocr.subjects.protocol import DecodeView
 
 HASH_BYTES = 8
@@ -69,6 +70,13 @@ class KvProbe:
     def bytes_per_token(self) -> int:
         """Bytes of one position, keys and values of all layers."""
         return sum(t.shape[0] * t.shape[1] * t.shape[3] * t.element_size() for pair in self._layers for t in pair)
+
+    @property
+    def size(self) -> KvSize:
+        """Layers, and bytes of one position."""
+        from pytest_dsocr.observation.answer import KvSize
+
+        return KvSize(len(self._layers), self.bytes_per_token)
 
     @property
     def total_bytes(self) -> int:

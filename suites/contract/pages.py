@@ -132,7 +132,7 @@ def write_page(name: str, folder: Path) -> Path:
     """Write a page without loss, its EXIF data with it, and give the file's path."""
     page = {**PAGES, **ZERO_SUM_PAGES}[name]()
     path = folder / f"{name}.{'tif' if page.mode == 'CMYK' else 'png'}"
-    page.save(path, exif=page.getexif(), compress_level=1)
+    page.save(path, exif=page.getexif(), compress_level=0)
     return path
 
 

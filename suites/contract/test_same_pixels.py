@@ -1,6 +1,7 @@
-"""Files that hold the same pixels: JPEG, palette with transparency, any EXIF orientation, against a plain PNG of them.
+"""Files that hold the same pixels: JPEG, palette with transparency, turned by EXIF, against a plain PNG of them.
 
-What a file's pixels are is what Pillow makes of it, upright and in RGB, as the vendor's code has it.
+What a file's pixels are is what Pillow makes of it, upright and in RGB, as the vendor's code has it. Here one of EXIF's
+orientations is asked, in ``test_file_forms.py`` each.
 """
 
 from __future__ import annotations
@@ -26,19 +27,18 @@ MAX_NEW_TOKENS = 8
 SAME = "as a plain PNG of the same pixels gives"
 JPEG: Mapping[str, Any] = {"format": "JPEG", "quality": 75}
 TURNED = "turned_palette_with_transparency"
+BY_90 = 6
+"""EXIF's orientation of a page that is upright when it is turned by 270 degrees."""
 FILES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "jpeg": ("RGB", JPEG),
     "progressive_jpeg": ("RGB", {**JPEG, "progressive": True}),
     "grey_jpeg": ("L", JPEG),
     "palette_with_transparency": ("P", {"format": "PNG", "transparency": True}),
     "gif": ("P", {"format": "GIF"}),
-    **{f"orientation_{turn}": ("RGB", {"format": "PNG", "orientation": turn}) for turn in range(2, 9)},
-    "turned_jpeg": ("RGB", {**JPEG, "orientation": 6}),
-    TURNED: ("P", {"format": "PNG", "transparency": True, "orientation": 6}),
+    "turned_jpeg": ("RGB", {**JPEG, "orientation": BY_90}),
+    TURNED: ("P", {"format": "PNG", "transparency": True, "orientation": BY_90}),
 }
 """A page's mode in its file, and how it is saved; of a palette the darkest colour is the transparent one."""
-UPRIGHT = ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90")
-"""Of Pillow's transpositions the one that turns each orientation upright, from 2 on."""
 
 
 @pytest.mark.dsocr_level("L1")
@@ -82,19 +82,19 @@ def _two_files(kind: str, page: Image, folder: Path) -> tuple[Path, Path]:
     from PIL import ExifTags, Image
 
     mode, how = FILES[kind]
-    exif, turn = Image.Exif(), how.get("orientation", 1)
-    if turn > 1:
-        exif[ExifTags.Base.Orientation] = turn
+    exif = Image.Exif()
+    if is_turned := "orientation" in how:
+        exif[ExifTags.Base.Orientation] = how["orientation"]
     file, plain = folder / f"{kind}.{how['format'].lower()}", folder / "plain.png"
     saved = page.convert(mode)
-    more: dict[str, Any] = {"exif": exif} if turn > 1 else {}
+    more: dict[str, Any] = {"exif": exif} if is_turned else {}
     if "transparency" in how:
         more["transparency"] = _darkest(saved)
     saved.save(file, **{**how, **more})
     with Image.open(file) as opened:
         stored = Image.frombytes("RGB", opened.size, opened.convert("RGB").tobytes())
-    upright = stored.transpose(Image.Transpose[UPRIGHT[turn - 2]]) if turn > 1 else stored
-    upright.save(plain, compress_level=1)
+    upright = stored.transpose(Image.Transpose.ROTATE_270) if is_turned else stored
+    upright.save(plain, compress_level=0)
     return file, plain
 
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-CHECKOUT = Path(__file__).parents[2]
+from suites.meta.checkout import CHECKOUT
+
 HOMES = (
     "https://raw.githubusercontent.com/pytest-dsocr/pytest-dsocr/main/",
     "https://github.com/pytest-dsocr/pytest-dsocr/blob/main/",

@@ -6,19 +6,21 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from pytest_dsocr.pages.shipped import shipped
+from suites.meta.checkout import CHECKOUT
 
-CHECKOUT = Path(__file__).parents[2]
 [SHORT] = (page for page in shipped("dev-3") if page.stem == "figures_201")
 
 
 @pytest.mark.parametrize(
     ("order", "suites"),
-    [("alone", ("cache", "contract", "reference")), ("backwards", ("cache", "contract", "parity", "reference"))],
+    [
+        ("alone", ("cache", "checkpoint", "contract", "reference")),
+        ("backwards", ("cache", "checkpoint", "contract", "parity", "reference")),
+    ],
     ids=["alone", "backwards"],
 )
 @pytest.mark.usefixtures("warm")

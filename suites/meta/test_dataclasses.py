@@ -17,7 +17,7 @@ FILLED_AS_WORK_GOES_ON = {
     "perf/probe/operators.py: Operators",
     "perf/probe/walk.py: Walk",
     "report/plan.py: Plan",
-    "report/result.py: RunResult",
+    "report/gathered.py: Gathered",
     "report/tested.py: TestResult",
 }
 

@@ -20,11 +20,12 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.stages import STAGES
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.shipped import shipped
-from pytest_dsocr.plugin import fixtures, perf
+from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
 from pytest_dsocr.plugin.markers import registration_lines
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.subjects.protocol import METHODS
-from suites.meta.markdown import CHECKOUT, PAGES, anchors, blocks, links, table, text_of
+from suites.meta.checkout import CHECKOUT
+from suites.meta.markdown import PAGES, anchors, blocks, links, table, text_of
 from suites.meta.test_rooms import MAY_IMPORT
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
@@ -81,7 +82,8 @@ def test_options_are_those_of_the_code_and_in_its_order() -> None:
 
 def test_fixtures_are_those_of_the_code_and_in_its_order() -> None:
     told = [row[0].strip("`") for row in table("docs/fixtures-and-markers.md", "fixture")]
-    assert sorted(told) == sorted(name for name in vars(fixtures) | vars(perf) if name.startswith("dsocr_"))
+    names = vars(fixtures) | vars(stage_fixtures) | vars(perf)
+    assert sorted(told) == sorted(name for name in names if name.startswith("dsocr_"))
 
 
 def test_markers_are_those_of_the_code() -> None:

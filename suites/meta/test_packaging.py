@@ -13,9 +13,10 @@ import pytest
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
-CHECKOUT = Path(__file__).parents[2]
+from suites.meta.checkout import CHECKOUT
+
 HEAVY = ("torch", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
-PRODUCT = ("cache", "contract", "parity", "perf", "reference", "workload")
+PRODUCT = ("cache", "checkpoint", "contract", "parity", "perf", "reference", "workload")
 FOLDERS = [f"suites/{suite}" for suite in PRODUCT]
 
 

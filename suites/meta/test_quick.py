@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from suites.meta.checkout import CHECKOUT
+
 TESTS = Path(__file__).parent
-CHECKOUT = TESTS.parents[1]
 LISTED = TESTS.joinpath("quick.txt").read_text(encoding="utf-8").split()
 
 

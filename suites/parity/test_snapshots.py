@@ -5,7 +5,7 @@ Snapshots are keyed by checkpoint, device, dtype and attention, and made anew wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,10 +15,8 @@ from pytest_dsocr.plugin.check import Check
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pytest_dsocr.observation.answer import Answer
+    from pytest_dsocr.observation.answer import Answer, KvSize
     from pytest_dsocr.observation.case import Case
-    from pytest_dsocr.subjects.kv_probe import KvProbe
-    from pytest_dsocr.subjects.protocol import DecodeView
 
 pytestmark = pytest.mark.dsocr
 
@@ -48,12 +46,9 @@ def test_prompt(dsocr_inputs: Mapping[str, Tensor], dsocr_snapshot: Any, dsocr_c
 
 
 @pytest.mark.dsocr_level("L2")
-def test_cache(
-    dsocr_state: DecodeView, dsocr_kv: Callable[[DecodeView], KvProbe], dsocr_snapshot: Any, dsocr_check: Check
-) -> None:
+def test_cache(dsocr_kv_size: KvSize, dsocr_snapshot: Any, dsocr_check: Check) -> None:
     """What a position takes in the key-value cache."""
     from pytest_dsocr.plugin.snapshots import compare_snapshot
 
-    probe = dsocr_kv(dsocr_state)
-    cache = {"layers": len(probe.lengths), "kv_bytes_per_token": probe.bytes_per_token}
+    cache = {"layers": dsocr_kv_size.layers, "kv_bytes_per_token": dsocr_kv_size.bytes_per_token}
     dsocr_check([compare_snapshot("cache", dsocr_snapshot, cache)])

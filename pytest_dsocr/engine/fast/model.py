@@ -76,7 +76,7 @@ class FastDeepseekOCR(DeepseekOCR):
         """Run the decoder on ``[B, T, C]``, growing ``cache`` by T; float32 logits ``[B, 1 or T, V]``."""
         if self.weights is not None and isinstance(cache, StaticCache) and not _casts(self.dtype, self.device):
             if cache.length and embeds.shape[1] == 1:
-                logits = self._step(embeds[:, 0].contiguous(), cache.ready())
+                logits = self._step(embeds[:, 0].contiguous(), cache)
                 cache.stepped()
                 return logits[:, None]
             if not cache.length and len(embeds) == 1 and not self._hooks.inside:
@@ -109,9 +109,10 @@ class FastDeepseekOCR(DeepseekOCR):
         with torch.autocast(device, enabled=False):
             return step(x_BC, self.weights, slot, operations, round_router=round_router)
 
-    def _step(self, x_BC: Tensor, slot: Slot) -> Tensor:
-        if x_BC.device.type != "cuda":
-            logits = self.compute_step(x_BC, slot)
+    def _step(self, x_BC: Tensor, cache: StaticCache) -> Tensor:
+        slot = cache.ready()
+        if x_BC.device.type != "cuda":  # nothing is captured, so that the step need not cover the whole room
+            logits = self.compute_step(x_BC, slot.first(cache.length + 1))
             slot.positions.add_(1)
             return logits
         key = (self.operations, torch.is_autocast_enabled("cuda"), id(self.weights))

@@ -1,7 +1,8 @@
 """A decode step's operations in plain torch: no operation waits for the device, so that a step can be captured.
 
-They compute what the readable layers compute; only products are joined, and attention reads the room that is not filled
-yet with weights of 0. Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`; B rows, S positions of room.
+They compute what the readable layers compute; only products are joined, and attention reads what room it is given that
+a row has not filled, with weights of 0. Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`; B rows, S positions of
+room.
 """
 
 from __future__ import annotations

@@ -62,6 +62,11 @@ class Slot:
         """S."""
         return self.keys.shape[3]
 
+    def first(self, positions: int) -> Slot:
+        """Give the same memory with no more room than ``positions``; nothing is captured over it."""
+        keys, values = (stored[:, :, :, :positions] for stored in (self.keys, self.values))
+        return Slot(keys, values, self.positions, self.cos, self.sin)
+
     def at(self, layer: int) -> Place:
         """Give one layer's place."""
         return Place(self.keys[layer], self.values[layer], self.positions, self.cos, self.sin)

@@ -16,6 +16,7 @@ from pytest_dsocr.reference.vendor_code.files import FILES
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.ways import way_of
+from suites.meta.checkout import CHECKOUT
 
 LEVELS = {
     "mlx-vlm": Level.STAGES,
@@ -45,7 +46,7 @@ def test_a_rows_subject_is_of_the_tables_level(name: str, tmp_path: Path) -> Non
 
 
 def test_every_row_is_in_the_table() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "implementations.md").read_text(encoding="utf-8")
+    page = (CHECKOUT / "docs" / "implementations.md").read_text(encoding="utf-8")
     assert all(f"| `{name}` |" in page for name in ROWS)
 
 

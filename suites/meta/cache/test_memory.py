@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from pytest_dsocr.compare.verdict import Verdict
 from suites.cache.memory import Peak, compare_peaks
+from suites.meta.checkout import CHECKOUT
 
-CHECKOUT = Path(__file__).parents[3]
 TEST = "suites/cache/test_bytes.py::test_decode_peaks_no_higher_than_prefill"
 
 needs_two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA GPUs")

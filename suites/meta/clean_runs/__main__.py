@@ -12,16 +12,18 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.sealed import write_whole
+from suites.meta.checkout import CHECKOUT
 from suites.meta.clean_runs.runs import RUNS, VENDOR, VENDOR_ENV, CleanRun
 from suites.meta.clean_runs.table import Found, table
 
-ROOT = Path(__file__).parents[3]
 FOUND = Path(__file__).with_name("clean_runs.json")
-PAGE = ROOT / "docs" / "clean-runs.md"
+PAGE = CHECKOUT / "docs" / "clean-runs.md"
 
 
 def main(typed: list[str]) -> int:
@@ -55,9 +57,9 @@ def made_of(run: CleanRun, vendor: Path | None, vendor_env: Path | None) -> Foun
         options = [_filled(option, places) for option in run.options]
         python = str(vendor_env / "bin" / "python") if run.as_vendor and vendor_env else sys.executable
         command = [python, "-m", "pytest", *run.suites, "-q", "-p", "no:cacheprovider", f"--dsocr-out={out}"]
-        subprocess.run(
-            [*command, *options], cwd=ROOT, env={**os.environ, **run.environment}, capture_output=True, check=False
-        )
+        environment = {**os.environ, **run.environment, **_packages(python, run.packages, Path(out, "packages"))}
+        with busy(run.busy):
+            subprocess.run([*command, *options], cwd=CHECKOUT, env=environment, capture_output=True, check=False)
         told: dict[str, Any] = json.loads(Path(out, "dsocr.json").read_text(encoding="utf-8"))
     errors = [case["worst_error"] or 0.0 for case in told["cases"]]
     return Found(
@@ -70,6 +72,26 @@ def made_of(run: CleanRun, vendor: Path | None, vendor_env: Path | None) -> Foun
         counts={verdict: count for verdict, count in told["counts"].items() if count},
         worst_error=max(errors, default=0.0),
     )
+
+
+def _packages(python: str, wanted: Sequence[str], folder: Path) -> Mapping[str, str]:
+    """Install packages without what they need into a folder of their own; give the environment of the run."""
+    if not wanted:
+        return {}
+    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", f"--target={folder}", *wanted], check=True)
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
+
+
+@contextmanager
+def busy(processes: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Keep the machine's cores busy with something else within; give these processes."""
+    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield started
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
 
 
 def _filled(option: str, places: dict[str, str]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 PARITY, EVERYTHING = ("suites/parity/test_case.py",), ("suites/contract", "suites/parity", "suites/cache")
 VENDOR, VENDOR_ENV = "{vendor}", "{vendor_env}"
 """What stands for the folder of the vendor's files, and for the environment that they run in."""
+SEEDED, FAST = "suites.meta.clean_runs.seeded:seed_", "--dsocr-subject=session:fast"
 LIVE = (f"--dsocr-reference={VENDOR}", f"--dsocr-vendor-env={VENDOR_ENV}")
 
 
@@ -23,6 +24,10 @@ class CleanRun:
     environment: Mapping[str, str] = field(default_factory=dict)
     as_vendor: bool = False
     """Whether pytest itself runs in the vendor's environment, as its model is in that process."""
+    packages: tuple[str, ...] = ()
+    """Other versions of what is installed, put in front of it for this run."""
+    busy: int = 0
+    """Processes beside it that compute for nothing, at the same priority."""
 
     @property
     def needs_vendor(self) -> bool:
@@ -37,14 +42,35 @@ def _threads(count: int) -> Mapping[str, str]:
 RUNS = (
     CleanRun("default", "nothing", ("--dsocr-may-miss=gpu",), EVERYTHING),
     CleanRun("two workers", "-n 2", ("-n2", "--dsocr-may-miss=gpu"), EVERYTHING),
-    CleanRun("every page", "all 32 shipped pages", ("--dsocr-pages=all",), environment=_threads(1)),
+    CleanRun("every page", "all shipped pages", ("--dsocr-pages=all",), environment=_threads(1)),
     CleanRun("four threads", "4 threads", (), environment=_threads(4)),
     CleanRun(
         "sdpa",
-        "all 32 shipped pages, another attention kernel; the reference's is eager",
+        "all shipped pages, another attention kernel; the reference's is eager",
         ("--dsocr-pages=all", "--dsocr-attention=sdpa", "--dsocr-reference-attention=eager"),
     ),
-    CleanRun("another hash seed", "PYTHONHASHSEED", (), environment={"PYTHONHASHSEED": "7"}),
+    *(
+        CleanRun(f"hash seed {seed}", "PYTHONHASHSEED", (), environment={"PYTHONHASHSEED": seed})
+        for seed in ("1", "7", "random")
+    ),
+    *(
+        CleanRun(
+            f"generators' seed {seed}", "torch's, numpy's and random's generators", (f"--dsocr-subject={SEEDED}{seed}",)
+        )
+        for seed in (1, 2)
+    ),
+    CleanRun("a loaded machine", "4 busy processes beside it", ("-n2", "--dsocr-may-miss=gpu"), EVERYTHING, busy=4),
+    CleanRun(
+        "Pillow 10.4",
+        "the lowest Pillow allowed",
+        ("--dsocr-may-miss=gpu",),
+        EVERYTHING,
+        packages=("pillow==10.4.0",),
+    ),
+    CleanRun("Pillow 12", "a Pillow between the lowest and the newest", (), packages=("pillow==12.3.0",)),
+    CleanRun("Pillow 13", "the newest Pillow", (), packages=("pillow==13.0.0",)),
+    CleanRun("the fast session", "all shipped pages, the fast session as the subject", ("--dsocr-pages=all", FAST)),
+    CleanRun("the fast session, asked by all suites", "as above", (FAST, "--dsocr-may-miss=gpu"), EVERYTHING),
     CleanRun("a process of its own", "the subject isolated", ("--dsocr-isolate",)),
     CleanRun(
         "presets and prompts",

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 
-from suites.meta.clean_runs.__main__ import FOUND, PAGE, made_of
+import pytest
+import torch
+
+from pytest_dsocr.subjects.protocol import Setup
+from suites.meta.clean_runs import seeded
+from suites.meta.clean_runs.__main__ import FOUND, PAGE, busy, made_of
 from suites.meta.clean_runs.runs import RUNS, CleanRun
 from suites.meta.clean_runs.table import Found, table
 
@@ -29,3 +34,16 @@ def test_a_run_is_told_by_its_own_file_and_a_wrong_one_is_not_clean() -> None:
     planted = (page, "--dsocr-subject=suites.meta.faults.subject:PRJ_W1")
     wrong = made_of(CleanRun("a mistake", "", planted), None, None)
     assert (wrong.passes, wrong.failed) == (False, ["figures_201-gundam-markdown"])
+
+
+def test_what_keeps_the_machine_busy_ends_with_the_run() -> None:
+    with busy(2) as started:
+        assert [one.poll() for one in started] == [None, None]
+    assert all(one.returncode is not None for one in started)
+
+
+def test_a_session_is_loaded_behind_seeded_generators() -> None:
+    subject = seeded.seed_41(Setup())
+    assert (torch.initial_seed(), subject.dtype) == (41, "float32")
+    with pytest.raises(AttributeError):
+        _ = seeded.grain_41

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cli.compare import suites
+from pytest_dsocr.cli.compare import MEMORY_KEPT, suites
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.shipped import shipped
@@ -69,6 +69,19 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 def verdict(folder: str = "dsocr-out") -> Any:
     return read_result(Path(folder))["verdict"]
+
+
+@pytest.mark.parametrize("own", ["", "131072"])
+def test_memory_is_kept_unless_the_user_says_otherwise(
+    own: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, kept = next(iter(MEMORY_KEPT.items()))
+    monkeypatch.delenv(name, raising=False)
+    if own:
+        monkeypatch.setenv(name, own)
+    pytester.makepyfile(test_told=f"import os\ndef test_it():\n    open('told', 'w').write(os.environ[{name!r}])")
+    compare("--tests=test_told.py")
+    assert Path("told").read_text(encoding="utf-8") == (own or kept)
 
 
 def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result() -> None:
@@ -165,5 +178,5 @@ def test_the_suites_are_found_wherever_it_is_called() -> None:
     found = suites()
     names = [Path(path).name for path in found]
     assert [name.removeprefix("pytest_dsocr.suites.") for name in names if name != "--pyargs"] == [
-        *("cache", "contract", "parity", "reference")
+        *("cache", "checkpoint", "contract", "parity", "reference")
     ]

@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from suites.meta.faults.all import FAULTS
+from suites.meta.faults.all import FAULTS, HALVES
 from suites.meta.faults.matrix import run_matrix
 
 
@@ -27,6 +27,11 @@ def main(typed: list[str]) -> int:
         from suites.meta.faults.gallery import make_gallery
 
         sys.stdout.write(f"{make_gallery(asked.ids or list(FAULTS), asked.page, asked.out)}\n")
+        return 0
+    if asked.what == "held-out":
+        from suites.meta.faults.halves import try_half
+
+        sys.stdout.write(f"{try_half(asked.half, asked.out)}\n")
         return 0
     if asked.what == "calibrate":
         from suites.meta.faults.calibration import calibrate
@@ -57,6 +62,11 @@ def _parser() -> argparse.ArgumentParser:
         default="cpu-float32",
         help="cpu-float32, nvidia-h200-bfloat16 or nvidia-h200-bfloat16-full",
     )
+    held_out = kinds.add_parser(
+        "held-out", help="try a half of the held-out set, and write a table for a person to judge"
+    )
+    held_out.add_argument("half", choices=list(HALVES))
+    held_out.add_argument("--out", type=Path, default=Path("dsocr-out/held-out"), help="the folder of the table")
     kinds.add_parser("list", help="list them")
     shown = kinds.add_parser("show", help="show what a mistake looks like on a page: report, hint and picture")
     shown.add_argument("id", choices=list(FAULTS), metavar="ID")

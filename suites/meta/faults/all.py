@@ -22,6 +22,23 @@ from suites.meta.faults.held_out import (  # noqa: F401
     of_cache as of_held_out_cache,
     of_reading,
 )
-from suites.meta.faults.registry import FAULTS
+from suites.meta.faults import open_half, sealed_half
+from suites.meta.faults.open_half import (  # noqa: F401
+    of_inputs as of_open_inputs,
+    of_vision as of_open_vision,
+    of_decoder as of_open_decoder,
+    of_reading as of_open_reading,
+)
+from suites.meta.faults.sealed_half import (  # noqa: F401
+    of_inputs as of_sealed_inputs,
+    of_vision as of_sealed_vision,
+    of_decoder as of_sealed_decoder,
+    of_reading as of_sealed_reading,
+)
+from suites.meta.faults.registry import FAULTS, Fault
 
-__all__ = ["FAULTS"]
+HALVES: dict[str, dict[str, Fault]] = {"open_half": open_half.MISTAKES, "sealed_half": sealed_half.MISTAKES}
+"""The held-out set's two halves, which are in no matrix."""
+PLANTED = FAULTS | open_half.MISTAKES | sealed_half.MISTAKES
+
+__all__ = ["FAULTS", "HALVES", "PLANTED"]

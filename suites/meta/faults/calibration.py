@@ -15,7 +15,7 @@ import torch
 from tqdm import tqdm
 
 from pytest_dsocr.compare.tokens import gap_ulps
-from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.tolerances import OF_ONE_KEY, Tolerances, tolerances
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
@@ -28,13 +28,14 @@ from pytest_dsocr.reference.recorded.recording import RecordedReference
 from pytest_dsocr.session_reference.runtime import SessionRuntime
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import Setup
+from suites.meta.checkout import CHECKOUT
 from suites.meta.faults.all import FAULTS
 from suites.meta.faults.calibration_picture import picture
-from suites.meta.faults.trial import ROOT, Brief, Upto, cases
+from suites.meta.faults.trial import Brief, Upto, cases
 from suites.meta.recordings import FOLDER, find_recording
 
 MEASURED = Path(__file__).with_name("calibration.json")
-PICTURES = ROOT / "docs"
+PICTURES = CHECKOUT / "docs"
 LAYERS = "layers"
 """Of the decoder; what ``prefill`` gives are logits."""
 SEAMS = ("sam", "clip", "projector", "vision_fusion", LAYERS, "prefill", "logits")
@@ -109,6 +110,12 @@ class Setting:
     """Of pages that no recording holds: the session is the reference, equal to the vendor's code to the bit."""
 
     @property
+    def limits(self) -> Tolerances:
+        """Those of one key."""
+        dtype = self.setup.dtype
+        return tolerances(dtype).but(OF_ONE_KEY.get(dtype, {}) if self.setup.device == "cpu" else {})
+
+    @property
     def cases(self) -> tuple[Case, ...]:
         """The quick pages."""
         if self.tokens is None:
@@ -162,7 +169,7 @@ def calibrate(name: str = "cpu-float32") -> Path:
     before = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.exists() else {}
     write_whole(MEASURED, (json.dumps({**before, name: rows}, indent=1) + "\n").encode())
     drawn = picture_of(name)
-    write_whole(drawn, picture(setting.title, setting.setup.dtype, rows).encode())
+    write_whole(drawn, picture(setting.title, setting.limits, rows).encode())
     return drawn
 
 
@@ -186,7 +193,7 @@ def hold(subject: Brief, case: Case, setting: Setting) -> CaseReport:
     """Hold a subject against what is right of a page in this setting, however near they are."""
     subject.upto, theirs = setting.upto, _right(case, setting.setup, recorded=setting.tokens is None)
     answer = follow(subject, case, theirs, tokenizer=resolve(setting.setup.checkpoint).tokenizer)
-    return judge(Exchange(case, answer, theirs, 0.0, 0.0), tolerances(setting.setup.dtype))
+    return judge(Exchange(case, answer, theirs, 0.0, 0.0), setting.limits)
 
 
 @cache

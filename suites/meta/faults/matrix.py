@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,16 +12,16 @@ from pathlib import Path
 
 from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.sealed import write_whole
+from suites.meta.checkout import CHECKOUT
 from suites.meta.faults.all import FAULTS
 from suites.meta.faults.outcome import Outcome
-from suites.meta.faults.pool import pool
+from suites.meta.faults.pool import cost, pool
 from suites.meta.faults.table import table
 from suites.meta.faults.trial import try_fault
 
-ROOT = Path(__file__).parents[3]
 MATRIX = Path(__file__).with_name("matrix.json")
-PAGE = ROOT / "docs" / "faults.md"
-PARTS = ROOT / "dsocr-out" / "faults"
+PAGE = CHECKOUT / "docs" / "faults.md"
+PARTS = CHECKOUT / "dsocr-out" / "faults"
 
 
 def run_matrix(names: Sequence[str], *, suites: bool) -> list[Outcome]:
@@ -32,7 +31,7 @@ def run_matrix(names: Sequence[str], *, suites: bool) -> list[Outcome]:
     on where one that was ended stopped, if no code has changed since then.
     """
     part = PARTS / f"{_state(suites)}.jsonl"
-    found = known(MATRIX) if names else _begun(part)
+    found = known() if names else _begun(part)
     left = list(names) or [name for name in FAULTS if name not in found]
     started = time.monotonic()
     with progress_bar(total=len(names or FAULTS), initial=len(names or FAULTS) - len(left), unit="mistake") as bar:
@@ -46,9 +45,7 @@ def run_matrix(names: Sequence[str], *, suites: bool) -> list[Outcome]:
             bar.write(told(outcome))
     _write(found)
     part.unlink(missing_ok=True)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s, wall_s = used.ru_utime + used.ru_stime, time.monotonic() - started
-    sys.stdout.write(f"{len(left)} mistakes in {wall_s:.0f} s, {cpu_s:.0f} s of CPU\n")
+    sys.stdout.write(f"{len(left)} mistakes in {cost(started)}\n")
     return [found[name] for name in names or FAULTS]
 
 
@@ -68,7 +65,7 @@ def _write(found: Mapping[str, Outcome]) -> None:
 
 
 def _tried(names: Sequence[str], suites: bool) -> Iterator[Outcome]:
-    before = known(MATRIX)
+    before = known()
     with pool() as processes:
         trials = [processes.submit(try_fault, name, suites=suites, before=before.get(name)) for name in names]
         try:
@@ -78,8 +75,8 @@ def _tried(names: Sequence[str], suites: bool) -> Iterator[Outcome]:
             processes.shutdown(cancel_futures=True)
 
 
-def known(path: Path) -> dict[str, Outcome]:
-    """Give what a file of the matrix holds, by mistake."""
+def known(path: Path = MATRIX) -> dict[str, Outcome]:
+    """Give what was found of each mistake when it was last tried."""
     rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     return {row["fault"]: Outcome(**row) for row in rows}
 
@@ -97,6 +94,6 @@ def _add(part: Path, outcome: Outcome) -> None:
 
 def _state(suites: bool) -> str:
     """Give a name for the code as it stands: what was found with other code is of no use."""
-    every = sorted(path for folder in ("pytest_dsocr", "suites") for path in (ROOT / folder).rglob("*.py"))
+    every = sorted(path for folder in ("pytest_dsocr", "suites") for path in (CHECKOUT / folder).rglob("*.py"))
     content = b"".join(sha256(path.read_bytes()).digest() for path in every)
     return sha256(content + bytes([suites])).hexdigest()[:16]

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from pytest_dsocr.pages.shipped import shipped
+from suites.meta.checkout import CHECKOUT
 from suites.meta.faults.all import FAULTS
-from suites.meta.faults.matrix import ROOT
 
 PAGE = "receipt_086"
 
@@ -23,7 +23,7 @@ def show(name: str, page: Path | None, out: Path) -> int:
         f"{one.id}: {one.title}\ncause           {one.cause}\nshows as        {one.symptom}; on {one.page}\n"
     )
     sys.stdout.flush()
-    return subprocess.run(command(name, page, out), cwd=ROOT, check=False).returncode
+    return subprocess.run(command(name, page, out), cwd=CHECKOUT, check=False).returncode
 
 
 def command(name: str, page: Path | None, out: Path) -> list[str]:

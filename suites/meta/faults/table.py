@@ -75,22 +75,22 @@ def _survivor(one: Outcome) -> str:
     why = fault.unseen or (
         "changes what is compared, within the limits" if one.changed else "changes nothing that is compared"
     )
-    return f"| {one.fault} | {_cell(fault.title)} | {fault.page} | {why} |"
+    return f"| {one.fault} | {cell(fault.title)} | {fault.page} | {why} |"
 
 
 def _told_wrongly(one: Outcome) -> str:
     fault, said = FAULTS[one.fault], one.hint[:SHOWN_CHARACTERS]
-    return f"| {one.fault} | {_cell(fault.title)} | {fault.stage} | {_cell(one.first)} | {_cell(said)} |"
+    return f"| {one.fault} | {cell(fault.title)} | {fault.stage} | {cell(one.first)} | {cell(said)} |"
 
 
 def _row(one: Outcome) -> str:
     fault = FAULTS[one.fault]
     told = [one.first or "-", one.by or "-", _mark(one.stage_right), _mark(one.hint_right)]
-    return f"| {one.fault} | {_cell(fault.title)} | {fault.stage} | {' | '.join(map(_cell, told))} |"
+    return f"| {one.fault} | {cell(fault.title)} | {fault.stage} | {' | '.join(map(cell, told))} |"
 
 
 def _hint(told: Told) -> str:
-    words = _cell(told.symptom.cause)[:SHOWN_CHARACTERS]
+    words = cell(told.symptom.cause)[:SHOWN_CHARACTERS]
     return f"| {told.symptom.at} | {words} | {' '.join(told.right) or '-'} | {' '.join(told.misled) or '-'} |"
 
 
@@ -98,5 +98,5 @@ def _mark(right: bool) -> str:
     return "right" if right else "-"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.pages.shipped import shipped
+from suites.meta.checkout import CHECKOUT
 from suites.meta.faults import matrix
 from suites.meta.faults.__main__ import main
-from suites.meta.faults.all import FAULTS
-from suites.meta.faults.asked_suites import ROOT, failure
+from suites.meta.faults.all import FAULTS, HALVES
+from suites.meta.faults.asked_suites import failure
 from suites.meta.faults.gallery import make_gallery
 from suites.meta.faults.outcome import Outcome
 from suites.meta.faults.pool import pool
@@ -39,11 +40,20 @@ def test_the_gallery_shows_what_is_said_and_the_page(tmp_path: Path) -> None:
         assert (tmp_path / picture).is_file()
 
 
+def test_a_half_is_tried_and_told_for_a_person_to_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(HALVES, "open_half", {"NEW-024": HALVES["open_half"]["NEW-024"]})
+    assert main(["held-out", "open_half", "--out", str(tmp_path / "new")]) == 0
+    content = (tmp_path / "new" / "open_half.md").read_text(encoding="utf-8")
+    assert "found: 1 of 1; of these the stage is right for 1" in content
+    [row] = [line for line in content.splitlines() if line.startswith("| NEW-")]
+    assert "| input_ids | figures_201 | right |  | the prompt's text" in row
+
+
 def test_a_page_of_ones_own_is_shown_against_the_session_without_the_mistake(tmp_path: Path) -> None:
     page = next(one for one in shipped("dev-3") if one.stem == "figures_201")
     ran = subprocess.run(
         [*command("PRJ-W1", page, tmp_path), "--dsocr-max-new-tokens=4"],
-        cwd=ROOT,
+        cwd=CHECKOUT,
         capture_output=True,
         text=True,
         check=False,

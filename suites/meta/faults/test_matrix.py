@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from suites.meta.faults import explaining
-from suites.meta.faults.all import FAULTS
+from suites.meta.faults.all import FAULTS, HALVES, PLANTED
 from suites.meta.faults.matrix import MATRIX, PAGE
 from suites.meta.faults.outcome import STAGES, Outcome
 from suites.meta.faults.registry import core_of
@@ -29,9 +29,14 @@ def test_a_mistake_is_found_in_its_stage_and_named(name: str) -> None:
 
 def test_every_mistake_has_words_and_a_stage() -> None:
     stages = {*STAGES, "sam", "clip", "projector", "vision_fusion", "read"}
-    for fault in FAULTS.values():
+    for fault in PLANTED.values():
         assert fault.cause, fault.id
         assert fault.stage in stages, fault.id
+
+
+def test_the_halves_of_the_held_out_set_are_as_large_and_in_no_matrix() -> None:
+    assert [len(mistakes) for mistakes in HALVES.values()] == [50, 50]
+    assert len(PLANTED) == len(FAULTS) + 100
 
 
 def test_the_page_of_the_documentation_is_the_matrix() -> None:
@@ -64,8 +69,10 @@ def test_what_was_at_hand_is_told_where_prefill_raises(name: str, first: str) ->
 
 def test_a_mistake_that_is_taken_out_leaves_nothing_behind() -> None:
     """Everything that one of them changes: functions of modules, classes, modules of the model, and weights."""
+    with planted(FAULTS["PRM-02"]):
+        pass  # what is imported when a mistake is planted for the first time is there from here on
     before = _state()
-    for fault in FAULTS.values():
+    for fault in PLANTED.values():
         with planted(fault) as subject:
             assert subject
         after = _state()

@@ -11,26 +11,26 @@ from typing import Any, Literal
 import pytest
 from torch import Tensor
 
-from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.judge.exchange import CaseReport, ask, judge
+from pytest_dsocr.judge.limits import limits_between
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.opening import Wanted
 from pytest_dsocr.reference.recorded.recording import RecordedReference
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
-from suites.meta.faults.all import FAULTS
+from suites.meta.checkout import CHECKOUT
+from suites.meta.faults.all import PLANTED
 from suites.meta.faults.asked_suites import ask_suites, failure
 from suites.meta.faults.outcome import Outcome, outcome_of
 from suites.meta.faults.registry import Fault
 from suites.meta.recordings import FOLDER, find_recording
 
-ROOT = Path(__file__).parents[3]
 PAGES, QUICKEST = "dev-3", ("figures_201", "invoice_016")
 Upto = Literal["inputs", "prefill", "read"]
 READ_TOKENS = 200
@@ -93,7 +93,7 @@ def hold(subject: Brief, case: Case, upto: Upto, *, always_read: bool = False) -
     """Hold the subject against the recording of a page, up to its inputs, to prefill or to the end."""
     subject.upto = upto
     exchange = ask(subject, _reference(), case, always_read=always_read, tokenizer=resolve(MINI).tokenizer)
-    return judge(exchange, tolerances("float32"))
+    return judge(exchange, limits_between(subject, _reference(), Setup()))
 
 
 @cache
@@ -112,7 +112,7 @@ def try_fault(name: str, *, suites: bool = True, before: Outcome | None = None) 
         suites: ask the suites beside the pages as well.
         before: what was found of it earlier, which is tried first.
     """
-    fault = FAULTS[name]
+    fault = PLANTED[name]
     again = before is not None and before.killed and _again(fault, before)
     if again:
         return again
@@ -131,7 +131,7 @@ def try_fault(name: str, *, suites: bool = True, before: Outcome | None = None) 
 def _again(fault: Fault, before: Outcome) -> Outcome | None:
     """Look for a mistake where it was found before."""
     if "::" in before.first:
-        return failure(fault, [before.first]) if (ROOT / before.first.partition("::")[0]).exists() else None
+        return failure(fault, [before.first]) if (CHECKOUT / before.first.partition("::")[0]).exists() else None
     for case in cases():
         if case.page.stem == before.by:
             with planted(fault) as subject:
@@ -142,9 +142,9 @@ def _again(fault: Fault, before: Outcome) -> Outcome | None:
 
 def held_where_found(name: str) -> CaseReport | None:
     """Plant a mistake, and hold the page that the matrix has for it, as far as is needed to see what is wrong."""
-    from suites.meta.faults.matrix import MATRIX, known
+    from suites.meta.faults.matrix import known
 
-    fault, by = FAULTS[name], known(MATRIX)[name].by
+    fault, by = PLANTED[name], known()[name].by
     for case in cases():
         if case.page.stem == by:
             with planted(fault) as subject:

@@ -15,8 +15,7 @@ from ci.mutants.mutations import KINDS, Mutant, mutants, mutated
 from ci.mutants.table import Known, page
 from ci.mutants.trial import Outcome, Target
 from ci.mutants.tried import Tried
-
-ROOT = Path(__file__).parents[3]
+from suites.meta.checkout import CHECKOUT
 
 
 def changes(folder: Path, code: str) -> list[tuple[str, str, str]]:
@@ -55,12 +54,12 @@ def test_the_changes_to_a_line(code: str, told: list[tuple[str, str, str]], tmp_
 
 def test_every_mutant_of_a_file_has_a_name_of_its_own_and_changes_just_what_it_says() -> None:
     file = "pytest_dsocr/compare/boxes.py"
-    found = mutants(ROOT, file)
+    found = mutants(CHECKOUT, file)
     assert len({one.key for one in found}) == len(found) > 100
     assert {one.kind for one in found} <= {*KINDS}
-    unchanged = ast.unparse(ast.parse((ROOT / file).read_text(encoding="utf-8"))).splitlines()
+    unchanged = ast.unparse(ast.parse((CHECKOUT / file).read_text(encoding="utf-8"))).splitlines()
     for one in found[::9]:
-        changed = ast.unparse(ast.fix_missing_locations(mutated(ROOT, one))).splitlines()
+        changed = ast.unparse(ast.fix_missing_locations(mutated(CHECKOUT, one))).splitlines()
         assert sum(a != b for a, b in zip(unchanged, changed, strict=True)) == 1, one.key
     assert {one.within for one in found if "regrouped" in one.within} == {"Pairs.regrouped"}
 
@@ -136,20 +135,20 @@ def test_each_is_tried_with_the_tests_that_run_it(tmp_path: Path) -> None:
     (tmp_path / "test_rule.py").write_text(TESTS)
     (tmp_path / "suites" / "meta").mkdir(parents=True)
     (tmp_path / "conftest.py").write_text("")
-    ran = subprocess.run([sys.executable, "-c", TRY, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-c", TRY, str(tmp_path)], cwd=CHECKOUT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout) == OUTCOMES
 
 
 def test_a_module_is_imported_with_its_mutant() -> None:
     file = "pytest_dsocr/compare/signs.py"
-    place = next(k for k, one in enumerate(mutants(ROOT, file)) if one.new == "'cropsXX'")
+    place = next(k for k, one in enumerate(mutants(CHECKOUT, file)) if one.new == "'cropsXX'")
     code = (
         "from pathlib import Path; from ci.mutants.mutations import mutants; from ci.mutants.planting import *; "
         f"import_mutated(Path('.').absolute(), mutants(Path('.'), {file!r})[{place}]); "
         "import pytest_dsocr.compare.signs as signs; print(signs.Sign.CROPS, signs.Sign.SHUFFLED)"
     )
-    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True)
     assert ran.stdout == "cropsXX shuffled\n", ran.stderr
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.plugin.options import OPTIONS
+from suites.meta.checkout import CHECKOUT
 
-CHECKOUT = Path(__file__).parents[3]
 COMMIT = ("git", "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm", "it")
 
 

@@ -16,8 +16,8 @@ from ci.nightly.state import STATE_NAME, Entry, Night, Step, earlier, is_whole, 
 from ci.nightly.summary import results
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.foundation.errors import DsocrError
+from suites.meta.checkout import CHECKOUT
 from suites.meta.markdown import table
-from suites.meta.nightly.conftest import CHECKOUT
 
 PAGES = tuple(f"{name}.png" for name in "abcde")
 ON_GPUS = Config(device="cuda", gpus=(4, 6), vendor="vendor", batch=2, may_miss=("baseline",), subject="my_ocr:MyOcr")

@@ -13,7 +13,8 @@ import pytest
 
 from pytest_dsocr.nights.record import read
 from pytest_dsocr.pages.shipped import shipped
-from suites.meta.nightly.conftest import CHECKOUT, nightly, write_config
+from suites.meta.checkout import CHECKOUT
+from suites.meta.nightly.conftest import nightly, write_config
 
 [PAGE] = (page for page in shipped("dev-3") if page.stem == "figures_201")  # the one soonest read
 TEXT = 'pytest = ["-k", "test_case and test_text"]'

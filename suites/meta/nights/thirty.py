@@ -21,6 +21,7 @@ from pytest_dsocr.nights import record
 from pytest_dsocr.nights.record import Night
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.report.file import read_result
+from suites.meta.checkout import CHECKOUT
 
 PAGES = ("figures_201", "figures_009", "form_015", "invoice_016")
 RIGHT, BILINEAR = "staged:Staged", "bilinear:Bilinear"
@@ -78,8 +79,7 @@ def _run(repository: Path, version: str, out: Path, pages: Sequence[str]) -> dic
     words = ["compare", *map(str, files), "--subject=my_ocr:MyOcr", f"--out={out.absolute()}"]
     allowed = ["--may-miss=gpu", "--may-miss=vendor", "--may-miss=snapshot"]
     command = [sys.executable, "-P", "-m", "pytest_dsocr", *words, *allowed, "--", "-q", "-k", "test_case"]
-    code = Path(__file__).parents[3]
-    path = {"PYTHONPATH": f"{repository.absolute()}:{code}"}
+    path = {"PYTHONPATH": f"{repository.absolute()}:{CHECKOUT}"}
     subprocess.run(command, cwd=repository, check=False, capture_output=True, env={**os.environ, **path})
     return read_result(out)
 

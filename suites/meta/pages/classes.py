@@ -24,9 +24,10 @@ from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.opening import Wanted
+from suites.meta.checkout import CHECKOUT
 from suites.meta.recordings import FOLDER, find_recording
 
-PAGE = Path(__file__).parents[3] / "docs" / "pages.md"
+PAGE = CHECKOUT / "docs" / "pages.md"
 MANY_CROPS, MANY_POSITIONS, EOS = 6, 1024, 1
 
 
@@ -112,7 +113,8 @@ CLASSES: Mapping[str, tuple[str, Callable[[Shown], bool]]] = {
 
 BESIDE: Mapping[str, str] = {
     "alpha, CMYK, 16 bit, one bit": "suites/contract/test_loading.py",
-    "JPEG, GIF, every EXIF orientation, a palette with transparency": "suites/contract/test_same_pixels.py",
+    "JPEG, GIF, a palette with transparency": "suites/contract/test_same_pixels.py",
+    "every EXIF orientation, a file of several frames": "suites/contract/test_file_forms.py",
     "every grid, ties of grids, pages near 640 px": "suites/contract/test_crop_grid.py",
     "an n-gram repeated more than 90 tokens back, and one that ends in a table's tag": "suites/cache/test_reading.py",
     "an output that ends at its ceiling of tokens": "suites/cache/test_reading.py",
@@ -120,8 +122,10 @@ BESIDE: Mapping[str, str] = {
     "LaTeX rewritten, malformed markup, several boxes, boxes beyond the page": "suites/contract/test_output.py",
     "pixels whose sum is zero": "suites/contract/test_zero_sum.py",
     "pixels of views of 512 and 1280 px, at which nothing holds SAM itself": "suites/contract/test_global_view.py",
+    "two pages together, pages of unlike lengths together": "suites/cache/test_batches.py",
+    "more than ten experts, equal and nearly equal best tokens, pad in the middle, a prompt that comes again, over "
+    "1,024 positions, values so small that an epsilon counts, bfloat16": "suites/checkpoint/made.py",
     "sizes that no preset of the model's card has": "suites/contract/test_own_presets.py",
-    "two pages together": "suites/cache/test_batches.py",
 }
 """What no shipped page has: where a default run asks for it."""
 

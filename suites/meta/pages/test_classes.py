@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from suites.meta.checkout import CHECKOUT
 from suites.meta.pages.classes import BESIDE, CLASSES, PAGE, having, table
 
-ROOT = Path(__file__).parents[3]
 NOT_QUICK = {
     "a side shorter than a crop",
     "more than 200 tokens",
@@ -26,7 +24,7 @@ def test_the_quick_pages_show_all_that_is_not_slow() -> None:
 
 
 def test_what_is_in_no_page_is_asked_by_a_test_that_is_there() -> None:
-    assert [test for test in BESIDE.values() if not (ROOT / test).is_file()] == []
+    assert [test for test in BESIDE.values() if not (CHECKOUT / test).is_file()] == []
 
 
 def test_none_of_the_quick_pages_is_idle() -> None:

@@ -76,7 +76,7 @@ def test_a_candidate_of_another_commit_needs_no_probe_of_its_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The commit's own ``pytest_dsocr`` loads the subject, and this one's probe measures it."""
-    from suites.meta.markdown import CHECKOUT
+    from suites.meta.checkout import CHECKOUT
 
     package = tmp_path / "other" / "pytest_dsocr"
     package.mkdir(parents=True)

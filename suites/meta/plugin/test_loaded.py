@@ -138,7 +138,8 @@ def test_snapshots_are_kept_where_syrupy_is_named_as_well(
 @pytest.mark.usefixtures("cold")
 def test_import_of_the_plugin_loads_nothing_heavy() -> None:
     code = (
-        "import sys, pytest_dsocr.plugin.hooks, pytest_dsocr.plugin.fixtures, pytest_dsocr.cli.main;"
+        "import sys, pytest_dsocr.plugin.hooks, pytest_dsocr.plugin.fixtures, pytest_dsocr.plugin.stage_fixtures;"
+        "import pytest_dsocr.cli.main;"
         f"print(*[name for name in {HEAVY!r} if name in sys.modules], pytest_dsocr.plugin.hooks.__name__)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

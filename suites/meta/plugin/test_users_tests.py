@@ -85,6 +85,10 @@ TESTS = """
         assert set(dsocr_kv(dsocr_state).lengths) == {{(prompt + 1, prompt + 1)}}
 
     @pytest.mark.dsocr_level("L2")
+    def test_the_size_of_the_cache_is_that_of_a_fresh_state(dsocr_kv_size, dsocr_state, dsocr_kv):
+        assert dsocr_kv_size == dsocr_kv(dsocr_state).size
+
+    @pytest.mark.dsocr_level("L2")
     def test_stage_timer(dsocr_stage_timer, dsocr_subject, dsocr_inputs):
         with dsocr_stage_timer("sam"):
             dsocr_subject.vision(dsocr_inputs)
@@ -148,7 +152,7 @@ def test_every_fixture_on_the_embedded_checkpoint(pytester: pytest.Pytester) -> 
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(TESTS.format(page=str(page)))
     result = pytester.runpytest_subprocess("--dsocr-pages", str(page), "-rs")
-    result.assert_outcomes(passed=11)
+    result.assert_outcomes(passed=12)
     case = f"{page.stem}-gundam-markdown"
     made = Counter(pytester.path.joinpath("made.txt").read_text().splitlines())
     assert made == {"subject": 1, "reference": 1, f"observe {case}": 1, "inputs": 1, "vision": 2}

@@ -26,11 +26,11 @@ from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultErro
 from pytest_dsocr.reference.recorded.recorder import recorder
 from pytest_dsocr.reference.recorded.recording import find_recordings
 from pytest_dsocr.subjects.protocol import Setup
+from suites.meta.checkout import CHECKOUT
 from suites.meta.engine.written import write_synthetic
 from suites.meta.recordings import FOLDER, find_recording
 from suites.meta.reference.replay import MADE, Made, Replay, record
 
-ROOT = Path(__file__).parents[3]
 HOME = "synthetic-tiny/cpu-float32-eager"
 
 
@@ -68,7 +68,7 @@ def test_a_copy_passes_as_the_original_does(copy: Path) -> None:
     run = [sys.executable, "-m", "pytest", "suites/parity", "-q", f"--dsocr-pages={page}", "--dsocr-no-skip"]
     run += [f"--dsocr-checkpoint={copy}", "-k", "boxes or text or reading or prompt", "-p", "no:cacheprovider"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("DSOCR_", "PYTEST_"))}
-    ran = subprocess.run(run, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(run, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout
     assert "4 passed" in ran.stdout
     assert "verdict         passes" in ran.stdout

@@ -12,9 +12,9 @@ import pytest
 from pytest_dsocr.reference.anchors.anchors import SYMBOLS, read_anchors
 from pytest_dsocr.reference.anchors.drift import drifts, read_json
 from pytest_dsocr.reference.vendor_code.files import FILES
+from suites.meta.checkout import CHECKOUT
 
-ROOT = Path(__file__).parents[3]
-RECORDINGS = ROOT / "golden/vendor"
+RECORDINGS = CHECKOUT / "golden/vendor"
 ANCHORS = RECORDINGS / "anchors.json"
 FOLDER = os.environ.get("DSOCR_VENDOR", "")
 

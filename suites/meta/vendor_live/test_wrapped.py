@@ -14,10 +14,11 @@ from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from pytest_dsocr.subjects.protocol import Setup
 from suites.contract.pages import write_page
+from suites.meta.checkout import CHECKOUT
 from suites.meta.vendor_live.conftest import vendor_folder
 
 CHECKPOINT = "synthetic:small"
-DOCS = Path(__file__).parents[3] / "docs" / "adapters.md"
+DOCS = CHECKOUT / "docs" / "adapters.md"
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the vendor's code warns on every recent torch
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import yaml
 
-FOLDER = Path(__file__).parents[3] / "ci" / "workflows"
+from suites.meta.checkout import CHECKOUT
+
+FOLDER = CHECKOUT / "ci" / "workflows"
 FILES = sorted(FOLDER.glob("*.yml"))
 SETTING_UP = re.compile(r"Install|Fetch")
 GITLABS_OWN = ("variables", "workflow", "stages", "default", "include")

@@ -12,7 +12,8 @@ import pytest
 
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.plugin.options import OPTIONS
-from suites.meta.nightly.conftest import CHECKOUT, COMMIT
+from suites.meta.checkout import CHECKOUT
+from suites.meta.nightly.conftest import COMMIT
 from suites.meta.reference.small_folder import write_small_folder
 from suites.meta.workflows.jobs import EXPRESSION, FOLDER, Job, jobs_of
 

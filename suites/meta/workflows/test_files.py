@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.cli.main import parser
+from suites.meta.checkout import CHECKOUT
 from suites.meta.workflows.jobs import FILES, FOLDER, Job, jobs_of, load
 
-CHECKOUT = FOLDER.parents[1]
 OF_GITHUB = [file for file in FILES if file.name.startswith("github")]
 JOBS = [pytest.param(job, id=f"{file.stem}-{job.name}") for file in FILES for job in jobs_of(file).values()]
 HOSTS_ALLOWED = {"https://github.com/pytest-dsocr/pytest-dsocr"}

@@ -63,6 +63,12 @@ def test_the_session_passes(fresh: Session[Any], weigh: Weigh) -> None:
     assert [*found] == ["sam", "clip", "projector", "vision", "prefill", "decode", "read"]
 
 
+def test_the_fast_session_passes(weigh: Weigh) -> None:
+    """Its steps go past the modules that its prefill is seen in."""
+    fast = SessionSubject(Session.from_checkpoint(planted.CHECKPOINT, engine="fast"))
+    assert {one.verdict for one in weigh(fast, CROPPED).values()} == {Verdict.MATCH}
+
+
 def test_all_views_twice_through_clip(fresh: Session[Any], weigh: Weigh) -> None:
     found = wrong(weigh(planted.ClipTwice(fresh)))
     assert [*found] == ["clip", "read"]

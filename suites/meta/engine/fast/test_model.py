@@ -19,6 +19,7 @@ from pytest_dsocr.engine.fast.weights import Norm, experts_of
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.session import ENGINES, Session
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.perf.probe.flops import counted_flops
 from suites.contract.pages import PAGES
 from suites.meta.conftest import model_of
 from suites.meta.engine.fast.layers import Sizes, make
@@ -105,6 +106,22 @@ def test_pages_do_not_disturb_each_other(fast: Session[Any]) -> None:
     again = prefilled(fast)
     assert again.cache.ready() is slot, "its memory is taken again"
     assert torch.equal(fast.decode_step(again, 7), alone)
+
+
+def test_a_step_computes_no_more_than_the_readable_one(tiny: Session[Any], fast: Session[Any]) -> None:
+    """The room that is not filled yet is neither multiplied by nor read."""
+    steps = [(one, prefilled(one)) for one in (tiny, fast)]
+    mine = steps[1][1].cache
+    slot = mine.ready()
+    slot.keys[:, :, :, mine.length + TOKENS :] = torch.nan
+    slot.values[:, :, :, mine.length + TOKENS :] = torch.nan
+    for token in range(3, 3 + TOKENS):
+        flops = []
+        for session, state in steps:
+            with counted_flops() as counted:
+                assert session.decode_step(state, token).isfinite().all()
+            flops.append(counted.algorithmic)
+        assert flops[0] == flops[1]
 
 
 def test_logits_are_the_callers_own(fast: Session[Any]) -> None:

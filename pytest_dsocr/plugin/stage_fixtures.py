@@ -1,0 +1,133 @@
+"""The fixtures of single stages: what the subject alone gives of a case, as far as its level offers it.
+
+Heavy modules are imported inside the fixtures. What is kept until the next case must not be changed by a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.judge.config import Config
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.plugin.latest import Latest
+from pytest_dsocr.subjects.protocol import level_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pytest_dsocr.engine.stages import Stages
+    from pytest_dsocr.judge.exchange import Exchange
+    from pytest_dsocr.observation.answer import KvSize
+    from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.subjects.checked import CheckedSubject
+    from pytest_dsocr.subjects.kv_probe import KvProbe
+    from pytest_dsocr.subjects.protocol import DecodeView
+
+
+@pytest.fixture
+def dsocr_inputs(
+    dsocr_case: Case,
+    dsocr_subject: Any,
+    _dsocr_exchanged: Latest[Exchange],
+    _dsocr_inputs_made: Latest[Mapping[str, Tensor]],
+) -> Mapping[str, Tensor]:
+    """The subject's inputs of the case (L1), named as the fields of ``contract.inputs.Inputs``.
+
+    If both sides were asked about the case already, these are the ones that the subject made then.
+    """
+    _needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
+    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
+    if exchanged and exchanged.answer.input_tensors is not None:
+        return exchanged.answer.input_tensors
+    return _dsocr_inputs_made.get(lambda: _checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject)
+
+
+@pytest.fixture
+def dsocr_vision(
+    dsocr_case: Case,
+    dsocr_inputs: Mapping[str, Tensor],
+    dsocr_subject: Any,
+    _dsocr_exchanged: Latest[Exchange],
+    _dsocr_vision_made: Latest[Mapping[str, Tensor]],
+) -> Mapping[str, Tensor]:
+    """The subject's seams of vision (L2), ``vision_fusion`` among them.
+
+    If both sides were asked about the case already, these are the ones that the subject gave then.
+    """
+    _needs(dsocr_subject, Level.STAGES, "dsocr_vision")
+    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
+    if exchanged and exchanged.answer.vision_tensors is not None:
+        return exchanged.answer.vision_tensors
+    return _dsocr_vision_made.get(lambda: _checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject)
+
+
+@pytest.fixture
+def dsocr_state(
+    dsocr_inputs: Mapping[str, Tensor], dsocr_vision: Mapping[str, Tensor], dsocr_subject: Any
+) -> DecodeView:
+    """The subject's state after the case's prompt, with its cache; a new one for each test (L2)."""
+    return _checked(dsocr_subject).prefill(dsocr_inputs, dsocr_vision.get("vision_fusion"))[0]
+
+
+@pytest.fixture
+def dsocr_stage_timer(dsocr_config: Config) -> Stages:
+    """Time stages: ``with timer("prefill"): ...``, then ``timer.times()``; with CUDA events on a GPU.
+
+    A subject in a process of its own is timed by the clock, the transfer of tensors included.
+    """
+    import torch
+
+    from pytest_dsocr.engine.stages import Stages
+
+    return Stages(torch.device("cpu" if dsocr_config.isolate else dsocr_config.device), "timed")
+
+
+@pytest.fixture
+def dsocr_kv() -> Callable[[DecodeView], KvProbe]:
+    """Look into a state's key-value cache: ``dsocr_kv(state)``."""
+    from pytest_dsocr.subjects.kv_probe import KvProbe
+
+    return KvProbe
+
+
+@pytest.fixture
+def dsocr_kv_size(
+    request: pytest.FixtureRequest, dsocr_case: Case, dsocr_subject: Any, _dsocr_exchanged: Latest[Exchange]
+) -> KvSize:
+    """What the subject's key-value cache takes after the case's prompt: ``layers`` and ``bytes_per_token`` (L2).
+
+    If both sides were asked about the case already, it is that of the state that the subject was in then.
+    """
+    from pytest_dsocr.subjects.kv_probe import KvProbe
+
+    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
+    if exchanged and exchanged.answer.kv is not None:
+        return exchanged.answer.kv
+    return KvProbe(request.getfixturevalue("dsocr_state")).size
+
+
+@pytest.fixture(scope="session")
+def _dsocr_inputs_made() -> Latest[Mapping[str, Tensor]]:
+    return Latest()
+
+
+@pytest.fixture(scope="session")
+def _dsocr_vision_made() -> Latest[Mapping[str, Tensor]]:
+    return Latest()
+
+
+def _checked(subject: Any) -> CheckedSubject:
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    return CheckedSubject(subject)
+
+
+def _needs(subject: Any, level: Level, fixture: str) -> None:
+    if level_of(subject) < level:
+        raise DsocrError(
+            f"{fixture} needs a subject of {level} ({level.meaning}); mark the test dsocr_level({str(level)!r})"
+        )

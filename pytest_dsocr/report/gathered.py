@@ -1,0 +1,97 @@
+"""What the reports of a run's tests carry, gathered on the controller in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_dsocr.compare.verdict import SEVERITY, Verdict
+from pytest_dsocr.report.file import RunIdentity
+from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
+from pytest_dsocr.report.payload import CasePayload, RunPayload, SpentPayload, TestPayload
+from pytest_dsocr.report.plan import Plan
+from pytest_dsocr.report.tested import TestResult, gravity, outcome_of, why_skipped
+
+if TYPE_CHECKING:
+    import pytest
+
+
+@dataclass
+class Gathered:
+    """Every test that was there to compare, and every case, each once, as they come.
+
+    Args:
+        identity: which run it is.
+        plan: what was to be run, and how pytest ended.
+    """
+
+    identity: RunIdentity
+    plan: Plan
+    tests: dict[str, TestResult] = field(default_factory=dict)
+    run: RunPayload | None = None
+    perf: Mapping[str, Any] | None = None
+    """Times and counts of the subject, where they were taken: see ``PerfRun.to_json``."""
+    options: Sequence[str] = ()
+    """Those of the run as they were typed, without its positional arguments."""
+    root: Path = field(default_factory=Path.cwd)
+    """What the places of tests are relative to."""
+    notes: list[str] = field(default_factory=list)
+    """What else was noticed, a sentence each."""
+    spent: dict[str, SpentPayload] = field(default_factory=dict)
+    """Where the time of each process went, by its name."""
+    _cases: dict[str, CasePayload] = field(default_factory=dict)
+
+    def add_report(self, report: pytest.TestReport) -> None:
+        """Take what one of pytest's reports carries as ``dsocr``; one that carries none is not ours."""
+        payload: TestPayload | None = getattr(report, "dsocr", None)
+        if payload is not None and (report.when == "call" or report.outcome != "passed"):
+            self.add(report.nodeid, outcome_of(report), payload, why_skipped(report))
+            file, line, _ = report.location
+            path, here = self.root / file, Path.cwd()
+            near = path.relative_to(here) if path.is_relative_to(here) else path
+            self.tests[report.nodeid].place = (near.as_posix(), (line or 0) + 1)
+
+    def add(self, nodeid: str, outcome: str, payload: TestPayload, reason: str = "") -> None:
+        """Take what a test told in one of its phases.
+
+        Args:
+            nodeid: the test's.
+            outcome: as pytest calls it; see :mod:`pytest_dsocr.report.tested`.
+            payload: what :mod:`pytest_dsocr.report.payload` gives.
+            reason: why it was skipped, or fails as expected.
+        """
+        self.tests.setdefault(nodeid, TestResult(nodeid, "passed")).add(outcome, payload, reason)
+        self.run = self.run or payload.get("run")
+        self.perf = self.perf or payload.get("perf")
+        self.notes += [note for note in payload.get("notes", []) if note not in self.notes]
+        if case := payload.get("case"):
+            self.add_case(case)
+        if spent := payload.get("spent"):
+            self.add_spent(spent["worker"], spent)
+
+    def add_case(self, case: CasePayload) -> None:
+        """Take a case; where it was taken already, the graver report counts."""
+        self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
+
+    def add_spent(self, process: str, spent: SpentPayload) -> None:
+        """Take where the time of a process went; what it tells last counts."""
+        self.spent[process] = max(self.spent.get(process, spent), spent, key=lambda one: one["elapsed_s"])
+
+    def add_test(self, test: TestResult) -> None:
+        """Take a test of another run; where it was taken already, the graver outcome counts."""
+        self.tests[test.nodeid] = max(self.tests.get(test.nodeid, test), test, key=lambda one: gravity(one.outcome))
+
+    @property
+    def cases(self) -> list[JudgedCase]:
+        """Each case once, in the run's order, judged by its tests; where two workers report one, the graver report."""
+        by_case: dict[str | None, list[TestResult]] = {}
+        for test in self.tests.values():
+            by_case.setdefault(test.case_id, []).append(test)
+        found = [judged_by_tests(case, by_case.get(case["id"], [])) for case in self._cases.values()]
+        return sorted(found, key=lambda case: case["place"])
+
+
+def _severity(case: CasePayload) -> tuple[bool, int]:
+    return not case["passes"], SEVERITY.index(Verdict(case["verdict"]))
