@@ -9,6 +9,8 @@ answer to a case is kept until the next case, so a test must not change what it 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +25,12 @@ from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.begun import Begun, is_live, is_needed
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.configured import own_config
-from pytest_dsocr.plugin.for_fixtures import as_told, marked, or_stop, workers
 from pytest_dsocr.plugin.latest import Latest
 from pytest_dsocr.plugin.markers import arguments_of
 from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, SPENT, leave_out
 from pytest_dsocr.plugin.waiting import waiting_for
 from pytest_dsocr.subjects.protocol import level_of
+from pytest_dsocr.subjects.watch import current
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.tolerances import Tolerances
@@ -59,11 +61,11 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
         spare_what_is_imported()
     own = dsocr_config
     what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
-    share_threads(workers(request.config))
+    share_threads(_workers(request.config))
     if is_live(own) and is_needed(request.session):
         request.getfixturevalue("_dsocr_reference_begun")
     loading = request.config.stash[SPENT].on("loading the subject")
-    with or_stop(request.session, "subject"), waiting_for(what, request.config), loading:
+    with _or_stop(request.session, "subject"), waiting_for(what, request.config), loading:
         subject = open_subject(own.subject, own.setup, own.subject_time_limit if own.isolate else None)
         if (promised := own.level) is not None and (offered := level_of(subject)) < promised:
             raise DsocrError(f"{own.subject} offers {offered}, the run promises {promised}; promise {offered}")
@@ -88,10 +90,10 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     from pytest_dsocr.plugin.sides import open_wanted
 
     begun: Begun | None = request.getfixturevalue("_dsocr_reference_begun") if is_live(dsocr_config) else None
-    share_threads(workers(request.config))
+    share_threads(_workers(request.config))
     what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
     loading = request.config.stash[SPENT].on("loading the reference")
-    with or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting, loading:
+    with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting, loading:
         reference = begun.ready(waiting.on_progress) if begun else open_wanted(dsocr_config, waiting.on_progress)
     yield reference
     reference.close()
@@ -136,7 +138,7 @@ def _dsocr_asked(
         from pytest_dsocr.plugin.sides import exchange
         from pytest_dsocr.report.payload import of_run
 
-        told = as_told(request, dsocr_config)
+        told = _as_told(request, dsocr_config)
         request.config.stash[RUN] = of_run(told, dsocr_reference, level_of(dsocr_subject))
         all_cases = request.config.stash.get(ALL_CASES, [])
         place = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
@@ -155,7 +157,7 @@ def dsocr_limits(
     """How far the two sides may differ: by their dtypes and keys, the run's options, and the test's marker."""
     from pytest_dsocr.judge.limits import limits_of
 
-    return marked(limits_of(dsocr_config, dsocr_subject, dsocr_reference), request.node)
+    return _marked(limits_of(dsocr_config, dsocr_subject, dsocr_reference), request.node)
 
 
 @pytest.fixture
@@ -172,7 +174,7 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
     """Compare and count: ``dsocr_check(dsocr_report, "boxes")``, or ``dsocr_check(comparisons)``."""
     names = request.fixturenames
     reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
-    check = Check(request.node, as_told(request, dsocr_config), reference)
+    check = Check(request.node, _as_told(request, dsocr_config), reference)
     request.node.stash[CHECK] = check
     return check
 
@@ -206,7 +208,7 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
     from pytest_dsocr.judge.limits import key_of, own_limits
     from pytest_dsocr.plugin.snapshots import snapshot_extension
 
-    limits = marked(own_limits(dsocr_config, dsocr_subject), request.node)
+    limits = _marked(own_limits(dsocr_config, dsocr_subject), request.node)
     option = request.config.option
     may_write = option.update_snapshots or option.update_new_snapshots_only
     extension = snapshot_extension(dsocr_config, key_of(dsocr_config.setup), limits, may_write=may_write)
@@ -246,3 +248,38 @@ def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> N
     if dsocr_level < needed:
         reason = f"needs {needed} ({needed.meaning}), the subject offers {dsocr_level} ({dsocr_level.meaning})"
         leave_out(request.node, Reason.NOT_OFFERED, reason)
+
+
+@contextmanager
+def _or_stop(session: pytest.Session, side: str) -> Iterator[None]:
+    """Stop the run if a side cannot be opened: every other test would fail in the same way."""
+    try:
+        yield
+    except DsocrError:
+        session.shouldfail = f"dsocr: without its {side} nothing can be compared"
+        raise
+
+
+def _workers(config: pytest.Config) -> int:
+    return int(getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def _as_told(request: pytest.FixtureRequest, config: Config) -> Config:
+    """Give the config for reports. A subject that comes from the user's own fixture is named by its type."""
+    if "dsocr_subject" not in request.fixturenames:
+        return config
+    subject = request.getfixturevalue("dsocr_subject")
+    if request.config.stash.get(LOADED, None) is subject:
+        return config
+    if config.isolate:
+        current().note(
+            "--dsocr-isolate does nothing for a subject that comes from a fixture of your own; name it by an option"
+        )
+    return replace(config, subject=f"{type(subject).__module__}:{type(subject).__qualname__}")
+
+
+def _marked(limits: Tolerances, test: pytest.Item) -> Tolerances:
+    """Apply the tolerances of the test's markers, the nearest last."""
+    for mark in reversed(list(test.iter_markers("dsocr"))):
+        limits = limits.but(arguments_of(mark))
+    return limits

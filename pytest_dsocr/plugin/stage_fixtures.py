@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.plugin.for_fixtures import checked, needs
 from pytest_dsocr.plugin.latest import Latest
+from pytest_dsocr.subjects.protocol import level_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.judge.exchange import Exchange
     from pytest_dsocr.observation.answer import KvSize
     from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.subjects.checked import CheckedSubject
     from pytest_dsocr.subjects.kv_probe import KvProbe
     from pytest_dsocr.subjects.protocol import DecodeView
 
@@ -37,11 +39,11 @@ def dsocr_inputs(
 
     If both sides were asked about the case already, these are the ones that the subject made then.
     """
-    needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
+    _needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
     exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
     if exchanged and exchanged.answer.input_tensors is not None:
         return exchanged.answer.input_tensors
-    return _dsocr_inputs_made.get(lambda: checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject)
+    return _dsocr_inputs_made.get(lambda: _checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject)
 
 
 @pytest.fixture
@@ -56,11 +58,11 @@ def dsocr_vision(
 
     If both sides were asked about the case already, these are the ones that the subject gave then.
     """
-    needs(dsocr_subject, Level.STAGES, "dsocr_vision")
+    _needs(dsocr_subject, Level.STAGES, "dsocr_vision")
     exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
     if exchanged and exchanged.answer.vision_tensors is not None:
         return exchanged.answer.vision_tensors
-    return _dsocr_vision_made.get(lambda: checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject)
+    return _dsocr_vision_made.get(lambda: _checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject)
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def dsocr_state(
     dsocr_inputs: Mapping[str, Tensor], dsocr_vision: Mapping[str, Tensor], dsocr_subject: Any
 ) -> DecodeView:
     """The subject's state after the case's prompt, with its cache; a new one for each test (L2)."""
-    return checked(dsocr_subject).prefill(dsocr_inputs, dsocr_vision.get("vision_fusion"))[0]
+    return _checked(dsocr_subject).prefill(dsocr_inputs, dsocr_vision.get("vision_fusion"))[0]
 
 
 @pytest.fixture
@@ -116,3 +118,16 @@ def _dsocr_inputs_made() -> Latest[Mapping[str, Tensor]]:
 @pytest.fixture(scope="session")
 def _dsocr_vision_made() -> Latest[Mapping[str, Tensor]]:
     return Latest()
+
+
+def _checked(subject: Any) -> CheckedSubject:
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    return CheckedSubject(subject)
+
+
+def _needs(subject: Any, level: Level, fixture: str) -> None:
+    if level_of(subject) < level:
+        raise DsocrError(
+            f"{fixture} needs a subject of {level} ({level.meaning}); mark the test dsocr_level({str(level)!r})"
+        )

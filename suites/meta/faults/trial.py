@@ -142,9 +142,9 @@ def _again(fault: Fault, before: Outcome) -> Outcome | None:
 
 def held_where_found(name: str) -> CaseReport | None:
     """Plant a mistake, and hold the page that the matrix has for it, as far as is needed to see what is wrong."""
-    from suites.meta.faults.matrix import MATRIX, known
+    from suites.meta.faults.matrix import known
 
-    fault, by = PLANTED[name], known(MATRIX)[name].by
+    fault, by = PLANTED[name], known()[name].by
     for case in cases():
         if case.page.stem == by:
             with planted(fault) as subject:
