@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 
 from pytest_dsocr.compare.signs import IN_WORDS, Reason, Sign
@@ -112,5 +113,5 @@ def anatomy(mine: Seam, theirs: Seam) -> Iterator[str]:
     yield f"{differing} of {len(apart)} sampled values differ, at most by {float(apart.max()):.3g}"
     positions = sample_positions(math.prod(mine.shape))
     for k in torch.argsort(apart, descending=True)[: min(SHOWN_VALUES, differing)].tolist():
-        index = tuple(int(i) for i in torch.unravel_index(torch.tensor(int(positions[k])), mine.shape))
+        index = tuple(map(int, np.unravel_index(int(positions[k]), mine.shape)))  # torch's own imports sympy
         yield f"at {list(index)}: {float(mine.sample[k]):.6g}, the reference has {float(theirs.sample[k]):.6g}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from pytest_dsocr.compare.tolerances import Tolerances, tolerances
+from pytest_dsocr.compare.tolerances import OF_ONE_KEY, Tolerances, tolerances
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.foundation.exact import exact
 from pytest_dsocr.judge.config import Config
@@ -34,7 +34,9 @@ def limits_of(config: Config, subject: Any, reference: Reference) -> Tolerances:
 def limits_between(subject: Any, reference: Reference, setup: Setup) -> Tolerances:
     """Give the limits that follow from the sides' dtypes and keys alone."""
     made = reference.provenance
-    return tolerances(_dtype(setup, subject), made.dtype, same_key=key_of(setup) == made.key)
+    is_same = key_of(setup) == made.key
+    limits = tolerances(_dtype(setup, subject), made.dtype, same_key=is_same)
+    return limits.but(OF_ONE_KEY.get(limits.dtype, {})) if is_same and made.device == "cpu" else limits
 
 
 def _dtype(setup: Setup, subject: Any) -> str:

@@ -68,6 +68,13 @@ class CheckedSubject:
         return self._has("read", "read_many")
 
     @property
+    def dtypes(self) -> tuple[str, ...]:
+        """What its factory makes it in beside the run's own dtype."""
+        with at_stage("load", "dtypes"):
+            given: tuple[str, ...] = exact(tuple(getattr(self.subject, "dtypes", ())))
+            return given
+
+    @property
     def tells_text(self) -> bool:
         """Whether it turns tokens into text; then equal tokens need not be read again."""
         return self._has("postprocess", "text_of")

@@ -70,6 +70,8 @@ class TextSubject(Protocol):
     Beside it a subject of any level may have
 
     - ``dtype``: what it computes in, such as ``bfloat16``; the run's ``--dsocr-dtype`` if left out;
+    - ``dtypes``: those beside the run's that its factory takes as ``Setup.dtype`` and computes in as the vendor's code
+      does, rounding where that rounds, such as ``("bfloat16",)``; a default run then asks for one page in bfloat16;
     - ``presets``, ``prompts``: the names of those that it offers, such as ``("gundam",)`` and ``("markdown",)``; all if
       left out. Nothing else is asked of it, and it is told as not offered;
     - ``first_token_ms``: after each ``read``, the milliseconds from the request to the first text, of one that streams;

@@ -72,6 +72,8 @@ class SessionStages:
 class SessionSubject(SessionStages):
     """A session that answers what is asked of a subject; fulfils ``OpenSubject``."""
 
+    dtypes = ("bfloat16",)
+
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Read one page to its end."""
         return self.session.run(page, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens).text

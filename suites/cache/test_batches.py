@@ -1,5 +1,7 @@
 """Several pages read together, of a subject that offers ``read_many``: each as alone, whatever is beside it.
 
+Two of the run's pages are equally long in their preset. Three others are not, and of these ``mini`` ends one early.
+
 In float32 the texts are equal. In narrower dtypes a batch rounds otherwise than a page alone, so that a near tie may go
 the other way; there each text must be nearest to its own page's.
 """
@@ -15,18 +17,24 @@ import pytest
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.judge.config import Config
-from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.plugin.check import Check
 
 from .test_pages import ALIKE
 from .walk import QUICK
 
-MAX_NEW_TOKENS = 12
+MAX_NEW_TOKENS, OF_UNLIKE = 12, 20
 ORDER = (1, 0, 1)
 """Which of two pages are read together: not in their own order, and one of them twice."""
+OWN = Preset("own", base_size=512, image_size=640, crop=True)
+"""Crops at little cost."""
 WHAT = "text/together"
 EXCHANGED = "it is another page's of the batch: texts exchanged, or the cache or features of a page beside it"
+UNLIKE = "pages of a batch differ in length: each has its own mask, positions and cache, and ends at its own EOS"
 ROUNDED = "nearest to its own page's, as rounding in a narrow dtype may have it"
 
 
@@ -34,23 +42,39 @@ ROUNDED = "nearest to its own page's, as rounding in a narrow dtype may have it"
 def test_each_page_reads_as_alone(
     two_pages: tuple[Path, Path], dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
 ) -> None:
+    cases = [make_case(page, "markdown", QUICK, MAX_NEW_TOKENS) for page in two_pages]
+    dsocr_check(_together(dsocr_subject, dsocr_config, cases, ORDER))
+
+
+@pytest.mark.dsocr_level("L0")
+def test_pages_of_unlike_lengths_read_as_alone(
+    tmp_path: Path, first_page: Path, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
+) -> None:
+    pages = _unlike_pages(tmp_path)
+    if dsocr_config.checkpoint != MINI:  # which reads something of any page
+        pages[1] = first_page
+    cases = [Case(page, PROMPTS["markdown"], OWN, OF_UNLIKE) for page in pages]
+    dsocr_check(_together(dsocr_subject, dsocr_config, cases, range(len(pages)), UNLIKE))
+
+
+def _together(
+    subject: Any, config: Config, cases: Sequence[Case], order: Sequence[int], why: str = ""
+) -> list[Comparison]:
+    """Compare what is read together, in this order, with what is read of each case alone."""
     from pytest_dsocr.subjects.checked import CheckedSubject
 
-    asked = CheckedSubject(dsocr_subject)
+    asked = CheckedSubject(subject)
     if not asked.reads_many:
-        dsocr_check([not_compared(WHAT, Reason.NOT_OFFERED)])
-        return
-    cases = [make_case(page, "markdown", QUICK, MAX_NEW_TOKENS) for page in two_pages]
+        return [not_compared(WHAT, Reason.NOT_OFFERED)]
     alone = [asked.read(case) for case in cases]
-    if alone[0] == alone[1]:
-        dsocr_check([not_compared(WHAT, Reason.TELLS_NOTHING, ALIKE)])
-        return
-    is_exact = str(getattr(dsocr_subject, "dtype", dsocr_config.dtype)) == "float32"
-    texts = asked.read_many([cases[at] for at in ORDER])
-    dsocr_check(_as_alone(text, at, alone, is_exact) for at, text in zip(ORDER, texts, strict=True))
+    if len({*alone}) == 1:
+        return [not_compared(WHAT, Reason.TELLS_NOTHING, ALIKE)]
+    is_exact = str(getattr(subject, "dtype", config.dtype)) == "float32"
+    texts = asked.read_many([cases[at] for at in order])
+    return [_as_alone(text, at, alone, is_exact, why) for at, text in zip(order, texts, strict=True)]
 
 
-def _as_alone(text: str, own: int, alone: Sequence[str], is_exact: bool) -> Comparison:
+def _as_alone(text: str, own: int, alone: Sequence[str], is_exact: bool, why: str) -> Comparison:
     """Compare a text of several with the page's own reading, and say where it is another page's."""
     from pytest_dsocr.compare.text import compare_text
 
@@ -58,9 +82,21 @@ def _as_alone(text: str, own: int, alone: Sequence[str], is_exact: bool) -> Comp
     named = replace(mine, what=WHAT)
     if mine.verdict is Verdict.MATCH:
         return named
-    if _edits(text, alone[1 - own]) < _edits(text, alone[own]):
-        return replace(named, measured=f"{mine.measured}; {EXCHANGED}")
-    return named if is_exact else replace(named, verdict=Verdict.DRIFT, measured=f"{mine.measured}; {ROUNDED}")
+    others = [_edits(text, other) for at, other in enumerate(alone) if at != own]
+    if min(others) < _edits(text, alone[own]):
+        named = replace(named, measured=f"{mine.measured}; {EXCHANGED}")
+    elif not is_exact:
+        return replace(named, verdict=Verdict.DRIFT, measured=f"{mine.measured}; {ROUNDED}")
+    return replace(named, details=(why, *mine.details)) if why else named
+
+
+def _unlike_pages(folder: Path) -> list[Path]:
+    """Give pages without crops, where ``mini`` soon ends, with two, and without any."""
+    from ..contract.pages import rgb, write_page
+
+    wide = folder / "wide.png"
+    rgb(700, 350, seed=6).save(wide, compress_level=1)
+    return [write_page("tiny", folder), wide, write_page("exactly_640", folder)]
 
 
 def _edits(text: str, other: str) -> int:

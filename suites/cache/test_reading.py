@@ -6,6 +6,7 @@ The rule forbids the best token there; a loop that lacks it, or looks at a short
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 PAGES = {"exactly_640": 204, "alpha": 176}
 """Drawn pages in Tiny, and so many tokens that the rule has forbidden the best one: the first has said the forbidden
 n-gram more than 90 tokens ago as well, the second's ends with the tag of a table's cell."""
+OF_PROMPTS = 8
 OF_OTHERS = 24
 """Tokens where another checkpoint is read, which these pages do not make repeat itself."""
 
@@ -69,6 +71,28 @@ def test_a_page_without_text_is_not_made_to_have_some(
     own = clean_output(tokenizer.decode(list(_choices(asked, case, tokenizer))))
     why = "what its own steps choose: EOS may be the first token, and no least number of tokens is asked for"
     dsocr_check([as_expected("read/page without text", asked.read(case), own, why)])
+
+
+@pytest.mark.dsocr_level("L2")
+def test_another_prompt_of_a_page_is_another_reading(
+    tmp_path: Path, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
+) -> None:
+    """What is kept of a page by its name or its pixels must not be what was read of it."""
+    from pytest_dsocr.compare.expected import as_expected
+    from pytest_dsocr.contract.mmd import clean_output
+    from pytest_dsocr.engine.checkpoint import resolve
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    from ..contract.pages import write_page
+
+    page = write_page("alpha", tmp_path)
+    asked, tokenizer = CheckedSubject(dsocr_subject), resolve(dsocr_config.checkpoint).tokenizer
+    asked.read(make_case(page, "markdown", QUICK, OF_PROMPTS))
+    case = make_case(page, "free", QUICK, OF_PROMPTS)
+    own = clean_output(tokenizer.decode(list(_choices(asked, case, tokenizer))))
+    found = as_expected("read/another prompt", asked.read(case), own, "what its own steps choose")
+    wrong = found.verdict is Verdict.WRONG
+    dsocr_check([replace(found, details=("check: what is kept of a page, and found without the prompt",) * wrong)])
 
 
 def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> Iterator[int]:

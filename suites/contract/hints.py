@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import log
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
@@ -21,7 +22,9 @@ LIMITS = (range(MIN_CROPS, MAX_CROPS), range(MAX_CROPS + 1, 33))
 """Limits of crops that a port may have in place of the vendor's: below it, and above."""
 MARKS = re.compile(r"<\|/?\w+\|>")
 LARGE = "that a large page is not shrunk first, nor resized in two steps (reducing_gap)"
-EXACT_DIGITS = 15
+RIGHT_GRID = f"infer takes up to {MAX_CROPS}, and compares exact aspect ratios, width over height, by their difference"
+Nearness = Callable[[int, int, int, int], float]
+"""How far a grid is from a page: of its width and height, and of the grid's columns and rows."""
 NEAR_LEVELS = 2.0
 """Two views that differ by less than so many of 255 levels on average were made alike."""
 
@@ -35,19 +38,20 @@ def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparis
 def of_grid(size_px: tuple[int, int], mine: Grid) -> Iterator[str]:
     """Yield what leads to this grid of a page of this size, where it is not the vendor's."""
     columns, rows = crop_grid(*size_px)
-    rounded = ", or of aspect ratios that are rounded before they are compared" if _by_rounded(size_px, mine) else ""
+    ways = [
+        f"of {way}" for way, measures in NEARNESS.items() if any(_is_nearest(size_px, mine, one) for one in measures)
+    ]
     for limits in LIMITS:
         if found := [most for most in limits if crop_grid(*size_px, most=most) == mine]:
-            most = f"{found[0]} to {found[-1]}" if len(found) > 1 else f"{found[0]}"
-            yield f"the limit of crops: this grid comes of a limit of {most}{rounded}, and infer's is {MAX_CROPS}"
-    if rounded:
-        yield f"how near a grid is to the page: this one comes{rounded.removeprefix(', or')}"
+            ways.append("of a limit of " + " to ".join(map(str, dict.fromkeys((found[0], found[-1])))) + " crops")
+    if ways:
+        yield f"how a grid is chosen: this one comes {', or '.join(ways)}; {RIGHT_GRID}"
     if mine == (rows, columns):
         yield "the order of columns and rows: they are exchanged"
     if (columns, rows) == (1, 1):
         yield "when a page is cut: not where both its sides are within 640 px, as here"
     elif mine == (1, 1):
-        yield "when a page is cut: where its width or its height is above 640 px, and not both"
+        yield "when a page is cut: where its width or its height is above 640 px, and not both; into two crops at least"
 
 
 def of_no_crops(mine: str) -> Iterator[str]:
@@ -62,15 +66,32 @@ def of_cut_prompt(mine: Sequence[int], bos: int) -> Iterator[str]:
         yield f"that prompts are not cut: this one has {len(mine)} ids and lost its BOS, with what stood behind it"
 
 
-def _by_rounded(size_px: tuple[int, int], mine: Grid) -> bool:
-    """Tell whether a grid is among the nearest by ratios of one to three decimals, and by exact ones is not."""
-    ratio = size_px[0] / size_px[1]
+def _is_nearest(size_px: tuple[int, int], mine: Grid, measure: Nearness) -> bool:
+    """Tell whether a grid is among the nearest by another measure, and by the vendor's is not."""
+    by_other, by_vendors = ({one: way(*size_px, *one) for one in CANDIDATES} for way in (measure, _apart))
+    return mine in by_other and by_other[mine] == min(by_other.values()) and by_vendors[mine] > min(by_vendors.values())
 
-    def is_near(digits: int) -> bool:
-        near = {one: abs(round(ratio, digits) - round(one[0] / one[1], digits)) for one in CANDIDATES}
-        return near.get(mine) == min(near.values())
 
-    return not is_near(EXACT_DIGITS) and any(is_near(digits) for digits in (1, 2, 3))
+def _apart(width: int, height: int, columns: int, rows: int) -> float:
+    return abs(width / height - columns / rows)
+
+
+def _both_rounded(digits: int) -> Nearness:
+    return lambda w, h, i, j: abs(round(w / h, digits) - round(i / j, digits))
+
+
+def _page_rounded(digits: int) -> Nearness:
+    return lambda w, h, i, j: abs(round(w / h, digits) - i / j)
+
+
+NEARNESS: Mapping[str, Sequence[Nearness]] = {
+    "height over width": [lambda w, h, i, j: abs(h / w - j / i)],
+    "the quotient of aspect ratios": [lambda w, h, i, j: abs(log(w / h) - log(i / j))],
+    "aspect ratios rounded before they are compared": [
+        way(n) for way in (_both_rounded, _page_rounded) for n in (1, 2, 3)
+    ],
+}
+"""How ports measure how near a grid is to a page, in place of the vendor's way."""
 
 
 def of_view(mine: Tensor, page: Path, preset: Preset) -> Iterator[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 TURNS = 10
 PYTEST = ("-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
-SUITES = [str(Path(__file__).parents[1] / name) for name in ("contract", "parity", "cache", "reference")]
+SUITES = [str(Path(__file__).parents[1] / name) for name in ("contract", "parity", "cache", "checkpoint", "reference")]
 WAYS = {
     "python": ("-c", "pass"),
     "pytest imported": ("-c", "import pytest"),

@@ -17,7 +17,10 @@ from suites.meta.checkout import CHECKOUT
 
 @pytest.mark.parametrize(
     ("order", "suites"),
-    [("alone", ("cache", "contract", "reference")), ("backwards", ("cache", "contract", "parity", "reference"))],
+    [
+        ("alone", ("cache", "checkpoint", "contract", "reference")),
+        ("backwards", ("cache", "checkpoint", "contract", "parity", "reference")),
+    ],
     ids=["alone", "backwards"],
 )
 @pytest.mark.usefixtures("warm")

@@ -16,7 +16,7 @@ from hatchling.builders.wheel import WheelBuilder
 from suites.meta.checkout import CHECKOUT
 
 HEAVY = ("torch", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
-PRODUCT = ("cache", "contract", "parity", "perf", "reference", "workload")
+PRODUCT = ("cache", "checkpoint", "contract", "parity", "perf", "reference", "workload")
 FOLDERS = [f"suites/{suite}" for suite in PRODUCT]
 
 

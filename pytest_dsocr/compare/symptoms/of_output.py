@@ -33,7 +33,7 @@ OUTPUT = (
     Symptom(
         "read",
         "where read's own loop ends: at EOS alone, at no string that a page may hold too, and at a ceiling that counts "
-        "new tokens and not the prompt's",
+        "new tokens and not the prompt's; where it says something else before, the rule for n-grams (of 20 tokens)",
         lambda scene: scene.has(Sign.TRUNCATION, "text"),
         ("EOS-04", "POS-10"),
     ),

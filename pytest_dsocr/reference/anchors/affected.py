@@ -13,16 +13,16 @@ from pytest_dsocr.reference.anchors.anchors import CONTRACT, read_anchors
 from pytest_dsocr.reference.anchors.drift import Drift, drifts, read_json
 from pytest_dsocr.reference.goldens import ANCHORS
 
-EVERY = ("contract", "parity", "cache", "perf", "workload", "reference")
+EVERY = ("contract", "parity", "cache", "checkpoint", "perf", "workload", "reference")
 SUITES: Mapping[str, tuple[str, ...]] = {
-    "tokenizer": ("contract", "parity", "reference"),
-    "sam": ("parity", "perf", "workload", "reference"),
-    "clip": ("parity", "perf", "workload", "reference"),
-    "projector": ("parity", "perf", "workload", "reference"),
-    "vision_fusion": ("parity", "cache", "perf", "workload", "reference"),
-    "prefill": ("parity", "cache", "perf", "workload", "reference"),
-    "decode": ("contract", "parity", "cache", "perf", "workload", "reference"),
-    "postprocess": ("parity", "reference"),
+    "tokenizer": ("contract", "parity", "checkpoint", "reference"),
+    "sam": ("parity", "checkpoint", "perf", "workload", "reference"),
+    "clip": ("parity", "checkpoint", "perf", "workload", "reference"),
+    "projector": ("parity", "checkpoint", "perf", "workload", "reference"),
+    "vision_fusion": ("parity", "cache", "checkpoint", "perf", "workload", "reference"),
+    "prefill": ("parity", "cache", "checkpoint", "perf", "workload", "reference"),
+    "decode": ("contract", "parity", "cache", "checkpoint", "perf", "workload", "reference"),
+    "postprocess": ("parity", "checkpoint", "reference"),
 }
 """By stage of an anchor, the suites that hold a subject to what stands there."""
 STAGE_OF = {symbol: stage for stage, symbols in CONTRACT.items() for symbol in symbols}

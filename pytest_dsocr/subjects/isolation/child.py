@@ -120,7 +120,7 @@ class SubjectServer:
             "policy": policy and {name: getattr(policy, name) for name in POLICY},
             "dtype": dtype and str(dtype),
             "seams": [*getattr(self._subject, "seams", ())],
-            **{name: [*(getattr(self._subject, name, None) or ())] for name in ("presets", "prompts")},
+            **{name: [*(getattr(self._subject, name, None) or ())] for name in ("presets", "prompts", "dtypes")},
         }
         return {
             "methods": [name for name in names if callable(getattr(self._subject, name, None))],

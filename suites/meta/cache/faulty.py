@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine import attention
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.subjects.session import SessionSubject
 
 Show = Callable[[Tensor], Tensor]
 Make = Callable[[Session[Any]], SessionSubject]
 CAPACITY = 4096
+VISIBLE = attention._visible
 
 
 class ShownCache:
@@ -175,6 +178,14 @@ class Blends(SessionSubject):
         return [self.session.run_prepared(one, max_new_tokens=max_new_tokens).text for one in mixed]
 
 
+class Unmasked(SessionSubject):
+    """Shows the shorter pages of a batch the padding behind them."""
+
+    def read_many(self, pages: Sequence[Path], *, prompt: str, preset: Preset, max_new_tokens: int) -> list[str]:
+        with mock.patch.object(attention, "_visible", lambda q, k, lengths: VISIBLE(q, k, None)):
+            return super().read_many(pages, prompt=prompt, preset=preset, max_new_tokens=max_new_tokens)
+
+
 class Louder(SessionSubject):
     """Its steps' logits are a percent too large."""
 
@@ -233,5 +244,6 @@ FAULTS: Mapping[str, Make] = {
     "reads nothing": ReadsAlike,
     "exchanges the pages of a batch": Exchanges,
     "blends the pages of a batch": Blends,
+    "shows a batch its padding": Unmasked,
     "louder in steps": Louder,
 }

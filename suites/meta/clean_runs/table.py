@@ -13,8 +13,8 @@ HEAD = """# Clean runs
 Written by `python -m suites.meta.clean_runs`. A correct implementation must not be called wrong: not with other pages,
 presets and prompts, not with more threads or another attention kernel, and not the vendor's own files. Each row is one
 run of pytest; a case is a page, a prompt and a preset, held against the vendor's code. The largest error is that of a
-seam or of logits, relative, in float32; the limit there is 1e-4. What is NOT-COMPARED neither side has, such as crops
-in a preset without them.
+seam or of logits, relative, in float32; the limit is 2e-5 at seams, and 1e-4 for logits and with another attention.
+What is NOT-COMPARED neither side has, such as crops in a preset without them.
 """
 
 

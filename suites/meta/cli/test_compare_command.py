@@ -178,5 +178,5 @@ def test_the_suites_are_found_wherever_it_is_called() -> None:
     found = suites()
     names = [Path(path).name for path in found]
     assert [name.removeprefix("pytest_dsocr.suites.") for name in names if name != "--pyargs"] == [
-        *("cache", "contract", "parity", "reference")
+        *("cache", "checkpoint", "contract", "parity", "reference")
     ]

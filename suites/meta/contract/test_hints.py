@@ -14,20 +14,31 @@ from pytest_dsocr.contract.grid import crop_grid
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.views import global_view
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from suites.contract.hints import hinted, of_cut_prompt, of_grid, of_no_crops, of_prompt, of_view
+from suites.contract.hints import RIGHT_GRID, hinted, of_cut_prompt, of_grid, of_no_crops, of_prompt, of_view
 
+CHOSEN = "how a grid is chosen: this one comes"
+ROUNDED = "aspect ratios rounded before they are compared"
 GRIDS = [
-    ((1, 641), (1, 6), "the limit of crops: this grid comes of a limit of 6, and infer's is 9"),
-    ((1358, 1358), (2, 2), "the limit of crops: this grid comes of a limit of 4 to 8, and infer's is 9"),
+    ((1, 641), (1, 6), f"{CHOSEN} of a limit of 6 crops; {RIGHT_GRID}"),
+    ((1358, 1358), (2, 2), f"{CHOSEN} of a limit of 4 to 8 crops; {RIGHT_GRID}"),
     ((641, 1300), (2, 1), "the order of columns and rows: they are exchanged"),
     ((300, 200), (3, 2), "when a page is cut: not where both its sides are within 640 px, as here"),
     (
         (320, 2480),
         (1, 7),
-        "the limit of crops: this grid comes of a limit of 7, or of aspect ratios that are rounded before they are "
-        "compared, and infer's is 9",
+        f"{CHOSEN} of {ROUNDED}, or of a limit of 7 crops; {RIGHT_GRID}",
     ),
-    ((641, 600), (1, 1), "when a page is cut: where its width or its height is above 640 px, and not both"),
+    (
+        (641, 600),
+        (1, 1),
+        "when a page is cut: where its width or its height is above 640 px, and not both; into two crops at least",
+    ),
+    (
+        (320, 1754),
+        (1, 5),
+        f"{CHOSEN} of height over width, or of {ROUNDED}, or of a limit of 5 crops; {RIGHT_GRID}",
+    ),
+    ((1000, 1200), (2, 3), f"{CHOSEN} of {ROUNDED}; {RIGHT_GRID}"),
 ]
 
 

@@ -15,7 +15,7 @@ import torch
 from tqdm import tqdm
 
 from pytest_dsocr.compare.tokens import gap_ulps
-from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.tolerances import OF_ONE_KEY, Tolerances, tolerances
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
@@ -110,6 +110,12 @@ class Setting:
     """Of pages that no recording holds: the session is the reference, equal to the vendor's code to the bit."""
 
     @property
+    def limits(self) -> Tolerances:
+        """Those of one key."""
+        dtype = self.setup.dtype
+        return tolerances(dtype).but(OF_ONE_KEY.get(dtype, {}) if self.setup.device == "cpu" else {})
+
+    @property
     def cases(self) -> tuple[Case, ...]:
         """The quick pages."""
         if self.tokens is None:
@@ -163,7 +169,7 @@ def calibrate(name: str = "cpu-float32") -> Path:
     before = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.exists() else {}
     write_whole(MEASURED, (json.dumps({**before, name: rows}, indent=1) + "\n").encode())
     drawn = picture_of(name)
-    write_whole(drawn, picture(setting.title, setting.setup.dtype, rows).encode())
+    write_whole(drawn, picture(setting.title, setting.limits, rows).encode())
     return drawn
 
 
@@ -187,7 +193,7 @@ def hold(subject: Brief, case: Case, setting: Setting) -> CaseReport:
     """Hold a subject against what is right of a page in this setting, however near they are."""
     subject.upto, theirs = setting.upto, _right(case, setting.setup, recorded=setting.tokens is None)
     answer = follow(subject, case, theirs, tokenizer=resolve(setting.setup.checkpoint).tokenizer)
-    return judge(Exchange(case, answer, theirs, 0.0, 0.0), tolerances(setting.setup.dtype))
+    return judge(Exchange(case, answer, theirs, 0.0, 0.0), setting.limits)
 
 
 @cache

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from pytest_dsocr.compare.tolerances import BY_DTYPE, Tolerances
+from pytest_dsocr.compare.tolerances import Tolerances
 
 COLUMN_PX, TOP_PX, LEFT_PX, RIGHT_PX, DECADE_PX, FONT_PX = 160, 60, 70, 30, 90, 11
 HIGHEST = 0
@@ -20,9 +20,9 @@ GREEN, RED, GREY = "#1a7f37", "#cf222e", "#8c959f"
 Rows = Sequence[Mapping[str, Any]]
 
 
-def picture(setting: str, dtype: str, rows: Rows) -> str:
-    """Draw the variants, ``name``, ``correct`` and ``errors`` by seam, as an SVG, with the limits of ``dtype``."""
-    limits, drawn = BY_DTYPE[dtype], [error for row in rows for error in row["errors"].values() if error]
+def picture(setting: str, limits: Tolerances, rows: Rows) -> str:
+    """Draw the variants, ``name``, ``correct`` and ``errors`` by seam, as an SVG, with ``limits``."""
+    drawn = [error for row in rows for error in row["errors"].values() if error]
     seams = [seam for seam in rows[0]["errors"] if any(row["errors"][seam] for row in rows)]
     lowest = math.floor(math.log10(min(drawn)))
     width = LEFT_PX + COLUMN_PX * len(seams) + RIGHT_PX

@@ -14,10 +14,8 @@ from pytest_dsocr.engine.clip import Attention, Clip, Embeddings, Layer
 from pytest_dsocr.engine.model import Projector
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.meta.faults.of_sam import GARBAGE, LITTLE, resized
+from suites.meta.faults.of_sam import GARBAGE, LARGER, LITTLE, resized
 from suites.meta.faults.registry import CROPS, core_of, fault, run_instead
-
-LITTLE_OF_EPSILON = "3e-6 behind CLIP, inside the limit of 1e-4: it is told as SUSPICIOUS, and passes"
 
 
 def _layers(subject: SessionSubject) -> list[Any]:
@@ -51,7 +49,6 @@ def exact_gelu(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     "clip",
     "nothing, or a near tie that goes the other way",
     "epsilon",
-    gap=LITTLE_OF_EPSILON,
 )
 def other_epsilon(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The default of another encoder's config was copied."""
@@ -243,3 +240,15 @@ def activated(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def normed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The projectors of other models begin with a norm."""
     patch.setattr(Projector, "forward", lambda self, x: self.layers(F.layer_norm(x, x.shape[-1:])))
+
+
+@fault("CLP-W14", "Positions of larger views taken anew from the first row", "clip", LITTLE, "positions", LARGER)
+def wrapped_positions(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """Places are taken modulo the table's side, where the vendor's resizes it."""
+    right = positions.resize_grid
+
+    def resize(table: Tensor, size: int) -> Tensor:
+        at = torch.arange(size) % len(table)
+        return table[at][:, at] if size > len(table) else right(table, size)
+
+    patch.setattr(clip, "resize_grid", resize)

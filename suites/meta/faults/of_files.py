@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from pytest_dsocr.contract import image
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.faults.registry import fault
+
+AGAIN = "a page read again, from another file or with another prompt"
 
 
 @fault(
@@ -55,3 +58,27 @@ def exchanged(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         return sorted(right(self, pages, **how), key=len)
 
     patch.setattr(SessionSubject, "read_many", read_many)
+
+
+@fault("PAG-W1", "Readings kept by a file's name", "read", "the page before", "file by its name", AGAIN)
+def kept_by_name(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The server keeps what it read by path and prompt, and does not look whether the file is another one by now."""
+    _kept(patch, lambda page, how: (page, str(how)))
+
+
+@fault("PAG-W2", "Readings kept by the page alone", "read", "another prompt's text", "without the prompt", AGAIN)
+def kept_without_prompt(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The key is the image's content; the prompt is left out."""
+    _kept(patch, lambda page, how: (page.read_bytes(), how["preset"], how["max_new_tokens"]))
+
+
+def _kept(patch: pytest.MonkeyPatch, key_of: Callable[[Path, dict[str, Any]], Any]) -> None:
+    right, kept = SessionSubject.read, dict[Any, str]()
+
+    def read(self: SessionSubject, page: Path, **how: Any) -> str:
+        key = key_of(page, how)
+        if key not in kept:
+            kept[key] = right(self, page, **how)
+        return kept[key]
+
+    patch.setattr(SessionSubject, "read", read)

@@ -18,9 +18,6 @@ from suites.meta.faults.registry import ANY, LONG, REPEATS, fault
 LOOPS = "the page's text, then one line to the limit"
 CUT = "the text ends early"
 RULE = "n-grams|no_repeat_ngram"
-NO_ECHO = "no prompt here holds what is then read from a page: twenty tokens of it would have to come again"
-NOT_HEARD = "of these pages slide_1011 shows it, and a subject with text_of is heard reading the first alone"
-NO_TIE = "no two best logits of these pages are equal to the bit"
 
 
 def _size(patch: pytest.MonkeyPatch, subject: SessionSubject, size: int) -> None:
@@ -88,7 +85,6 @@ def window(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     "nothing",
     RULE,
     "a page that repeats the prompt",
-    gap=NO_ECHO,
 )
 def without_prompt(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Only the output is pushed."""
@@ -116,7 +112,6 @@ def excused(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     "a tie that goes the other way",
     "best token",
     "a page with a tie",
-    gap=NO_TIE,
 )
 def last_of_equals(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A maximum that keeps the last of equals."""
@@ -171,7 +166,7 @@ def stop_string(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     patch.setattr(Session, "run", cut)
 
 
-@fault("POS-10", "A ceiling that counts the prompt", "read", CUT, "ceiling", LONG, gap=NOT_HEARD)
+@fault("POS-10", "A ceiling that counts the prompt", "read", CUT, "ceiling", LONG)
 def ceiling(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """max_length in place of max_new_tokens, at 1,024."""
 

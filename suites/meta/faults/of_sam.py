@@ -14,9 +14,8 @@ from pytest_dsocr.engine.sam import Attention, Block, LayerNorm2d, Sam
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.faults.registry import CROPS, core_of, fault, run_instead
 
-BARS_OF_EPSILON = "4e-5 where the view has grey bars, inside the limit of 1e-4: it is told as SUSPICIOUS, and passes"
-NECK = "its variances are far above either epsilon: 6e-7 at most, as another order of sums gives"
 GARBAGE, LITTLE = "garbage, or fluent text of another page", "the same text with a wrong word here and there"
+LARGER = "a view larger than its tables of positions"
 
 
 def _blocks(subject: SessionSubject) -> list[Any]:
@@ -108,7 +107,6 @@ def norm_over_rows(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     "sam",
     "nothing, or a near tie that goes the other way",
     "epsilon",
-    gap=BARS_OF_EPSILON,
 )
 def other_epsilon(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """One epsilon is used for SAM and CLIP."""
@@ -257,9 +255,37 @@ def reversed_channels(patch: pytest.MonkeyPatch, subject: SessionSubject) -> Non
     patch.setattr(weight, "data", weight.data.flip(1))
 
 
-@fault("SAM-W15", "The neck's epsilon of 1e-5", "sam", "nothing", "neck|epsilon", gap=NECK)
+@fault("SAM-W15", "The neck's epsilon of 1e-5", "sam", "nothing", "neck|epsilon")
 def neck_epsilon(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The neck's norms take the framework's default."""
     model: Sam = core_of(subject).sam_model
     for norm in (model.neck[1], model.neck[3]):
         patch.setattr(norm, "eps", 1e-5)
+
+
+@fault(
+    "SAM-W16", "Absolute positions of larger views repeated at the edge", "sam", LITTLE, "absolute positions", LARGER
+)
+def edge_repeated(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The table is cut or resized for smaller views, and its last row and column stand for all beyond it."""
+    right = positions.resize_grid
+
+    def resize(table: Tensor, size: int) -> Tensor:
+        at = torch.arange(size).clamp(max=len(table) - 1)
+        return table[at][:, at] if size > len(table) else right(table, size)
+
+    patch.setattr(sam, "resize_grid", resize)
+
+
+@fault(
+    "SAM-W17", "Relative positions of larger views clamped", "sam", LITTLE, "relative positions|which blocks", LARGER
+)
+def relative_clamped(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """Distances beyond the table take its ends, as in other encoders, where the vendor's resizes it."""
+    right = positions.resize_line
+
+    def resize(table: Tensor, length: int) -> Tensor:
+        at = torch.arange(length) - length // 2 + len(table) // 2
+        return table[at.clamp(0, len(table) - 1)] if length > len(table) else right(table, length)
+
+    patch.setattr(positions, "resize_line", resize)

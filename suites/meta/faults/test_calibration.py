@@ -34,9 +34,7 @@ def test_no_correct_variant_is_suspicious_and_every_small_mistake_is_but_those_b
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_picture_is_of_what_was_measured(name: str) -> None:
     setting = SETTINGS[name]
-    assert picture_of(name).read_text(encoding="utf-8") == picture(
-        setting.title, setting.setup.dtype, MEASURED_ROWS[name]
-    )
+    assert picture_of(name).read_text(encoding="utf-8") == picture(setting.title, setting.limits, MEASURED_ROWS[name])
 
 
 @pytest.mark.parametrize("name", ["SAM-13", "CLP-02", None])

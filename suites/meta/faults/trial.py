@@ -11,13 +11,13 @@ from typing import Any, Literal
 import pytest
 from torch import Tensor
 
-from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.judge.exchange import CaseReport, ask, judge
+from pytest_dsocr.judge.limits import limits_between
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.opening import Wanted
@@ -93,7 +93,7 @@ def hold(subject: Brief, case: Case, upto: Upto, *, always_read: bool = False) -
     """Hold the subject against the recording of a page, up to its inputs, to prefill or to the end."""
     subject.upto = upto
     exchange = ask(subject, _reference(), case, always_read=always_read, tokenizer=resolve(MINI).tokenizer)
-    return judge(exchange, tolerances("float32"))
+    return judge(exchange, limits_between(subject, _reference(), Setup()))
 
 
 @cache

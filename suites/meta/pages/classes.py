@@ -122,8 +122,10 @@ BESIDE: Mapping[str, str] = {
     "LaTeX rewritten, malformed markup, several boxes, boxes beyond the page": "suites/contract/test_output.py",
     "pixels whose sum is zero": "suites/contract/test_zero_sum.py",
     "pixels of views of 512 and 1280 px, at which nothing holds SAM itself": "suites/contract/test_global_view.py",
+    "two pages together, pages of unlike lengths together": "suites/cache/test_batches.py",
+    "more than ten experts, equal and nearly equal best tokens, pad in the middle, a prompt that comes again, over "
+    "1,024 positions, values so small that an epsilon counts, bfloat16": "suites/checkpoint/made.py",
     "sizes that no preset of the model's card has": "suites/contract/test_own_presets.py",
-    "two pages together": "suites/cache/test_batches.py",
 }
 """What no shipped page has: where a default run asks for it."""
 

@@ -63,7 +63,7 @@ def test_files_that_have_not_changed_affect_nothing(vendor: Path) -> None:
 def test_a_changed_encoder_affects_the_suites_that_run_it_and_every_recording(vendor: Path) -> None:
     change(vendor, ENCODER, body_of("window_partition"), body_of("window_partition").replace("as it was", "changed"))
     drifted, suites, stale = watched(vendor)
-    assert (drifted, suites) == (["window_partition"], ["parity", "perf", "workload", "reference"])
+    assert (drifted, suites) == (["window_partition"], ["parity", "checkpoint", "perf", "workload", "reference"])
     assert stale == ["facts.json", "mine/cpu/manifest.json", "mine/flops-eager.json"]
 
 
@@ -100,7 +100,7 @@ def test_the_command_tells_it_and_writes_an_issue(vendor: Path, capsys: pytest.C
     issue = Path("issue.md").read_text(encoding="utf-8")
     assert issue.startswith("## The vendor's files have changed\n")
     assert "| `load_image` | " in issue
-    assert " | contract, parity, reference |" in issue
+    assert " | contract, parity, checkpoint, reference |" in issue
     assert f"- `golden/vendor/mine/flops-eager.json`: made from another {MAIN}" in issue
 
 

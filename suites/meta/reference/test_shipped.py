@@ -36,11 +36,11 @@ def test_a_key_is_recorded_under_every_pillow(key: Key) -> None:
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
 def test_what_pillow_resizes_alike_is_read_alike(key: Key) -> None:
-    """To the bit: two recordings of a key differ in Pillow, and in nothing else."""
+    """To the bit: two recordings of a key differ in Pillow, and in nothing else. A single page is resized alike."""
     one, other = recorded(key, ONE_WAY).cases, recorded(key, OTHER_WAY).cases
     pairs = [(case.observation, other[case_id].observation) for case_id, case in one.items()]
     alike = [(mine, theirs) for mine, theirs in pairs if pixels(mine) == pixels(theirs)]
-    assert 0 < len(alike) < len(pairs)
+    assert 0 < len(alike) < len(pairs) or len(alike) == len(pairs) == 1
     for mine, theirs in alike:
         assert mine.steps == theirs.steps
         assert mine.output.text == theirs.output.text

@@ -76,6 +76,10 @@ OUTPUTS: dict[str, str] = {
     "tuples": span("text", "((1, 2, 300, 400), [5, 6, 70, 80])") + span("text", "[1, 2, 3, 4], [5, 6, 7, 8]"),
     "a tuple of one": span("text", "[1, 2, 300, 400],") + span("text", "([1, 2, 300, 400])"),
     "number notations": span("text", "[[0x10, 0b11, 0o77, 1_0_0], [.5, 1., 1e2, 2.5E+2], [+1, - 2, 007., 00]]"),
+    "figures of tuples": span("image", "((100, 320, 500, 600), [520, 320, 900, 600])")
+    + span("image", "(1, 2, 30, 40),"),
+    "figures with commas behind": span("image", "[[100, 320, 500, 600],]") + span("image", "[[5, 5, 400, 90,],]"),
+    "figures in number notations": span("image", "[[0x64, 3_20, 5e2, +600]]") + span("image", "[[.5, 1., 1e2, 0o144]]"),
     "leading zero": span("text", "[[01, 2, 3, 4]]"),
     "booleans": span("text", "[[False, True, 300, 400]]"),
     "floats": span("text", "[[0.5, 1.99, 333.3, 998.999]]") + span("image", "[[100.7, 100.2, 200.9, 300.1]]"),

@@ -17,7 +17,7 @@ from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.faults.of_cache import LATER, _decoded_positions
 from suites.meta.faults.registry import LONG, fault
 
-BATCH, NO_BATCH = "a batch of pages of different lengths", "a subject is asked for one page at a time"
+BATCH = "a batch of pages of different lengths"
 BUCKET = 64
 
 
@@ -28,7 +28,6 @@ BUCKET = 64
     LATER,
     "grows|every position",
     LONG,
-    gap="no page of dev-3 outgrows, while it is read, the room that its prompt takes; receipt_086 of dev-20 does",
 )
 def last_lost(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """One position too few is copied into the larger buffer."""
@@ -141,14 +140,14 @@ def not_cleared(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     patch.setattr(KVCache, "append", seen)
 
 
-@fault("HLD-75", "Shorter rows see the padding", "decode", LATER, "batch", BATCH, gap=NO_BATCH)
+@fault("HLD-75", "Shorter rows see the padding", "decode", LATER, "batch", BATCH)
 def padding_seen(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A batch has no mask of its rows' lengths."""
     right = attention._visible
     patch.setattr(attention, "_visible", lambda q, k, lengths: right(q, k, None))
 
 
-@fault("HLD-76", "One position for all rows", "decode", LATER, "batch", BATCH, gap=NO_BATCH)
+@fault("HLD-76", "One position for all rows", "decode", LATER, "batch", BATCH)
 def one_position(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Rows are rotated by the longest row's position."""
     right = Rope.__init__
@@ -160,7 +159,7 @@ def one_position(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     patch.setattr(Rope, "__init__", init)
 
 
-@fault("HLD-77", "A batch ends with its first row", "read", "the text ends early", "batch", BATCH, gap=NO_BATCH)
+@fault("HLD-77", "A batch ends with its first row", "read", "the text ends early", "batch", BATCH)
 def first_row_ends(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """any() in place of all()."""
     right = greedy.generate

@@ -20,12 +20,10 @@ from suites.meta.faults.of_sam import GARBAGE, LITTLE
 from suites.meta.faults.registry import LONG, core_of, fault
 
 HALF = "a run in bfloat16"
-IN_HALF = "it rounds in bfloat16 alone, and a default run computes in float32"
 CHUNK = 512
-LESS = "it changes what is compared by less than another order of sums does"
 
 
-@fault("HLD-55", "Positions in the weights' dtype", "prefill", LITTLE, "rotary|round", HALF, gap=IN_HALF)
+@fault("HLD-55", "Positions in the weights' dtype", "prefill", LITTLE, "rotary|round", HALF)
 def rounded_positions(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The angles are computed of positions in the weights' dtype: in bfloat16 those above 256 are rounded."""
     right = Rope.__init__
@@ -75,7 +73,7 @@ def top_left(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     patch.setattr(attention, "_visible", visible)
 
 
-@fault("HLD-61", "The router in the weights' dtype", "prefill", LITTLE, "experts|round", HALF, gap=IN_HALF)
+@fault("HLD-61", "The router in the weights' dtype", "prefill", LITTLE, "experts|round", HALF)
 def narrow_router(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Neither the tokens nor the router's weights are widened."""
 
@@ -108,14 +106,14 @@ def averaged(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     patch.setattr(MixtureOfExperts, "forward", lambda self, x: right(self, x) - self.shared_experts(x) / 2)
 
 
-@fault("HLD-64", "Epsilon outside of the root", "prefill", "nothing", "epsilon", gap=LESS)
+@fault("HLD-64", "Epsilon outside of the root", "prefill", "nothing", "epsilon")
 def outside_the_root(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """x / (rms + eps) in place of x / sqrt(ms + eps)."""
     forward: Any = lambda self, x: self.weight * (x / (x.pow(2).mean(-1, keepdim=True).sqrt() + self.eps))  # noqa: E731
     patch.setattr(RmsNorm, "forward", forward)
 
 
-@fault("HLD-65", "A norm's weight applied before the cast", "prefill", LITTLE, "norm|round|cast", HALF, gap=IN_HALF)
+@fault("HLD-65", "A norm's weight applied before the cast", "prefill", LITTLE, "norm|round|cast", HALF)
 def weighted_wide(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """It is multiplied in float32, and the product is rounded; the vendor rounds first."""
 
@@ -153,7 +151,6 @@ def quantised_experts(patch: pytest.MonkeyPatch, subject: SessionSubject) -> Non
     GARBAGE,
     "each with its own|order",
     "a checkpoint of more than ten experts",
-    gap="mini has eight experts, and their names sort as their numbers do",
 )
 def sorted_as_text(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Tensors are stacked in the order of the file, where experts.10 stands in front of experts.2."""

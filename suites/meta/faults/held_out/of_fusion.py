@@ -13,7 +13,7 @@ from pytest_dsocr.engine import pipeline
 from pytest_dsocr.engine.fusion import end_rows, mosaic, square
 from pytest_dsocr.engine.pipeline import Pipeline, Vision
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.meta.faults.held_out.of_prompts import ONE_PAGE, TWO_IMAGES
+from suites.meta.faults.held_out.of_prompts import NO_SECOND, TWO_IMAGES
 from suites.meta.faults.of_sam import GARBAGE, LITTLE
 from suites.meta.faults.registry import NO_CROPS, fault
 
@@ -31,7 +31,15 @@ def separator_in_front(patch: pytest.MonkeyPatch, subject: SessionSubject) -> No
     patch.setattr(pipeline, "fuse", fuse)
 
 
-@fault("HLD-49", "All crops in front of all pages", "vision_fusion", GARBAGE, "two images", TWO_IMAGES, gap=ONE_PAGE)
+@fault(
+    "HLD-49",
+    "All crops in front of all pages",
+    "vision_fusion",
+    GARBAGE,
+    "two images",
+    TWO_IMAGES,
+    equivalent=NO_SECOND,
+)
 def by_kind(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Features of two images are joined by kind, and not image by image."""
     right = Pipeline.vision
@@ -50,7 +58,13 @@ def by_kind(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 
 
 @fault(
-    "HLD-50", "Crops dealt by the first image's count", "vision_fusion", GARBAGE, "two images", TWO_IMAGES, gap=ONE_PAGE
+    "HLD-50",
+    "Crops dealt by the first image's count",
+    "vision_fusion",
+    GARBAGE,
+    "two images",
+    TWO_IMAGES,
+    equivalent=NO_SECOND,
 )
 def first_count(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """One grid is taken for all images of a prompt."""

@@ -44,7 +44,6 @@ def late_rule(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     CUT,
     "EOS|ends",
     "a page where pad is said",
-    gap="mini says pad on none of the pages that are read",
 )
 def pad_ends(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Pad is among the ids of the end, as in other models."""
@@ -81,7 +80,7 @@ def loop_detector(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     "an end where the text was cut",
     "ceiling",
     "a page that reaches the ceiling",
-    gap="read gives a text, from which the end is taken off: tokens are not asked for",
+    equivalent="a subject gives a text without EOS, so that one more at its end is not seen",
 )
 def end_at_the_ceiling(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The last token is replaced by EOS, so that every output is well formed."""
@@ -102,7 +101,6 @@ def end_at_the_ceiling(patch: pytest.MonkeyPatch, subject: SessionSubject) -> No
     "a near tie that goes the other way",
     "best token",
     "a near tie",
-    gap="no best two logits of what is read here are equal in float16",
 )
 def half_logits(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Logits are brought to the host in float16, where two of them may be equal."""

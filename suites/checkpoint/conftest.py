@@ -1,0 +1,39 @@
+"""What the suite of the second checkpoint shares, and where it is asked: of the embedded one, in float32 on a CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.plugin.configured import own_config
+
+if TYPE_CHECKING:
+    from pytest_dsocr.judge.config import Config
+
+    from .second import Second
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect these tests where the run is of another checkpoint, device or dtype: nothing of theirs is recorded."""
+    own = [item for item in items if item.path.is_relative_to(HERE)]
+    if own and not _is_asked(own_config(config)):
+        config.hook.pytest_deselected(items=own)
+        items[:] = [item for item in items if item not in own]
+
+
+@pytest.fixture(scope="session")
+def second(dsocr_config: Config, dsocr_subject: Any, tmp_path_factory: pytest.TempPathFactory) -> Second:
+    """The second checkpoint, written to a folder of its own."""
+    from .second import Second
+
+    return Second.written(dsocr_config, dsocr_subject, tmp_path_factory.mktemp("second"))
+
+
+def _is_asked(own: Config) -> bool:
+    return (own.checkpoint, own.device, own.dtype) == (MINI, "cpu", "float32")

@@ -1,0 +1,173 @@
+"""A second checkpoint, small and awkward: ``python -m suites.checkpoint.made FOLDER`` writes it and two pages for it.
+
+Its weights have the same bytes on every machine. They follow from a seed (see ``engine.synthetic``), but for some that
+are set so that what is rare happens on one page:
+
+- Its tables of positions are smaller than the view, and are enlarged, as those of the vendor's model are in Large.
+- There are more than ten experts, whose names sort otherwise than their numbers. They come in pairs of nearly equal
+  rows in the router: which of a pair is chosen shows only where scores are computed in float32.
+- What it says is a chain. A token's embedding is large in a channel of its own, and the row of ``lm_head`` of the token
+  that comes next looks at that channel alone: such logits do not depend on the order of sums.
+- In some places two tokens are equally good, to the bit, and the lower id is right; in others nearly so, apart by more
+  than float32 rounds and less than float16 can tell. Pad is said in the middle, and EOS is second best early.
+- The prompt ends in the twenty letters that the chain begins with, so that the rule for n-grams, which counts the
+  prompt, forbids the last of them. It is so long that the output goes beyond 1,024 positions.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from torch import Tensor
+
+NAME = "awkward"
+ARCHITECTURE = Architecture(
+    SamConfig(
+        width=96,
+        layers=3,
+        heads=3,
+        global_attn_indexes=(1,),
+        image_size=320,
+        neck_channels=40,
+        downsample_channels=(56, 80),
+    ),
+    ClipConfig(width=80, layers=3, heads=5, image_size=70),
+    DecoderConfig(
+        vocab_size=2017,
+        hidden_size=160,
+        intermediate_size=224,
+        num_hidden_layers=3,
+        num_attention_heads=5,
+        num_key_value_heads=5,
+        n_routed_experts=12,
+        num_experts_per_tok=3,
+        moe_intermediate_size=72,
+        max_position_embeddings=8192,
+    ),
+)
+SEED = 3
+PAGES = {"float32": "exactly_640", "bfloat16": "halves"}
+"""Drawn pages by dtype. The pixels of the second sum to zero: without vision the decoder is given the same bits."""
+LETTERS = "abcdefghijklmnopqrst"
+PROMPT = f"<image>\n{' '.join(map(str, range(458)))} {' '.join(LETTERS)}"
+CEILING = 40
+"""New tokens at most; the chain is shorter."""
+
+
+class Link(NamedTuple):
+    """A token of the chain, and others that are as good, or nearly."""
+
+    says: str
+    equal: str = ""
+    """Of a higher id, so that it is not chosen."""
+    nearly: str = ""
+    """Of a lower id, so that it is chosen where rounding makes both equal."""
+    second: str = ""
+    """Worse by a quarter."""
+
+
+EOS, PAD = "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>"
+CHAIN = (
+    *(Link(f" {letter}") for letter in LETTERS[:-1]),
+    Link(" t", second=" u"),
+    Link(PAD, equal=" v"),
+    Link(" w", second=EOS),
+    Link(" x", equal=" y"),
+    Link(" zebra", nearly="Zebra"),
+    Link(" yellow", nearly="Yellow"),
+    Link(" wonder", nearly="Wonder"),
+    Link(" winter", nearly="Winter"),
+    Link(" water", equal=" weather"),
+    Link("©"),
+    Link(EOS),
+)
+FORBIDDEN = " t"
+"""It would repeat the prompt: what is second best is said, and goes on in its place."""
+
+LOUD, COMMON = 24.0, 6.0
+"""A token's own channel in its embedding; the last channel, which is alike for every token."""
+APART, EXPERTS_APART = 2.0**-13, 2.0**-12
+"""How much of the last channel tells tokens that are nearly equal apart, and the experts of a pair."""
+WORSE = 0.75
+SMALL = 2.0**-5
+STREAMS = re.compile(
+    r"patch_embed|pos_embed|neck\.[02]|net_3|attn\.proj|lin2|_embedding|pre_layrnorm|out_proj|fc2"
+    r"|embed_tokens|projector|image_newline|view_seperator|o_proj|down_proj"
+)
+"""Weights that put something into a stream of residuals, or in front of a norm: made small, so that epsilons count."""
+FIRST_ATTENTION = "model.layers.0.self_attn.o_proj.weight"
+"""Zero: in bfloat16 the first layer then tells how norms are rounded, however attention rounds."""
+
+
+def write_awkward(folder: Path) -> Path:
+    """Write the checkpoint into ``folder``, which it makes, and give it."""
+    import torch
+    from tokenizers import Tokenizer
+
+    from pytest_dsocr.engine.attention import attention_function
+    from pytest_dsocr.engine.checkpoint import resolve
+    from pytest_dsocr.engine.folder import write_checkpoint
+    from pytest_dsocr.engine.model import DeepseekOCR
+    from pytest_dsocr.engine.names import MINI
+    from pytest_dsocr.engine.placement import device_named
+    from pytest_dsocr.engine.synthetic import fill
+
+    mini = resolve(MINI).folder
+    assert mini is not None
+    vocabulary = Tokenizer.from_file(str(mini / "tokenizer.json"))
+    model = DeepseekOCR.empty(ARCHITECTURE, attention_function("eager"), device_named("cpu"), torch.bfloat16)
+    fill(model, SEED)
+    state = dict(model.state_dict())
+    _chain(state["model.embed_tokens.weight"], state["lm_head.weight"], vocabulary)
+    state["model.projector.layers.bias"][-1] = COMMON
+    _pair_experts(state)
+    for name, weights in state.items():
+        weights *= SMALL if STREAMS.search(name) else 1.0
+    state[FIRST_ATTENTION].zero_()
+    folder.mkdir(parents=True, exist_ok=True)
+    write_checkpoint(folder, ARCHITECTURE, state, vocabulary)
+    return folder
+
+
+def _chain(embeddings: Tensor, head: Tensor, vocabulary: Tokenizer) -> None:
+    """Make the tokens answer one another; ``embeddings`` and ``head`` are ``[V, C]``."""
+
+    def ids(text: str) -> list[int]:
+        found: list[int] = vocabulary.encode(text, add_special_tokens=False).ids
+        return found
+
+    embeddings[:, -1] = COMMON
+    head[[token for link in CHAIN for text in link for token in ids(text)]] = 0.0
+    links = [(token, link) for link in CHAIN for token in ids(link.says)]
+    before = ids(FORBIDDEN)
+    for channel, (token, link) in enumerate(links):
+        embeddings[before, channel] = LOUD
+        head[[token, *ids(link.equal), *ids(link.nearly)], channel] = 1.0
+        head[token, -1] = APART if link.nearly else 0.0
+        head[ids(link.second), channel] = WORSE
+        before = ids(link.second) if link.says == FORBIDDEN else [token, *ids(link.equal), *ids(link.nearly)]
+
+
+def _pair_experts(state: MutableMapping[str, Tensor]) -> None:
+    for name, router in state.items():
+        if name.endswith("mlp.gate.weight"):
+            router[0::2, -1] = 0.0
+            router[1::2] = router[0::2]
+            router[1::2, -1] = EXPERTS_APART
+
+
+if __name__ == "__main__":
+    from suites.contract.pages import write_page
+
+    target = Path(sys.argv[1])
+    write_awkward(target / NAME)
+    for page in PAGES.values():
+        write_page(page, target)

@@ -1,0 +1,32 @@
+"""A second checkpoint, awkward on purpose, read by the subject and held against the vendor's reading of it.
+
+What it is made of, and what it shows, is in ``made``. In bfloat16 it is asked of a subject whose ``dtypes`` name that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.plugin.check import Check
+from pytest_dsocr.plugin.stash import LOADED
+from pytest_dsocr.subjects.offers import NotOfferedError
+
+from .made import PAGES
+
+if TYPE_CHECKING:
+    from .second import Second
+
+pytestmark = pytest.mark.dsocr
+
+
+@pytest.mark.parametrize("dtype", PAGES)
+def test_second_checkpoint(
+    dtype: str, request: pytest.FixtureRequest, second: Second, dsocr_subject: Any, dsocr_check: Check
+) -> None:
+    if request.config.stash.get(LOADED, None) is not dsocr_subject:
+        raise NotOfferedError("not offered: another checkpoint; the subject comes from a fixture")
+    reference = second.reference(dtype)
+    dsocr_check.config, dsocr_check.reference = second.config_in(dtype), reference
+    dsocr_check(second.report(dtype, reference))
