@@ -8,6 +8,7 @@ import pytest
 
 from pytest_dsocr.contract.presets import PRESETS, Preset, get_preset
 from pytest_dsocr.foundation.errors import DsocrError
+from suites.contract.own_presets import OWN_PRESETS
 from suites.meta.contract.recorded_inputs import RECORDED
 
 MODEL_CARD = {
@@ -26,7 +27,7 @@ def test_presets_are_the_model_cards() -> None:
 
 
 def test_the_recording_was_made_with_these_presets() -> None:
-    assert [asdict(preset) for preset in PRESETS.values()] == RECORDED["provenance"]["presets"]
+    assert [asdict(preset) for preset in (*PRESETS.values(), *OWN_PRESETS)] == RECORDED["provenance"]["presets"]
 
 
 @pytest.mark.parametrize("name", ["gundam", "Gundam", "GUNDAM"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,14 @@ from suites.meta.faults.sealed_half import mistake
 PENALTY, LEAST_TOKENS = 1.05, 16
 
 
+class _Banned(list[int]):
+    """Tokens that would repeat an n-gram, and all that were said."""
+
+    def __init__(self, banned: Sequence[int], seen: Sequence[int]) -> None:
+        super().__init__(banned)
+        self.seen = seen
+
+
 class _Seen(NgramBan):
     """A rule for n-grams that knows every token of its row, and how many of the prompt there are."""
 
@@ -35,25 +44,24 @@ class _Seen(NgramBan):
         super().push(token)
         self.seen.append(token)
 
+    def banned(self) -> list[int]:
+        return _Banned(super().banned(), self.seen)
+
 
 @mistake("NEW-085", "Repetition penalty of 1.05", "read")
 def repetition_penalty(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The server's default sampling parameters are left on."""
-    rows: list[_Seen] = []
     right = greedy.pick
-
-    def begun(size: int, prompt: Any) -> _Seen:
-        rows.append(_Seen(size, prompt))
-        return rows[-1]
 
     def pick(logits: Tensor, banned: Any) -> list[int]:
         logits = logits.clone()
-        for scores, row in zip(logits, rows[-len(logits) :], strict=True):
-            said = torch.tensor(row.seen).unique()
-            scores[said] = torch.where(scores[said] > 0, scores[said] / PENALTY, scores[said] * PENALTY)
+        for scores, own in zip(logits, banned, strict=True):
+            if isinstance(own, _Banned):  # and not the suite's, which chooses by the same function
+                said = torch.tensor(own.seen).unique()
+                scores[said] = torch.where(scores[said] > 0, scores[said] / PENALTY, scores[said] * PENALTY)
         return right(logits, banned)
 
-    patch.setattr(greedy, "NgramBan", begun)
+    patch.setattr(greedy, "NgramBan", _Seen)
     patch.setattr(greedy, "pick", pick)
 
 
