@@ -11,7 +11,7 @@ are set so that what is rare happens on one page:
 - In some places two tokens are equally good, to the bit, and the lower id is right; in others nearly so, apart by more
   than float32 rounds and less than float16 can tell. Pad is said in the middle, and EOS is second best early.
 - The prompt ends in the twenty letters that the chain begins with, so that the rule for n-grams, which counts the
-  prompt, forbids the last of them. It is so long that the output goes beyond 1,024 positions.
+  prompt, forbids the last of them. It is so long that the output goes beyond 2,048 positions.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SEED = 3
 PAGES = {"float32": "exactly_640", "bfloat16": "halves"}
 """Drawn pages by dtype. The pixels of the second sum to zero: without vision the decoder is given the same bits."""
 LETTERS = "abcdefghijklmnopqrst"
-PROMPT = f"<image>\n{' '.join(map(str, range(458)))} {' '.join(LETTERS)}"
+PROMPT = f"<image>\n{' '.join(map(str, range(971)))} {' '.join(LETTERS)}"
 CEILING = 40
 """New tokens at most; the chain is shorter."""
 

@@ -124,7 +124,7 @@ BESIDE: Mapping[str, str] = {
     "pixels of views of 512 and 1280 px, at which nothing holds SAM itself": "suites/contract/test_global_view.py",
     "two pages together, pages of unlike lengths together": "suites/cache/test_batches.py",
     "more than ten experts, equal and nearly equal best tokens, pad in the middle, a prompt that comes again, over "
-    "1,024 positions, values so small that an epsilon counts, bfloat16": "suites/checkpoint/made.py",
+    "2,048 positions, values so small that an epsilon counts, bfloat16": "suites/checkpoint/made.py",
     "sizes that no preset of the model's card has": "suites/contract/test_own_presets.py",
 }
 """What no shipped page has: where a default run asks for it."""
