@@ -82,8 +82,10 @@ def exchange(
     started = time.monotonic()
     report = hold(case, subject, reference, config.setup, limits, always_read=place == 0)
     spent.add_case(report.exchange, time.monotonic() - started)
-    with spent.on("explaining"):
-        found = replace(report.exchange, explanation=explainer.explain(report))
+    found = report.exchange
+    if report.divergence is not None:
+        with spent.on("explaining"):
+            found = replace(found, explanation=explainer.explain(report))
     payload = of_case(replace(report, exchange=found), place=place)
     with spent.on("drawing"):
         payload["picture"] = _picture(report, config.out)

@@ -16,7 +16,7 @@ from suites.meta.recordings import FOLDER
 def test_the_facts_are_those_of_the_installed_pillow() -> None:
     facts = read_facts(FOLDER, "inputs")
     assert facts["provenance"]["resampling"] == resampling()
-    assert (len(facts["prepared"]), len(facts["prompts"]), len(facts["grids"])) == (110, 12, 157)
+    assert (len(facts["prepared"]), len(facts["prompts"]), len(facts["grids"])) == (116, 12, 157)
 
 
 def test_facts_of_another_pillow_alone_are_none(tmp_path: Path) -> None:

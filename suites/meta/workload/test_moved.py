@@ -109,7 +109,7 @@ class Elementwise(TorchDispatchMode):
         self.flops: Counter[str] = defaultdict(int)  # type: ignore[assignment]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
+        out, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__.removesuffix("_")  # or in place
         first = out[0] if isinstance(out, tuple) else out
         if name in OPERATIONS and first.is_floating_point():
             numbers = max(one.numel() for one in (*args[:2], first) if isinstance(one, Tensor))
