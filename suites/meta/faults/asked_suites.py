@@ -43,6 +43,8 @@ OPTIONS = ("-x", "-q", "--dsocr-explain=0", "-p", "no:cacheprovider", "-W", "ign
 WORDS = re.compile(r"^_+ .*?(?=^=====)", re.M | re.S)
 NAMES = re.compile(r"^(?:_+ |rerun|subject|picture).*\n?", re.M)
 """Lines that name tests and mistakes, and say nothing of a cause."""
+TEMPORARY = re.compile(r"\S*/pytest-of-\S*?/(?=\w+/\w+-\w+-)")
+"""The folder that a checkpoint was written to for the test."""
 WRONG = re.compile(r"^WRONG\s+(\S+)", re.M)
 ERROR = re.compile(r"^error in (\w+)", re.M)
 KEPT_CHARACTERS = 1000
@@ -68,7 +70,7 @@ def failure(fault: Fault, asked: Sequence[str]) -> Outcome | None:
         raise RuntimeError(f"{' '.join(asked)} ended with {status}: {said[-1000:]}")
     test = ends[0].split(" ", 1)[1].split(" - ")[0]
     suite = test.partition("::")[0].rpartition("/")[0]
-    lines = NAMES.sub("", (WORDS.search(said) or [""])[0])
+    lines = TEMPORARY.sub("", NAMES.sub("", (WORDS.search(said) or [""])[0]))
     wrong, words = WRONG.search(lines) or ERROR.search(lines), " ".join(lines.split())
     right = wrong is not None and fault.stage in stages_of(wrong[1].rstrip(":"), suite)
     told = re.search(fault.told, words, re.I | re.S) is not None
