@@ -12,10 +12,11 @@ from suites.meta.faults.outcome import Outcome
 HEAD = """# Known mistakes, planted
 
 Written by `python -m suites.meta.faults matrix`. Each mistake is planted in the session from outside; neither the
-engine nor the wheel holds any. It is held against the recordings of the pages `dev-3`, as a default run does; where all
-three pass, and anything could show it, those suites of the contract and of the cache are run as well that can see its
-stage. *First* is where it begins to show: a comparison, or the first test that fails. The hint is right where its stage
-is and it names the mistake, alone or among others.
+engine nor the wheel holds any, and what [explains](verdicts.md#what-explains-a-failure) a failure knows none of them.
+It is held against the recordings of the pages `dev-3`, as a default run does; where all three pass, and anything could
+show it, those suites of the contract, of the cache and of the second checkpoint are run as well that can see its stage.
+*First* is where it begins to show: a comparison, or the first test that fails. The hint is right where its stage is and
+it names the mistake, alone or among others.
 
 Those whose ids begin with HLD were listed before the checks were read: [held-out.md](held-out.md) says what was found
 of them then.
