@@ -122,7 +122,7 @@ def _gpu(wanted: Wanted, name: str) -> Finding:
     values, spoilt = gpu.look({os.getpid()}) if gpu else ({}, [])
     told = f"{torch.cuda.get_device_name(name)}, {free / GIB:.1f} of {total / GIB:.1f} GiB free"
     told += "".join(f", {key} {value:g}" for key, value in values.items())
-    wants = weights_bytes(wanted) * ALLOWANCE * (2 if wanted.vendor else 1)
+    wants = wanted_bytes(wanted) * ALLOWANCE * (2 if wanted.vendor else 1)
     if free < wants:
         return Finding(name, Level.FAULT, told, f"{wants / GIB:.1f} GiB are needed; end what holds its memory")
     if spoilt:
@@ -130,21 +130,17 @@ def _gpu(wanted: Wanted, name: str) -> Finding:
     return Finding(name, Level.OK, told)
 
 
-def weights_bytes(wanted: Wanted) -> int:
+def wanted_bytes(wanted: Wanted) -> int:
     """Give the bytes of the model's weights in the dtype of the run."""
-    import torch
-
     from pytest_dsocr.engine.checkpoint import resolve
-    from pytest_dsocr.engine.model import DeepseekOCR
+    from pytest_dsocr.engine.model import weights_bytes
     from pytest_dsocr.engine.placement import dtype_named
 
     try:
         architecture = resolve(wanted.checkpoint).architecture
     except DsocrError:  # told by the check of the weights
         return 0
-    with torch.device("meta"):
-        model = DeepseekOCR(architecture)
-    return sum(one.numel() for one in model.parameters()) * dtype_named(wanted.dtype).itemsize
+    return weights_bytes(architecture, dtype_named(wanted.dtype))
 
 
 def _unmet(requirement: Requirement) -> str:

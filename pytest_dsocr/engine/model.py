@@ -123,6 +123,13 @@ def _give_memory(model: DeepseekOCR, device: torch.device) -> None:
     model._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=device))  # type: ignore[no-untyped-call]
 
 
+def weights_bytes(arch: Architecture, dtype: torch.dtype) -> int:
+    """Give the bytes of a model's weights; none are allocated."""
+    with torch.device("meta"):
+        model = DeepseekOCR(arch)
+    return sum(one.numel() for one in model.parameters()) * dtype.itemsize
+
+
 class Core(nn.Module):
     """Everything but the head that gives logits."""
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from pytest_dsocr.contract.artifacts import OURS
 from pytest_dsocr.contract.inputs import Inputs
@@ -49,7 +49,7 @@ class SessionRuntime:
         attention: str = "eager",
         command: str = "",
         on_progress: OnProgress = lambda what, done, total: None,
-    ) -> SessionRuntime:
+    ) -> Self:
         """Load ``checkpoint`` into the engine's model; raise ``DsocrError`` where any of these is not available."""
         weights = partial(on_progress, "weights")
         session = Session.from_checkpoint(

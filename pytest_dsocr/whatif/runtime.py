@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from pytest_dsocr.reference.live.wire import unpack_case
 from pytest_dsocr.session_reference.runtime import SessionRuntime
+from pytest_dsocr.whatif.memory import check_memory
 from pytest_dsocr.whatif.question import Question
 
 
 class WhatIfRuntime(SessionRuntime):
     """A session as :class:`~pytest_dsocr.session_reference.runtime.SessionRuntime` loads it, which explains."""
+
+    @classmethod
+    def load(cls, checkpoint: str, *, device: str = "cpu", dtype: str = "float32", **options: Any) -> Self:
+        """Load it as a session is loaded; raise ``DsocrError`` where there is no memory for one more."""
+        check_memory(checkpoint, device, dtype)
+        return super().load(checkpoint, device=device, dtype=dtype, **options)
 
     def explain(self, packed: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a packed :class:`~pytest_dsocr.whatif.question.Question`."""

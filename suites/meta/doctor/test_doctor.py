@@ -173,7 +173,7 @@ def test_a_package_that_is_missing_or_too_old_is_named() -> None:
 
 def test_the_weights_in_memory_are_counted_in_the_dtype_of_the_run() -> None:
     single, half = (
-        machine.weights_bytes(Wanted("mini", "cpu", dtype, "eager", None, None, (), Path(), Path()))
+        machine.wanted_bytes(Wanted("mini", "cpu", dtype, "eager", None, None, (), Path(), Path()))
         for dtype in ("float32", "bfloat16")
     )
     assert single == 2 * half
