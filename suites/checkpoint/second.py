@@ -25,6 +25,7 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import close_subject, open_subject
 from pytest_dsocr.subjects.offers import NotOfferedError
 from pytest_dsocr.subjects.ways import way_of
+from pytest_dsocr.whatif.explainer import Explainer
 
 from ..contract.pages import write_page
 from .made import ARCHITECTURE, CEILING, NAME, PAGES, PROMPT, write_awkward
@@ -56,8 +57,8 @@ class Second:
         return cls(config, subject, folder)
 
     def config_in(self, dtype: str) -> Config:
-        """Give the run's config, but for the checkpoint and the dtype."""
-        return replace(self.config, checkpoint=str(self.folder / NAME), dtype=dtype, reference_dtype=dtype)
+        """Give the run's config, but for the checkpoint and the dtype; no picture is drawn of what it reads."""
+        return replace(self.config, checkpoint=str(self.folder / NAME), dtype=dtype, reference_dtype=dtype, out=None)
 
     def reference(self, dtype: str) -> Reference:
         """Give the recordings of the vendor's code with this checkpoint."""
@@ -79,7 +80,7 @@ class Second:
             limits = limits.but({**IN_BFLOAT16, **own.tolerances}) if is_half else limits
             report = hold(case, subject, reference, own.setup, limits, always_read=True)
         _check_width(report)
-        return _tightened(report, own) if is_half else report
+        return _explained(_tightened(report, own) if is_half else report, own)
 
     def _check_offered(self, own: Config) -> None:
         way = way_of(own.subject)
@@ -106,6 +107,17 @@ def _tightened(report: CaseReport, own: Config) -> CaseReport:
     first = {one.what: one for one in judge(report.exchange, limits).of("prefill") if one.what == FIRST_LAYER}
     comparisons: list[Comparison] = [first.get(one.what, one) for one in report.comparisons]
     return replace(report, comparisons=tuple(comparisons))
+
+
+def _explained(report: CaseReport, own: Config) -> CaseReport:
+    """Say what would explain the first divergence, where there is one."""
+    if report.divergence is None:
+        return report
+    explainer = Explainer(own.setup, own.explain, own.time_limit)
+    try:
+        return replace(report, exchange=replace(report.exchange, explanation=explainer.explain(report)))
+    finally:
+        explainer.close()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.pages.shipped import shipped
+from suites.meta.checkout import CHECKOUT
 
 SUBJECT = """
 import torch.nn.functional as F
@@ -62,3 +63,13 @@ def test_the_mistake_is_named_everywhere(tmp_path: Path, seconds: str) -> None:
     assert (case["proven"], (case["explained"] or "").startswith(WORDS)) == (is_asked, is_asked)  # type: ignore[attr-defined]
     assert (WORDS in summary) is is_asked
     assert (WORDS in (tmp_path / "out" / "index.html").read_text().replace("&#39;", "'")) is is_asked
+
+
+def test_a_wrong_epsilon_on_the_second_checkpoint_is_named(tmp_path: Path) -> None:
+    """No page of the first one shows it; and a picture that nobody draws is not named."""
+    planted = "--dsocr-subject=suites.meta.faults.subject:CLP_02"
+    options = ["-k", "float32", planted, "--dsocr-explain=600", f"--dsocr-out={tmp_path / 'out'}"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "suites/checkpoint", *options]
+    said = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False).stdout
+    assert "explained       with an epsilon of 1e-06 in place of 1e-05 in the norms of CLIP, the session gives" in said
+    assert "\npicture" not in said
