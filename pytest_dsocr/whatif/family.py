@@ -37,6 +37,11 @@ class Bench:
         assert isinstance(model, DeepseekOCR)
         return model
 
+    @property
+    def core(self) -> Any:
+        """Everything of the model but its head."""
+        return self.model.model
+
     def modules(self, *kinds: type[nn.Module]) -> Iterator[Any]:
         """Yield every module of these classes inside the blocks."""
         for block in self.blocks:

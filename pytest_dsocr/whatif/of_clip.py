@@ -23,10 +23,6 @@ CLIP = Family("clip")
 """The likeliest first."""
 
 
-def _core(on: Bench) -> Any:
-    return on.model.model
-
-
 def _grid(on: Bench, resize: Resize) -> None:
     on.changes.set(clip, "resize_grid", resize)
 
@@ -100,7 +96,7 @@ EMBEDDINGS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def _embeds(on: Bench, how: dict[str, Any]) -> None:
-    module = _core(on).vision_model.embeddings
+    module = on.core.vision_model.embeddings
     on.changes.forward(module, partial(_tokens, module, **how))
 
 
@@ -109,7 +105,7 @@ for _key, (_words, _how) in EMBEDDINGS.items():
 
 
 def _pre(on: Bench, change: Callable[..., Tensor]) -> None:
-    on.changes.around(_core(on).vision_model.pre_layrnorm, change)
+    on.changes.around(on.core.vision_model.pre_layrnorm, change)
 
 
 CLIP.add("no-pre-norm", "CLIP without the norm in front of its blocks", partial(_pre, change=lambda run, x: x), "front")
@@ -131,7 +127,7 @@ CLIP.add(
 
 def _epsilons(on: Bench, eps: float, everywhere: bool) -> None:
     blocks = on.modules(nn.LayerNorm) if everywhere else ()
-    for norm in (_core(on).vision_model.pre_layrnorm, *blocks):
+    for norm in (on.core.vision_model.pre_layrnorm, *blocks):
         on.changes.set(norm, "eps", eps)
 
 
@@ -147,7 +143,7 @@ for _eps in (1e-6, 1e-12, 1e-8, 1e-3):
 
 @CLIP("pre-norm-before-positions", "CLIP's positions added behind the norm in front of its blocks", "front")
 def _norm_first(on: Bench) -> None:
-    model = _core(on).vision_model
+    model = on.core.vision_model
     norm = type(model.pre_layrnorm).forward.__get__(model.pre_layrnorm)
 
     def embed(x: Tensor) -> Tensor:
@@ -160,7 +156,7 @@ def _norm_first(on: Bench) -> None:
 
 
 def _end(on: Bench, change: Callable[[Tensor, Any], Tensor]) -> None:
-    model = _core(on).vision_model
+    model = on.core.vision_model
     on.changes.around(model.transformer, lambda run, x: change(run(x), model))
 
 
@@ -181,7 +177,7 @@ for _key, (_words, _run_end) in ENDS.items():
 
 @CLIP("last-block-left-out", "CLIP's features of a block too early, without the last one", "back")
 def _early(on: Bench) -> None:
-    transformer = _core(on).vision_model.transformer
+    transformer = on.core.vision_model.transformer
     if on.notes["first"]:
         raise NotImplementedError
     on.changes.set(transformer, "layers", nn.ModuleList(on.notes["all_blocks"][:-1]))

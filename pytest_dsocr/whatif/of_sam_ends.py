@@ -17,10 +17,6 @@ from pytest_dsocr.whatif.of_sam import SAM
 from pytest_dsocr.whatif.positions import Resize, grid_variants
 
 
-def _core(on: Bench) -> Any:
-    return on.model.model
-
-
 def _grid(on: Bench, resize: Resize) -> None:
     on.changes.set(sam, "resize_grid", resize)
 
@@ -41,11 +37,11 @@ PIXELS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
 
 
 def _pixels(on: Bench, change: Callable[[Tensor], Tensor]) -> None:
-    on.changes.around(_core(on).sam_model.patch_embed, lambda run, x: run(change(x)))
+    on.changes.around(on.core.sam_model.patch_embed, lambda run, x: run(change(x)))
 
 
 def _patches(on: Bench, change: Callable[[Tensor], Tensor]) -> None:
-    weight = _core(on).sam_model.patch_embed.proj.weight
+    weight = on.core.sam_model.patch_embed.proj.weight
     on.changes.weight(weight, change(weight.data))
 
 
@@ -90,21 +86,21 @@ for _key, _dtype in DTYPES.items():
 
 @SAM("patches-no-bias", "the patches without their bias", "front")
 def _no_patch_bias(on: Bench) -> None:
-    bias = _core(on).sam_model.patch_embed.proj.bias
+    bias = on.core.sam_model.patch_embed.proj.bias
     on.changes.weight(bias, torch.zeros_like(bias))
 
 
 @SAM("patches-by-column", "SAM's patches in the order of the columns", "front")
 def _patches_turned(on: Bench) -> None:
-    on.changes.around(_core(on).sam_model.patch_embed, lambda run, x: run(x).transpose(1, 2))
+    on.changes.around(on.core.sam_model.patch_embed, lambda run, x: run(x).transpose(1, 2))
 
 
 def _neck(on: Bench, index: int, run: Callable[..., Tensor]) -> None:
-    on.changes.around(_core(on).sam_model.neck[index], run)
+    on.changes.around(on.core.sam_model.neck[index], run)
 
 
 def _down(on: Bench, name: str, change: Callable[[Any, Tensor], Tensor]) -> None:
-    conv = getattr(_core(on).sam_model, name)
+    conv = getattr(on.core.sam_model, name)
     on.changes.forward(conv, partial(change, conv))
 
 
@@ -133,7 +129,7 @@ CONVOLUTIONS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
 
 
 def _convolutions(on: Bench, change: Callable[[Any, Tensor], Tensor], which: tuple[str, ...]) -> None:
-    model = _core(on).sam_model
+    model = on.core.sam_model
     for name in which:
         conv = model.neck[2] if name == "neck.2" else getattr(model, name)
         on.changes.forward(conv, partial(change, conv))
@@ -230,7 +226,7 @@ NECK_NORMS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
 
 def _neck_norms(on: Bench, change: Callable[[Any, Tensor], Tensor], which: tuple[int, ...]) -> None:
     for index in which:
-        norm = _core(on).sam_model.neck[index]
+        norm = on.core.sam_model.neck[index]
         on.changes.forward(norm, partial(change, norm))
 
 

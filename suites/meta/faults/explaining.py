@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import as_completed
+import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from pytest_dsocr.foundation.progress import progress_bar
@@ -17,13 +16,14 @@ from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.whatif.asking import question_of
 from pytest_dsocr.whatif.explainer import Explainer
+from suites.meta.checkout import CHECKOUT
 from suites.meta.faults.all import FAULTS
 from suites.meta.faults.matrix import MATRIX, known
-from suites.meta.faults.pool import pool
+from suites.meta.faults.pool import as_they_end, cost
 from suites.meta.faults.trial import held_where_found
 
 EXPLAINED = Path(__file__).with_name("explained.json")
-PAGE = Path(__file__).parents[3] / "docs" / "explained.md"
+PAGE = CHECKOUT / "docs" / "explained.md"
 BUDGET_S = 120
 """Longer than a run's own, as two are tried at a time."""
 HEAD = """# What explains planted mistakes
@@ -70,14 +70,14 @@ def run_explained(names: Sequence[str]) -> list[Told]:
     asked = list(names) or of_pages
     rows = json.loads(EXPLAINED.read_text(encoding="utf-8")) if EXPLAINED.exists() else []
     found = {row["fault"]: Told(**row) for row in rows if row["fault"] in of_pages}
+    started = time.monotonic()
     with progress_bar(total=len(asked), unit="mistake") as bar:
-        for told in _told(asked):
+        for told in as_they_end(partial(explain_fault, name) for name in asked):
             found[told.fault] = told
             _write([found[name] for name in FAULTS if name in found])
             bar.update()
             bar.write(f"{told.fault:<9} {told.text or 'nothing was tried'}")
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    sys.stdout.write(f"{len(asked)} mistakes, {used.ru_utime + used.ru_stime:.0f} s of CPU\n")
+    sys.stdout.write(f"{len(asked)} mistakes in {cost(started)}\n")
     return [found[name] for name in asked if name in found]
 
 
@@ -107,16 +107,6 @@ def page(told: Sequence[Told]) -> str:
 
 def _is_held_out(one: Told) -> bool:
     return one.fault.startswith("HLD")
-
-
-def _told(names: Sequence[str]) -> Iterator[Told]:
-    with pool() as processes:
-        trials = [processes.submit(explain_fault, name) for name in names]
-        try:
-            for trial in as_completed(trials):
-                yield trial.result()
-        finally:
-            processes.shutdown(cancel_futures=True)
 
 
 def _cell(text: str) -> str:

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from pytest_dsocr.foundation.sealed import write_whole
 from suites.meta.checkout import CHECKOUT
 from suites.meta.faults.all import FAULTS
 from suites.meta.faults.outcome import Outcome
-from suites.meta.faults.pool import cost, pool
+from suites.meta.faults.pool import as_they_end, cost
 from suites.meta.faults.table import table
 from suites.meta.faults.trial import try_fault
 
@@ -66,13 +66,7 @@ def _write(found: Mapping[str, Outcome]) -> None:
 
 def _tried(names: Sequence[str], suites: bool) -> Iterator[Outcome]:
     before = known()
-    with pool() as processes:
-        trials = [processes.submit(try_fault, name, suites=suites, before=before.get(name)) for name in names]
-        try:
-            for trial in as_completed(trials):
-                yield trial.result()
-        finally:
-            processes.shutdown(cancel_futures=True)
+    yield from as_they_end(partial(try_fault, name, suites=suites, before=before.get(name)) for name in names)
 
 
 def known(path: Path = MATRIX) -> dict[str, Outcome]:

@@ -19,6 +19,7 @@ from pytest_dsocr.engine.positions import relative_table, resize_grid
 from pytest_dsocr.engine.sam import Sam
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.meta.faults.held_out.of_vision import cut_relative, padding_masked
+from suites.meta.faults.of_sam import resized
 from suites.meta.faults.registry import CROPS, core_of
 from suites.meta.faults.sealed_half import mistake
 
@@ -50,15 +51,7 @@ def gelu_tanh(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("NEW-032", "SAM's absolute positions resized without antialiasing", "sam", CROPS)
 def positions_aliased(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The table is shrunk by plain bicubic."""
-
-    def resize(table: Tensor, size: int) -> Tensor:
-        if len(table) == size:
-            return table
-        planes = table.float().permute(2, 0, 1)[None]
-        made = F.interpolate(planes, size=(size, size), mode="bicubic", align_corners=False)
-        return made[0].permute(1, 2, 0).to(table.dtype)
-
-    patch.setattr(sam, "resize_grid", resize)
+    patch.setattr(sam, "resize_grid", lambda table, size: resized(table, size, antialias=False))
 
 
 mistake("NEW-036", "Relative table cut, not resized", "sam", CROPS)(cut_relative)
@@ -113,15 +106,11 @@ def positions_after_norm(patch: pytest.MonkeyPatch, subject: SessionSubject) -> 
 @mistake("NEW-042", "CLIP's positions resized with aligned corners", "clip", CROPS)
 def positions_corners(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Bilinear with align_corners=True in place of bicubic with antialias."""
-
-    def resize(table: Tensor, size: int) -> Tensor:
-        if len(table) == size:
-            return table
-        planes = table.float().permute(2, 0, 1)[None]
-        made = F.interpolate(planes, size=(size, size), mode="bilinear", align_corners=True)
-        return made[0].permute(1, 2, 0).to(table.dtype)
-
-    patch.setattr(clip, "resize_grid", resize)
+    patch.setattr(
+        clip,
+        "resize_grid",
+        lambda table, size: resized(table, size, mode="bilinear", antialias=False, align_corners=True),
+    )
 
 
 @mistake("NEW-045", "pre_layrnorm not loaded", "clip")
