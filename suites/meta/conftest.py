@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from suites.meta.leaks import Imports, OwnModulesSnapshot, changes, lost, state
+
 if TYPE_CHECKING:
     from pytest_dsocr.engine.model import DeepseekOCR
     from pytest_dsocr.engine.session import Session
@@ -23,6 +25,30 @@ with suppress(ImportError):  # where only what needs a GPU is run
 
 
 PYTHON = sys.executable
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _imports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Imports]:
+    """What a test imports stays imported, and what it looks for is known."""
+    imports = Imports()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OwnModulesSnapshot, "folder", str(tmp_path_factory.getbasetemp()), raising=False)
+        patch.setattr("_pytest.pytester.SysModulesSnapshot", OwnModulesSnapshot)
+        patch.setattr(sys, "meta_path", [imports, *sys.meta_path])
+        yield imports
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing(_imports: Imports) -> Iterator[None]:
+    """A test that leaves the process changed fails itself, and not those after it."""
+    _imports.names.clear()
+    modules, before = dict(sys.modules), state()
+    yield
+    left = [*changes(before, state())]
+    if gone := sorted(lost(modules, _imports.names)):
+        left.append(f"{len(gone)} modules taken out of sys.modules, or imported anew: {', '.join(gone[:5])}")
+    if left:
+        pytest.fail("the test leaves its process changed; put back what it changed:\n" + "\n".join(left), pytrace=False)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.plugin.options import OPTIONS
-from suites.meta.warm_python.server import import_all
 
 STANDIN = Path(__file__).with_name("standin.py")
 CONFTEST = """
@@ -26,12 +25,6 @@ TEST_TEXT = """
 """
 UNNEEDED = ("cacheprovider", "hypothesispytest", "threadexception", "unraisableexception")
 """Plugins that take their time, most of it at the end of a run, and that no test here is about."""
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _imported_once() -> None:
-    """A run within this process forgets what it was the first to import, and the next imports it again."""
-    import_all()
 
 
 @pytest.fixture(autouse=True)

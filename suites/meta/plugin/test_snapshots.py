@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import scipy.optimize  # noqa: F401 - what a run in here loads first, pytester takes out of sys.modules again
 import syrupy
 
 import pytest_dsocr

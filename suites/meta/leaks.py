@@ -1,0 +1,78 @@
+"""What a test leaves changed in its process, where all tests after it find it."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+from typing import Any
+
+from _pytest.pytester import SysModulesSnapshot
+
+from pytest_dsocr.subjects.surroundings import ALL, Surrounding
+
+
+def _handlers() -> dict[str, Any]:
+    return {str(number): signal.getsignal(number) for number in signal.valid_signals()}
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    return ", ".join(name for name in before if before[name] != after[name])
+
+
+STATE = (
+    *(one for one in ALL if one.name not in ("torch's seed", "the random numbers of Python")),
+    Surrounding("the signal handlers", _handlers, None, _changed),
+    Surrounding("the root logger's level", lambda: logging.root.level, None),
+)
+"""All but seeds: each test sets its own."""
+
+
+class Imports(MetaPathFinder):
+    """Finds nothing, and keeps the name of each module that is looked for because it is not imported yet."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def find_spec(self, name: str, *_: object) -> None:
+        self.names.append(name)
+
+
+class OwnModulesSnapshot(SysModulesSnapshot):
+    """``pytester`` takes out what its folder holds, and nothing else: torch and numpy cannot be imported twice."""
+
+    folder: str
+
+    def __init__(self, preserve: object = None) -> None:
+        known = {*sys.modules}
+        super().__init__(lambda name: name not in known and not file_of(sys.modules[name]).startswith(self.folder))
+
+
+def file_of(module: ModuleType) -> str:
+    path = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
+    return str(path)
+
+
+def state() -> dict[str, Any]:
+    values = {one.name: one.get() for one in STATE}
+    values["the environment"].pop("PYTEST_CURRENT_TEST", None)
+    return values
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for one in STATE:
+        if (found := before[one.name]) not in (None, left := after[one.name]):
+            yield f"{one.name}: {one.tell(found, left)}"
+
+
+def lost(before: Mapping[str, ModuleType], imported: Iterable[str]) -> set[str]:
+    """Return the modules, a test's own excepted, that are not in ``sys.modules`` any more, or are other ones."""
+    gone = {name: module for name, module in before.items() if sys.modules.get(name) is not module}
+    for name in {*imported} - sys.modules.keys():
+        parent, _, child = name.rpartition(".")
+        if isinstance(module := getattr(sys.modules.get(parent), child, None), ModuleType):
+            gone[name] = module  # an import that succeeds sets its parent's attribute
+    return {name for name, module in gone.items() if not file_of(module).startswith(OwnModulesSnapshot.folder)}
