@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,6 +26,7 @@ with suppress(ImportError):  # where only what needs a GPU is run
 
 
 PYTHON = sys.executable
+IN_ORDER = "-p no:randomly"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -52,38 +54,27 @@ def _leaves_nothing(_imports: Imports) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _found_by_processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Processes that a test starts find these tests' examples, and the package where it is installed."""
+def _processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Processes that a test starts find these tests' examples, and do not depend on how this run was started."""
     folder = tmp_path_factory.mktemp("path")
     (folder / "suites").symlink_to(Path(__file__).parents[1])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH")))))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _live_references_are_asked() -> Iterator[None]:
-    """The runs that a test starts are not told what an earlier test asked."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DSOCR_FRESH", "yes")
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _nothing_explained() -> Iterator[None]:
-    """The runs that a test starts do not search for what explains their failures, but where a test is about it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DSOCR_EXPLAIN", "0")
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _nothing_for_github() -> Iterator[None]:
-    """The runs that a test starts are not those that a CI shows."""
-    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_ADDOPTS", IN_ORDER)
+        patch.setenv("DSOCR_FRESH", "yes")  # no answer that a live reference gave to an earlier test
+        patch.setenv("DSOCR_EXPLAIN", "0")  # but where a test is about it
         for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
             patch.delenv(name, raising=False)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as by nohup; a process inherits it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         yield
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Its runs keep the order of their files."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", IN_ORDER)
+    return pytester
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,9 @@ LEAKS = """
     def test_thread():
         threading.Thread(target=threading.main_thread().join, name="left").start()
 
+    def test_processes_can_be_interrupted():
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
     def test_nothing(monkeypatch, tmp_path):
         import wave
         (tmp_path / "of_a_test.py").touch()
@@ -48,6 +51,8 @@ LEAKS = """
         import of_a_test
         del sys.modules["of_a_test"]
 """
+DEAF = "import pytest, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); sys.exit(pytest.main(sys.argv[1:]))"
+"""Started as by ``nohup``."""
 NAMED = {
     "forgets_what_it_imports": "numpy.ma",
     "forgets_what_was_imported": "torch.nn",
@@ -63,8 +68,8 @@ NAMED = {
 
 def test_a_test_that_leaves_its_process_changed_fails_by_name(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=LEAKS)
-    result = pytester.runpytest_subprocess("-p", "suites.meta.conftest", "-p", "no:randomly", "-p", "no:dsocr")
-    result.assert_outcomes(passed=len(NAMED) + 1, errors=len(NAMED))
+    result = pytester.run(sys.executable, "-c", DEAF, "-p", "suites.meta.conftest", "-p", "no:dsocr")
+    result.assert_outcomes(passed=len(NAMED) + 2, errors=len(NAMED))
     for name, said in NAMED.items():
         result.stdout.re_match_lines_random([f".*ERROR at teardown of test_{name} .*"])
         result.stdout.fnmatch_lines_random([f"*{said}*"])

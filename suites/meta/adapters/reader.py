@@ -31,7 +31,7 @@ def read(page: str, told: str) -> str:
     if deed == "killed":
         os.abort()
     if deed == "hang":
-        time.sleep(600)
+        time.sleep(6000)
     if deed == "huge":
         sys.stdout.write("x" * BYTES_OF_TOO_MUCH)
     if deed == "latin":
@@ -39,7 +39,7 @@ def read(page: str, told: str) -> str:
         sys.stdout.buffer.flush()
     if deed == "child":
         if (left := os.fork()) == 0:
-            time.sleep(600)
+            time.sleep(6000)
         return f"child|{left}"
     return f"{deed}|{told}|<|ref|>té<|/ref|>"
 

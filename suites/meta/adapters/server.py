@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
         self.give({"choices": []})
 
     def do_silent(self, body: Any) -> None:
-        time.sleep(600)
+        time.sleep(6000)
 
     def do_slow(self, body: Any) -> None:
         self.stream(TEXT, pause_s=SLOW_PAUSE_S)

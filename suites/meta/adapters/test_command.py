@@ -29,7 +29,6 @@ from suites.meta.adapters import reader
 READER = shlex.join([sys.executable, reader.__file__])
 ONCE = f"cli:{READER} {{page}} {{text}}"
 KEPT = f"--keep {READER} --stay"
-SLOW_S = 60.0
 
 
 def read(spec: str, page: str = "fine", subject: Any = None) -> str:
@@ -41,10 +40,8 @@ def read(spec: str, page: str = "fine", subject: Any = None) -> str:
 
 
 def refused(spec: str, page: str, kind: type[SubjectFaultError] = SubjectFaultError, subject: Any = None) -> str:
-    began = time.monotonic()
     with pytest.raises(kind) as caught:
         read(spec, page, subject)
-    assert time.monotonic() - began < SLOW_S
     assert type(caught.value) is kind
     assert caught.value.stage == "read"
     assert "\n" not in str(caught.value)

@@ -124,13 +124,11 @@ def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals
     process = subprocess.Popen(
         command([PAGE, "--subject=mine:Waits", *TEXT_ALONE]), stdout=subprocess.PIPE, start_new_session=True
     )
-    give_up = time.monotonic() + 300
     while not Path("waits").exists():
-        assert time.monotonic() < give_up
         assert process.poll() is None
         time.sleep(0.1)
     os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
-    process.communicate(timeout=120)
+    process.communicate()
     assert process.returncode not in (0, None)
     if number == signal.SIGINT:
         assert "the run was interrupted" in verdict()

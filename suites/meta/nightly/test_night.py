@@ -134,7 +134,7 @@ def test_a_night_that_is_ended_keeps_what_it_has(home: Path) -> None:
     assert second.returncode == 2
     assert "is at work on" in second.stderr
     process.terminate()
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate()
     assert (process.returncode, said) == (130, "nightly: interrupted; the same command goes on from here\n")
     assert [(entry["step"], entry["why"]) for entry in state()["entries"]] == [("ended", "interrupted")]
 

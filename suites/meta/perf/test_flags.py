@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +98,14 @@ def watched(probe: PageProbe) -> Comparison:
     return found
 
 
+@pytest.fixture
+def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock by which each look takes a millisecond, and nothing else takes time."""
+    ticks = itertools.count(0, 10**6)
+    monkeypatch.setattr("time.perf_counter_ns", lambda: next(ticks))
+
+
+@pytest.mark.usefixtures("ticking")
 def test_ranges_that_cost_are_found(probe: Probe) -> None:
     found = watched(probe(planted.CostlyRanges, TIMED_TOKENS))
     assert (found.what, found.verdict) == ("perf/watching", Verdict.WRONG)
@@ -104,6 +113,7 @@ def test_ranges_that_cost_are_found(probe: Probe) -> None:
     assert "allowed +1.0%" in found.measured
 
 
+@pytest.mark.usefixtures("ticking")
 def test_the_sessions_ranges_are_not_called_costly(probe: Probe) -> None:
     assert watched(probe(SessionSubject, TIMED_TOKENS)).verdict is not Verdict.WRONG
 

@@ -23,7 +23,7 @@ TEST_TEXT = """
     def test_text(dsocr_report, dsocr_check):
         dsocr_check(dsocr_report, "text")
 """
-UNNEEDED = ("cacheprovider", "hypothesispytest", "threadexception", "unraisableexception")
+UNNEEDED = ("cacheprovider", "hypothesispytest", "randomly", "threadexception", "unraisableexception")
 """Plugins that take their time, most of it at the end of a run, and that no test here is about."""
 
 

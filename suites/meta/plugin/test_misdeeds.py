@@ -32,7 +32,7 @@ CONFTEST = """
             (session.config.rootpath / "notes").write_text("\\n".join(notes))
 """
 PAGES = ("--dsocr-pages=bad.png", "--dsocr-pages=good.png")
-RUN_S = 120
+RUN_S = 600
 ISOLATE = "--dsocr-isolate"
 
 

@@ -42,8 +42,6 @@ MAY_MISS = "or declare that it may be missing: --dsocr-may-miss=recording"
 @pytest.fixture
 def unseen(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A folder with a page that can be read and was never recorded, ``unseen.png``."""
-    for name in ("cacheprovider", "hypothesispytest"):
-        monkeypatch.setenv("PYTEST_ADDOPTS", f"-p no:{name}")
     page = Image.open(recorded_page()).convert("RGB")
     ImageDraw.Draw(page).rectangle((2, 2, 40, 12), "black")
     page.save(pytester.path / "unseen.png")

@@ -136,7 +136,7 @@ def planted_repository(repository: Repository) -> Repository:
 
 def compare(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest_dsocr", "compare", "--tests=test_it.py", "--out=out", "--", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def never_passes(repository: Repository, monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str]) -> None:

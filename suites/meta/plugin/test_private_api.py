@@ -10,13 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from _pytest.runner import runtestprotocol
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension
 from xdist.scheduler import LoadScheduling, LoadScopeScheduling
 
 TAKEN: dict[Callable[..., Any], str] = {
-    runtestprotocol: "item log nextitem",  # suites.meta.any_order
     LoadScheduling.__init__: "self config log",  # plugin.xdist.scheduling
     LoadScheduling.add_node: "self node",
     LoadScheduling.add_node_collection: "self node collection",

@@ -76,7 +76,7 @@ def test_loading_and_reading_are_told_apart(repository: Repository) -> None:
     [one] = spent(repository, "--dsocr-subject=slow:Slow")
     assert (one["worker"], one["device"], one["cases"]) == ("", "cpu", 1)
     assert one["seconds"]["loading the subject"] >= 0.4
-    assert 0.2 <= one["seconds"]["subject"] < 0.4
+    assert one["seconds"]["subject"] >= 0.2
     assert sum(one["seconds"].values()) <= one["elapsed_s"]
     assert {*one["seconds"]} == {"loading the subject", "subject", "reference", "comparing", "drawing"}
 
@@ -104,7 +104,7 @@ def test_a_live_reference_is_begun_before_the_subject_is_loaded(
 
 @pytest.mark.parametrize(
     ("more", "within_s", "is_at_work"),
-    [("", 60, True), ("\n    def test_time(dsocr_stage_timer):\n        pass\n", 0.1, False)],
+    [("", 600, True), ("\n    def test_time(dsocr_stage_timer):\n        pass\n", 0.1, False)],
     ids=["the next page", "not beside a test that takes times"],
 )
 def test_both_sides_work_at_the_same_time(

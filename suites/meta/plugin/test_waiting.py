@@ -16,18 +16,29 @@ from pytest_dsocr.plugin.waiting import Waiting
 from suites.meta.plugin.conftest import CONFTEST, TEST_TEXT, Repository
 from suites.meta.reference.played import await_
 
-SOONER = """
+HEARD = """
+    import os
+    import threading
     from pytest_dsocr.plugin import waiting
 
-    waiting.FIRST_S = 0.25
+    waiting.FIRST_S = {first_s}
+    waiting.is_told = threading.Event()
+    write = os.write
+
+    def heard(file, content):
+        write(file, content)
+        if b"waiting" in content:
+            waiting.is_told.set()
+
+    os.write = heard
 """
 SLOW_SUBJECT = """
-    import time
+    from pytest_dsocr.plugin import waiting
     from standin import Reader
 
     class Slow(Reader):
         def __init__(self):
-            time.sleep(1)
+            waiting.is_told.wait()
 
 """
 HALF = max(1, len(os.sched_getaffinity(0)) // 2)
@@ -44,7 +55,7 @@ ASKS_THREADS = """
 @pytest.mark.parametrize("arguments", [(), ("-s",), ("-n", "1")], ids=["here", "without capture", "on a worker"])
 def test_a_long_wait_is_told_on_the_terminal(repository: Repository, arguments: Sequence[str]) -> None:
     repository.pytester.makepyfile(slow=SLOW_SUBJECT)
-    repository.pytester.makeconftest("\n".join(map(dedent, (CONFTEST.format(reference="Reference"), SOONER))))
+    waits_for(repository, 0.1)
     result = repository.run(TEST_TEXT, "--dsocr-subject=slow:Slow", *arguments, apart=True)
     result.assert_outcomes(passed=1)
     worker = r" \(gw0\)" if "-n" in arguments else ""
@@ -53,7 +64,13 @@ def test_a_long_wait_is_told_on_the_terminal(repository: Repository, arguments: 
     assert "waiting" not in result.stdout.str()
 
 
+def waits_for(repository: Repository, first_s: float) -> None:
+    parts = CONFTEST.format(reference="Reference"), HEARD.format(first_s=first_s)
+    repository.pytester.makeconftest("\n".join(map(dedent, parts)))
+
+
 def test_a_short_one_is_not(repository: Repository) -> None:
+    waits_for(repository, 6000)
     result = repository.run(TEST_TEXT, apart=True)
     result.assert_outcomes(passed=1)
     assert "waiting" not in result.stderr.str() + result.stdout.str()

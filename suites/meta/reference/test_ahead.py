@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -136,7 +135,5 @@ def test_one_that_is_at_work_is_ended(cases: list[Case], tmp_path: Path) -> None
         ahead = Ahead(worker.reference)
         ahead.begin(cases[0])
         await_((tmp_path / "stalled").exists)
-        started_s = time.monotonic()
         ahead.close()
-        assert time.monotonic() - started_s < 30
         assert len(worker.pids) == 1, "no other is started in its place"

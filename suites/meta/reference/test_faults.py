@@ -9,7 +9,6 @@ import gc
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -80,14 +79,14 @@ AFTER_LOADING = {
         "was killed by SIGKILL in the middle of an answer" + MEMORY,
     ),
     "ends but for a child that holds its pipe": (
-        "note(subprocess.Popen(['sleep', '60']).pid); sys.exit(7)",
+        "note(subprocess.Popen(['sleep', '6000']).pid); sys.exit(7)",
         "ended with exit status 7" + DIED,
     ),
     "ends and takes its folder along": (
         "import shutil; shutil.rmtree(FOLDER); sys.exit(7)",
         "ended with exit status 7" + DIED,
     ),
-    "closes its pipe": ("os.close(1); time.sleep(60)", "closed its pipe and ran on" + DIED),
+    "closes its pipe": ("os.close(1); time.sleep(6000)", "closed its pipe and ran on" + DIED),
     "hangs": ("hang()", HANG),
     "dribbles": ("stall()\nwhile True: os.write(1, b'x'); time.sleep(0.01)", HANG),
     "prints": ("print('Loading: 50%', flush=True)", "wrote what is no message, 'Loading: 50%'" + GARBAGE),
@@ -126,7 +125,7 @@ AFTER_LOADING = {
 
 @pytest.mark.parametrize(("scene", "event"), AFTER_LOADING.values(), ids=AFTER_LOADING)
 def test_a_worker_that_is_lost_twice(scene: str, event: str, case: Case, tmp_path: Path) -> None:
-    with played(tmp_path, LOADED + scene + "\ntime.sleep(60)", time_limit_s=LIMIT_S) as worker:
+    with played(tmp_path, LOADED + scene + "\ntime.sleep(6000)", time_limit_s=LIMIT_S) as worker:
         said = message_of(lambda: worker.reference.flops(case))
         assert re.fullmatch(expected("flops(tiny-tiny-free)", event), said)
         assert worker.reference.worker_pid is None
@@ -163,7 +162,7 @@ def test_an_error_in_loading_is_told_of_every_request(case: Case, tmp_path: Path
 
 
 def test_both_faults_are_named(case: Case, tmp_path: Path) -> None:
-    scene = LOADED + "print('?', flush=True) if id == 2 else sys.exit(7)\ntime.sleep(60)"
+    scene = LOADED + "print('?', flush=True) if id == 2 else sys.exit(7)\ntime.sleep(6000)"
     with played(tmp_path, scene) as worker:
         said = message_of(lambda: worker.reference.flops(case))
     assert "it wrote what is no message, '?', and the one started in its place ended with exit status 7; look" in said
@@ -250,11 +249,9 @@ def test_a_request_of_any_length_is_sent(case: Case, tmp_path: Path) -> None:
 def test_a_worker_that_does_not_listen(case: Case, tmp_path: Path) -> None:
     long = Case(case.page, "x" * 1_000_000, case.preset)
     scene = "answer(hear()['id'], {})\nhang()"
-    started_s = time.monotonic()
     with played(tmp_path, scene, time_limit_s=LIMIT_S) as worker:
         said = message_of(lambda: worker.reference.flops(long))
     assert HANG in said
-    assert time.monotonic() - started_s < 30
 
 
 def test_an_interrupted_request_leaves_no_worker(case: Case, tmp_path: Path) -> None:
@@ -268,7 +265,7 @@ if id > 2:
     answer(id, {})
     hear()
 say("Progress", id=id, what="token", done=1, total=None)
-time.sleep(60)
+time.sleep(6000)
 """
     )
     with played(tmp_path, scene, on_progress=interrupt) as worker:
@@ -285,12 +282,10 @@ def test_closing_does_not_wait_for_ever(
     deafness: str, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "GRACE_S", 0.2)
-    scene = LOADED + f"{deafness}\nnote(subprocess.Popen(['sleep', '60']).pid)\nanswer(id, {{}})\ntime.sleep(60)"
+    scene = LOADED + f"{deafness}\nnote(subprocess.Popen(['sleep', '6000']).pid)\nanswer(id, {{}})\ntime.sleep(6000)"
     with played(tmp_path, scene) as worker:
         worker.reference.flops(case)
-        started_s = time.monotonic()
         worker.reference.close()
-        assert time.monotonic() - started_s < 30
         assert len(worker.pids) == 2
         worker.reference.close()
 

@@ -6,7 +6,6 @@ import os
 import py_compile
 import shutil
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -107,7 +106,7 @@ def test_versions_are_told_where_the_import_fails(
 @pytest.mark.parametrize(
     ("code", "time_limit_s", "message"),
     [
-        ("import time\ntime.sleep(900)", 0.5, r"was still importing .* after 0\.5 s"),
+        ("import time\ntime.sleep(6000)", 0.5, r"was still importing .* after 0\.5 s"),
         ("import os, sys\nprint('last words', file=sys.stderr)\nos._exit(3)", 600, r"(?s)failed while .*last words"),
     ],
 )
@@ -115,10 +114,8 @@ def test_an_interpreter_that_breaks_down_is_an_error(
     folder: Path, code: str, time_limit_s: float, message: str, warm_python: Path
 ) -> None:
     change(folder, CONFIG, "def DeepseekV2Config", f"{code}\ndef DeepseekV2Config")
-    started_s = time.monotonic()
     with pytest.raises(DsocrError, match=message):
         load_in(warm_python, folder, time_limit_s)
-    assert time.monotonic() - started_s < 600
 
 
 def test_an_interpreter_that_does_not_start_is_an_error(folder: Path, tmp_path: Path) -> None:

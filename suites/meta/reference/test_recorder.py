@@ -289,7 +289,7 @@ def killed(made: Made, warm_python: Path, tmp_path_factory: pytest.TempPathFacto
         if made_by:
             record(start, made.reference(provenance=made_by), cases if scenario == "again" else cases[:1])
     command = [warm_python, "-m", "suites.meta.reference.killed", folder / "undisturbed" / HOME, made.pages]
-    subprocess.run([*map(str, command), *(str(folder / scenario) for scenario in SCENARIOS)], check=True, timeout=300)
+    subprocess.run([*map(str, command), *(str(folder / scenario) for scenario in SCENARIOS)], check=True)
     return folder
 
 

@@ -113,7 +113,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 def is_gone(pid: int) -> bool:
-    for _ in range(200):
+    for _ in range(6000):
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
