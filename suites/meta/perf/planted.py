@@ -18,7 +18,6 @@ from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 
 NGRAM = 3
-"""Of a step, that ranges cost where they cost too much."""
 
 
 class StepByStep(SessionSubject):

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -365,8 +366,7 @@ def test_it_ends_with_whoever_started_it(misdo: Misdo, deed: str) -> None:
 def test_a_ctrl_c_ends_the_call_and_its_process(misdo: Misdo, staged: CheckedSubject) -> None:
     misdo("vision:sleep")
     inputs, pid = staged.inputs(CASE), staged.subject.pid
-    signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         staged.vision(inputs)
     assert is_gone(pid)
