@@ -28,7 +28,10 @@ from ci.mutants.planting import Functions, import_mutated
 
 HEAVY = ("numpy", "PIL.Image", "rapidfuzz", "scipy.optimize", "torch", "safetensors.torch", "tokenizers", "hypothesis")
 """Imported once, in front of every fork."""
-OPTIONS = ("-q", "-p", "no:xdist", "--hypothesis-profile=mutants", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+OPTIONS = (
+    *("-q", "-p", "no:xdist", "-p", "no:randomly", "--hypothesis-profile=mutants"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
 BUDGET_S = 15.0
 """CPU time of the tests that a mutant is given at most; the dearest are left out."""
 SLOWER, MORE_S = 3, 4

@@ -19,6 +19,10 @@ def _handlers() -> dict[str, Any]:
     return {str(number): signal.getsignal(number) for number in signal.valid_signals()}
 
 
+def _root_logger() -> tuple[object, ...]:
+    return logging.root.level, *(one for one in logging.root.handlers if not type(one).__module__.startswith("_pytest"))
+
+
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     return ", ".join(name for name in before if before[name] != after[name])
 
@@ -26,7 +30,7 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 STATE = (
     *(one for one in ALL if one.name not in ("torch's seed", "the random numbers of Python")),
     Surrounding("the signal handlers", _handlers, None, _changed),
-    Surrounding("the root logger's level", lambda: logging.root.level, None),
+    Surrounding("the root logger", _root_logger, None),
 )
 """All but seeds: each test sets its own."""
 

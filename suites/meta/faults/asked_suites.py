@@ -39,7 +39,10 @@ OF_VISION = ((CHECKPOINT,), (CACHE,))
 TOGETHER = "text/together"
 """Steps of a batch are seen by what is read of it."""
 OF_VIEWS = ("sam.crops", "vision_fusion")
-OPTIONS = ("-x", "-q", "--dsocr-explain=0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+OPTIONS = (
+    *("-x", "-q", "--dsocr-explain=0", "-p", "no:cacheprovider", "-p", "no:randomly"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
 WORDS = re.compile(r"^_+ .*?(?=^=====)", re.M | re.S)
 NAMES = re.compile(r"^(?:_+ |rerun|subject|picture).*\n?", re.M)
 """Lines that name tests and mistakes, and say nothing of a cause."""
