@@ -40,6 +40,8 @@ class Config:
     reference_device: str
     reference_dtype: str
     reference_attention: str
+    reference_asked: frozenset[str]
+    """Which of these three were named: no other recording serves then."""
     tolerances: Mapping[str, float]
     slower: Mapping[str, float]
     """By quantity, or ``*`` for each."""
