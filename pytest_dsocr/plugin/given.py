@@ -19,7 +19,6 @@ from pytest_dsocr.plugin import option_values as read
 from pytest_dsocr.plugin.option import PREFIX, Option
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.reference.goldens import golden_folder
-from pytest_dsocr.reference.recorded.nearest import WAYS
 
 WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "session")}
 """Words of options that also take paths. A folder of such a name is written ``./mini``."""
@@ -47,9 +46,6 @@ def resolve(config: pytest.Config) -> Config:
     found = {option.name: _value(option, config, config.option) for option in OPTIONS}
     if not found["isolate"]:  # an isolated subject is not imported into this process
         _value(replace(OPTIONS[0], read=read.importable_subject), config, config.option)
-    found["reference_asked"] = frozenset(name for name in WAYS if found[f"reference_{name}"])
-    for name in WAYS:
-        found[f"reference_{name}"] = found[f"reference_{name}"] or found[name]
     found["tolerances"] = dict(found["tolerances"])
     found["slower"] = dict(found["slower"])
     found["may_miss"] = frozenset(found["may_miss"])

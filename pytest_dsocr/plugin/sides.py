@@ -23,6 +23,7 @@ from pytest_dsocr.reference.live.reference import LiveReference
 from pytest_dsocr.reference.opening import Wanted, open_recorded, open_reference
 from pytest_dsocr.reference.protocol import OnProgress, Reference
 from pytest_dsocr.reference.recorded.case import CUT
+from pytest_dsocr.reference.recorded.nearest import WAYS
 from pytest_dsocr.report.payload import CasePayload, of_case
 from pytest_dsocr.session_reference.reference import SessionReference, open_session_reference
 from pytest_dsocr.subjects.watch import current
@@ -40,8 +41,8 @@ def open_wanted(config: Config, on_progress: OnProgress | None = None, coming: S
     Raises:
         DsocrError: if it cannot be opened.
     """
-    key = config.reference_device, config.reference_dtype, config.reference_attention
-    wanted = Wanted(resolve(config.checkpoint), *key, fixed=config.reference_asked)
+    named = frozenset(way for way in WAYS if getattr(config, f"reference_{way}"))
+    wanted = Wanted(resolve(config.checkpoint), *config.reference_key, named)
     places = recording_places(config.golden)
     if config.reference == "session":
         exact = replace(wanted, fixed=Wanted.fixed)  # what is not recorded of this key, the session answers
