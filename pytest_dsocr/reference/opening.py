@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_dsocr.contract.resampling import resampling
@@ -74,7 +74,7 @@ def open_reference(
     if not where.is_dir():
         raise DsocrError(f"there is no folder {where}; give one with the vendor's Python files, or with recordings")
     if (where / MANIFEST).is_file():
-        return _recorded(wanted, Recording.open(where))
+        return _recorded(replace(wanted, fixed=Wanted.fixed), Recording.open(where))
     return open_recorded([where], wanted)
 
 
