@@ -64,9 +64,9 @@ NAMES: Mapping[str, type] = {"boxes": int, "coords": float, "text": float, "seam
 
 # float32: another processor sums in another order. Measured with ``mini`` on the 20 pages of dev-20, each against the
 # recording, which is of a CPU with AVX-512:
-#   the same kernels                2.3e-7    AVX2, oneDNN or MKL alone       8.1e-7
-#   torch's own kernels without     8.0e-7    AVX2 in all three               9.1e-7
-#   no oneDNN                       8.0e-7    SSE4 in all three               9.1e-7
+#   the same kernels                2.3e-7    AVX2 in torch's own alone       8.1e-7
+#   torch's own kernels unvectored  8.0e-7    AVX2 in all three               9.1e-7
+#   no oneDNN, no oneDNN and AVX2   8.2e-7    SSE4 in all three               9.1e-7
 # and on two CPUs of other makers 1.1e-6. Two such errors add up to 1.6e-6, and a sketch estimates to 6 %: above 2e-6 an
 # error is none of theirs. The smallest mistake is a wrong epsilon in CLIP, 2.8e-6. To measure anew, and by seam:
 # python -m suites.meta.faults calibrate (calibration.json holds what it found).
