@@ -97,7 +97,7 @@ IN_WORDS: Mapping[Sign, str] = {
     Sign.OTHER_BARS: "the bars beside the page are of another width than the reference's",
     Sign.NOT_FINITE: "it holds NaN or infinity, the reference does not",
     Sign.SHUFFLED: "mean and norm equal the reference's: the same values, in other places",
-    Sign.SUSPICIOUS: "larger than any error of a correct implementation that was measured on one device in this dtype",
+    Sign.SUSPICIOUS: "larger than any error of a correct implementation measured on CPUs from SSE4 to AVX-512",
     Sign.LATER_ROWS: "its first rows are right, those behind them are not",
     Sign.STANDS_STILL: "every step gives the same logits as the first",
     Sign.SAID_FORBIDDEN: "the subject chose its best token, which the reference's rule forbids",

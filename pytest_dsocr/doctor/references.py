@@ -62,14 +62,14 @@ def environment(wanted: Wanted) -> Iterator[Finding]:
 
 
 def recordings(wanted: Wanted) -> Iterator[Finding]:
-    """Open the recording of this checkpoint and key, every byte of it; name the nearest where there is none."""
+    """Open the recording of this checkpoint and key, every byte of it, or the nearest."""
     level = needed(wanted.needs_recording)
     checkpoint = _checkpoint(wanted)
     if checkpoint is None:
         yield Finding("recordings", level, UNREADABLE)
         return
     try:
-        key = opening.Wanted(checkpoint, wanted.device, wanted.dtype, wanted.attention)
+        key = opening.Wanted(checkpoint, wanted.device, wanted.dtype, wanted.attention, frozenset())
         if wanted.needs_recording and isinstance(wanted.reference, Path):
             found = opening.open_reference(wanted.reference, key)
         else:
@@ -82,7 +82,10 @@ def recordings(wanted: Wanted) -> Iterator[Finding]:
         return
     assert not isinstance(found, LiveReference)
     told = f"{count(len(found.recording.cases), 'case')} in {found.recording.folder}, of {found.provenance.date}"
-    yield Finding("recordings", Level.OK, told)
+    if found.stands_in:
+        yield Finding("recordings", Level.NOTE, f"{told}: {found.stands_in}", "make one with: dsocr vendor record")
+    else:
+        yield Finding("recordings", Level.OK, told)
 
 
 def pillow(wanted: Wanted) -> Iterator[Finding]:

@@ -37,9 +37,10 @@ class Config:
     device: str
     dtype: str
     attention: str
-    reference_device: str
-    reference_dtype: str
-    reference_attention: str
+    reference_device: str | None
+    """As the two below: None for the subject's, where the nearest recording serves; one that is named must be there."""
+    reference_dtype: str | None
+    reference_attention: str | None
     tolerances: Mapping[str, float]
     slower: Mapping[str, float]
     """By quantity, or ``*`` for each."""
@@ -54,6 +55,15 @@ class Config:
     out: Path | None
     golden: Path
     xfails: Path | None
+
+    @property
+    def reference_key(self) -> tuple[str, str, str]:
+        """The reference's device, dtype and attention."""
+        return (
+            self.reference_device or self.device,
+            self.reference_dtype or self.dtype,
+            self.reference_attention or self.attention,
+        )
 
     @property
     def setup(self) -> Setup:

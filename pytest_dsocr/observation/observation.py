@@ -7,6 +7,7 @@ that is small enough to record and still sees every value, with the tensor itsel
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,8 +18,10 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from pytest_dsocr.contract.artifacts import MMD, write_artifacts
 from pytest_dsocr.contract.input_names import GRID, ROWS
-from pytest_dsocr.contract.markup import Box
+from pytest_dsocr.contract.markup import Box, parse
+from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.observation.summing import Summing, Sums, bytes_sha256, host_sums
 
@@ -157,6 +160,10 @@ class InputsDigest:
             values=own if keep_values else None,
         )
 
+    def has_pixels_of(self, other: InputsDigest) -> bool:
+        """Say whether the pixels of both are equal, to the bit."""
+        return (self.images_crop, self.images_ori) == (other.images_crop, other.images_ori)
+
     @property
     def prompt_ids(self) -> list[int]:
         """Every id of the prompt."""
@@ -169,6 +176,11 @@ class SpanSeen(NamedTuple):
     label: str
     boxes: tuple[Box, ...]
     """In units of 1/999 of the page."""
+
+
+def spans_in(text: str) -> tuple[SpanSeen, ...]:
+    """Read the spans off an output's text."""
+    return tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
 
 
 @dataclass(frozen=True)
@@ -199,6 +211,15 @@ class Output:
     """The content of ``result.mmd``."""
     artefacts: Mapping[str, Artefact]
     """The files written, by path relative to the output folder."""
+
+    @classmethod
+    def of(cls, text: str, page: Path) -> Output:
+        """Give what the vendor makes of the decoded ``text`` of ``page``."""
+        text = clean_output(text)
+        with tempfile.TemporaryDirectory() as folder:
+            paths = write_artifacts(text, page, folder).paths
+            artefacts = {path.relative_to(folder).as_posix(): Artefact.of(path) for path in paths}
+            return cls(text, spans_in(text), Path(folder, MMD).read_bytes().decode(), artefacts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,8 +46,6 @@ def resolve(config: pytest.Config) -> Config:
     found = {option.name: _value(option, config, config.option) for option in OPTIONS}
     if not found["isolate"]:  # an isolated subject is not imported into this process
         _value(replace(OPTIONS[0], read=read.importable_subject), config, config.option)
-    for name in ("device", "dtype", "attention"):
-        found[f"reference_{name}"] = found[f"reference_{name}"] or found[name]
     found["tolerances"] = dict(found["tolerances"])
     found["slower"] = dict(found["slower"])
     found["may_miss"] = frozenset(found["may_miss"])

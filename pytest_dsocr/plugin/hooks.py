@@ -252,7 +252,8 @@ def _header(config: pytest.Config) -> list[str]:
     where = recordings_in(own.golden) if own.reference is None or by_session else own.reference
     kept = "asked anew" if own.fresh else "its answers kept from run to run"
     how = f"live, {kept}" if is_live(own) else "recorded, or else by the session" if by_session else "recorded"
-    reference = f"{own.reference_device}, {own.reference_dtype}, {own.reference_attention}"
+    nearest = ", or the nearest recording" if own.reference is None else ""
+    reference = f"{', '.join(own.reference_key)}{nearest}"
     lines = [
         f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",
         f"dsocr: subject {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}, {own.attention}; offers "

@@ -93,20 +93,20 @@ OPTIONS = (
         read.reference_device,
         "the reference's device: cpu, cuda, cuda:N, or that of a recording, such as nvidia-h200",
         "DEVICE",
-        unset="the subject's",
+        unset="the subject's, or that of the nearest recording",
     ),
     Option(
         "reference_dtype",
         read.one_of(*DTYPES_OF_VENDOR),
         f"the reference's dtype: {', '.join(DTYPES_OF_VENDOR)}",
         "DTYPE",
-        unset="the subject's",
+        unset="the subject's, or that of the nearest recording",
     ),
     Option(
         "reference_attention",
         read.one_of(*OF_VENDOR),
         f"the reference's attention: {', '.join(OF_VENDOR)}",
-        unset="the subject's",
+        unset="the subject's, or that of the nearest recording",
     ),
     Option(
         "tolerances",

@@ -22,6 +22,8 @@ from pytest_dsocr.reference.live.kept import KeptReference, Store, making_of
 from pytest_dsocr.reference.live.reference import LiveReference
 from pytest_dsocr.reference.opening import Wanted, open_recorded, open_reference
 from pytest_dsocr.reference.protocol import OnProgress, Reference
+from pytest_dsocr.reference.recorded.case import CUT
+from pytest_dsocr.reference.recorded.nearest import WAYS
 from pytest_dsocr.report.payload import CasePayload, of_case
 from pytest_dsocr.session_reference.reference import SessionReference, open_session_reference
 from pytest_dsocr.subjects.watch import current
@@ -39,12 +41,12 @@ def open_wanted(config: Config, on_progress: OnProgress | None = None, coming: S
     Raises:
         DsocrError: if it cannot be opened.
     """
-    wanted = Wanted(
-        resolve(config.checkpoint), config.reference_device, config.reference_dtype, config.reference_attention
-    )
+    named = frozenset(way for way in WAYS if getattr(config, f"reference_{way}"))
+    wanted = Wanted(resolve(config.checkpoint), *config.reference_key, named)
     places = recording_places(config.golden)
     if config.reference == "session":
-        return open_session_reference(places, wanted, time_limit_s=config.time_limit)
+        exact = replace(wanted, fixed=Wanted.fixed)  # what is not recorded of this key, the session answers
+        return open_session_reference(places, exact, time_limit_s=config.time_limit)
     if config.reference is None:
         return open_recorded(places, wanted)
     reference = open_reference(
@@ -83,6 +85,8 @@ def exchange(
     report = hold(case, subject, reference, config.setup, limits, always_read=place == 0)
     spent.add_case(report.exchange, time.monotonic() - started)
     found = report.exchange
+    if found.theirs.provenance and CUT in found.theirs.provenance.overrides:
+        current().note(f"recordings are {CUT}")
     if report.divergence is not None:
         with spent.on("explaining"):
             found = replace(found, explanation=explainer.explain(report))

@@ -161,7 +161,8 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         if option.update_snapshots or option.update_new_snapshots_only:
             check_update(location)
         elif not location.is_file():
-            reason = f"there is no snapshot of {cls.key.told} for {test_location.snapshot_name}{cls._nearest(location)}"
+            of_test = f" for {test_location.snapshot_name}" if cls.home().is_dir() else ""  # else of none, in one line
+            reason = f"there is no snapshot of {cls.key.told}{of_test}{cls._nearest(location)}"
             if cls.may_miss:
                 leave_out(test_location.item, "snapshot", reason)
             make = "make it with --snapshot-update, or declare that it may be missing: --dsocr-may-miss=snapshot"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_dsocr.contract.resampling import resampling
@@ -15,6 +15,7 @@ from pytest_dsocr.reference.environment.environment import find_environment
 from pytest_dsocr.reference.goldens import ANCHORS
 from pytest_dsocr.reference.live.reference import LiveReference
 from pytest_dsocr.reference.protocol import OnProgress
+from pytest_dsocr.reference.recorded.nearest import WAYS
 from pytest_dsocr.reference.recorded.recording import MANIFEST, RecordedReference, Recording, find_recordings
 from pytest_dsocr.reference.vendor_code.files import FILES
 
@@ -28,6 +29,8 @@ class Wanted:
     """As torch calls it, or the name of a kind of device that a recording was made on, such as ``nvidia-h200``."""
     dtype: str = "float32"
     attention: str = "eager"
+    fixed: frozenset[str] = frozenset(WAYS)
+    """In which of these only a recording of just this serves; in the others the nearest does, where there is none."""
 
     @property
     def key(self) -> Key:
@@ -71,12 +74,12 @@ def open_reference(
     if not where.is_dir():
         raise DsocrError(f"there is no folder {where}; give one with the vendor's Python files, or with recordings")
     if (where / MANIFEST).is_file():
-        return _recorded(wanted, Recording.open(where))
+        return _recorded(replace(wanted, fixed=Wanted.fixed), Recording.open(where))
     return open_recorded([where], wanted)
 
 
 def open_recorded(places: Sequence[Path], wanted: Wanted) -> RecordedReference:
-    """Open the recording of this key in the first folder of recordings that holds one.
+    """Open the recording of this key in the first folder of recordings that holds one, or else the nearest.
 
     Cases that it lacks are looked up in those of the folders behind it, if they were made from the same of the vendor's
     files.
@@ -84,14 +87,20 @@ def open_recorded(places: Sequence[Path], wanted: Wanted) -> RecordedReference:
     Raises:
         ReferenceFaultError: where there is none, or one is damaged or stale.
     """
-    first, *others = find_recordings(places, wanted.key, resampling())
+    first, *others = find_recordings(places, wanted.key, resampling(), wanted.fixed)
     files = first.provenance.vendor_sha256
     return _recorded(wanted, first, [other for other in others if other.provenance.vendor_sha256 == files])
 
 
 def _recorded(wanted: Wanted, recording: Recording, behind: Sequence[Recording] = ()) -> RecordedReference:
-    files = pinned(recording.folder.resolve().parents[1])
-    return RecordedReference(recording, behind, checkpoint_sha256=wanted.checkpoint.sha256, vendor_sha256=files)
+    return RecordedReference(
+        recording,
+        behind,
+        checkpoint_sha256=wanted.checkpoint.sha256,
+        vendor_sha256=pinned(recording.folder.resolve().parents[1]),
+        wanted=None if {*WAYS} <= wanted.fixed else wanted.key,
+        tokenizer=lambda: wanted.checkpoint.tokenizer,
+    )
 
 
 def pinned(golden: Path) -> Mapping[str, str] | None:

@@ -124,6 +124,8 @@ class RunPayload(TypedDict):
     key: str
     """The reference's; see :class:`~pytest_dsocr.observation.provenance.Key`."""
     provenance: dict[str, Any]
+    nearest: str
+    """Why it is another recording than the run's own key has; empty where it is not."""
     pages: list[str]
     shard: str | None
     """Which part of the pages, such as ``1/4``; None where it is all."""
@@ -246,6 +248,7 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
         "where": where,
         "key": str(reference.provenance.key),
         "provenance": {**reference.provenance.to_json(), "overrides": list(reference.provenance.overrides)},
+        "nearest": getattr(reference, "stands_in", ""),
         "pages": [plain(page) for page in config.pages],
         "shard": None if config.shard is None else str(config.shard),
         "presets": list(config.presets),

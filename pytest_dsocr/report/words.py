@@ -44,7 +44,8 @@ def reference_in_words(run: RunPayload) -> str:
         return f"{BY_SESSION}, {run['key']} ({held})"
     how = f"recorded on {made['date']}" if run["reference"] == "recorded" else "live"
     main_file = next(iter(made["vendor_sha256"].values()), "unknown")[:HASH_CHARACTERS]
-    return f"{how}, {run['key']}, vendor's file {main_file} ({near(run['where'])})"
+    nearest = f", {run['nearest']}" if run.get("nearest") else ""
+    return f"{how}{nearest}, {run['key']}, vendor's file {main_file} ({near(run['where'])})"
 
 
 def by_session(cases: Sequence[CasePayload]) -> str:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from torch import Tensor
 
-from pytest_dsocr.contract.artifacts import MMD, write_artifacts
-from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.engine.greedy import pick
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.forced import ForcedStep
-from pytest_dsocr.observation.observation import Artefact, Observation, Output, SpanSeen
+from pytest_dsocr.observation.observation import Observation, Output
 from pytest_dsocr.subjects.checked import CheckedSubject
 
 
@@ -49,7 +44,7 @@ class Continuing:
             return None
         first = differing[0]
         kept = [*theirs.token_ids[:first], forced[first].token]
-        return output_of(self.tokenizer.decode([*kept, *self._after(kept)]), self.case.page)
+        return Output.of(self.tokenizer.decode([*kept, *self._after(kept)]), self.case.page)
 
     def _after(self, kept: Sequence[int]) -> Iterator[int]:
         """Yield its own choices after the tokens ``kept``, to the end of the output."""
@@ -65,13 +60,3 @@ class Continuing:
             [last] = pick(self.asked.step(state, last)[None], [ban.banned()])
             ban.push(last)
             yield last
-
-
-def output_of(text: str, page: Path) -> Output:
-    """Give what the vendor makes of the decoded ``text`` of ``page``."""
-    text = clean_output(text)
-    spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
-    with tempfile.TemporaryDirectory() as folder:
-        paths = write_artifacts(text, page, folder).paths
-        artefacts = {path.relative_to(folder).as_posix(): Artefact.of(path) for path in paths}
-        return Output(text, spans, Path(folder, MMD).read_bytes().decode(), artefacts)

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.input_names import TENSORS
-from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM, DecodePolicy
 from pytest_dsocr.contract.special import TextTokenizer
@@ -30,8 +29,8 @@ from pytest_dsocr.observation.observation import (
     InputsDigest,
     Observation,
     Seam,
-    SpanSeen,
     Step,
+    spans_in,
 )
 from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, CheckedSubject
 from pytest_dsocr.subjects.continuing import Continuing
@@ -177,7 +176,7 @@ class _Following:
         told = clean_output(self.asked.text_of(tokens)) if same and self.asked.tells_text else None
         is_read = told is None or always_read
         text = self.asked.read(self.case) if told is None or is_read else told
-        spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
+        spans = spans_in(text)
         reread = same and (told is None or always_read)
         self.learn(text=text, spans=spans, ends=ends, reread=reread, told=told if reread else None)
         self.learn(first_token_ms=self.asked.first_token_ms if is_read else None)

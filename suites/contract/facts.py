@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.contract.input_names import PIXELS
 
 if TYPE_CHECKING:
     from pytest_dsocr.contract.special import TextTokenizer
@@ -24,7 +25,7 @@ class Facts:
 
     @classmethod
     def read(cls, golden: Path) -> Facts:
-        """Read those that fit the installed Pillow: a run's own, or the shipped ones where it has none."""
+        """Read those nearest to the installed Pillow: a run's own, or the shipped ones where it has none."""
         from pytest_dsocr.reference.goldens import shipped_folder
         from pytest_dsocr.reference.recorded.facts import read_facts
 
@@ -53,7 +54,20 @@ class Facts:
         made = self.recorded["provenance"]
         origin = f"recorded on {made['date']} of the vendor's infer with Pillow {made['versions']['pillow']}"
         right = compared.verdict is Verdict.MATCH
+        if not right and compared.what in PIXELS and compared.error is None:
+            self._check_pillow()
         return compared if right else replace(compared, details=(origin, *compared.details))
+
+    def _check_pillow(self) -> None:
+        """Raise ``NotRecordedError`` where other pixels than the recorded ones may be right: another Pillow's."""
+        from pytest_dsocr.contract.resampling import resampling
+        from pytest_dsocr.reference.protocol import NotRecordedError
+        from pytest_dsocr.reference.recorded.facts import other_pillow
+
+        if self.recorded["provenance"]["resampling"] != resampling():
+            raise NotRecordedError(
+                f"other pixels are recorded: {other_pillow(self.recorded['provenance']['versions'])}"
+            )
 
     @property
     def decoding(self) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ on from the cases in its work folder that are complete.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,19 @@ import safetensors.torch
 from safetensors import SafetensorError
 
 from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import seal, sha256, unseal
 from pytest_dsocr.observation.case import Case, prompt_name
-from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.observation.observation import Observation, Output
 from pytest_dsocr.observation.packing import pack, unpack, without_values
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 
 FORMAT = 1
+CUT = "cut to a lower ceiling of tokens than was recorded; text, boxes and files are made of the tokens that are left"
 RESTORE = "restore the recording from version control, or delete it and make it again with: dsocr vendor record"
+CEILING = "max_new_tokens"
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, SafetensorError, DsocrError)
 """What whole files with the wrong content raise."""
 
@@ -91,6 +94,28 @@ class RecordedCase:
         return self.observation.provenance.overrides if self.observation.provenance else ()
 
 
+def up_to(
+    recorded: RecordedCase, case: Case, tokenizer: Callable[[], TextTokenizer] | None = None
+) -> Observation | None:
+    """Give what was recorded as far as the ceiling of ``case``, the same but for its ceiling, lets the output go.
+
+    Greedy output is a prefix of what a higher ceiling gives. What was recorded of the whole output alone is made of the
+    tokens that are left. None where the recording itself ended at a lower ceiling, or without the ``tokenizer`` needed.
+    """
+    seen, ceiling = recorded.observation, case.max_new_tokens
+    length, recorded_ceiling = len(seen.steps), recorded.described[CEILING]
+    if ceiling in (length, recorded_ceiling) or (ceiling > length and length < recorded_ceiling):
+        return seen
+    if tokenizer is None:
+        return None
+    if ceiling > length:
+        return seen if seen.token_ids[-1] == tokenizer().special.eos else None
+    steps = seen.steps[:ceiling]
+    output = Output.of(tokenizer().decode([step.token for step in steps]), case.page)
+    made = seen.provenance and seen.provenance.with_override(CUT)
+    return replace(seen, steps=steps, output=output, provenance=made)
+
+
 def case_in(pages: Path, described: Mapping[str, Any]) -> Case:
     """Give the case that is described, its page in the folder ``pages``."""
     preset = Preset(**described["preset"])
@@ -104,7 +129,7 @@ def traits(described: Mapping[str, Any]) -> dict[str, str]:
         "page": described["page_sha256"],
         "prompt": prompt_name(described["prompt"]),
         "preset": f"{preset['name']} {preset['base_size']}/{preset['image_size']}{' with crops' * preset['crop']}",
-        "max_new_tokens": str(described["max_new_tokens"]),
+        CEILING: str(described[CEILING]),
     }
 
 

@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
+from pytest_dsocr.reference.recorded.nearest import pixels_apart
 
 
 def read_facts(golden: Path, kind: str) -> dict[str, Any]:
     """Read the ``KIND-*.json`` in ``golden`` that was made with a Pillow that resizes like the installed one.
 
-    The vendor's pixels are Pillow's, so that no recording can be compared with another Pillow's bit for bit.
+    Where there is none, the one of the nearest version: what does not depend on resizing is the same in all, and of the
+    rest see :func:`other_pillow`.
 
     Args:
         golden: the folder of recordings.
         kind: ``inputs``.
 
     Raises:
-        NotRecordedError: where there is none.
+        NotRecordedError: where there is none at all.
         ReferenceFaultError: where one of them is damaged.
     """
-    from PIL import __version__ as installed
+    found = [_read(path) for path in sorted(golden.glob(f"{kind}-*.json"))]
+    if not found:
+        raise NotRecordedError(f"{golden} holds no {kind}-*.json; record them as its README says")
+    return min(found, key=lambda facts: pixels_apart(facts["provenance"], resampling()))
 
-    from pytest_dsocr.contract.resampling import resampling
 
-    found = {path: _read(path) for path in sorted(golden.glob(f"{kind}-*.json"))}
-    by_resampling = {facts["provenance"]["resampling"]: facts for facts in found.values()}
-    if resampling() not in by_resampling:
-        known = ", ".join(path.name for path in found) or "no such file"
-        pillows = (facts["provenance"]["versions"]["pillow"] for facts in found.values())
-        install = " or ".join(f"pip install 'pillow=={version}'" for version in pillows) or "install a Pillow of them"
-        raise NotRecordedError(
-            f"{golden} holds no {kind} recorded with a Pillow that resizes like the installed {installed}, "
-            f"only {known}; {install}, or record them as its README says"
-        )
-    return by_resampling[resampling()]
+def other_pillow(made: Mapping[str, str]) -> str:
+    """Say that pixels were recorded of another Pillow, of the ``versions`` ``made``, than the installed one."""
+    pillow = made.get("pillow", "unknown")
+    return (
+        f"they are Pillow {pillow}'s, and the installed {versions().get('pillow')} resizes this page otherwise; "
+        f"install that one (pip install 'pillow=={pillow}')"
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import seal, sha256
 from pytest_dsocr.observation.case import Case
@@ -15,6 +17,7 @@ from pytest_dsocr.observation.observation import InputsDigest, Observation
 from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT, Key, Provenance, is_by_session, versions
 from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recorded.case import (
+    CEILING,
     FORMAT,
     MALFORMED,
     RecordedCase,
@@ -23,9 +26,19 @@ from pytest_dsocr.reference.recorded.case import (
     read_recorded,
     read_sealed,
     traits,
+    up_to,
 )
 from pytest_dsocr.reference.recorded.counts import recorded_flops
-from pytest_dsocr.reference.recorded.nearest import key_traits, nearest, options_for_another
+from pytest_dsocr.reference.recorded.facts import other_pillow
+from pytest_dsocr.reference.recorded.nearest import (
+    EXACT,
+    WAYS,
+    Distance,
+    key_traits,
+    nearest,
+    options_to_leave_out,
+    pixels_apart,
+)
 
 MANIFEST = "manifest.json"
 
@@ -80,16 +93,19 @@ def folder_names(provenance: Provenance) -> list[Path]:
     return [home.with_name(home.name + ending) for ending in endings]
 
 
-def find_recordings(places: Sequence[Path], key: Key, resampling: str) -> list[Recording]:
-    """Find and verify the recordings of ``key`` made with a Pillow that resizes as ``resampling`` says.
+def find_recordings(
+    places: Sequence[Path], key: Key, resampling: str, fixed: Collection[str] = WAYS
+) -> list[Recording]:
+    """Find and verify the recordings of ``key``, or else those nearest to it of the same weights.
 
     Args:
-        places: folders of recordings; each holds one at most.
+        places: folders of recordings; each holds one of a key and a way to resize at most.
         key: of the weights by their content, whatever their folder is called.
-        resampling: see :func:`pytest_dsocr.contract.resampling.resampling`.
+        resampling: how the installed Pillow resizes, see :func:`pytest_dsocr.contract.resampling.resampling`.
+        fixed: those of :data:`~pytest_dsocr.reference.recorded.nearest.WAYS` in which no other than ``key`` serves.
 
     Returns:
-        One or more, in the order of ``places``.
+        One or more of one key, in the order of ``places``.
 
     Raises:
         NoRecordingError: where there is none.
@@ -97,26 +113,35 @@ def find_recordings(places: Sequence[Path], key: Key, resampling: str) -> list[R
     """
     faults: dict[Path, list[ReferenceFaultError]] = {place: [] for place in places}
     known = {folder: made for place in places for folder, made in _known_in(place, faults[place])}
-    of_key = {folder: made for folder, made in known.items() if made.key == key}
-    matches = sorted((folder for folder, made in of_key.items() if made.resampling == resampling), key=str)
+    far = {
+        folder: Distance.between(key, made.key, pixels_apart(made.to_json(), resampling))
+        for folder, made in known.items()
+        if made.checkpoint_sha256 == key.checkpoint_sha256
+        and all(getattr(made, way) == getattr(key, way) for way in fixed)
+    }
+    least = min(far.values(), default=EXACT)
+    chosen = min((folder for folder in far if far[folder] == least), key=str, default=None)
+    matches = [] if chosen is None else sorted((f for f in far if _alike(known[f], known[chosen])), key=str)
     is_found = False
     for place in places:
         own = [folder for folder in matches if folder.is_relative_to(place)]
         if len(own) > 1:
             raise ReferenceFaultError(f"{own[0]} and {own[1]} are recordings of the same key; delete one")
-        is_found = is_found or bool(own)
+        is_found = is_found or (bool(own) and least == EXACT)
         if faults[place] and not is_found:  # the damaged one may be of this key
             raise faults[place][0]
     if matches:
         in_order = sorted(matches, key=lambda folder: [folder.is_relative_to(place) for place in places], reverse=True)
         return [Recording.open(folder) for folder in in_order]
     lacking = f"{' and '.join(map(str, places))} hold{'s' * (len(places) == 1)} no recording of {key.told}"
-    if of_key:
-        raise NoRecordingError(f"{lacking} with pixels as the installed Pillow makes them; {_other_pillow(of_key)}")
     there = nearest(key_traits(key), {f"{f.parent.name}/{f.name}": key_traits(made.key) for f, made in known.items()})
-    another = options_for_another(key, [made.key for made in known.values() if made.resampling == resampling])
-    held = f"hold the subject against another: {another}; or " if another else ""
-    raise NoRecordingError(f"{lacking}, {there}; {held}make one with: dsocr vendor record")
+    asked = options_to_leave_out(key, [made.key for made in known.values()], fixed)
+    other = f"leave out {asked}, and the nearest serves; or " if asked else ""
+    raise NoRecordingError(f"{lacking}, {there}; {other}make one with: dsocr vendor record")
+
+
+def _alike(made: Provenance, other: Provenance) -> bool:
+    return made.key == other.key and made.resampling == other.resampling
 
 
 def recordings_of(golden: Path, checkpoint_sha256: str) -> list[Provenance]:
@@ -132,10 +157,11 @@ class RecordedReference:
         behind: where it looks for cases that ``recording`` lacks, in this order; of the same key.
         checkpoint_sha256: of the checkpoint under test.
         vendor_sha256: of the vendor's files that the suites were written against, by name.
+        wanted: the key that it serves for, where it is not its own.
+        tokenizer: loads the checkpoint's; without it, no output is cut to a lower ceiling of tokens.
 
     Raises:
-        ReferenceFaultError: where the recording was made with another checkpoint, from other files, by the session, or
-            with a Pillow that resizes otherwise than the installed one.
+        ReferenceFaultError: where the recording was made with another checkpoint, from other files, or by the session.
     """
 
     def __init__(
@@ -145,6 +171,8 @@ class RecordedReference:
         *,
         checkpoint_sha256: str | None = None,
         vendor_sha256: Mapping[str, str] | None = None,
+        wanted: Key | None = None,
+        tokenizer: Callable[[], TextTokenizer] | None = None,
     ) -> None:
         made = recording.provenance
         if checkpoint_sha256 not in (None, made.checkpoint_sha256):
@@ -156,10 +184,8 @@ class RecordedReference:
                 raise _unfit(recording, f"was made with a {name} of SHA-256 {stated[:12]}, which is not the pinned one")
         if is_by_session(made):
             raise _unfit(recording, "was made by the session, and not by the vendor's code")
-        if made.resampling != resampling():
-            why = f"has pixels as another Pillow makes them; {_other_pillow({recording.folder: made})}"
-            raise ReferenceFaultError(f"{recording.folder / MANIFEST} {why}")
         self.recording, self.behind = recording, tuple(behind)
+        self.wanted, self.tokenizer = wanted or made.key, tokenizer
 
     @property
     def provenance(self) -> Provenance:
@@ -182,11 +208,20 @@ class RecordedReference:
         """Give what ``infer`` handed to ``generate``."""
         return self.observe(case).inputs
 
+    @property
+    def stands_in(self) -> str:
+        """Why it is another recording than was looked for; nothing where it is not."""
+        made, wanted = self.provenance, self.wanted
+        lacking = [] if made.key == wanted else [f"none is of {wanted.way}"]
+        if made.resampling != resampling():
+            lacking.append(f"none was made with a Pillow that resizes as the installed {versions().get('pillow')}")
+        return f"the nearest recording, as {' and '.join(lacking)}" if lacking else ""
+
     def observe(self, case: Case) -> Observation:
-        """Give what was seen of a case with this page's content, prompt, preset and ceiling.
+        """Give what was seen of a case with this page's content, prompt and preset, up to its ceiling of tokens.
 
         Raises:
-            NotRecordedError: where there is none.
+            NotRecordedError: where there is none, or the installed Pillow makes other pixels of the page.
             ReferenceFaultError: where the page is not the one that was recorded under its name.
         """
         wanted, folder = traits(case.to_json()), self.recording.folder
@@ -194,8 +229,9 @@ class RecordedReference:
         known: dict[str, Mapping[str, str]] = {}
         for case_id, recorded in cases:
             found = traits(recorded.described)
-            if found == wanted:
-                return recorded.observation
+            if {**found, CEILING: ""} == {**wanted, CEILING: ""} and (seen := up_to(recorded, case, self.tokenizer)):
+                self._check_pixels(case, seen)
+                return seen
             known.setdefault(case_id, found)
         recorded_pages = {recorded.described["page"] for _, recorded in cases}
         if case.page_name in recorded_pages and wanted["page"] not in {found["page"] for found in known.values()}:
@@ -206,6 +242,18 @@ class RecordedReference:
         raise NotRecordedError(
             f"{folder} does not hold {case.id}, {nearest(wanted, known)}; add it with: dsocr vendor record"
         )
+
+    def _check_pixels(self, case: Case, seen: Observation) -> None:
+        """Raise ``NotRecordedError`` where the installed Pillow makes other pixels of the page than were recorded."""
+        made = self.provenance
+        if made.resampling == resampling():
+            return
+        prepared = self.tokenizer and prepare_inputs(case.page, case.prompt, case.preset, self.tokenizer())
+        if prepared is None or not InputsDigest.of(prepared.tensors).has_pixels_of(seen.inputs):
+            raise NotRecordedError(
+                f"{self.recording.folder} holds {case.id} with other pixels: {other_pillow(made.versions)}; "
+                "or record the page with: dsocr vendor record"
+            )
 
     def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
         """Raise ``NotRecordedError``: times belong to the machine that they were taken on."""
@@ -274,15 +322,4 @@ def _check_place(folder: Path, provenance: Provenance) -> None:
 def _unfit(recording: Recording, why: str) -> ReferenceFaultError:
     return ReferenceFaultError(
         f"{recording.folder / MANIFEST} {why}; take another recording, or make one with: dsocr vendor record"
-    )
-
-
-def _other_pillow(made: Mapping[Path, Provenance]) -> str:
-    """Say which Pillow would do for recordings that were made with another than the installed one."""
-    found = dict.fromkeys(one.versions.get("pillow", "unknown") for one in made.values())
-    where = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in made)
-    install = " or ".join(f"pip install 'pillow=={version}'" for version in found)
-    return (
-        f"{where} was made with Pillow {' and '.join(found)}, and installed is {versions().get('pillow')}, which "
-        f"resizes otherwise; install that one ({install}), or make one with the installed: dsocr vendor record"
     )

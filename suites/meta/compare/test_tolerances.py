@@ -79,7 +79,7 @@ def test_outputs_are_exact_under_one_key_and_may_differ_a_little_between_two() -
     assert between.logits == 0.15, "of the worst of some 200 steps, as measured"
     assert replace(between, boxes=0, coords=0.0, logits=same.logits, usual=same.usual) == same
     exact = tolerances("float32", same_key=False)
-    assert replace(exact, boxes=0, coords=0.0, usual=1e-6) == tolerances("float32")
+    assert replace(exact, boxes=0, coords=0.0, usual=2e-6) == tolerances("float32")
 
 
 def test_some_are_replaced_by_name() -> None:

@@ -66,7 +66,6 @@ def test_a_machine_that_has_all_is_ready(capsys: pytest.CaptureFixture[str]) -> 
     ("arguments", "check", "said"),
     [
         (["--checkpoint=nowhere"], "weights", "is no checkpoint; give mini"),
-        (["--dtype=bfloat16"], "recordings", "make one with: dsocr vendor record"),
         (["--pages=none.pdf"], "pages", "there is no page none.pdf"),
         (["--attention=flash_attention_2"], "attention", "flash"),
         (["--checkpoint=synthetic:tiny"], "recordings", "holds no recording of synthetic-tiny/cpu-float32-eager"),
@@ -78,6 +77,13 @@ def test_what_a_run_needs_and_is_not_there_is_a_fault(arguments: list[str], chec
     assert found[check]["level"] == "fault"
     assert said in f"{found[check]['told']}; {found[check]['todo']}"
     assert not any("broke down" in one["told"] for one in found.values())
+
+
+def test_where_the_nearest_recording_serves_it_says_so() -> None:
+    _, found = doctor("--dtype=bfloat16")
+    assert found["recordings"]["level"] == "note"
+    assert "nvidia-h200-bfloat16-eager" in found["recordings"]["told"]
+    assert "none is of cpu-bfloat16-eager" in found["recordings"]["told"]
 
 
 @needs_no_gpu

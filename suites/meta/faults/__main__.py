@@ -6,7 +6,9 @@ It is no command of ``dsocr``, for the wheel's engine holds no mistake and no wa
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from suites.meta.faults.all import FAULTS, HALVES
@@ -34,8 +36,11 @@ def main(typed: list[str]) -> int:
         sys.stdout.write(f"{try_half(asked.half, asked.out)}\n")
         return 0
     if asked.what == "calibrate":
-        from suites.meta.faults.calibration import calibrate
+        from suites.meta.faults.calibration import SETTINGS, calibrate, measure
 
+        if asked.only:
+            sys.stdout.write(json.dumps(asdict(measure(SETTINGS[asked.setting], asked.only))))
+            return 0
         sys.stdout.write(f"{calibrate(asked.setting)}\n")
         return 0
     if asked.what == "explain":
@@ -62,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         default="cpu-float32",
         help="cpu-float32, nvidia-h200-bfloat16 or nvidia-h200-bfloat16-full",
     )
+    calibrated.add_argument("--only", metavar="NAME", help="measure this correct variant here, and write no file")
     held_out = kinds.add_parser(
         "held-out", help="try a half of the held-out set, and write a table for a person to judge"
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +34,7 @@ from pytest_dsocr.subjects.protocol import Setup
 from suites.meta.checkout import CHECKOUT
 from suites.meta.faults.all import FAULTS
 from suites.meta.faults.calibration_picture import picture
-from suites.meta.faults.trial import Brief, Upto, cases
+from suites.meta.faults.trial import PAGES, Brief, Upto, cases
 from suites.meta.recordings import FOLDER, find_recording
 
 MEASURED = Path(__file__).with_name("calibration.json")
@@ -106,6 +109,10 @@ class Setting:
     correct: Mapping[str, Variant]
     small: tuple[str, ...]
     """Ids of planted mistakes."""
+    elsewhere: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Those of ``correct`` that need a process of their own, which chooses its kernels by this environment."""
+    pages: str = PAGES
+    """What correct variants are measured on."""
     tokens: int | None = None
     """Of pages that no recording holds: the session is the reference, equal to the vendor's code to the bit."""
 
@@ -117,9 +124,9 @@ class Setting:
 
     @property
     def cases(self) -> tuple[Case, ...]:
-        """The quick pages."""
+        """What correct variants are measured on; mistakes are on the first of the quick pages."""
         if self.tokens is None:
-            return cases()
+            return cases(self.pages)
         return tuple(replace(case, max_new_tokens=self.tokens) for case in cases())
 
 
@@ -136,6 +143,14 @@ SMALL_IN_BFLOAT16 = (
     *("SAM-13", "SAM-15", "CLP-02", "CLP-W1", "CLP-01", "NRM-W1", "HLD-64", "ATD-W4", "MOE-W6", "MOE-02"),
     *("HLD-61", "HLD-65", "HLD-55", "POS-W4", "HLD-68", "KVC-W7", "DTP-07", "HLD-44"),
 )
+
+
+def _kernels(torch_own: str, mkl: str, onednn: str) -> Mapping[str, str]:
+    """Give the environment in which torch and its libraries use no later instructions than these."""
+    return {"ATEN_CPU_CAPABILITY": torch_own, "MKL_ENABLE_INSTRUCTIONS": mkl, "ONEDNN_MAX_CPU_ISA": onednn}
+
+
+AVX2 = _kernels("avx2", "AVX2", "AVX2")
 IN_BFLOAT16 = replace(Setup(), device="cuda", dtype="bfloat16")
 SETTINGS: Mapping[str, Setting] = {
     "cpu-float32": Setting(
@@ -147,8 +162,17 @@ SETTINGS: Mapping[str, Setting] = {
             "four threads": _where(_four_threads),
             "fused attention": _session(attention="sdpa"),
             "no oneDNN": _where(_without_onednn),
+            "AVX2": _session(),
+            "AVX2, no oneDNN": _where(_without_onednn),
+            "SSE4": _session(),
         },
         ("SAM-W15", "SAM-13", "SAM-15", "CLP-02", "CLP-W1", "DTP-07", "NRM-W1", "LAY-W5", "MOE-W6", "ATD-W4", "DEC-06"),
+        elsewhere={
+            "AVX2": AVX2,
+            "AVX2, no oneDNN": AVX2,
+            "SSE4": _kernels("default", "SSE4_2", "SSE41"),
+        },
+        pages="dev-20",
     ),
     "nvidia-h200-bfloat16": Setting("bfloat16 on an H200, mini", IN_BFLOAT16, "read", OF_BFLOAT16, SMALL_IN_BFLOAT16),
     "nvidia-h200-bfloat16-full": Setting(
@@ -179,14 +203,28 @@ def picture_of(name: str) -> Path:
 
 
 def _rows(setting: Setting) -> Iterator[Measured]:
-    for name, variant in setting.correct.items():
-        with variant(setting.setup) as subject:
-            yield _measured(name, [hold(subject, case, setting) for case in setting.cases], correct=True)
+    for name in setting.correct:
+        yield _in_own_process(setting, name) if name in setting.elsewhere else measure(setting, name)
+    first = replace(setting, pages=PAGES).cases[0]
     with _session()(setting.setup) as subject:
         for name in setting.small:
             with pytest.MonkeyPatch.context() as patch:
                 FAULTS[name].plant(patch, subject)
-                yield _measured(name, [hold(subject, setting.cases[0], setting)], correct=False)
+                yield _measured(name, [hold(subject, first, setting)], correct=False)
+
+
+def measure(setting: Setting, name: str) -> Measured:
+    """Measure a correct variant in this process."""
+    with setting.correct[name](setting.setup) as subject:
+        return _measured(name, [hold(subject, case, setting) for case in setting.cases], correct=True)
+
+
+def _in_own_process(setting: Setting, name: str) -> Measured:
+    [known] = [key for key, one in SETTINGS.items() if one is setting]
+    command = [sys.executable, "-m", "suites.meta.faults", "calibrate", known, "--only", name]
+    environment = {**os.environ, **setting.elsewhere[name]}
+    ran = subprocess.run(command, cwd=CHECKOUT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return Measured(**json.loads(ran.stdout))
 
 
 def hold(subject: Brief, case: Case, setting: Setting) -> CaseReport:

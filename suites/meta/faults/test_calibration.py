@@ -16,6 +16,8 @@ from suites.meta.faults.trial import cases, hold, loaded, planted
 
 MEASURED_ROWS = json.loads(MEASURED.read_text(encoding="utf-8"))
 USUAL = BY_DTYPE["float32"].usual
+MARGIN = 2**0.5
+"""Two errors of kernels add up to so much: a CPU that was not measured may have both."""
 BELOW = {"SAM-W15"}
 """Mistakes that are smaller than rounding."""
 
@@ -29,6 +31,7 @@ def test_no_correct_variant_is_suspicious_and_every_small_mistake_is_but_those_b
     for row in MEASURED_ROWS["cpu-float32"]:
         worst = max(row["errors"].values())
         assert (worst > USUAL) is not (row["correct"] or row["name"] in BELOW), row["name"]
+        assert not row["correct"] or worst * MARGIN < USUAL, row["name"]
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -42,5 +45,5 @@ def test_a_wrong_epsilon_is_wrong_where_a_run_asks_for_what_is_usual(name: str |
     [case] = [case for case in cases() if case.page.stem == "figures_201"]
     with planted(FAULTS[name]) if name else nullcontext(loaded()) as subject:
         held = hold(subject, case, "prefill").exchange
-    found = judge(held, tolerances("float32").but({"seam": 1e-6})).divergence
+    found = judge(held, tolerances("float32").but({"seam": USUAL})).divergence
     assert (found and found.first.stage) == (FAULTS[name].stage if name else None)

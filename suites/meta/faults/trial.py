@@ -73,9 +73,9 @@ def _reference() -> RecordedReference:
 
 
 @cache
-def cases() -> tuple[Case, ...]:
-    """Give the pages of a default run: in front the quickest without crops, and the quickest with some."""
-    pages = {page.stem: page for page in shipped(PAGES)}
+def cases(named: str = PAGES) -> tuple[Case, ...]:
+    """Give the pages of a default run, or of another list: in front the quickest without crops, and with some."""
+    pages = {page.stem: page for page in shipped(named)}
     order = [*(name for name in QUICKEST if name in pages), *(name for name in pages if name not in QUICKEST)]
     return tuple(make_case(pages[name], "markdown", "gundam") for name in order)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,9 +35,9 @@ DEFAULTS: Mapping[str, object] = {
     "--dsocr-device": "cpu",
     "--dsocr-dtype": "float32",
     "--dsocr-attention": "eager",
-    "--dsocr-reference-device": "cpu",
-    "--dsocr-reference-dtype": "float32",
-    "--dsocr-reference-attention": "eager",
+    "--dsocr-reference-device": None,
+    "--dsocr-reference-dtype": None,
+    "--dsocr-reference-attention": None,
     "--dsocr-tolerances": {},
     "--dsocr-slower": {},
     "--dsocr-rounds": 48,
@@ -161,8 +162,10 @@ def test_an_empty_variable_is_as_good_as_none(alone: pytest.Pytester, empty: str
 
 def test_the_reference_is_keyed_as_the_subject_unless_told_otherwise(alone: pytest.Pytester) -> None:
     key = {"device": "cuda:1", "dtype": "bfloat16", "attention": "flash_attention_2"}
-    config = configure(alone, {"command line": key})
-    assert {name: config[f"reference_{name}"] for name in key} == key
+    given: Any = configure(alone, {"command line": key})
+    assert Config(**given).reference_key == (*key.values(),)
+    named: Any = configure(alone, {"command line": {**key, "reference_dtype": "float32"}})
+    assert Config(**named).reference_key == ("cuda:1", "float32", "flash_attention_2")
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_a_missing_one_is_told_with_the_nearest_keys(accepted: Run) -> None:
     result = accepted(*other, "-k", "reading", "--dsocr-no-skip")
     result.assert_outcomes(failed=2)
     key = f"mini/cpu-bfloat16-eager (checkpoint {MINI_SHA256[:12]})"
-    told = f"there is no snapshot of {key} for test_reading[a-gundam], but of "
+    told = f"there is no snapshot of {key}, but of "  # of all in the same words, so that they are one line
     near = "mini/cpu-float32-eager (another dtype)"
     far = "large/nvidia-h200-float32-sdpa (another checkpoint, device, dtype, attention)"
     assert f"{told}{near}; {far}; make it with --snapshot-update" in result.stdout.str()

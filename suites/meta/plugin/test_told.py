@@ -36,7 +36,8 @@ def test_the_header_says_what_is_compared_with_what_under_which_key(alone: pytes
         OURS,
         "dsocr: subject session on mini, cpu, float32, eager; offers L0 text, L1 inputs, L2 stages and cache, "
         "L3 named modules",
-        f"dsocr: reference recorded, {golden_folder() / 'vendor'}, cpu, float32, eager; pages dev-3, gundam, markdown",
+        f"dsocr: reference recorded, {golden_folder() / 'vendor'}, cpu, float32, eager, or the nearest recording; "
+        "pages dev-3, gundam, markdown",
     ]
 
 

@@ -157,12 +157,3 @@ def test_but_not_those_that_were_made_otherwise(
     assert reference.behind == ()
     with pytest.raises(NotRecordedError, match=live[1][1].id):
         reference.observe(live[1][1])
-
-
-def test_of_another_pillow_it_says_which_would_do(live: tuple[Replay, list[Case]], tmp_path: Path) -> None:
-    older = replace(MADE, resampling="feed", versions={**MADE.versions, "pillow": "12.3.0"})
-    record(tmp_path, replace(live[0], provenance=older), live[1][:1])
-    with pytest.raises(ReferenceFaultError) as caught:
-        find_recording(tmp_path, MADE.key, MADE.resampling)
-    assert f"{HOME} was made with Pillow 12.3.0, and installed is " in str(caught.value)
-    assert "(pip install 'pillow==12.3.0'), or make one with the installed: dsocr vendor record" in str(caught.value)

@@ -362,21 +362,11 @@ def test_a_recording_of_files_other_than_the_pinned_is_stale(pinned: dict[str, s
         RecordedReference(recording, vendor_sha256=pinned)
 
 
-def test_a_recording_of_another_pillow_is_refused(written: Written, tmp_path: Path) -> None:
-    _, live, cases = written
-    older = replace(MADE, resampling="0123", versions={**MADE.versions, "pillow": "12.0.0"})
-    recording = record(tmp_path, replace(live, provenance=older), cases[:1])
-    told = r"manifest\.json has pixels as another .* with Pillow 12\.0\.0, .*pip install 'pillow==12\.0\.0'"
-    with pytest.raises(ReferenceFaultError, match=told):
-        RecordedReference(recording)
-
-
 def test_no_recording_of_a_key_names_the_nearest(golden: Path) -> None:
     with pytest.raises(ReferenceFaultError) as caught:
         find_recording(golden, replace(MADE.key, device="nvidia-h200", dtype="bfloat16"), MADE.resampling)
-    options = "--dsocr-reference-device=cpu --dsocr-reference-dtype=float32"
-    told = f"but {HOME} (device cpu, dtype float32); hold the subject against another: {options}; or make one with: "
-    assert told in str(caught.value)
+    asked = "leave out --dsocr-reference-device and --dsocr-reference-dtype, and the nearest serves"
+    assert f"but {HOME} (device cpu, dtype float32); {asked}; or make one with: " in str(caught.value)
 
 
 def test_no_recording_at_all(tmp_path: Path) -> None:

@@ -54,7 +54,6 @@ MADE = Provenance(
 def config(**changes: Any) -> Config:
     """The run's choices where a user gives no option but ``changes``."""
     given: dict[str, Any] = {option.name: option.value_if_unset for option in OPTIONS}
-    given |= {"reference_device": "cpu", "reference_dtype": "float32", "reference_attention": "eager"}
     given |= {"tolerances": {}, "may_miss": frozenset(), "golden": Path("golden"), "out": Path("dsocr-out")}
     return Config(**{**given, **changes})
 
