@@ -43,7 +43,7 @@ def run(options: Namespace) -> Iterator[str]:
     task = _task(options)
     if options.out and not options.out.parent.is_dir():
         raise DsocrError(f"there is no folder {options.out.parent} for --out={options.out}; make it, or name another")
-    with _interrupted_by_sigterm():
+    with interrupted_by_sigterm():
         if options.bisect:
             yield from searched(options, lambda commit: _judged(options, task, commit), *options.sides)
         else:
@@ -167,7 +167,7 @@ def _watching(unit: str) -> Iterator[Watcher]:
 
 
 @contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
+def interrupted_by_sigterm() -> Iterator[None]:
     """End as by Ctrl-C, so that what was made for the run is removed."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -18,6 +18,7 @@ from pytest_dsocr.cli import (
     cost_arguments,
     doctor_arguments,
     export_arguments,
+    nightly_arguments,
     results_arguments,
 )
 from pytest_dsocr.foundation.errors import DsocrError
@@ -44,6 +45,8 @@ def parser() -> argparse.ArgumentParser:
     doctor_arguments.add_arguments(_command(commands, "doctor", "check this machine: is there what a run needs?"))
     _bench(_command(commands, "bench", "measure two versions in turn: is the second slower?"))
     _cost(_command(commands, "cost", "calculate what pages cost: FLOPs, bytes, and the least time on a device"))
+    purpose = "run every part of a night that a file describes, or merge the nights of several machines"
+    nightly_arguments.add_arguments(_command(commands, "nightly", purpose))
     _history(_command(commands, "history", "show what was found night by night, and measured run by run"))
     _watch(
         _command(
