@@ -20,7 +20,6 @@ from pytest_dsocr.nights.bisect import BAD, GOOD, SKIP, Judged
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.perf import calibrating, history, table
-from pytest_dsocr.perf.baseline import machine_name
 from pytest_dsocr.perf.bench import Bench, Status, Task, Watcher, compare, counted
 from pytest_dsocr.perf.candidate import opened
 from pytest_dsocr.perf.identity import Reading
@@ -144,12 +143,10 @@ def _shares(flag: str, given: Sequence[str]) -> dict[str, float]:
 
 
 def _written(bench: Bench, options: Namespace) -> Iterator[Path]:
-    if not bench.b.identity["planted"]:
-        machine = machine_name(bench.b.identity["machine"])
-        path = options.history or OWN / BASELINES / machine / history.FILE_NAME
+    if options.history and not bench.b.identity["planted"]:
         lines = [history.Line.of(bench.a), history.Line.of(bench.b, bench.judgements)]
-        history.append(path, [line for line in lines if line.quantities])
-        yield path
+        history.append(options.history, [line for line in lines if line.quantities])
+        yield options.history
     if options.out:
         write_whole(options.out, json.dumps(bench.to_json(), indent=1).encode() + b"\n")
         yield options.out
