@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from pytest_dsocr.contract.input_names import GRID, ROWS
+from pytest_dsocr.contract.input_names import GRID, PIXELS, ROWS
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.observation.summing import Summing, Sums, bytes_sha256, host_sums
@@ -156,6 +156,22 @@ class InputsDigest:
             dtypes=tuple(str(row.dtype).removeprefix("torch.") for row in rows),
             values=own if keep_values else None,
         )
+
+    @property
+    def shapes(self) -> dict[str, str]:
+        """dtype and shape of each tensor by the vendor's name, such as ``bfloat16 [1, 3, 1024, 1024]``."""
+        tokens = [1, sum(length for _, length in self.input_ids)]
+        rows = zip((*ROWS, GRID), self.dtypes, (tokens, tokens, [len(self.images_spatial_crop), 2]), strict=True)
+        pixels = zip(PIXELS, (self.images_crop, self.images_ori), strict=True)
+        return {
+            **{name: f"{dtype} {shape}" for name, dtype, shape in rows},
+            **{name: text.partition(" sha256 ")[0] for name, text in pixels},
+        }
+
+    @property
+    def image_tokens(self) -> int:
+        """Tokens of the prompt that stand for images."""
+        return sum(length for value, length in self.images_seq_mask if value)
 
     @property
     def prompt_ids(self) -> list[int]:
