@@ -9,6 +9,7 @@ from pathlib import Path
 from time import monotonic
 
 from pytest_dsocr.cli.vendor_record import Progress, found_by, line_of, live_reference
+from pytest_dsocr.contract.artifacts import OURS
 from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import seal, write_whole
@@ -17,7 +18,7 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.live.reference import LiveReference
 from pytest_dsocr.report.ended import EXIT_STATUS, Ended
-from pytest_dsocr.report.side_files import INFO, info_of, is_kept, made_anew
+from pytest_dsocr.report.side_files import info_of, is_kept, made_anew
 
 MACHINE = EXIT_STATUS[Ended.INFRASTRUCTURE]
 
@@ -62,7 +63,7 @@ def _keep(case: Case, reference: LiveReference, out: Path) -> Observation:
     try:
         seen = reference.observe(case, out=work)
         info = info_of(case, seen, image_size(case.page), monotonic() - started_s)
-        write_whole(work / INFO, seal(info))
+        write_whole(work / OURS, seal(info))
         made_anew(home).rmdir()
         work.rename(home)
     except OSError as error:

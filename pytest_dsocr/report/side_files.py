@@ -14,8 +14,7 @@ from typing import Any
 
 from PIL import Image, ImageOps
 
-from pytest_dsocr.contract.artifacts import MMD, OVERLAY
-from pytest_dsocr.contract.artifacts import OURS as INFO
+from pytest_dsocr.contract.artifacts import MMD, OURS, OVERLAY
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import Box, Span, to_pixels
 from pytest_dsocr.contract.mmd import to_mmd
@@ -59,12 +58,13 @@ def write_sides(report: CaseReport, folder: Path) -> Path:
     if "read" not in answer.lost:
         outputs[SUBJECT] = answer.spans[:MOST_BOXES], to_mmd(answer.text) if answer.mmd is None else answer.mmd
     overlays = {spans: _overlay(page, spans) for spans in {spans for spans, _ in outputs.values()}}  # one, where equal
+    made_anew(folder)
     for side, info in infos.items():
-        files = {INFO: seal(info)}
+        files = {OURS: seal(info)}
         if side in outputs:
             spans, mmd = outputs[side]
             files |= {MMD: _sound(mmd).encode(), OVERLAY: overlays[spans]}
-        _write(made_anew(folder / side), files)
+        _write(folder / side, files)
     return folder
 
 
@@ -79,14 +79,14 @@ def info_of(case: Case, seen: Observation, page_px: tuple[int, int], seconds: fl
     """
     made = seen.provenance.to_json() if seen.provenance else None
     info = _info(case, seen.output.text, seen.output.spans, page_px, seen.inputs, seen.token_ids)
-    files = {name: one.bytes for name, one in seen.output.artefacts.items()}
+    files = {name: one.bytes for name, one in seen.output.artefacts.items() if name != OURS}
     return {**info, "files": files, "seconds": seconds, "provenance": made}
 
 
 def is_kept(folder: Path, case: Case, made: Provenance) -> bool:
     """Say whether ``folder`` holds all that a reference of this provenance made of ``case``."""
     try:
-        info = unseal((folder / INFO).read_bytes())
+        info = unseal((folder / OURS).read_bytes())
         if traits(info["case"]) != traits(case.to_json()):
             return False
         if Provenance.from_json(info["provenance"]).differences(made.with_ceiling(case.max_new_tokens)):
@@ -150,6 +150,7 @@ def _overlay(page: Image.Image, spans: Sequence[SpanSeen]) -> bytes:
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
+        folder.mkdir()
         for name, content in files.items():
             (folder / name).write_bytes(content)
     except OSError as error:
