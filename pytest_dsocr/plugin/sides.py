@@ -104,10 +104,13 @@ def _picture(report: CaseReport, folder: Path | None) -> str | None:
     from pytest_dsocr.report.pictures import draw
     from pytest_dsocr.report.side_files import side_folder, write_sides
 
-    picture: str | None = None
     try:
         picture = draw(report, folder).relative_to(folder).as_posix()
-        write_sides(report, folder / side_folder(report.case.id))
     except DsocrError as error:  # a missing picture must not cost a comparison
-        current().note(f"of {report.case.id} not every file is there: {error}")
+        current().note(f"there is no picture of {report.case.id}: {error}")
+        return None
+    try:
+        write_sides(report, folder / side_folder(report.case.id))
+    except DsocrError as error:
+        current().note(f"what both sides read of {report.case.id} is not kept: {error}")
     return picture
