@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
-import threading
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from pathlib import Path
 
 from pytest_dsocr.cli.bisect import searched
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.interrupted import interrupted_by_sigterm
 from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.words import listed
@@ -161,16 +160,3 @@ def _watching(unit: str) -> Iterator[Watcher]:
             bar.set_description_str(what)
 
         yield watch
-
-
-@contextmanager
-def interrupted_by_sigterm() -> Iterator[None]:
-    """End as by Ctrl-C, so that what was made for the run is removed."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -8,8 +8,8 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.cli.bench import interrupted_by_sigterm
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.interrupted import interrupted_by_sigterm
 from pytest_dsocr.foundation.locked import locked
 from pytest_dsocr.nights import night
 from pytest_dsocr.nights.config import Config, read_config

@@ -90,7 +90,7 @@ def exchange(
         with spent.on("explaining"):
             found = replace(found, explanation=explainer.explain(report))
     payload = of_case(replace(report, exchange=found), place=place)
-    for side, shapes in payload["shapes"].items():
+    for side, shapes in (("reference", payload["shapes"]["reference"]), ("subject", payload["shapes"]["subject"])):
         told = ", ".join(f"{name} {shape}" for name, shape in (shapes or {}).items())
         LOG.info("%s, inputs of the %s: %s", case.id, side, told or "not offered")
     with spent.on("drawing"):

@@ -235,7 +235,7 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
         },
         "shapes": {
             "reference": exchange.theirs.inputs.shapes,
-            "subject": exchange.answer.inputs and exchange.answer.inputs.shapes,
+            "subject": exchange.answer.inputs.shapes if exchange.answer.inputs else None,
         },
         "compression": _compression(exchange),
         "said": None if "read" in exchange.answer.lost else _said(exchange.answer),

@@ -120,9 +120,9 @@ def _info(
         "token_ids": tokens,
         "spans": [{"label": _sound(one.label), "boxes": one.boxes} for one in spans[:MOST_BOXES]],
         "boxes": [{"label": _sound(label), **_in_pixels(box, page_px)} for label, box in boxes],
-        "grid": inputs and inputs.images_spatial_crop,
-        "shapes": inputs and inputs.shapes,
-        "image_tokens": inputs and inputs.image_tokens,
+        "grid": inputs.images_spatial_crop if inputs else None,
+        "shapes": inputs.shapes if inputs else None,
+        "image_tokens": inputs.image_tokens if inputs else None,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,11 @@ def test_what_a_subject_did_not_come_to_is_not_there(tmp_path: Path) -> None:
 
 def test_whatever_a_subject_reads_the_files_are_small_and_whole(tmp_path: Path) -> None:
     boxes = (Box(math.nan, 0, 5, 5), Box(0, 0, math.inf, 5), Box(-1e300, 0, 1e300, 9), *[Box(0, 0, 9, 9)] * 50_000)
-    said = {"text": "\ud800\x00" * 3_000_000, "mmd": "\udfff" * 3_000_000, "spans": (SpanSeen("\ud800", boxes),)}
+    said: dict[str, Any] = {
+        "text": "\ud800\x00" * 3_000_000,
+        "mmd": "\udfff" * 3_000_000,
+        "spans": (SpanSeen("\ud800", boxes),),
+    }
     out = write_sides(report(tmp_path, **said), tmp_path / "case") / "subject"
     assert files_in(out) == NAMES
     assert all((out / name).stat().st_size < 4_000_000 for name in NAMES)
