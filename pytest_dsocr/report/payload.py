@@ -116,7 +116,7 @@ class CasePayload(TypedDict):
     boxes: Sides
     shapes: ShapesPayload
     compression: CompressionPayload | None
-    """None where the vendor counts no image tokens of such a preset, or the reference tells no tokens."""
+    """None where the vendor counts no image tokens of such a preset, or the reference wrote nothing."""
     said: Said | None
     """None where the subject did not come to its text."""
     picture: str | None
@@ -253,7 +253,7 @@ def _compression(exchange: Exchange) -> CompressionPayload | None:
     case, tokens = exchange.case, len(exchange.theirs.steps)
     written = tokens - (tokens < case.max_new_tokens)  # the last is then the end token
     found = compression(Workload(image_size(case.page), case.preset, 0, tokens), written)
-    if not (found.valid_image_tokens and tokens):
+    if not (found.valid_image_tokens and written > 0):
         return None
     return {"vision_tokens": found.valid_image_tokens, "text_tokens": found.text_tokens}
 

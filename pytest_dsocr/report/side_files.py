@@ -29,7 +29,7 @@ from pytest_dsocr.reference.recorded.case import MALFORMED, traits
 from pytest_dsocr.report.payload import picture_name
 
 FORMAT = 1
-MOST_CHARACTERS, MOST_BOXES = 200_000, 5_000
+MOST_CHARACTERS, MOST_BOXES, MOST_OF_LABEL = 200_000, 5_000, 200
 """Of what a side read: several times what 8192 tokens can hold."""
 LARGEST_PX = (1600, 1600)
 REFERENCE, SUBJECT = "reference", "subject"
@@ -54,9 +54,9 @@ def write_sides(report: CaseReport, folder: Path) -> Path:
         REFERENCE: info_of(report.case, exchange.theirs, page.size, exchange.reference_s),
         SUBJECT: _info_of_subject(exchange, page.size),
     }
-    outputs = {REFERENCE: (theirs.spans[:MOST_BOXES], theirs.mmd)}
+    outputs = {REFERENCE: (_kept(theirs.spans), theirs.mmd)}
     if "read" not in answer.lost:
-        outputs[SUBJECT] = answer.spans[:MOST_BOXES], to_mmd(answer.text) if answer.mmd is None else answer.mmd
+        outputs[SUBJECT] = _kept(answer.spans), to_mmd(answer.text) if answer.mmd is None else answer.mmd
     overlays = {spans: _overlay(page, spans) for spans in {spans for spans, _ in outputs.values()}}  # one, where equal
     made_anew(folder)
     for side, info in infos.items():
@@ -111,15 +111,15 @@ def _info(
     inputs: InputsDigest | None,
     tokens: Sequence[int] | None,
 ) -> dict[str, Any]:
-    boxes = [(span.label, box) for span in spans for box in _finite(span)][:MOST_BOXES]
+    spans = _kept(spans)
     return {
         "format": FORMAT,
         "case": {"id": case.id, **case.to_json()},
         "page": {"width": page_px[0], "height": page_px[1]},
         "text": _sound(text),
         "token_ids": tokens,
-        "spans": [{"label": _sound(one.label), "boxes": one.boxes} for one in spans[:MOST_BOXES]],
-        "boxes": [{"label": _sound(label), **_in_pixels(box, page_px)} for label, box in boxes],
+        "spans": [one._asdict() for one in spans],
+        "boxes": [{"label": one.label, **_in_pixels(box, page_px)} for one in spans for box in one.boxes],
         "grid": inputs.images_spatial_crop if inputs else None,
         "shapes": inputs.shapes if inputs else None,
         "image_tokens": inputs.image_tokens if inputs else None,
@@ -131,9 +131,15 @@ def _in_pixels(box: Box, page_px: tuple[int, int]) -> Mapping[str, int]:
     return {"x": x1, "y": y1, "w": x2 - x1, "h": y2 - y1}
 
 
-def _finite(span: SpanSeen) -> tuple[Box, ...]:
-    """Return the boxes that have a place; a recording may hold an infinity or a NaN."""
-    return tuple(box for box in span.boxes if all(map(math.isfinite, box)))
+def _kept(spans: Sequence[SpanSeen]) -> tuple[SpanSeen, ...]:
+    """Return as many spans and boxes as are kept, without boxes that have no place: an infinity, a NaN."""
+    found: list[SpanSeen] = []
+    left = MOST_BOXES
+    for span in spans[:MOST_BOXES]:
+        boxes = tuple(box for box in span.boxes[:left] if all(map(math.isfinite, box)))
+        found.append(SpanSeen(_sound(span.label[:MOST_OF_LABEL]), boxes))
+        left -= len(boxes)
+    return tuple(found)
 
 
 def _sound(text: str) -> str:
@@ -144,7 +150,7 @@ def _sound(text: str) -> str:
 def _overlay(page: Image.Image, spans: Sequence[SpanSeen]) -> bytes:
     small = ImageOps.contain(page, LARGEST_PX) if max(page.size) > max(LARGEST_PX) else page
     content = io.BytesIO()
-    draw_boxes(small, [Span(one.label, _finite(one), "", 0, 0, "", None) for one in spans]).save(content, "JPEG")
+    draw_boxes(small, [Span(one.label, one.boxes, "", 0, 0, "", None) for one in spans]).save(content, "JPEG")
     return content.getvalue()
 
 
