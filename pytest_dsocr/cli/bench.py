@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
-import threading
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from pathlib import Path
 
 from pytest_dsocr.cli.bisect import searched
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.interrupted import interrupted_by_sigterm
 from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.words import listed
@@ -20,7 +19,6 @@ from pytest_dsocr.nights.bisect import BAD, GOOD, SKIP, Judged
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.perf import calibrating, history, table
-from pytest_dsocr.perf.baseline import machine_name
 from pytest_dsocr.perf.bench import Bench, Status, Task, Watcher, compare, counted
 from pytest_dsocr.perf.candidate import opened
 from pytest_dsocr.perf.identity import Reading
@@ -43,7 +41,7 @@ def run(options: Namespace) -> Iterator[str]:
     task = _task(options)
     if options.out and not options.out.parent.is_dir():
         raise DsocrError(f"there is no folder {options.out.parent} for --out={options.out}; make it, or name another")
-    with _interrupted_by_sigterm():
+    with interrupted_by_sigterm():
         if options.bisect:
             yield from searched(options, lambda commit: _judged(options, task, commit), *options.sides)
         else:
@@ -144,12 +142,10 @@ def _shares(flag: str, given: Sequence[str]) -> dict[str, float]:
 
 
 def _written(bench: Bench, options: Namespace) -> Iterator[Path]:
-    if not bench.b.identity["planted"]:
-        machine = machine_name(bench.b.identity["machine"])
-        path = options.history or OWN / BASELINES / machine / history.FILE_NAME
+    if options.history and not bench.b.identity["planted"]:
         lines = [history.Line.of(bench.a), history.Line.of(bench.b, bench.judgements)]
-        history.append(path, [line for line in lines if line.quantities])
-        yield path
+        history.append(options.history, [line for line in lines if line.quantities])
+        yield options.history
     if options.out:
         write_whole(options.out, json.dumps(bench.to_json(), indent=1).encode() + b"\n")
         yield options.out
@@ -164,16 +160,3 @@ def _watching(unit: str) -> Iterator[Watcher]:
             bar.set_description_str(what)
 
         yield watch
-
-
-@contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """End as by Ctrl-C, so that what was made for the run is removed."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

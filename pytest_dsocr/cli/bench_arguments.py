@@ -6,9 +6,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.perf.history import FILE_NAME
 from pytest_dsocr.perf.schedule import LOOKS, TOKENS
-from pytest_dsocr.reference.goldens import BASELINES, OWN
 
 
 def add_arguments(command: ArgumentParser) -> None:
@@ -34,7 +32,7 @@ def add_arguments(command: ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
     )
-    where = f"add both sides to this file (default: {OWN / BASELINES}/MACHINE/{FILE_NAME})"
+    where = "add a line for each side to this file, such as history.jsonl, which dsocr history shows"
     _add(command, "--history", where, type=Path, metavar="FILE")
     _add(
         command,

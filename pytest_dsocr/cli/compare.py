@@ -13,24 +13,20 @@ import signal
 import subprocess
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pytest_dsocr
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.plugin.option import Option
 from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.report.commands import SAFE_PATH, suites
 from pytest_dsocr.report.ended import EXIT_STATUS, Ended
 from pytest_dsocr.report.file import RUN_ID, RefusedError, RunIdentity, mark_running, read_result
 
-INSTALLED = "pytest_dsocr.suites"
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
-SAFE_PATH = "-P"
-"""Keeps a checkout in the working directory from being imported in place of the installation, as `pytest` does."""
 LEFT_OUT = ("meta", "perf", "workload")
 """The project's own tests, and what is measured by itself: times, and FLOPs, which take half a minute with mini."""
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
@@ -89,7 +85,7 @@ def run(options: Namespace) -> Iterator[str]:
     out = Path(getattr(options, "out", [os.environ.get("DSOCR_OUT", "").strip() or DEFAULT_OUT])[-1])
     if [word for word in options.of_pytest if word.partition("=")[0] == OUT_FLAG]:
         raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")
-    tests = options.tests or suites()
+    tests = options.tests or suites(LEFT_OUT)
     arguments = [*tests, "-p", plugin(), f"{OUT_FLAG}={out}", *_typed(options), *options.of_pytest]
     command = [sys.executable, SAFE_PATH, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))
@@ -120,15 +116,6 @@ def _exit_status(of_pytest: int, result: Mapping[str, Any]) -> int:
 def plugin() -> str:
     """Give the name by which pytest loads the plugin: that of its entry point, or of its module in a bare checkout."""
     return NAME if any(one.name == NAME for one in entry_points(group="pytest11")) else HOOKS
-
-
-def suites(left_out: Container[str] = LEFT_OUT) -> list[str]:
-    """Give what pytest is to run: the suites of the installation, or those of the checkout, but for some."""
-    is_installed = find_spec(INSTALLED) is not None
-    package = Path(pytest_dsocr.__path__[0])
-    folder = package / "suites" if is_installed else package.parent / "suites"
-    found = sorted(init.parent for init in folder.glob("*/__init__.py") if init.parent.name not in left_out)
-    return ["--pyargs", *(f"{INSTALLED}.{one.name}" for one in found)] if is_installed else [*map(str, found)]
 
 
 def _typed(options: Namespace) -> Iterator[str]:

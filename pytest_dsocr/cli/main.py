@@ -18,6 +18,7 @@ from pytest_dsocr.cli import (
     cost_arguments,
     doctor_arguments,
     export_arguments,
+    nightly_arguments,
     results_arguments,
 )
 from pytest_dsocr.foundation.errors import DsocrError
@@ -44,6 +45,8 @@ def parser() -> argparse.ArgumentParser:
     doctor_arguments.add_arguments(_command(commands, "doctor", "check this machine: is there what a run needs?"))
     _bench(_command(commands, "bench", "measure two versions in turn: is the second slower?"))
     _cost(_command(commands, "cost", "calculate what pages cost: FLOPs, bytes, and the least time on a device"))
+    purpose = "run every part of a night that a file describes, or merge the nights of several machines"
+    nightly_arguments.add_arguments(_command(commands, "nightly", purpose))
     _history(_command(commands, "history", "show what was found night by night, and measured run by run"))
     _watch(
         _command(
@@ -54,13 +57,14 @@ def parser() -> argparse.ArgumentParser:
     _new_adapter(_command(commands, "new-adapter", purpose, "new_adapter"))
     purpose = "write a checkpoint in the form that another implementation loads"
     export_arguments.add_arguments(_command(commands, "export", purpose))
-    vendor = commands.add_parser("vendor", help="set up, inspect or record the vendor's code")
+    vendor = commands.add_parser("vendor", help="set up, inspect, run or record the vendor's code")
     of_vendor = vendor.add_subparsers(required=True, metavar="COMMAND")
     _setup(_command(of_vendor, "setup", "make the environment in which the vendor's code runs", "vendor_setup"))
     _inspect(
         _command(of_vendor, "inspect", "show what the vendor's files contain, and what has changed", "vendor_inspect")
     )
     _record(_command(of_vendor, "record", "record what the vendor's code does with pages", "vendor_record"))
+    _vendor_run(_command(of_vendor, "run", "keep what the vendor's code makes of pages, as files", "vendor_run"))
     return top
 
 
@@ -162,6 +166,21 @@ def _watch(command: argparse.ArgumentParser) -> None:
 
 
 def _record(command: argparse.ArgumentParser) -> None:
+    _add_cases(command)
+    _add(command, "--golden", "folder of recordings to write to", OWN / RECORDINGS, type=Path, metavar="FOLDER")
+    command.add_argument("--again", action="store_true", help="record the cases anew that are recorded already")
+    flops = "count FLOPs alone, and leave the recordings as they are"
+    command.add_argument("--only-flops", action="store_true", help=flops)
+
+
+def _vendor_run(command: argparse.ArgumentParser) -> None:
+    _add_cases(command)
+    command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder with a folder for each case")
+    command.add_argument("--again", action="store_true", help="read the pages anew that are there already")
+
+
+def _add_cases(command: argparse.ArgumentParser) -> None:
+    """Add the vendor's code, and which pages it reads how."""
     _add_vendor(command)
     lists = ", ".join(LIST_SUFFIXES)
     what = f"images, folders of images, list files ({lists}), PDFs, or shipped pages: {', '.join(SUBSETS)}"
@@ -175,10 +194,6 @@ def _record(command: argparse.ArgumentParser) -> None:
     ceiling = "stop after this many tokens (default: as many as the vendor's code)"
     command.add_argument("--max-new-tokens", type=int, metavar="TOKENS", help=ceiling)
     _add(command, "--time-limit", "longest time without a sign of progress", 600.0, type=float, metavar="SECONDS")
-    _add(command, "--golden", "folder of recordings to write to", OWN / RECORDINGS, type=Path, metavar="FOLDER")
-    command.add_argument("--again", action="store_true", help="record the cases anew that are recorded already")
-    flops = "count FLOPs alone, and leave the recordings as they are"
-    command.add_argument("--only-flops", action="store_true", help=flops)
 
 
 def _add_vendor(command: argparse.ArgumentParser) -> None:

@@ -17,6 +17,7 @@ from pytest_dsocr.report.github import append_summary
 from pytest_dsocr.report.index import write_index
 from pytest_dsocr.report.markdown import write_summary
 from pytest_dsocr.report.merging import Part, merged, read_parts
+from pytest_dsocr.report.side_files import made_anew
 
 
 def run(options: Namespace) -> Iterator[str]:
@@ -43,7 +44,7 @@ def run(options: Namespace) -> Iterator[str]:
 
 
 def _with_pictures(cases: Sequence[dict[str, Any]], parts: Sequence[Part], out: Path) -> Iterator[dict[str, Any]]:
-    """Yield the cases, their pictures copied; a case whose picture is lost has none."""
+    """Yield the cases, their pictures and both sides' files copied; a case whose picture is lost has none."""
     for case in cases:
         name = case["picture"]
         found = [part.folder / name for part in parts if name and (part.folder / name).is_file()]
@@ -51,6 +52,8 @@ def _with_pictures(cases: Sequence[dict[str, Any]], parts: Sequence[Part], out: 
             try:
                 (out / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(found[0], out / name)
+                if (sides := found[0].with_suffix("")).is_dir():
+                    shutil.copytree(sides, made_anew((out / name).with_suffix("")), symlinks=True, dirs_exist_ok=True)
             except OSError as error:
                 raise DsocrError(f"{out / name} cannot be written ({error.strerror}); give another --out") from error
         yield {**case, "picture": name if found else None}

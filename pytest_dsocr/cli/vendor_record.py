@@ -50,7 +50,7 @@ def found_by(options: Namespace) -> Cases:
 
 
 def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:
-    with _Progress() as progress, _reference(options, progress) as reference:
+    with Progress() as progress, live_reference(options, progress) as reference:
         made = reference.provenance
         yield f"reference   {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}"
         if not options.only_flops:
@@ -63,25 +63,27 @@ def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:
         yield from _summary(recording, options)
 
 
-class _Progress:
+class Progress:
     """A progress bar over the cases that shows what the reference is doing; a context manager."""
 
     def __init__(self) -> None:
         self.bar: tqdm[Any] = progress_bar(unit="case")
         self.case_id = ""
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.bar.close()
 
     def __call__(self, what: str, done: int, total: int | None) -> None:
+        """Show how far the reference is."""
         share = f"{done / total:.0%}" if total and what == "weights" else f"{done}"
         self.bar.set_postfix_str(f"{self.case_id} {what} {share}")
 
 
-def _reference(options: Namespace, progress: _Progress) -> LiveReference:
+def live_reference(options: Namespace, progress: Progress) -> LiveReference:
+    """Return the vendor's code as the options name it; it starts with the first request."""
     return LiveReference(
         options.vendor,
         options.checkpoint,
@@ -97,7 +99,7 @@ def _reference(options: Namespace, progress: _Progress) -> LiveReference:
 
 
 def _record(
-    cases: Sequence[Case], reference: LiveReference, target: Recorder, progress: _Progress, options: Namespace
+    cases: Sequence[Case], reference: LiveReference, target: Recorder, progress: Progress, options: Namespace
 ) -> Iterator[str]:
     missing = target.missing(cases, again=options.again)
     yield f"recording   {target.folder}: {len(cases) - len(missing)} of {len(cases)} cases are there"
@@ -111,7 +113,7 @@ def _record(
             target.add(case, observation)
             done += 1
             progress.bar.clear()
-            yield _line(case, observation, monotonic() - started_s)
+            yield line_of(case, observation, monotonic() - started_s)
             progress.bar.update()
     except (KeyboardInterrupt, DsocrError):
         how = "the same command without --again" if options.again else "the same command"
@@ -120,7 +122,7 @@ def _record(
 
 
 def _count(
-    cases: Sequence[Case], reference: LiveReference, counts: Counting, progress: _Progress, options: Namespace
+    cases: Sequence[Case], reference: LiveReference, counts: Counting, progress: Progress, options: Namespace
 ) -> Iterator[str]:
     missing = counts.missing(cases, again=options.again)
     yield f"flops       {counts.path}: {len(cases) - len(missing)} of {len(cases)} cases are there"
@@ -132,7 +134,8 @@ def _count(
         progress.bar.update()
 
 
-def _line(case: Case, observation: Observation, seconds: float) -> str:
+def line_of(case: Case, observation: Observation, seconds: float) -> str:
+    """Return what became of a case in a line."""
     boxes = sum(len(span.boxes) for span in observation.output.spans)
     return f"  {case.id:<40} {len(observation.steps):>5} tokens {boxes:>4} boxes {seconds:>7.1f} s"
 
@@ -148,13 +151,13 @@ def _summary(recording: Recording, options: Namespace) -> Iterator[str]:
 
 def _command(options: Namespace) -> str:
     """Give the command with everything that the recording depends on, and no path of this machine."""
-    words = ["dsocr", "vendor", "record", _name(options.vendor), *(_name(page) for page in options.pages)]
+    words = ["dsocr", *options.module.split("_"), _name(options.vendor), *(_name(page) for page in options.pages)]
     words += ["--checkpoint", _name(options.checkpoint), "--device", options.device]
     words += ["--dtype", options.dtype, "--attention", options.attention]
     words += ["--presets", *options.presets, "--prompts", *options.prompts]
     if options.max_new_tokens is not None:
         words += ["--max-new-tokens", str(options.max_new_tokens)]
-    if options.only_flops:
+    if getattr(options, "only_flops", False):
         words += ["--only-flops"]
     return shlex.join(words)
 

@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from pytest_dsocr.contract.artifacts import MMD, write_artifacts
-from pytest_dsocr.contract.input_names import GRID, ROWS
+from pytest_dsocr.contract.input_names import GRID, PIXELS, ROWS
 from pytest_dsocr.contract.markup import Box, parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.observation.provenance import Provenance
@@ -163,6 +163,23 @@ class InputsDigest:
     def has_pixels_of(self, other: InputsDigest) -> bool:
         """Say whether the pixels of both are equal, to the bit."""
         return (self.images_crop, self.images_ori) == (other.images_crop, other.images_ori)
+
+    @property
+    def shapes(self) -> dict[str, str]:
+        """dtype and shape of each tensor by the vendor's name, such as ``bfloat16 [1, 3, 1024, 1024]``."""
+        tokens = [1, sum(length for _, length in self.input_ids)]
+        shapes = zip((*ROWS, GRID), (tokens, tokens, [len(self.images_spatial_crop), 2]), strict=True)
+        dtypes = dict(zip((*ROWS, GRID), self.dtypes, strict=False))  # of a digest that says none, the shapes alone
+        pixels = zip(PIXELS, (self.images_crop, self.images_ori), strict=True)
+        return {
+            **{name: f"{dtypes.get(name, '')} {shape}".strip() for name, shape in shapes},
+            **{name: text.partition(" sha256 ")[0] for name, text in pixels},
+        }
+
+    @property
+    def image_tokens(self) -> int:
+        """Tokens of the prompt that stand for images."""
+        return sum(length for value, length in self.images_seq_mask if value)
 
     @property
     def prompt_ids(self) -> list[int]:

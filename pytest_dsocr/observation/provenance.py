@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import metadata
 from typing import Any
 
+from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
+
 OF_NO_CONSEQUENCE = ("checkpoint", "date", "command")
 """Fields that may differ between equal observations; a checkpoint counts by its content, not by its name."""
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "matplotlib", "flash-attn", "torchvision")
@@ -81,6 +83,12 @@ class Provenance:
     def with_override(self, override: str) -> Provenance:
         """Give the same with one more override, such as that of a single case."""
         return replace(self, overrides=(*self.overrides, override))
+
+    def with_ceiling(self, max_new_tokens: int) -> Provenance:
+        """Give the same for a case that is decoded so far, which is an override unless the vendor's code has it."""
+        if max_new_tokens == VENDOR_MAX_NEW_TOKENS:
+            return self
+        return self.with_override(f"generate: max_new_tokens {max_new_tokens} in place of {VENDOR_MAX_NEW_TOKENS}")
 
     def differences(self, other: Provenance) -> list[str]:
         """Say in which respects of consequence the two were made differently, one line each."""

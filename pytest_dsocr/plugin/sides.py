@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,6 +29,8 @@ from pytest_dsocr.report.payload import CasePayload, of_case
 from pytest_dsocr.session_reference.reference import SessionReference, open_session_reference
 from pytest_dsocr.subjects.watch import current
 from pytest_dsocr.whatif.explainer import Explainer
+
+LOG = logging.getLogger(__name__)
 
 
 def open_wanted(config: Config, on_progress: OnProgress | None = None, coming: Sequence[Case] = ()) -> Reference:
@@ -91,6 +94,9 @@ def exchange(
         with spent.on("explaining"):
             found = replace(found, explanation=explainer.explain(report))
     payload = of_case(replace(report, exchange=found), place=place)
+    for side, shapes in (("reference", payload["shapes"]["reference"]), ("subject", payload["shapes"]["subject"])):
+        told = ", ".join(f"{name} {shape}" for name, shape in (shapes or {}).items())
+        LOG.info("%s, inputs of the %s: %s", case.id, side, told or "not offered")
     with spent.on("drawing"):
         payload["picture"] = _picture(report, config.out)
     return found, payload
@@ -100,9 +106,15 @@ def _picture(report: CaseReport, folder: Path | None) -> str | None:
     if folder is None:
         return None
     from pytest_dsocr.report.pictures import draw
+    from pytest_dsocr.report.side_files import side_folder, write_sides
 
     try:
-        return draw(report, folder).relative_to(folder).as_posix()
+        picture = draw(report, folder).relative_to(folder).as_posix()
     except DsocrError as error:  # a missing picture must not cost a comparison
         current().note(f"there is no picture of {report.case.id}: {error}")
         return None
+    try:
+        write_sides(report, folder / side_folder(report.case.id))
+    except DsocrError as error:
+        current().note(f"what both sides read of {report.case.id} is not kept: {error}")
+    return picture

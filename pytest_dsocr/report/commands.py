@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest_dsocr
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.printable import in_shell
 
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
     from pytest_dsocr.report.result import RunResult
 
 SUITES = "pytest_dsocr.suites"
+SAFE_PATH = "-P"
+"""Keeps a checkout in the working directory from being imported in place of the installation, as `pytest` does."""
 OWN, VENDOR = "package.module:factory", "path/to/vendor"
 SHIPPED_SUBJECT = "session"
 OF_RECORD = {"checkpoint": "--checkpoint", "device": "--device", "dtype": "--dtype", "attention": "--attention"}
@@ -26,6 +31,15 @@ UNSAID = {
     "--attention": ["eager"],
 }
 """The defaults of ``dsocr vendor record``."""
+
+
+def suites(left_out: Container[str]) -> list[str]:
+    """Give what pytest is to run: the suites of the installation, or those of the checkout, but for some."""
+    is_installed = find_spec(SUITES) is not None
+    package = Path(pytest_dsocr.__path__[0])
+    folder = package / "suites" if is_installed else package.parent / "suites"
+    found = sorted(init.parent for init in folder.glob("*/__init__.py") if init.parent.name not in left_out)
+    return ["--pyargs", *(f"{SUITES}.{one.name}" for one in found)] if is_installed else [*map(str, found)]
 
 
 def rerun(nodeid: str, options: Sequence[str] = ()) -> str:

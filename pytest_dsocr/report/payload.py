@@ -18,7 +18,7 @@ from pytest_dsocr.observation.provenance import is_by_session
 
 if TYPE_CHECKING:
     from pytest_dsocr.judge.config import Config
-    from pytest_dsocr.judge.exchange import CaseReport
+    from pytest_dsocr.judge.exchange import CaseReport, Exchange
     from pytest_dsocr.observation.answer import Answer
     from pytest_dsocr.observation.level import Level
     from pytest_dsocr.reference.protocol import Reference
@@ -69,6 +69,22 @@ class Said(TypedDict):
     """Of each box its label and four coordinates, in units of 1/999 of the page."""
 
 
+class ShapesPayload(TypedDict):
+    """dtype and shape of each side's inputs by name; None where it does not show them."""
+
+    reference: dict[str, str]
+    subject: dict[str, str] | None
+
+
+class CompressionPayload(TypedDict):
+    """What a page comes to as tokens, as the vendor counts them."""
+
+    vision_tokens: int
+    """Image tokens that show the page."""
+    text_tokens: int
+    """Of the reference's output, markup included."""
+
+
 class CasePayload(TypedDict):
     """A case, judged under the run's own limits."""
 
@@ -98,6 +114,9 @@ class CasePayload(TypedDict):
     """From the subject's request to its first text; None where it does not stream, or was not asked to read."""
     tokens: Sides
     boxes: Sides
+    shapes: ShapesPayload
+    compression: CompressionPayload | None
+    """None where the vendor counts no image tokens of such a preset, or the reference wrote nothing."""
     said: Said | None
     """None where the subject did not come to its text."""
     picture: str | None
@@ -216,11 +235,29 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
             "reference": sum(len(span.boxes) for span in exchange.theirs.output.spans),
             "subject": None if "read" in exchange.answer.lost else sum(len(s.boxes) for s in exchange.answer.spans),
         },
+        "shapes": {
+            "reference": exchange.theirs.inputs.shapes,
+            "subject": exchange.answer.inputs.shapes if exchange.answer.inputs else None,
+        },
+        "compression": _compression(exchange),
         "said": None if "read" in exchange.answer.lost else _said(exchange.answer),
         "picture": picture,
         "by_session": is_by_session(exchange.theirs.provenance),
         "comparisons": [of_comparison(comparison) for comparison in report.comparisons],
     }
+
+
+def _compression(exchange: Exchange) -> CompressionPayload | None:
+    from pytest_dsocr.contract.image import image_size
+    from pytest_dsocr.workload.compression import compression
+    from pytest_dsocr.workload.workload import Workload
+
+    case, tokens = exchange.case, len(exchange.theirs.steps)
+    written = tokens - (tokens < case.max_new_tokens)  # the last is then the end token
+    found = compression(Workload(image_size(case.page), case.preset, 0, tokens), written)
+    if not (found.valid_image_tokens and written > 0):
+        return None
+    return {"vision_tokens": found.valid_image_tokens, "text_tokens": found.text_tokens}
 
 
 def _said(answer: Answer) -> Said:

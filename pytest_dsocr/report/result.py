@@ -22,7 +22,7 @@ from pytest_dsocr.report.gathered import Gathered
 from pytest_dsocr.report.judged import JudgedCase
 from pytest_dsocr.report.payload import ComparisonPayload, FaultPayload, number
 from pytest_dsocr.report.tested import FAILING, TestResult
-from pytest_dsocr.report.words import by_session
+from pytest_dsocr.report.words import by_session, compression_of
 
 MOST_NOT_ENDED = 100
 """How many tests that did not end are named in the file."""
@@ -213,6 +213,7 @@ class RunResult(Gathered):
             "comparisons": self.made,
             "counts": {str(verdict): self.counts.get(verdict, 0) for verdict in SEVERITY[::-1]},
             "run": self.run,
+            "compression": compression_of(self.cases),
             "perf": self.perf,
             "spent": [self.spent[name] for name in sorted(self.spent)],
             "environment": {"platform": platform.platform(), "versions": versions()},

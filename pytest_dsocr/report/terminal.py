@@ -17,7 +17,14 @@ from pytest_dsocr.report.payload import number
 from pytest_dsocr.report.result import Missing, RunResult
 from pytest_dsocr.report.spent import in_line, in_table
 from pytest_dsocr.report.times import table
-from pytest_dsocr.report.words import counts, first_token_in_words, first_wrong, reference_in_words, subject_in_words
+from pytest_dsocr.report.words import (
+    compression_in_words,
+    counts,
+    first_token_in_words,
+    first_wrong,
+    reference_in_words,
+    subject_in_words,
+)
 
 if TYPE_CHECKING:
     import pytest
@@ -83,6 +90,8 @@ class Summary:
         yield self._counted()
         if first_token := first_token_in_words(self.result.cases):
             yield from _told("first token", first_token)
+        if compression := compression_in_words(self.result.cases):
+            yield from _told("compression", compression)
         yield from self._faults()
         yield from self._cases()
         yield from self._perf()

@@ -63,6 +63,25 @@ def first_token_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
     return f"{median(took):.0f} ms in the median of {count(len(took), 'case')}, {max(took):.0f} ms at most"
 
 
+def compression_of(cases: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
+    """Return vision tokens a page and text tokens for each of them, over all cases; None where none is counted."""
+    counted = [one["compression"] for one in cases if one.get("compression")]
+    if not counted:
+        return None
+    vision, text = (sum(one[name] for one in counted) for name in ("vision_tokens", "text_tokens"))
+    found = {"vision_tokens_per_page": vision / len(counted), "text_tokens_per_vision_token": text / vision}
+    return {"cases": len(counted), **found}
+
+
+def compression_in_words(cases: Sequence[Mapping[str, Any]]) -> str:
+    """Say the same in a line; nothing where nothing is counted."""
+    found = compression_of(cases)
+    if found is None:
+        return ""
+    page, ratio = found["vision_tokens_per_page"], found["text_tokens_per_vision_token"]
+    return f"{page:.0f} vision tokens a page, {ratio:.2f} text tokens for each, in {count(int(found['cases']), 'case')}"
+
+
 def subject_in_words(run: RunPayload) -> str:
     """Say which subject it is, what it offers, and how it was made."""
     made = f"{run['checkpoint']}/{run['device']}-{run['dtype']}-{run['attention']}"

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "adapters": "foundation contract observation engine reference subjects pages",
     "doctor": "foundation contract observation engine reference perf pages",
     "report": "foundation contract observation workload reference session_reference compare judge perf",
-    "nights": "foundation compare perf report",
+    "nights": "foundation compare perf pages report",
     "plugin": "foundation contract observation engine workload reference subjects session_reference compare judge "
     "whatif perf pages report",
     "cli": "foundation contract observation engine workload reference perf pages adapters doctor report nights plugin",

@@ -16,7 +16,6 @@ from typing import Any
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from pytest_dsocr.contract.markup import LARGEST, Box
-from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.contract.special import BOS, EOS, PAD
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
@@ -138,7 +137,7 @@ class VendorRuntime:
             steps=run.steps,
             output=output,
             logits=run.stacked_logits if keep_logits else None,
-            provenance=self._provenance_of(case),
+            provenance=self.origin.with_ceiling(case.max_new_tokens),
         )
 
     def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
@@ -170,12 +169,6 @@ class VendorRuntime:
         return observe_infer(
             self.model, self.tokenizer, case, out, image_id=self.image_id, meter=meter, on_stage=on_stage, **options
         )
-
-    def _provenance_of(self, case: Case) -> Provenance:
-        if case.max_new_tokens == VENDOR_MAX_NEW_TOKENS:
-            return self.origin
-        ceiling = f"generate: max_new_tokens {case.max_new_tokens} in place of {VENDOR_MAX_NEW_TOKENS}"
-        return self.origin.with_override(ceiling)
 
 
 def _output(run: VendorRun, folder: Path) -> Output:

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cli.compare import MEMORY_KEPT, suites
+from pytest_dsocr.cli.compare import LEFT_OUT, MEMORY_KEPT
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.report.commands import suites
 from pytest_dsocr.report.file import UNFINISHED, read_result
 
 SUBJECTS = """
@@ -173,7 +174,7 @@ def test_every_option_of_the_plugin_is_offered_by_both_names(capsys: pytest.Capt
 
 def test_the_suites_are_found_wherever_it_is_called() -> None:
     """And the project's own tests, times and FLOPs are none of them."""
-    found = suites()
+    found = suites(LEFT_OUT)
     names = [Path(path).name for path in found]
     assert [name.removeprefix("pytest_dsocr.suites.") for name in names if name != "--pyargs"] == [
         *("cache", "checkpoint", "contract", "parity", "reference")

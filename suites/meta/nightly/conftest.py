@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,20 +10,15 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.plugin.options import OPTIONS
-from suites.meta.checkout import CHECKOUT
 
 COMMIT = ("git", "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm", "it")
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository of one commit, in which ``ci`` is found; nothing of ours is said in the environment."""
+    """A repository of one commit; no option of ours is set in the environment."""
     for option in OPTIONS:
         monkeypatch.delenv(option.env, raising=False)
-    (tmp_path / "path").mkdir()
-    (tmp_path / "path" / "ci").symlink_to(CHECKOUT / "ci")
-    paths = [str(tmp_path / "path"), os.environ.get("PYTHONPATH", "")]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "home"
     folder.mkdir()
@@ -36,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def nightly(*arguments: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "ci.nightly", "nightly.toml", *arguments]
+    return [sys.executable, "-P", "-m", "pytest_dsocr", "nightly", "nightly.toml", *arguments]
 
 
 def run_night(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ci.nightly.config import Config
-from ci.nightly.parts import batched, command, jobs
-from ci.nightly.state import read_night
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.nights.config import Config
+from pytest_dsocr.nights.parts import batched, command, jobs
 from pytest_dsocr.nights.record import read
+from pytest_dsocr.nights.state import read_night
 from pytest_dsocr.pages.shipped import shipped
 from suites.meta.nightly.conftest import run_night, write_config
 
@@ -23,7 +23,7 @@ NAMES = tuple(f"{name}.png" for name in "abcdefg")
 
 
 def merge(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "ci.nightly.merge", *arguments]
+    command = [sys.executable, "-P", "-m", "pytest_dsocr", "nightly", "--merge", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

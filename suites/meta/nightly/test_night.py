@@ -135,7 +135,7 @@ def test_a_night_that_is_ended_keeps_what_it_has(home: Path) -> None:
     assert "is at work on" in second.stderr
     process.terminate()
     _, said = process.communicate()
-    assert (process.returncode, said) == (130, "nightly: interrupted; the same command goes on from here\n")
+    assert (process.returncode, said) == (130, "dsocr: interrupted\n")
     assert [(entry["step"], entry["why"]) for entry in state()["entries"]] == [("ended", "interrupted")]
 
 
@@ -158,4 +158,4 @@ def test_results_that_cannot_be_written_are_10_and_not_a_wrong_model(home: Path,
     command = f"{limit} exec {shlex.join(nightly())}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 10, done.stdout + done.stderr
-    assert re.match(r"nightly: .*(cannot be written|File exists)", done.stderr)
+    assert re.match(r"dsocr: .*(cannot be written|File exists)", done.stderr)

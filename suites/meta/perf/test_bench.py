@@ -49,6 +49,7 @@ def paces() -> dict[str, str]:
 def test_a_side_against_itself_is_the_same_and_one_that_sleeps_longer_slower(capsys: Capture) -> None:
     assert bench("Sleeping", "Sleeping", "--slower=page=0.4") == 0
     assert paces() == {"page": "SAME"}
+    assert [path.name for path in Path().rglob("*")] == ["out.json"], "nothing is written that was not asked for"
     assert bench("Sleeping", "Slower", "--slower=page=0.1") == 1
     assert paces() == {"page": "SLOWER"}
     assert 1.3 < result()["judgements"][0]["ratio"] < 1.7
@@ -71,10 +72,11 @@ def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
 
 
 def test_a_planted_slowdown_is_found_and_kept_out_of_the_history() -> None:
-    assert bench("Staged", "Staged", "--slower=0.3", "--planted=prefill=1", "--rounds=24") == 1
+    planted = ("--planted=prefill=1", "--history=history.jsonl")
+    assert bench("Staged", "Staged", "--slower=0.3", *planted, "--rounds=24") == 1
     assert {name for name, pace in paces().items() if pace == "SLOWER"} >= {"prefill"}
     assert result()["b"]["identity"]["planted"] == {"prefill": 1.0}
-    assert not Path("golden").exists()
+    assert not Path("history.jsonl").exists()
 
 
 def test_a_run_of_the_plugin_stands_in_the_same_chart() -> None:
@@ -86,7 +88,7 @@ def test_a_run_of_the_plugin_stands_in_the_same_chart() -> None:
     command = [sys.executable, "-m", "pytest", stages, *plugin, "--dsocr-max-new-tokens=4", "-p", "no:cacheprovider"]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert "no baseline of" in ran.stdout
-    bench("Sleeping", "Sleeping", "--rounds=2")
+    bench("Sleeping", "Sleeping", "--rounds=2", "--history=golden/history.jsonl")
     found, damaged = history.read(Path("golden"))
     assert ([len(series.lines) for series in found], damaged) == ([3], []), [series.what for series in found]
     setup = found[0].what["setup"]

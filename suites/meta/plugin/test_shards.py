@@ -81,6 +81,8 @@ def test_merged_they_are_the_whole(repository: Repository, capsys: pytest.Captur
     assert sorted(test["nodeid"].partition("::")[2] for test in told["tests"]) == whole
     assert [case["page"] for case in told["cases"]] == ["a.png", "b.png", "c.png", "e.png"]
     assert all(Path("merged", case["picture"]).is_file() for case in told["cases"])
+    kept = [f"pages/{case['id']}/{side}/info.json" for case in told["cases"] for side in ("reference", "subject")]
+    assert all(Path("merged", name).is_file() for name in kept)
     assert "4 of 10 tests failed" in capsys.readouterr().out
     assert "4 of 10 tests failed" in Path("merged/summary.md").read_text(encoding="utf-8")
     assert Path("merged/index.html").is_file()

@@ -16,6 +16,7 @@ FUNCTIONS = """
     def unsaid(setup):
         return None
 """
+OF_A_SIDE = ("info.json", "result.mmd", "result_with_boxes.jpg")
 
 
 def header(result: pytest.RunResult) -> list[str]:
@@ -103,6 +104,7 @@ def test_a_run_that_passes_ends_with_what_it_compared_and_its_verdict(repository
         "dsocr.json",
         "index.html",
         "pages/page-tiny-markdown.jpg",
+        *(f"pages/page-tiny-markdown/{side}/{name}" for side in ("reference", "subject") for name in OF_A_SIDE),
         "summary.md",
     }
 

@@ -121,6 +121,8 @@ def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **ch
         "first_token_ms": None,
         "tokens": {"reference": 3, "subject": 3},
         "boxes": {"reference": 7, "subject": 7},
+        "shapes": {"reference": {"input_ids": "int64 [1, 78]"}, "subject": None},
+        "compression": None,
         "said": {"text": "Minutes", "boxes": [["title", 1, 2, 3, 4]]},
         "picture": f"pages/{case_id}.jpg",
         "by_session": False,

@@ -82,6 +82,9 @@ def test_a_case_is_told_with_what_broke_and_what_both_sides_took(tmp_path: Path)
     assert told["seconds"] == {"reference": 0.25, "subject": 1.5}
     assert told["tokens"] == {"reference": 3, "subject": 3}
     assert told["boxes"] == {"reference": 3, "subject": 1}
+    assert told["shapes"]["subject"] == told["shapes"]["reference"]
+    assert told["shapes"]["reference"]["input_ids"].startswith("int64 [1, ")
+    assert told["compression"] == {"vision_tokens": 64, "text_tokens": 2}, "without the end token"
     assert [one["what"] for one in told["comparisons"]] == ["input_ids", "sam.page", "clip.page"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -74,6 +75,16 @@ def test_every_line(tests: Tests, snapshot: SnapshotAssertion) -> None:
 )
 def test_what_is_right_is_green_and_what_is_not_is_red(run: str, colours: list[dict[str, bool]]) -> None:
     assert [line.markup for line in Summary(result(*RUNS[run])).lines if line.markup] == colours
+
+
+def test_compression_is_over_all_cases_that_are_counted() -> None:
+    counted = [{"vision_tokens": 256, "text_tokens": 512}, {"vision_tokens": 64, "text_tokens": 128}, None]
+    cases = [case_payload(f"c{k}", compression=one) for k, one in enumerate(counted)]
+    found = result(*(("passed", payload(MATCH, run=RUN, case=case)) for case in cases))
+    line = next(line for line in texts(found) if line.startswith("compression"))
+    assert re.findall(r"[\d.]+", line) == ["160", "2.00", "2"]
+    told = found.to_json()["compression"]
+    assert told == {"cases": 2, "vision_tokens_per_page": 160.0, "text_tokens_per_vision_token": 2.0}
 
 
 def test_of_many_cases_the_first_are_told_and_the_others_counted() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.plugin.options import OPTIONS
-from suites.meta.checkout import CHECKOUT
 from suites.meta.nightly.conftest import COMMIT
 from suites.meta.reference.small_folder import write_small_folder
 from suites.meta.workflows.jobs import EXPRESSION, FOLDER, Job, jobs_of
@@ -43,7 +42,7 @@ PASSES, WRONG = 0, 1
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a job has when it is installed: two commits of a subject, an environment, this project's checkout."""
+    """What a job has when it is installed: two commits of a subject, and an environment."""
     for option in OPTIONS:
         monkeypatch.delenv(option.env, raising=False)
     folder = tmp_path / "home"
@@ -52,8 +51,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     _script(".venv/bin/python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     _script(".venv/bin/dsocr", f'#!/bin/sh\nexec "{sys.executable}" -P -m pytest_dsocr "$@"\n')
     _script(".venv/bin/gh", GH)
-    (folder / "pytest-dsocr").mkdir()
-    (folder / "pytest-dsocr" / "ci").symlink_to(CHECKOUT / "ci")
     (folder / ".gitignore").write_text("*\n!*.py\n!.gitignore\n")
     (folder / "nightly.toml").write_text(NIGHT)
     subprocess.run(["git", "init", "-q"], check=True)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci.nightly.config import Config
-from pytest_dsocr.cli.compare import SAFE_PATH, suites
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.nights.config import Config
+from pytest_dsocr.report.commands import SAFE_PATH, suites
 
 DOCTOR_JSON, JUNIT, LOG = "doctor.json", "junit.xml", "output.log"
 
@@ -169,7 +169,7 @@ def _promise(part: Part, config: Config) -> Iterator[str]:
 
 def _tests(names: Sequence[str]) -> list[str]:
     """Give the suites of these names as ``dsocr compare`` takes them; none where one is not there."""
-    there = suites(left_out=("meta",))
+    there = suites(("meta",))
     flags = [one for one in there if one.startswith("-")]
     found = [one for one in there if one.replace(".", "/").rpartition("/")[2] in names]
     return flags + found if len(found) == len(names) else []

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ci.nightly import config as configuration
-from ci.nightly.config import Config, read_config
-from ci.nightly.index import write_index
-from ci.nightly.night import _too_long, facts
-from ci.nightly.parts import PARTS, Job, command, environment, jobs
-from ci.nightly.state import STATE_NAME, Entry, Night, Step, earlier, is_whole, key_of
-from ci.nightly.summary import results
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.nights import config as configuration
+from pytest_dsocr.nights.config import Config, read_config
+from pytest_dsocr.nights.index import write_index
+from pytest_dsocr.nights.night import _too_long, facts
+from pytest_dsocr.nights.parts import PARTS, Job, command, environment, jobs
+from pytest_dsocr.nights.state import STATE_NAME, Entry, NightState, Step, earlier, is_whole, key_of
+from pytest_dsocr.nights.summary import results
 from suites.meta.checkout import CHECKOUT
 from suites.meta.markdown import table
 
@@ -133,7 +133,7 @@ def entry(part: str, status: int | None = 0, step: Step = Step.DONE, **more: obj
     ],
 )
 def test_the_gravest_status_counts(entries: list[Entry], status: int) -> None:
-    night = Night(None, Config(), entries=entries, ended="now")
+    night = NightState(None, Config(), entries=entries, ended="now")
     assert night.status == status
     assert night.verdict.startswith({0: "passes", 1: "wrong", 10: "machine", 11: "slower", 12: "incomplete"}[status])
 
@@ -148,7 +148,7 @@ def test_a_batch_is_begun_only_where_it_fits() -> None:
 
 
 def test_what_is_written_is_read_again_and_the_damaged_is_not(tmp_path: Path) -> None:
-    night = Night("a" * 40, Config(), entries=[entry("recorded", lacking=("baseline",))])
+    night = NightState("a" * 40, Config(), entries=[entry("recorded", lacking=("baseline",))])
     night.write(tmp_path)
     assert earlier(tmp_path) == {"recorded": night.entries[0]}
     (tmp_path / STATE_NAME).write_bytes((tmp_path / STATE_NAME).read_bytes()[:-9])
@@ -186,7 +186,7 @@ def test_a_key_knows_code_command_pages_and_variables(tmp_path: Path, monkeypatc
 
 
 def test_the_page_shows_what_others_wrote_as_text(tmp_path: Path) -> None:
-    night = Night("<b>", Config(checkpoint="<script>"), entries=[entry("recorded", verdict="<i>")], facts=facts())
+    night = NightState("<b>", Config(checkpoint="<script>"), entries=[entry("recorded", verdict="<i>")], facts=facts())
     write_index(night, results(night, tmp_path), tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "&lt;script&gt;" in page

@@ -1,51 +1,33 @@
-"""Nights of several machines made into one: ``python -m ci.nightly.merge FOLDER FOLDER ... --out FOLDER``.
+"""Nights of several machines made into one: ``dsocr nightly --merge FOLDER FOLDER ... --out FOLDER``.
 
 Each was run with its own ``--shard``. The parts that were spread are merged by ``dsocr merge``; the others are copied.
 """
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ci.nightly.night import finish, note_result, write
-from ci.nightly.parts import LOG, PARTS
-from ci.nightly.state import MACHINE, Entry, Night, Step, now, read_night
-from pytest_dsocr.cli.compare import SAFE_PATH
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.printable import in_shell, plain
+from pytest_dsocr.foundation.printable import in_shell
 from pytest_dsocr.foundation.words import count, listed
-
-BAD_INPUT = 2
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Merge; give the status of the whole night, 2 on bad input."""
-    parser = argparse.ArgumentParser(prog="python -m ci.nightly.merge", description=__doc__)
-    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="the --out of a machine's night")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder of the whole night")
-    parser.add_argument("--history", default="", metavar="FOLDER", help="folder that the night is added to")
-    options = parser.parse_args(arguments)
-    try:
-        return merge(options.folders, options.out, options.history, lambda line: print(plain(line), flush=True))
-    except DsocrError as error:
-        print(f"nightly: {error}", file=sys.stderr)
-        return BAD_INPUT
+from pytest_dsocr.nights.night import finish, note_result, write
+from pytest_dsocr.nights.parts import LOG, PARTS
+from pytest_dsocr.nights.state import MACHINE, Entry, NightState, Step, now, read_night
+from pytest_dsocr.report.commands import SAFE_PATH
 
 
-def merge(folders: Sequence[Path], out: Path, history: str, say: Callable[[str], None]) -> int:
-    """Merge the nights of machines.
+def merge(folders: Sequence[Path], out: Path, history: str) -> Generator[str, None, int]:
+    """Merge the nights of machines, and yield what to tell the user.
 
     Args:
         folders: theirs.
         out: of the whole night.
         history: folder that it is added to; empty for none.
-        say: called with each line to tell.
 
     Returns:
         The worst status of its parts.
@@ -57,7 +39,7 @@ def merge(folders: Sequence[Path], out: Path, history: str, say: Callable[[str],
     _check(nights, folders)
     config = replace(nights[0].config, out=str(out), history=history, shard="")
     facts = {**nights[0].facts, "gpus": [gpu for night in nights for gpu in night.facts.get("gpus", ())]}
-    whole = Night(nights[0].commit, config, min(night.started for night in nights), facts=facts)
+    whole = NightState(nights[0].commit, config, min(night.started for night in nights), facts=facts)
     out.mkdir(parents=True, exist_ok=True)
     for name in dict.fromkeys(entry.name for night in nights for entry in night.entries):
         mine = [
@@ -67,16 +49,16 @@ def merge(folders: Sequence[Path], out: Path, history: str, say: Callable[[str],
             if entry.name == name
         ]
         whole.entries += _merged(mine, out) if _is_spread(mine) else _copied(mine, out)
-        say(f"{name:<16}{', '.join(entry.word for _, entry in mine)}")
+        yield f"{name:<16}{', '.join(entry.word for _, entry in mine)}"
     for entry in whole.entries:
         if entry.step is Step.DONE and PARTS[entry.part].suites:
             note_result(entry, out / entry.name, config)
     whole.ended = now()
     write(whole, out)
-    return finish(whole, out, say)
+    return (yield from finish(whole, out))
 
 
-def _check(nights: Sequence[Night], folders: Sequence[Path]) -> None:
+def _check(nights: Sequence[NightState], folders: Sequence[Path]) -> None:
     for night, folder in zip(nights, folders, strict=True):
         if not night.ended:
             raise DsocrError(f"the night in {folder} is not finished; the same command that began it goes on with it")
@@ -132,7 +114,3 @@ def _merged(mine: Sequence[tuple[Path, Entry]], out: Path) -> list[Entry]:
             command=in_shell(command),
         )
     ]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

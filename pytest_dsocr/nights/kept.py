@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ci.nightly.state import Night
-from ci.nightly.summary import Told
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.nights import record
 from pytest_dsocr.nights.page import html
+from pytest_dsocr.nights.state import NightState
+from pytest_dsocr.nights.summary import Told
 from pytest_dsocr.perf.history import in_series
 
 PAGE = "index.html"
 
 
-def keep(night: Night, found: Told, folder: Path) -> Path:
+def keep(night: NightState, found: Told, folder: Path) -> Path:
     """Add a night that has ended, and make the page anew; give the page.
 
     Args:
@@ -32,7 +32,7 @@ def keep(night: Night, found: Told, folder: Path) -> Path:
     return folder / PAGE
 
 
-def _record(night: Night, found: Told) -> record.Night:
+def _record(night: NightState, found: Told) -> record.Night:
     config, facts = night.config, night.facts
     setting = f"{config.checkpoint}/{config.device}-{config.dtype}-{config.attention}"
     parts = [

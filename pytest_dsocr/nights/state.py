@@ -13,11 +13,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from ci.nightly.config import Config
-from ci.nightly.parts import Job
 from pytest_dsocr.foundation.commit import commit_here
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.nights.config import Config
+from pytest_dsocr.nights.parts import Job
 from pytest_dsocr.report.file import read_result
 
 FORMAT, STATE_NAME = 1, "night.json"
@@ -82,7 +82,7 @@ class Entry:
 
 
 @dataclass
-class Night:
+class NightState:
     """A run of all jobs."""
 
     commit: str | None
@@ -117,7 +117,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def read_night(out: Path) -> Night:
+def read_night(out: Path) -> NightState:
     """Read a night.
 
     Raises:
@@ -133,7 +133,7 @@ def read_night(out: Path) -> Night:
         ]
         told: Any = {k: tuple(value) if isinstance(value, list) else value for k, value in content["config"].items()}
         kept = {name: content[name] for name in ("commit", "started", "ended", "facts")}
-        return Night(config=Config(**told), entries=entries, **kept)
+        return NightState(config=Config(**told), entries=entries, **kept)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DsocrError(f"{out / STATE_NAME} holds no night ({error!r}); run it again") from error
 

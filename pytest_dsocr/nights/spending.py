@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ci.nightly.state import Entry
+from pytest_dsocr.nights.state import Entry
 from pytest_dsocr.report.spent import OTHER, PARTS, by_part
 
 HOUR_S = 3600

@@ -69,7 +69,7 @@ class Config:
     """More options of pytest's, for every part but the doctor."""
     out: str = "nightly-out"
     shard: str = ""
-    """Which part of the pages, such as ``2/8``, for one machine of several; see ``ci.nightly.merge``."""
+    """Which part of the pages, such as ``2/8``, for one machine of several; see ``dsocr nightly --merge``."""
     history: str = "nightly-history"
     """Folder that each night adds a file to; empty for none."""
     commit: str = ""

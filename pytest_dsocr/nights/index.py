@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ci.nightly.parts import DOCTOR_JSON, JUNIT, LOG
-from ci.nightly.state import STATE_NAME, Entry, Night
-from ci.nightly.summary import RATED, TIMED, Told, cells_of, cells_of_rate, timed
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.templates import templates
 from pytest_dsocr.foundation.words import count
+from pytest_dsocr.nights.parts import DOCTOR_JSON, JUNIT, LOG
+from pytest_dsocr.nights.state import STATE_NAME, Entry, NightState
+from pytest_dsocr.nights.summary import RATED, TIMED, Told, cells_of, cells_of_rate, timed
 from pytest_dsocr.report.file import INDEX_NAME, JSON_NAME
 from pytest_dsocr.report.words import counts
 
@@ -21,7 +21,7 @@ TEMPLATE = "index.html.j2"
 FILES = (INDEX_NAME, JSON_NAME, DOCTOR_JSON, JUNIT, LOG)
 
 
-def write_index(night: Night, found: Told, out: Path) -> None:
+def write_index(night: NightState, found: Told, out: Path) -> None:
     """Write the page; raise ``DsocrError`` where the disk does not take it.
 
     Args:

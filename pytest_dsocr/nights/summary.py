@@ -7,10 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ci.nightly.spending import COLUMNS, Rate, Row, rates, rows
-from ci.nightly.state import PASSES, Entry, Night, Step
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.nights.spending import COLUMNS, Rate, Row, rates, rows
+from pytest_dsocr.nights.state import PASSES, Entry, NightState, Step
 from pytest_dsocr.report import github
 from pytest_dsocr.report.file import read_result
 from pytest_dsocr.report.markdown import SUMMARY_NAME, cell, part, table, wrong_cases
@@ -21,7 +21,7 @@ TIMED = ("job", "process", "pages", "seconds", *COLUMNS)
 RATED = ("part", "processes", "pages", "seconds", "pages an hour", "of it loading")
 
 
-def results(night: Night, out: Path) -> Told:
+def results(night: NightState, out: Path) -> Told:
     """Read what each job of a night wrote."""
     return [(entry, result_of(entry, out)) for entry in night.entries]
 
@@ -34,12 +34,12 @@ def result_of(entry: Entry, out: Path) -> Mapping[str, Any]:
         return {}
 
 
-def write_summary(night: Night, found: Told, out: Path) -> None:
+def write_summary(night: NightState, found: Told, out: Path) -> None:
     """Write ``summary.md``; raise ``DsocrError`` where the disk does not take it."""
     write_whole(out / SUMMARY_NAME, markdown(night, found).encode("utf-8", "replace"))
 
 
-def markdown(night: Night, found: Told) -> str:
+def markdown(night: NightState, found: Told) -> str:
     """Give the night for a comment, a mail, or a job's summary."""
     return "\n".join(_lines(night, found)) + "\n"
 
@@ -67,7 +67,7 @@ def cells_of_rate(rate: Rate) -> tuple[str, ...]:
     return rate.part, *numbers, f"{rate.loading:.0%}"
 
 
-def _lines(night: Night, found: Told) -> Iterator[str]:
+def _lines(night: NightState, found: Told) -> Iterator[str]:
     yield f"## DeepSeek-OCR, a night: {night.verdict.partition(':')[0]}"
     yield ""
     yield cell(night.verdict)
@@ -83,7 +83,7 @@ def _lines(night: Night, found: Told) -> Iterator[str]:
     yield from part("To run again", (f"    {entry.command}" for entry, _ in found if entry.grade not in (None, PASSES)))
 
 
-def _about(night: Night) -> Iterator[tuple[str, str]]:
+def _about(night: NightState) -> Iterator[tuple[str, str]]:
     config = night.config
     yield "model", ", ".join((config.subject, config.checkpoint, config.device, config.dtype, config.attention))
     yield "commit", night.commit or "unknown"

@@ -6,21 +6,21 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from ci.nightly import process
-from ci.nightly.config import Config
-from ci.nightly.index import write_index
-from ci.nightly.kept import keep
-from ci.nightly.parts import LOG, PARTS, Job, command, environment, jobs, may_miss, why_not
-from ci.nightly.state import MACHINE, WRONG, Entry, Night, Step, code_here, earlier, is_whole, key_of, now
-from ci.nightly.summary import Told, for_github, markdown, results, write_summary
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import count
+from pytest_dsocr.nights import process
+from pytest_dsocr.nights.config import Config
+from pytest_dsocr.nights.index import write_index
+from pytest_dsocr.nights.kept import keep
+from pytest_dsocr.nights.parts import LOG, PARTS, Job, command, environment, jobs, may_miss, why_not
+from pytest_dsocr.nights.state import MACHINE, WRONG, Entry, NightState, Step, code_here, earlier, is_whole, key_of, now
+from pytest_dsocr.nights.summary import for_github, markdown, results, write_summary
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
 from pytest_dsocr.perf.probe.machine import machine, versions
@@ -34,12 +34,11 @@ LITTLE_S = 1.0
 """Time in which nothing is worth beginning."""
 
 
-def run(config: Config, say: Callable[[str], None], *, again: bool = False) -> int:
-    """Run what is to do; ``config.out`` holds the results.
+def run(config: Config, *, again: bool = False) -> Generator[str, None, int]:
+    """Run what is to do, and yield what to tell the user; ``config.out`` holds the results.
 
     Args:
         config: the night's.
-        say: called with each line to tell.
         again: do everything anew.
 
     Returns:
@@ -52,62 +51,51 @@ def run(config: Config, say: Callable[[str], None], *, again: bool = False) -> i
     out, begun_s = Path(config.out), monotonic()
     before = {} if again else earlier(out)
     commit, code = code_here(config.commit)
-    night = Night(commit, config, facts=facts())
+    night = NightState(commit, config, facts=facts())
     todo = [*jobs(config, {name: _files(getattr(config, name)) for name in ("pages", "live_pages")})]
     night.entries = [_prepared(job, config, code, len(night.facts["gpus"])) for job in todo]
-    say(f"{count(len(todo), 'job')}, {config.minutes:g} minutes, into {out}")
+    yield f"{count(len(todo), 'job')}, {config.minutes:g} minutes, into {out}"
     if not code:
-        say("no commit is known here, so that nothing of an earlier run is taken over; name one with --commit")
+        yield "no commit is known here, so that nothing of an earlier run is taken over; name one with --commit"
     for place, job in enumerate(todo):
         entry, old = night.entries[place], before.get(job.name)
         if old and old.key == entry.key != "" and is_whole(old, out / job.name):
             night.entries[place] = entry = old
-            say(f"{job.name:<16}is done, since {old.ended}")
+            yield f"{job.name:<16}is done, since {old.ended}"
         else:
             left_s = 60 * config.minutes - (monotonic() - begun_s)
             entry.why = why_not(job) or _too_long(job, night.entries[:place], left_s)
             entry.step = Step.LEFT_OUT if entry.why else Step.RUNNING
             write(night, out)
             if entry.step is Step.RUNNING:
-                say(f"{job.name:<16}begins, {count(len(job.pages), 'page')}")
+                yield f"{job.name:<16}begins, {count(len(job.pages), 'page')}"
                 with _noting(night, entry, out):
                     _do(job, config, entry, left_s)
         write(night, out)
-        say(f"{entry.name:<16}{entry.word}, {entry.seconds:.0f} s; {entry.why or entry.verdict}")
+        yield f"{entry.name:<16}{entry.word}, {entry.seconds:.0f} s; {entry.why or entry.verdict}"
     night.ended = now()
     write(night, out)
-    return finish(night, out, say)
+    return (yield from finish(night, out))
 
 
-def finish(night: Night, out: Path, say: Callable[[str], None]) -> int:
+def finish(night: NightState, out: Path) -> Generator[str, None, int]:
     """Tell CI of a night that has ended, and add it to those before; give its status."""
     found = results(night, out)
-    _tell_ci(night, found, say)
-    say(f"{night.verdict}; see {out / INDEX_NAME}")
-    return _kept(night, found, say)
-
-
-def _tell_ci(night: Night, found: Told, say: Callable[[str], None]) -> None:
-    """Give GitHub the summary, and say what it shows beside the code."""
-    for line in for_github(found):
-        say(line)
+    yield from for_github(found)
     if problem := github.append(markdown(night, found)):
-        say(problem)
-
-
-def _kept(night: Night, found: Told, say: Callable[[str], None]) -> int:
-    """Add the night to those before; give its status, or that of a machine that does not take it."""
+        yield problem
+    yield f"{night.verdict}; see {out / INDEX_NAME}"
     if night.config.history:
         try:
-            say(f"all nights are in {keep(night, found, Path(night.config.history))}")
+            yield f"all nights are in {keep(night, found, Path(night.config.history))}"
         except DsocrError as error:
-            say(f"this night is not among the others: {error}")
+            yield f"this night is not among the others: {error}"
             return night.status if night.status == WRONG else MACHINE
     return night.status
 
 
 @contextmanager
-def _noting(night: Night, entry: Entry, out: Path) -> Iterator[None]:
+def _noting(night: NightState, entry: Entry, out: Path) -> Iterator[None]:
     """Write down what was running when the night is interrupted."""
     try:
         yield
@@ -192,7 +180,7 @@ def _files(named: tuple[str, ...]) -> list[str]:
     return [str(page) for page in pages_in(named) if not isinstance(page, BadPage)]
 
 
-def write(night: Night, out: Path) -> None:
+def write(night: NightState, out: Path) -> None:
     """Write what is known of a night, as page, summary and state."""
     out.mkdir(parents=True, exist_ok=True)
     found = results(night, out)

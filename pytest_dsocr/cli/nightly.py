@@ -1,0 +1,60 @@
+"""``dsocr nightly``: every part of a night into one folder of results; the nights of several machines merged."""
+
+from __future__ import annotations
+
+import traceback
+from argparse import Namespace
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.interrupted import interrupted_by_sigterm
+from pytest_dsocr.foundation.locked import locked
+from pytest_dsocr.nights import night
+from pytest_dsocr.nights.config import Config, read_config
+from pytest_dsocr.nights.merge import merge
+from pytest_dsocr.nights.state import MACHINE
+
+LOCK = ".night.lock"
+PATHS = ("out", "history", "vendor", "vendor_env")
+
+
+def run(options: Namespace) -> Iterator[str]:
+    """Run a night, or merge some; ``options.status`` becomes the worst status of its parts.
+
+    Raises:
+        DsocrError: on bad input; with the status 10, where the night itself cannot go on.
+    """
+    if options.merge:
+        if not options.out:
+            raise DsocrError("--merge writes a night of its own; name its folder: --out=FOLDER")
+        options.status = yield from merge(options.merge, Path(options.out), options.history or "")
+        return
+    config = read_config(options.config, _overrides(options))
+    with interrupted_by_sigterm(), locked(Path(config.out) / LOCK):
+        options.status = MACHINE
+        options.status = yield from _run(config, again=options.again)
+
+
+def _run(config: Config, *, again: bool) -> Generator[str, None, int]:
+    """Run a night; what it cannot read or write, or does wrong itself, is not the model's fault."""
+    try:
+        return (yield from night.run(config, again=again))
+    except KeyboardInterrupt:
+        yield "the same command goes on from here"
+        raise
+    except OSError as error:
+        raise DsocrError(str(error)) from error
+    except Exception as error:
+        raise error if isinstance(error, DsocrError) else DsocrError(traceback.format_exc()) from error
+
+
+def _overrides(options: Namespace) -> dict[str, Any]:
+    """Return what the command line says in place of the file; its paths are relative to the working directory."""
+    values = {name: getattr(options, name) for name in (*PATHS, "minutes", "commit", "shard")}
+    return {
+        name: str(Path(value).absolute()) if value and name in PATHS else value
+        for name, value in values.items()
+        if value is not None
+    }
