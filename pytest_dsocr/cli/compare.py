@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_dsocr
-from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.plugin.option import Option
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.ended import EXIT_STATUS, Ended
@@ -93,11 +93,7 @@ def run(options: Namespace) -> Iterator[str]:
     arguments = [*tests, "-p", plugin(), f"{OUT_FLAG}={out}", *_typed(options), *options.of_pytest]
     command = [sys.executable, SAFE_PATH, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))
-    try:
-        mark_running(out, identity)
-    except DsocrError as error:
-        options.status = EXIT_STATUS[Ended.INFRASTRUCTURE] if is_of_machine(error) else 0
-        raise
+    mark_running(out, identity)
     status = _status_of(command, identity.id)
     options.status = status or 1
     try:

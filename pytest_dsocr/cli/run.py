@@ -15,7 +15,7 @@ from pytest_dsocr.contract.markup import to_pixels
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.result import Result
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.pages.named import PDF_SUFFIX
@@ -46,7 +46,7 @@ def run(options: Namespace) -> Iterator[str]:
             yield from _read(session, page, options, options.out / page.stem, f"page {place} of {len(numbers)}")
             yield ""
     if left_out:
-        raise DsocrError(f"left out {count(left_out, 'page')} of {path}, as is said above")
+        raise MachineError(f"left out {count(left_out, 'page')} of {path}, as is said above")
 
 
 def _numbers(path: Path, wanted: int | None) -> Sequence[int]:
