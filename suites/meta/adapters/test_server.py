@@ -13,7 +13,7 @@ import pytest
 
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
 from pytest_dsocr.observation.level import Level
@@ -130,7 +130,15 @@ def test_a_misdeed_is_a_fault_that_says_what_happened(address: str, path: str) -
     assert str(caught.value).startswith(f"the server at {address}/{path.partition('?')[0]} {MISDEEDS[path]}")
 
 
-@pytest.mark.parametrize(("deed", "had"), [("slow", "had sent 14 characters"), ("silent", "had sent nothing")])
+@pytest.mark.parametrize(
+    ("deed", "had"),
+    [
+        ("slow", "had sent 14 characters"),
+        ("silent", "had sent nothing"),
+        ("drips", "had sent nothing"),
+        ("headers", "had sent nothing"),
+    ],
+)
 def test_a_slow_server_ends_at_its_limit_and_at_the_runs(address: str, deed: str, had: str) -> None:
     began = time.monotonic()
     subject, _ = loaded(f"{address}/{deed}/v1?time_limit=0.9")
@@ -138,6 +146,26 @@ def test_a_slow_server_ends_at_its_limit_and_at_the_runs(address: str, deed: str
         read(subject)
     hangs_until_the_runs_limit(f"{address}/{deed}/v1")
     assert time.monotonic() - began < SLOW_S
+
+
+@pytest.mark.parametrize(
+    ("path", "is_machines"),
+    [
+        ("error/v1", True),
+        ("memory/v1", True),
+        ("busy/v1", True),
+        ("silent/v1?time_limit=0.5", True),
+        ("drips/v1?time_limit=0.5", True),
+        ("crash/v1", False),
+        ("midway/v1", False),
+        ("breaks/v1", False),
+    ],
+)
+def test_a_server_without_memory_or_time_is_the_machines_fault(address: str, path: str, is_machines: bool) -> None:
+    subject, _ = loaded(f"{address}/{path}")
+    with pytest.raises(SubjectFaultError) as caught:
+        read(subject)
+    assert is_of_machine(caught.value) is is_machines
 
 
 def hangs_until_the_runs_limit(url: str) -> None:
@@ -192,8 +220,10 @@ def test_one_that_is_not_there_is_told() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(DsocrError, match=rf":{port}/v1 cannot be reached \(connection refused\); start it, or name"):
+    told = rf":{port}/v1 cannot be reached \(connection refused\); start it, or name"
+    with pytest.raises(DsocrError, match=told) as caught:
         load_subject(f"http://127.0.0.1:{port}/v1", Setup())
+    assert is_of_machine(caught.value)
 
 
 BAD = [
