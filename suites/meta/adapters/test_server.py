@@ -11,19 +11,24 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.compare.output import compare_output
+from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
 from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Output
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.watch import watching
 from suites.meta.adapters.conftest import serving
 from suites.meta.adapters.server import PIECE, SLOW_PAUSE_S, TEXT
+from suites.meta.compare.made import observation
 
 SLOW_S = 60.0
 
@@ -187,6 +192,16 @@ def test_a_server_that_dies_in_mid_request_costs_what_comes_after() -> None:
 
 def test_the_end_of_sequence_is_no_text(address: str) -> None:
     assert read(loaded(f"{address}/eos/v1")[0]) == TEXT
+
+
+def test_a_limit_that_the_server_names_is_told(address: str) -> None:
+    case = make_case(shipped("dev-3")[0], "free", "tiny")
+    told = {}
+    for deed in ("length", "plain"):
+        answer = follow(loaded(f"{address}/{deed}/v1")[0], case, observation())
+        told[deed] = next(compare_output(answer, Output(TEXT + "!", (), "", {}), tolerances("float32"), None))
+    assert told["length"].measured.startswith("stopped at its own limit of tokens, as the server says")
+    assert "limit of tokens" not in told["plain"].measured
 
 
 @pytest.mark.parametrize(("beside", "text"), [(0, TEXT), (3, f"{TEXT}.")])
