@@ -59,7 +59,7 @@ def run(options: Namespace) -> Iterator[str]:
     works, bad = _works(options, _work(options, model))
     yield from (f"left out    {why}" for why in bad)
     if not works:
-        raise DsocrError("no page is left; name one that can be opened")
+        raise MachineError("no page is left; name one that can be opened")
     pages = priced(model.architecture, [(path.name, work) for path, work in works])
     measured = list(_measured(options, model, *works[0], device)) if len(pages) == 1 else []
     yield from told("pages", costs.in_words(pages))
