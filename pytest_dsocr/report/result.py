@@ -107,7 +107,7 @@ class RunResult(Gathered):
     @property
     def not_looked_at(self) -> str:
         """What no test can look at, as the subject offers no more; empty where it does, or nothing was compared."""
-        level = (self.run or {}).get("level")
+        level = self.run["level"] if self.run else None
         return Level(int(level[1:])).hides if level else ""
 
     @property

@@ -49,7 +49,8 @@ class Guard:
                 os.write(self._pipe, ARMED if armed else DISARMED)
 
     def stop(self) -> None:
-        """End it."""
+        """End it; a process that the subject has left behind may hold its pipe open."""
         assert self._process.stdin
         self._process.stdin.close()
+        self._process.kill()
         self._process.wait()

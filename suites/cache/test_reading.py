@@ -53,8 +53,8 @@ def test_read_says_what_its_own_steps_choose(
     case = make_case(write_page(name, tmp_path), "markdown", QUICK, ceiling)
     asked, tokenizer = CheckedSubject(dsocr_subject), resolve(dsocr_config.checkpoint).tokenizer
     if asked.level < Level.STAGES:
-        read = asked.read(replace(case, max_new_tokens=min(ceiling, AT_TEXT)))
-        dsocr_check([_repeated(tokenizer.encode(read))])
+        said = asked.read(replace(case, max_new_tokens=min(ceiling, AT_TEXT)))
+        dsocr_check([_repeated(tokenizer.encode(said))])
         return
     own = tokenizer.decode(list(_choices(asked, case, tokenizer)))
     text = compare_text(asked.read(case), clean_output(own), 0.0)

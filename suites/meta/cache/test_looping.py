@@ -16,6 +16,6 @@ from suites.contract.pages import write_page
 @pytest.mark.parametrize(("size", "verdict"), [(20, Verdict.MATCH), (0, Verdict.WRONG), (40, Verdict.WRONG)])
 def test_a_reader_without_the_rule_is_found_by_its_text(tmp_path: Path, size: int, verdict: Verdict) -> None:
     session = Session.from_checkpoint("mini", engine="fast")
-    asked = {"preset": QUICK, "max_new_tokens": AT_TEXT, "no_repeat_ngram_size": size}
-    text = session.run(write_page(LOOPING, tmp_path), **asked).text
+    page = write_page(LOOPING, tmp_path)
+    text = session.run(page, preset=QUICK, max_new_tokens=AT_TEXT, no_repeat_ngram_size=size).text
     assert _repeated(session.tokenizer.encode(text)).verdict is verdict

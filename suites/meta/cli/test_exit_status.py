@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from errno import ENOSPC
 from pathlib import Path
 from types import SimpleNamespace
@@ -185,7 +185,7 @@ def table() -> str:
 
 def test_the_documentation_has_every_status() -> None:
     assert table() in (CHECKOUT / "docs" / "in-ci.md").read_text(encoding="utf-8")
-    declared = {"diff": DiffStatus, "bench": BenchStatus, "compare": {0, 1, 2, 4, 5, 11}}
+    declared: dict[str, Iterable[int]] = {"diff": DiffStatus, "bench": BenchStatus, "compare": {0, 1, 2, 4, 5, 11}}
     assert {name: {*OWN[name]} for name in declared} == {name: {*map(int, found)} for name, found in declared.items()}
 
 
@@ -228,6 +228,6 @@ def test_each_kind_of_failure_has_its_status_in_every_command(command: str, monk
             yield "begins"
             raise error
 
-        monkeypatch.setitem(sys.modules, f"pytest_dsocr.cli.{name}", SimpleNamespace(run=run))  # type: ignore[misc]
+        monkeypatch.setitem(sys.modules, f"pytest_dsocr.cli.{name}", SimpleNamespace(run=run))
         assert main(words) == status, error
         assert status in {**OF_ALL, **OWN.get(command, {})}

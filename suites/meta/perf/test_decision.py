@@ -34,6 +34,6 @@ def test_status_and_verdict_are_one_decision(operators: int, tokens: int, apart:
     a, b = measured({}, BEFORE), measured({}, {"page.operators": operators, "tokens.output": tokens})
     is_same_work = not apart and tokens == BEFORE["tokens.output"]
     for paces in SUBSETS:
-        found = Bench(a, b, tuple(Judgement(pace, pace, *[nan] * 6, 0, 0) for pace in paces), apart)
+        found = Bench(a, b, tuple(Judgement(pace, pace, nan, nan, nan, nan, nan, nan, 0, 0) for pace in paces), apart)
         status = expected(paces, operators) if is_same_work else Status.UNTOLD
         assert (found.status, found.verdict.startswith(BEGINS[status])) == (status, True), paces
