@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
+import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from math import inf, isinf
 from typing import Any
 from urllib.parse import urlsplit
 
 from pytest_dsocr.adapters.fields import MOST_BYTES
+from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.foundation.words import fit
 from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
+from pytest_dsocr.subjects.fault import hung
+from pytest_dsocr.subjects.time_limit import Overdue
+from pytest_dsocr.subjects.watch import current
 
 SHOWN = 160
+LONGEST_S = 1e6
+"""What a socket and a timer take."""
+OVERLOADED, FAILED = (429, 502, 503, 504), 500
+NO_MEMORY = re.compile(r"out of memory|OutOfMemory", re.IGNORECASE)
 DATA, DONE = b"data:", "[DONE]"
 
 
@@ -37,6 +47,10 @@ class Answer:
     """Whether the logits' are there as well."""
     prompt_tokens: int | None
     """As the server counts them; None if it does not."""
+    ended_by: str = ""
+    """Its ``finish_reason``; empty where it gives none."""
+    first_ms: float | None = None
+    """Milliseconds from the request to the first text, of one that came piece by piece."""
 
 
 class RefusedError(SubjectFaultError):
@@ -50,6 +64,18 @@ class RefusedError(SubjectFaultError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__("read", message)
         self.status = status
+
+
+class ServerRefusedError(RefusedError, MachineError):
+    """It is overloaded, or has no memory."""
+
+
+class ServerDownError(SubjectFaultError, MachineError):
+    """The server is not there, or has no memory: the machine's fault, and no verdict on what it serves."""
+
+
+class ServerHungError(SubjectHungError, MachineError):
+    """The server did not answer in time."""
 
 
 class Chat:
@@ -81,19 +107,18 @@ class Chat:
         try:
             choice = found["choices"][0]
             text, logprobs = choice["message"]["content"], choice.get("logprobs")
+            ended_by = choice.get("finish_reason")
             counted = (found.get("usage") or {}).get("prompt_tokens")
         except (LookupError, TypeError, AttributeError):
-            text = logprobs = counted = None
+            text = logprobs = counted = ended_by = None
         if not isinstance(text, str):
             raise self.fault(f"answered {_shown(found)}, without a text in choices[0].message.content; see its log")
-        return Answer(text, bool(logprobs), counted if isinstance(counted, int) else None)
+        return Answer(text, bool(logprobs), counted if isinstance(counted, int) else None, str(ended_by or ""))
 
-    def streamed(self, body: Mapping[str, Any]) -> tuple[str, float | None]:
-        """Ask for an answer piece by piece; give the whole, once the server has said that it is.
-
-        Beside it stand the milliseconds from the request to the first text; None where there is no text.
-        """
+    def streamed(self, body: Mapping[str, Any]) -> Answer:
+        """Ask for an answer piece by piece; give the whole, once the server has said that it is."""
         pieces: list[str] = []
+        ended_by = ""
         asked, first_ms = time.perf_counter(), None
         with self._asked("POST", "/chat/completions", {**body, "stream": True}) as reply:
             is_whole = False
@@ -104,29 +129,30 @@ class Chat:
                 if told == DONE:
                     is_whole = True
                     break
-                piece, has_ended = self._piece(told)
-                is_whole |= has_ended
+                piece, reason = self._piece(told)
+                ended_by, is_whole = reason or ended_by, is_whole or bool(reason)
                 pieces.append(piece)
                 if piece and first_ms is None:
                     first_ms = (time.perf_counter() - asked) * 1e3
                 reply.had = f"had sent {sum(map(len, pieces))} characters"
         if not is_whole:
             raise self.fault(f"broke off in mid-answer, when it {reply.had}; see its log")
-        return "".join(pieces), first_ms
+        return Answer("".join(pieces), False, None, ended_by, first_ms)
 
-    def fault(self, what: str) -> SubjectFaultError:
+    def fault(self, what: str, kind: type[SubjectFaultError] = SubjectFaultError) -> SubjectFaultError:
         """Give a fault that says what the server did, then what to do."""
-        return SubjectFaultError("read", f"the server at {self.endpoint.url} {what}")
+        return kind("read", f"the server at {self.endpoint.url} {what}")
 
-    def _piece(self, told: str) -> tuple[str, bool]:
-        """Give the text of an event, and whether the answer is whole with it."""
+    def _piece(self, told: str) -> tuple[str, str]:
+        """Give the text of an event, and why the answer ends with it; empty where it does not."""
         try:
             event = json.loads(told)
             if "error" in event:
-                raise self.fault(f"sent an error in mid-answer, {_shown(event['error'])}; see its log")
+                told = f"sent an error in mid-answer, {_shown(event['error'])}; see its log"
+                raise self.fault(told, ServerDownError if NO_MEMORY.search(told) else SubjectFaultError)
             choice = (event["choices"] or [{}])[0]
             piece = (choice.get("delta") or {}).get("content") or ""
-            return str(piece), bool(choice.get("finish_reason"))
+            return str(piece), str(choice.get("finish_reason") or "")
         except (ValueError, LookupError, TypeError, AttributeError):
             raise self.fault(f"sent {_shown(told)}, which is no piece of an answer; see its log") from None
 
@@ -135,51 +161,69 @@ class Chat:
         """Send a request; whatever goes wrong until its answer was read is a fault."""
         parts = urlsplit(self.endpoint.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        timeout = None if isinf(self._limit_s) else self._limit_s
-        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
-        reply = _Reply(self, connection, self._limit_s)
+        limit_s = min(self._limit_s, LONGEST_S)
+        connection = kind(parts.hostname or "", parts.port, timeout=limit_s)
+        reply = _Reply(self, connection)
+        timer = threading.Timer(limit_s, reply.cut_off)
+        timer.daemon = True
         headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         if self.endpoint.key:
             headers["Authorization"] = f"Bearer {self.endpoint.key}"
+        timer.start()
         try:
             given = None if body is None else json.dumps(body).encode()
             connection.request(method, f"{parts.path}{path}", given, headers)
             reply.begin(f"{method} {path}")
             yield reply
-        except TimeoutError as error:
-            message = (
-                f"took more than {self._limit_s:g} s, when it {reply.had}; if it was only slow, raise its time_limit"
-            )
-            raise SubjectHungError("read", str(self.fault(message))) from error
+        except Overdue as overdue:
+            raise ServerHungError("read", str(hung("read", "read", current().limit_s))) from overdue
         except ConnectionRefusedError as error:
-            raise self.fault("cannot be reached (connection refused); start it, or name another") from error
-        except http.client.IncompleteRead as error:
-            raise self.fault(f"broke off in mid-answer, when it {reply.had}; see its log") from error
+            told = "cannot be reached (connection refused); start it, or name another"
+            raise self.fault(told, ServerDownError) from error
         except (OSError, http.client.HTTPException) as error:
-            told = fit(f"{type(error).__name__}: {error}", SHOWN)
-            raise self.fault(f"broke the connection off ({told}), when it {reply.had}; see its log") from error
+            raise self._broken(reply, error) from error
         finally:
+            timer.cancel()
+            timer.join()
             reply.close()
+
+    def _broken(self, reply: _Reply, error: Exception) -> SubjectFaultError:
+        """Say how a connection ended that was there."""
+        if reply.is_cut_off or isinstance(error, TimeoutError):
+            slow = f"took more than {self._limit_s:g} s, when it {reply.had}; if it was only slow, raise its time_limit"
+            return self.fault(slow, ServerHungError)
+        if isinstance(error, http.client.IncompleteRead):
+            return self.fault(f"broke off in mid-answer, when it {reply.had}; see its log")
+        told = fit(f"{type(error).__name__}: {error}", SHOWN)
+        return self.fault(f"broke the connection off ({told}), when it {reply.had}; see its log")
 
 
 class _Reply:
     """An answer that arrives."""
 
-    def __init__(self, chat: Chat, connection: http.client.HTTPConnection, limit_s: float) -> None:
+    def __init__(self, chat: Chat, connection: http.client.HTTPConnection) -> None:
         self._chat, self._connection = chat, connection
-        self._deadline = time.monotonic() + limit_s
         self._response: http.client.HTTPResponse | None = None
-        self.had = "had sent nothing"
+        self._socket: socket.socket | None = None
+        self.had, self.is_cut_off = "had sent nothing", False
+
+    def cut_off(self) -> None:
+        """End it from another thread, wherever it is: a timeout of the socket's begins anew with every byte."""
+        self.is_cut_off = True
+        if line := self._socket or self._connection.sock:
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
 
     def begin(self, what: str) -> None:
         """Wait for its first line; raise ``RefusedError`` where it is a refusal."""
-        self._socket = self._connection.sock
-        self._hurry()
+        self._socket = self._connection.sock  # the connection lets go of it where the answer has no length
         response = self._response = self._connection.getresponse()
         if response.status != http.client.OK:
             said = response.read(4 * SHOWN).decode(errors="replace")
             told = f"{response.status} {response.reason} to {what}: {_shown(said)}; see its log"
-            raise RefusedError(response.status, str(self._chat.fault(f"answered {told}")))
+            is_down = response.status in OVERLOADED or (response.status >= FAILED and NO_MEMORY.search(told))
+            kind = ServerRefusedError if is_down else RefusedError
+            raise kind(response.status, str(self._chat.fault(f"answered {told}")))
 
     def json(self) -> Any:
         """Give it as a JSON value."""
@@ -200,7 +244,8 @@ class _Reply:
             size += len(line)
             if size > MOST_BYTES:
                 raise self._chat.fault(f"sent more than {MOST_BYTES >> 20} MiB; let it stop at max_tokens")
-            self._hurry()
+        if self.is_cut_off:
+            raise TimeoutError
         if wanted is not None and size < wanted:
             raise http.client.IncompleteRead(b"", wanted - size)
 
@@ -209,13 +254,6 @@ class _Reply:
         if self._response:
             self._response.close()
         self._connection.close()
-
-    def _hurry(self) -> None:
-        left_s = self._deadline - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        if left_s < inf and self._socket:
-            self._socket.settimeout(left_s)
 
 
 def _shown(value: object) -> str:

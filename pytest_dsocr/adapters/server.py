@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
-from math import inf
+from math import inf, isinf
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -42,6 +42,8 @@ from pytest_dsocr.subjects.offers import Offers
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.ways import HTTP
 
+GREETING_S = 60.0
+"""For each answer of the handshake, where no limit is named."""
 LEVEL = Level.TEXT
 OWN_PROCESS = True
 VALID: Types = {
@@ -131,27 +133,29 @@ class ServerSubject:
     def __init__(self, options: ServerOptions, setup: Setup) -> None:
         self._options, self._setup = options, of_setup(setup)
         key = os.environ[options.key_env] if options.key_env else ""
-        self._chat = Chat(Endpoint(options.url.rstrip("/"), key), options.time_limit)
+        self._endpoint = Endpoint(options.url.rstrip("/"), key)
+        self._chat = Chat(self._endpoint, options.time_limit)
         self._model = options.model
         self.presets, self.prompts = options.presets, options.prompts
         self.first_token_ms: float | None = None
+        self.ended_by = ""
 
     def greet(self) -> None:
         """Find out what the server does, and tell it."""
         from pytest_dsocr.adapters.handshake import shake_hands
 
-        self._model = shake_hands(self._chat, self._options.model, self._body)
+        limit_s = self._options.time_limit
+        chat = Chat(self._endpoint, GREETING_S if isinf(limit_s) else limit_s)
+        self._model = shake_hands(chat, self._options.model, self._body)
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Have the server read a page."""
         body = self._body(page, prompt, preset, max_new_tokens)
         others = (self._body(other, prompt, preset, max_new_tokens) for other in cycle(shipped("dev-3")))
         with company(self._chat, islice(others, self._options.beside)):
-            if self._options.stream:
-                text, self.first_token_ms = self._chat.streamed(body)
-            else:
-                text, self.first_token_ms = self._chat.whole(body).text, None
-        return text.removesuffix(EOS)  # one that keeps special tokens may show this one too
+            answer = self._chat.streamed(body) if self._options.stream else self._chat.whole(body)
+        self.first_token_ms, self.ended_by = answer.first_ms, answer.ended_by
+        return answer.text.removesuffix(EOS)  # one that keeps special tokens may show this one too
 
     def _body(self, page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> dict[str, Any]:
         values = {**self._setup, **of_page(page, prompt, preset, max_new_tokens)}

@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.plugin.option import Option
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.commands import SAFE_PATH, suites
@@ -89,11 +89,7 @@ def run(options: Namespace) -> Iterator[str]:
     arguments = [*tests, "-p", plugin(), f"{OUT_FLAG}={out}", *_typed(options), *options.of_pytest]
     command = [sys.executable, SAFE_PATH, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))
-    try:
-        mark_running(out, identity)
-    except DsocrError as error:
-        options.status = EXIT_STATUS[Ended.INFRASTRUCTURE] if is_of_machine(error) else 0
-        raise
+    mark_running(out, identity)
     status = _status_of(command, identity.id)
     options.status = status or 1
     try:

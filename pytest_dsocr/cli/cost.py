@@ -14,7 +14,7 @@ from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.places import architecture_of, folder_of
 from pytest_dsocr.engine.sizes import SYNTHETIC, synthetic
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.words import count, si, told
 from pytest_dsocr.observation.case import make_case
@@ -59,7 +59,7 @@ def run(options: Namespace) -> Iterator[str]:
     works, bad = _works(options, _work(options, model))
     yield from (f"left out    {why}" for why in bad)
     if not works:
-        raise DsocrError("no page is left; name one that can be opened")
+        raise MachineError("no page is left; name one that can be opened")
     pages = priced(model.architecture, [(path.name, work) for path, work in works])
     measured = list(_measured(options, model, *works[0], device)) if len(pages) == 1 else []
     yield from told("pages", costs.in_words(pages))
@@ -76,7 +76,7 @@ def run(options: Namespace) -> Iterator[str]:
         write_whole(path, content.encode("utf-8", "replace"))
         yield f"written     {path}"
     if bad:
-        raise DsocrError(f"left out {count(len(bad), 'page')}, as is said above; mend what is wrong with them")
+        raise MachineError(f"left out {count(len(bad), 'page')}, as is said above; mend what is wrong with them")
 
 
 def _model(checkpoint: str | None) -> Model:

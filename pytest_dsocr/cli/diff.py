@@ -20,12 +20,14 @@ def run(options: Namespace) -> Iterator[str]:
     """
     options.status = Status.NOT_COMPARABLE
     old, new = read_result(options.old), read_result(options.new)
-    found = difference(old, new)
+    try:
+        found = difference(old, new)
+        told, page = [*lines(found, old, new)], markdown(found, old, new)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        damage = f"{type(error).__name__}: {error}"
+        raise DsocrError(f"{options.old} or {options.new} is damaged ({damage}); run the suites again") from error
+    options.status = 0  # of a file that cannot be written
     if options.markdown:
-        try:
-            write_whole(options.markdown, markdown(found, old, new).encode("utf-8", "replace"))
-        except DsocrError:
-            options.status = 0  # a bad command line
-            raise
+        write_whole(options.markdown, page.encode("utf-8", "replace"))
     options.status = found.status
-    yield from lines(found, old, new)
+    yield from told

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,12 @@ from pytest_dsocr.cli import (
     nightly_arguments,
     results_arguments,
 )
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.system import check_system
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS
+from pytest_dsocr.report.ended import BAD_INPUT, BY_INTERRUPT, EXIT_STATUS, Ended
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,8 +71,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Gives 0 if all went well, 2 on bad input; ``compare``, ``diff``, ``merge`` and
-    ``bench`` have their own."""
+    """Run the command line; gives one of the statuses of :mod:`pytest_dsocr.report.ended`."""
     ours, theirs = compare.split(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(ours)
     options.of_pytest = theirs
@@ -82,13 +83,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(plain(line), flush=True)
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except DsocrError as error:
-        print(f"dsocr: {error}", file=sys.stderr)
-        return int(options.status) or 2
+    except Exception as error:
+        status = _status_of(error)
+        return int(options.status) or status
     except KeyboardInterrupt:
         print("dsocr: interrupted", file=sys.stderr)
-        return 130
+        return BY_INTERRUPT
     return int(options.status)
+
+
+def _status_of(error: Exception) -> int:
+    """Say what ended a command on stderr, and give its exit status."""
+    is_of_us = not (isinstance(error, DsocrError) or is_of_machine(error))
+    print(f"dsocr: {traceback.format_exc() if is_of_us else error}", file=sys.stderr)
+    if is_of_machine(error):
+        return EXIT_STATUS[Ended.INFRASTRUCTURE]
+    return EXIT_STATUS[Ended.INTERNAL_ERROR] if is_of_us else BAD_INPUT
 
 
 def _command(commands: Any, name: str, purpose: str, module: str | None = None) -> argparse.ArgumentParser:

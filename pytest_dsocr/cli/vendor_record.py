@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.progress import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
@@ -41,7 +41,7 @@ def run(options: Namespace) -> Iterator[str]:
     yield from (f"left out    {page.why}" for page in found.bad)
     yield from _recorded(found.good, options)
     if found.bad:
-        raise DsocrError(f"left out {count(len(found.bad), 'page')}, as is said above; mend what is wrong with them")
+        raise MachineError(f"left out {count(len(found.bad), 'page')}, as is said above; mend what is wrong with them")
 
 
 def found_by(options: Namespace) -> Cases:

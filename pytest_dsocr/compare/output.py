@@ -42,7 +42,8 @@ def compare_output(mine: Answer, theirs: Output, limits: Tolerances, tie: Tie | 
 
 
 def _compared(mine: Answer, theirs: Output, limits: Tolerances) -> Iterator[Comparison]:
-    yield compare_text(mine.text, theirs.text, limits.text)
+    text = compare_text(mine.text, theirs.text, limits.text)
+    yield replace(text, measured=f"{_limit(mine, theirs)}{text.measured}") if text.verdict is Verdict.WRONG else text
     yield compare_spans(mine.spans, theirs.spans, limits)
     yield compare_boxes(mine.spans, theirs.spans, limits)
     if mine.mmd is None:
@@ -53,6 +54,13 @@ def _compared(mine: Answer, theirs: Output, limits: Tolerances) -> Iterator[Comp
         yield not_compared("artefacts", Reason.NOT_OFFERED)
     else:
         yield compare_artefacts(mine.artefacts, theirs.artefacts, limits)
+
+
+def _limit(mine: Answer | Output, theirs: Output) -> str:
+    if getattr(mine, "ended_by", "") != "length":
+        return ""
+    own = "its own" if len(mine.text) < len(theirs.text) else "the"
+    return f"stopped at {own} limit of tokens, as the server says (finish_reason: length); "
 
 
 def _read(own: Comparison, step: int) -> Comparison:

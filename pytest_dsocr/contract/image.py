@@ -11,7 +11,7 @@ from pathlib import Path
 
 from PIL import ExifTags, Image, ImageOps
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 
 ImageSource = str | os.PathLike[str] | bytes | Image.Image
 PDF_MAGIC = b"%PDF-"
@@ -62,7 +62,7 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
             raise DsocrError(f"{path} is not a file; give the path of a page")
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        raise DsocrError(f"{path} cannot be read ({error}); give the path of a readable file") from error
+        raise MachineError(f"{path} cannot be read ({error}); give the path of a readable file") from error
 
 
 def _upright_rgb(open_image: Callable[[], Image.Image]) -> Image.Image:
@@ -93,14 +93,14 @@ def _in_words(name: str) -> Iterator[None]:
     except DsocrError:
         raise
     except Image.DecompressionBombError as error:
-        raise DsocrError(f"{name} is refused ({error}); give a smaller page") from error
+        raise MachineError(f"{name} is refused ({error}); give a smaller page") from error
     except Exception as error:  # on a broken file Pillow's readers raise almost anything
-        raise DsocrError(f"{name} cannot be read as an image ({error!r}); give a whole image file") from error
+        raise MachineError(f"{name} cannot be read as an image ({error!r}); give a whole image file") from error
 
 
 def _refuse_empty(name: str, size: tuple[int, int]) -> None:
     if 0 in size:
-        raise DsocrError(f"{name} is {size[0]} x {size[1]} px, which is empty; give a page with pixels")
+        raise MachineError(f"{name} is {size[0]} x {size[1]} px, which is empty; give a page with pixels")
 
 
 def _opener(source: ImageSource, name: str) -> Callable[[], Image.Image]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_dsocr.doctor.finding import Finding, Level, Wanted
+from pytest_dsocr.engine.names import MINI, MINI_IS_FOR
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT
 from pytest_dsocr.pages.named import make_cases
@@ -16,7 +17,8 @@ def weights(wanted: Wanted) -> Iterator[Finding]:
 
     found = resolve(wanted.checkpoint)
     where = f" in {found.folder}" if found.folder else ", made of a seed"
-    yield Finding("weights", Level.OK, f"{found.label}, SHA-256 {found.sha256[:SHOWN_OF_CHECKPOINT]}{where}")
+    purpose = f"; {MINI_IS_FOR}" if wanted.checkpoint == MINI else ""
+    yield Finding("weights", Level.OK, f"{found.label}, SHA-256 {found.sha256[:SHOWN_OF_CHECKPOINT]}{where}{purpose}")
 
 
 def pages(wanted: Wanted) -> Iterator[Finding]:

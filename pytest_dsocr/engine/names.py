@@ -12,3 +12,6 @@ HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 VALID_CHECKPOINT = (
     f"give {MINI}, a checkpoint's folder, synthetic:{', synthetic:'.join(SYNTHETIC_SIZES)}, or a hub name"
 )
+MINI_IS_FOR = (
+    "it is for comparing implementations on the shipped pages, not for reading: of other pages it invents text"
+)

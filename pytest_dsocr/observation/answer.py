@@ -64,6 +64,8 @@ class Answer:
     """Whether its tokens are the reference's to the end, and ``text`` is nevertheless what its ``read`` gave."""
     first_token_ms: float | None = None
     """From the request to the first text of its ``read``, of a subject that streams and tells."""
+    ended_by: str = ""
+    """Why its last ``read`` ended, of a subject that says: ``length`` is a limit of tokens."""
     input_tensors: Mapping[str, Tensor] | None = None
     """Its inputs themselves, on their device, for who goes on from them; nobody may write to them."""
     vision_tensors: Mapping[str, Tensor] | None = None

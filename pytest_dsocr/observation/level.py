@@ -20,3 +20,16 @@ class Level(IntEnum):
     def meaning(self) -> str:
         """What is offered, in words."""
         return ("text", "inputs", "stages and cache", "named modules")[self]
+
+    @property
+    def hides(self) -> str:
+        """What no suite can look at, in a sentence; empty where a subject offers all."""
+        return HIDDEN[self]
+
+
+HIDDEN = (
+    "not looked at with text alone: pixels, stages and cache, and whatever changes no token of these pages",
+    "not looked at with inputs and text alone: stages and cache, and whatever changes no token of these pages",
+    "",
+    "",
+)

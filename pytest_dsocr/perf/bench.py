@@ -82,29 +82,29 @@ class Bench:
         return not self.apart and not any(change.is_work for change in self.changes)
 
     @property
+    def decision(self) -> tuple[Status, str]:
+        """The exit status and why, in words: more of what is counted is worse, whether or not times could be judged."""
+        if not self.is_same_work:
+            return Status.UNTOLD, "could not tell: the sides do different work, so that their times do not compare"
+        slower = self._of(Pace.SLOWER) + [f"{one.quantity} (counted)" for one in self.changes if one.is_worse]
+        if slower:
+            return Status.SLOWER, f"B is slower: {listed(slower)}"
+        if open_ones := self._of(Pace.AMBIGUOUS, Pace.NOT_COMPARED):
+            return Status.UNTOLD, f"could not tell: {listed(open_ones)}"
+        if not self.judgements:
+            return Status.UNTOLD, "could not tell: no round was fit for use"
+        faster = self._of(Pace.FASTER)
+        return Status.NOT_SLOWER, f"B is faster: {listed(faster)}" if faster else "B is the same"
+
+    @property
     def status(self) -> Status:
         """The exit status."""
-        paces = {one.pace for one in self.judgements}
-        if not self.is_same_work or not self.judgements:
-            return Status.UNTOLD
-        if Pace.SLOWER in paces or any(change.is_worse for change in self.changes):
-            return Status.SLOWER
-        return Status.UNTOLD if paces & {Pace.AMBIGUOUS, Pace.NOT_COMPARED} else Status.NOT_SLOWER
+        return self.decision[0]
 
     @property
     def verdict(self) -> str:
         """The status in words."""
-        if not self.is_same_work:
-            return "could not tell: the sides do different work, so that their times do not compare"
-        slower = self._of(Pace.SLOWER) + [f"{one.quantity} (counted)" for one in self.changes if one.is_worse]
-        if slower:
-            return f"B is slower: {listed(slower)}"
-        if open_ones := self._of(Pace.AMBIGUOUS, Pace.NOT_COMPARED):
-            return f"could not tell: {listed(open_ones)}"
-        if not self.judgements:
-            return "could not tell: no round was fit for use"
-        faster = self._of(Pace.FASTER)
-        return f"B is faster: {listed(faster)}" if faster else "B is the same"
+        return self.decision[1]
 
     def to_json(self) -> dict[str, Any]:
         """Give it as JSON values."""

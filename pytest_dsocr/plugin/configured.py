@@ -22,7 +22,7 @@ from pytest_dsocr.plugin.given import resolve, resolve_out
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER
 from pytest_dsocr.plugin.xdist.scheduling import on_own_gpu
-from pytest_dsocr.report.ended import Ended
+from pytest_dsocr.report.ended import EXIT_STATUS, Ended
 from pytest_dsocr.report.file import RunIdentity, mark_refused, mark_running
 from pytest_dsocr.subjects.watch import current
 
@@ -61,6 +61,7 @@ def begin(config: pytest.Config, typed: Any) -> None:
 
     Raises:
         pytest.UsageError: where it cannot be written.
+        SystemExit: where the machine is why.
     """
     if OUT_FOLDER in config.stash or only_shows(typed) or _is_worker(config):
         return
@@ -71,6 +72,9 @@ def begin(config: pytest.Config, typed: Any) -> None:
     try:
         mark_running(out, identity)
     except DsocrError as error:
+        if is_of_machine(error):
+            sys.stderr.write(f"ERROR: --dsocr-out: {error}\n")
+            raise SystemExit(EXIT_STATUS[Ended.INFRASTRUCTURE]) from error  # a usage error has a status of pytest's
         raise pytest.UsageError(f"--dsocr-out: {error}") from error
     config.stash[OUT_FOLDER], config.stash[IDENTITY] = out.absolute(), identity
 

@@ -8,13 +8,12 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.report.ended import EXIT_STATUS, Ended
+from pytest_dsocr.report.ended import EXIT_STATUS, UNDECIDED, Ended
 from pytest_dsocr.report.tested import OF_TIMES
 
 Result = Mapping[str, Any]
 RIGHT, WRONG, OPEN = "right", "wrong", "not compared"
 GRAVITY = (RIGHT, OPEN, WRONG)
-NOT_COMPARABLE = 12
 
 
 class Status(IntEnum):
@@ -23,7 +22,7 @@ class Status(IntEnum):
     NOTHING_WORSE = 0
     WRONG = EXIT_STATUS[Ended.WRONG]
     SLOWER = EXIT_STATUS[Ended.SLOWER]
-    NOT_COMPARABLE = NOT_COMPARABLE
+    NOT_COMPARABLE = UNDECIDED
 
 
 class State(NamedTuple):

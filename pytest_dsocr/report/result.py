@@ -105,6 +105,12 @@ class RunResult(Gathered):
         return list(found.items())
 
     @property
+    def not_looked_at(self) -> str:
+        """What no test can look at, as the subject offers no more; empty where it does, or nothing was compared."""
+        level = self.run["level"] if self.run else None
+        return Level(int(level[1:])).hides if level else ""
+
+    @property
     def not_offered(self) -> dict[str, list[str]]:
         """What the subject does not offer, by the level that would."""
         found: dict[str, list[str]] = {}
@@ -217,6 +223,7 @@ class RunResult(Gathered):
             "perf": self.perf,
             "spent": [self.spent[name] for name in sorted(self.spent)],
             "environment": {"platform": platform.platform(), "versions": versions()},
+            "not_looked_at": self.not_looked_at,
             "not_offered": self.not_offered,
             "missing": self.missing,
             "faults": self.faults,

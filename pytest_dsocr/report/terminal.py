@@ -167,6 +167,8 @@ class Summary:
         yield from _more(self.result.notes)
 
     def _left_out(self) -> Iterator[Line]:
+        if sentence := self.result.not_looked_at:
+            yield Line(sentence, NOTED)
         for level, names in self.result.not_offered.items():
             yield from _told("not offered", f"{level}: {listed(names)}", NOTED)
         for alike in _alike(self.result.missing):

@@ -58,6 +58,12 @@ class CheckedSubject:
             return None if given is None else exact(float(given))
 
     @property
+    def ended_by(self) -> str:
+        """Why its last ``read`` ended, if it says."""
+        with at_stage("read", "ended_by"):
+            return handed.text("read", "ended_by", getattr(self.subject, "ended_by", ""))
+
+    @property
     def writes(self) -> bool:
         """Whether it writes files."""
         return self._has("postprocess", "write")

@@ -179,7 +179,8 @@ class _Following:
         spans = spans_in(text)
         reread = same and (told is None or always_read)
         self.learn(text=text, spans=spans, ends=ends, reread=reread, told=told if reread else None)
-        self.learn(first_token_ms=self.asked.first_token_ms if is_read else None)
+        if is_read:
+            self.learn(first_token_ms=self.asked.first_token_ms, ended_by=self.asked.ended_by)
         self.left.remove("read")
         if self.asked.writes:
             mmd, artefacts = _written(self.asked, text, self.case.page)

@@ -6,16 +6,20 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from pytest_dsocr.foundation.exact import exact_tensor
+from pytest_dsocr.foundation.exact import exact
+from pytest_dsocr.foundation.words import shown
+from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.subjects.fault import at_stage
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pytest_dsocr.engine.protocol import CacheView
     from pytest_dsocr.observation.answer import KvSize
     from pytest_dsocr.subjects.protocol import DecodeView
 
 HASH_BYTES = 8
+DIMENSIONS, MOST_LAYERS = 4, 100_000
 Kind = Literal["keys", "values"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -91,16 +95,30 @@ class KvProbe:
     def digest(self, positions: int | None = None) -> KvDigest:
         """Hash the contents of the first ``positions``, or of all that there are, to the bit."""
         layers = self._layers
-        with at_stage("decode", "cache"):  # tensors may be without values
+        with at_stage("decode", "cache"):  # a device may fail
             return KvDigest(tuple((_hashes(keys, positions), _hashes(values, positions)) for keys, values in layers))
 
     @property
     def _layers(self) -> list[tuple[Tensor, Tensor]]:
         with at_stage("decode", "cache"):
-            cache = self.state.cache
-            return [
-                (exact_tensor(cache.keys(layer)), exact_tensor(cache.values(layer))) for layer in range(cache.layers)
-            ]
+            cache, layers = self.state.cache, exact(self.state.cache.layers)
+            if type(layers) is not int or not 0 < layers <= MOST_LAYERS:
+                raise _fault(f"cache.layers is {shown(layers)}; give their number")
+            return [(_part(cache, "keys", layer), _part(cache, "values", layer)) for layer in range(layers)]
+
+
+def _part(cache: CacheView, kind: Kind, layer: int) -> Tensor:
+    """Give a layer's keys or values ``[B, G, S, D]``, on the subject's own memory."""
+    from pytest_dsocr.subjects.handed import viewed
+
+    part = viewed("decode", f"cache.{kind}({layer}) gave", kind, getattr(cache, kind)(layer))
+    if part.ndim != DIMENSIONS:
+        raise _fault(f"cache.{kind}({layer}) gave a tensor of shape {list(part.shape)}; give [B, G, S, D]")
+    return part
+
+
+def _fault(what: str) -> SubjectFaultError:
+    return SubjectFaultError("decode", f"the subject's {what}, as pytest_dsocr.engine.protocol.CacheView has it")
 
 
 def _hashes(tensor: Tensor, positions: int | None) -> tuple[bytes, ...]:

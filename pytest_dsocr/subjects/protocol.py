@@ -75,6 +75,7 @@ class TextSubject(Protocol):
     - ``presets``, ``prompts``: the names of those that it offers, such as ``("gundam",)`` and ``("markdown",)``; all if
       left out. Nothing else is asked of it, and it is told as not offered;
     - ``first_token_ms``: after each ``read``, the milliseconds from the request to the first text, of one that streams;
+    - ``ended_by``: after each ``read``, why it ended, such as ``length`` for a limit of tokens;
     - ``write(text, page, folder)``: write ``result.mmd`` and the other files that the vendor writes;
     - ``read_many(pages, *, prompt, preset, max_new_tokens)``: read several image files together, as a batch or as
       requests that are open at the same time; gives their texts in the order asked, each as of that page alone;

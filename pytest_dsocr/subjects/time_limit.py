@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from math import inf
 from types import FrameType
 
+from pytest_dsocr.subjects.guard import Guard
+
 SIGNAL = signal.SIGURG
 """Interrupts sleeping and waiting; not in other use, and ignored where it has no handler."""
 GRACE_S, POLL_S = 10.0, 0.02
@@ -37,7 +39,7 @@ class TimeLimit:
 
     A call that is over its limit is interrupted by a signal, whose handler raises :class:`Overdue`. One that does not
     take it within a grace time (C code that waits for ever) ends the process, with every thread's stack on ``stderr``.
-    So does one that holds the interpreter's lock, after twice the limit.
+    So does one that holds the interpreter's lock, after twice the limit; one that is stopped is killed soon after.
 
     Args:
         limit_s: seconds for one call.
@@ -52,6 +54,7 @@ class TimeLimit:
         self._is_armed = False
         self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
+        self._guard: Guard | None = None
 
     @contextmanager
     def of(self, what: str) -> Iterator[None]:
@@ -89,9 +92,12 @@ class TimeLimit:
         if self._watcher:
             self._watcher.join()
             self._disarm()
+        if self._guard:
+            self._guard.stop()
 
     def _watch(self) -> None:
         if self._watcher is None:
+            self._guard = Guard(self._last_s + 1, self._stderr) if self._last_resort else None
             self._watcher = threading.Thread(target=self._run, name="dsocr-time-limit", daemon=True)
             self._watcher.start()
 
@@ -114,12 +120,20 @@ class TimeLimit:
     def _arm(self) -> None:
         if self._last_resort:
             self._is_armed = True
-            faulthandler.dump_traceback_later(2 * (self.limit_s + self.grace_s), exit=True, file=self._stderr)
+            faulthandler.dump_traceback_later(self._last_s, exit=True, file=self._stderr)
+            if self._guard:
+                self._guard.tell(armed=True)
 
     def _disarm(self) -> None:
         if self._is_armed:
             self._is_armed = False
             faulthandler.cancel_dump_traceback_later()
+            if self._guard:
+                self._guard.tell(armed=False)
+
+    @property
+    def _last_s(self) -> float:
+        return 2 * (self.limit_s + self.grace_s)
 
     def _pause_s(self) -> float:
         call = self._call

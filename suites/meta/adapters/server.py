@@ -59,6 +59,33 @@ class Handler(BaseHTTPRequestHandler):
     def do_error(self, body: Any) -> None:
         self.send_error(500, "Out of memory")
 
+    def do_crash(self, body: Any) -> None:
+        self.send_error(500, "The engine died")
+
+    def do_busy(self, body: Any) -> None:
+        self.send_error(503)
+
+    def do_memory(self, body: Any) -> None:
+        self.begin_stream()
+        self.send_event({"error": {"message": "CUDA out of memory. Tried to allocate 2.00 GiB"}})
+
+    def do_drips(self, body: Any) -> None:
+        self.begin_stream()
+        self.drip()
+
+    def do_headers(self, body: Any) -> None:
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Drips: ")
+        self.drip()
+
+    def drip(self) -> None:
+        """Send bytes for ever, and no line."""
+        while True:
+            self.wfile.write(b"x")
+            time.sleep(0.05)
+
+    def do_length(self, body: Any) -> None:
+        self.stream(TEXT[:20], ended_by="length")
+
     def do_html(self, body: Any) -> None:
         self.give_bytes(b"<html>a gateway</html>")
 
@@ -133,13 +160,15 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(value)
 
-    def stream(self, text: str, *, piece: int = PIECE, pause_s: float = 0.0, is_whole: bool = True) -> None:
+    def stream(
+        self, text: str, *, piece: int = PIECE, pause_s: float = 0.0, is_whole: bool = True, ended_by: str = "stop"
+    ) -> None:
         self.begin_stream()
         for start in range(0, len(text), piece):
             self.send_event({"choices": [{"delta": {"content": text[start : start + piece]}}]})
             time.sleep(pause_s)
         if is_whole:
-            self.send_event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+            self.send_event({"choices": [{"delta": {}, "finish_reason": ended_by}]})
             self.wfile.write(b"data: [DONE]\n\n")
 
     def begin_stream(self) -> None:

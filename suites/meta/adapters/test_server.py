@@ -11,19 +11,24 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.compare.output import compare_output
+from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
 from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Output
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.watch import watching
 from suites.meta.adapters.conftest import serving
 from suites.meta.adapters.server import PIECE, SLOW_PAUSE_S, TEXT
+from suites.meta.compare.made import observation
 
 
 def loaded(spec: str) -> tuple[Any, str]:
@@ -128,12 +133,40 @@ def test_a_misdeed_is_a_fault_that_says_what_happened(address: str, path: str) -
     assert str(caught.value).startswith(f"the server at {address}/{path.partition('?')[0]} {MISDEEDS[path]}")
 
 
-@pytest.mark.parametrize(("deed", "had"), [("slow", r"had sent \d+ characters"), ("silent", "had sent nothing")])
+@pytest.mark.parametrize(
+    ("deed", "had"),
+    [
+        ("slow", r"had sent \d+ characters"),
+        ("silent", "had sent nothing"),
+        ("drips", "had sent nothing"),
+        ("headers", "had sent nothing"),
+    ],
+)
 def test_a_slow_server_ends_at_its_limit_and_at_the_runs(address: str, deed: str, had: str) -> None:
     subject, _ = loaded(f"{address}/{deed}/v1?time_limit=0.9")
     with pytest.raises(SubjectHungError, match=rf"took more than 0\.9 s, when it {had}; if it was only slow, raise"):
         read(subject)
     hangs_until_the_runs_limit(f"{address}/{deed}/v1")
+
+
+@pytest.mark.parametrize(
+    ("path", "is_machines"),
+    [
+        ("error/v1", True),
+        ("memory/v1", True),
+        ("busy/v1", True),
+        ("silent/v1?time_limit=0.5", True),
+        ("drips/v1?time_limit=0.5", True),
+        ("crash/v1", False),
+        ("midway/v1", False),
+        ("breaks/v1", False),
+    ],
+)
+def test_a_server_without_memory_or_time_is_the_machines_fault(address: str, path: str, is_machines: bool) -> None:
+    subject, _ = loaded(f"{address}/{path}")
+    with pytest.raises(SubjectFaultError) as caught:
+        read(subject)
+    assert is_of_machine(caught.value) is is_machines
 
 
 def hangs_until_the_runs_limit(url: str) -> None:
@@ -155,6 +188,16 @@ def test_a_server_that_dies_in_mid_request_costs_what_comes_after() -> None:
 
 def test_the_end_of_sequence_is_no_text(address: str) -> None:
     assert read(loaded(f"{address}/eos/v1")[0]) == TEXT
+
+
+def test_a_limit_that_the_server_names_is_told(address: str) -> None:
+    case = make_case(shipped("dev-3")[0], "free", "tiny")
+    told = {}
+    for deed in ("length", "plain"):
+        answer = follow(loaded(f"{address}/{deed}/v1")[0], case, observation())
+        told[deed] = next(compare_output(answer, Output(TEXT + "!", (), "", {}), tolerances("float32"), None))
+    assert told["length"].measured.startswith("stopped at its own limit of tokens, as the server says")
+    assert "limit of tokens" not in told["plain"].measured
 
 
 @pytest.mark.parametrize(("beside", "text"), [(0, TEXT), (3, f"{TEXT}.")])
@@ -186,8 +229,10 @@ def test_one_that_is_not_there_is_told() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(DsocrError, match=rf":{port}/v1 cannot be reached \(connection refused\); start it, or name"):
+    told = rf":{port}/v1 cannot be reached \(connection refused\); start it, or name"
+    with pytest.raises(DsocrError, match=told) as caught:
         load_subject(f"http://127.0.0.1:{port}/v1", Setup())
+    assert is_of_machine(caught.value)
 
 
 BAD = [

@@ -12,7 +12,9 @@ import pytest
 
 import pytest_dsocr
 from pytest_dsocr.cli.main import main
+from pytest_dsocr.engine.names import MINI_IS_FOR
 from pytest_dsocr.pages.shipped import shipped
+from suites.contract.pages import write_page
 from suites.meta.contract.test_pdf import pdf_of
 
 QUICK = ("--preset=tiny", "--max-new-tokens=1")
@@ -25,6 +27,20 @@ def test_the_command_line_reads_its_drawn_page(tmp_path: Path) -> None:
     assert lines[2].endswith("2 x 2 crops and the whole page, 702 prompt tokens, 693 of them image")
     assert "output      8 tokens, ended by length" in lines
     assert {"result.mmd", "info.json", "result_with_boxes.jpg"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_mini_says_that_it_invents_text_of_pages_that_are_not_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [copy, other] = (tmp_path / name for name in ("copy.png", "other.png"))
+    copy.write_bytes(shipped("dev-3")[2].read_bytes())
+    write_page("exactly_640", tmp_path).rename(other)
+    told = {}
+    for page in (copy, other):
+        for checkpoint in ("mini", "synthetic:tiny"):
+            assert main(["run", str(page), *QUICK, f"--checkpoint={checkpoint}", f"--out={tmp_path / 'out'}"]) == 0
+            told[page.stem, checkpoint] = MINI_IS_FOR in capsys.readouterr().out
+    assert [key for key, is_told in told.items() if is_told] == [("other", "mini")]
 
 
 def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
@@ -52,7 +68,7 @@ def test_a_page_that_cannot_be_rendered_costs_itself_alone(tmp_path: Path, capsy
     for side_inches in (1, 200):  # the second is larger than Pillow's limit
         document.new_page(side_inches * 72, side_inches * 72)
     document.save(tmp_path / "it.pdf")
-    assert main(["run", str(tmp_path / "it.pdf"), *QUICK, "--out", str(tmp_path / "out")]) == 2
+    assert main(["run", str(tmp_path / "it.pdf"), *QUICK, "--out", str(tmp_path / "out")]) == 10
     told = capsys.readouterr()
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["it-p001"]
     assert re.search(r"^left out    page 2 of .*it\.pdf would be", told.out, re.MULTILINE)

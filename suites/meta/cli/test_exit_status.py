@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
+from errno import ENOSPC
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.cli.main import main, parser
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.perf.bench import Status as BenchStatus
 from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.report.difference import Status as DiffStatus
+from pytest_dsocr.report.ended import OF_ALL, OWN
 from pytest_dsocr.report.file import read_result
+from suites.meta.checkout import CHECKOUT
 
 SUBJECTS = """
     import os
@@ -133,3 +141,93 @@ def test_a_full_disk_is_the_machines_fault_at_the_beginning_and_at_the_end() -> 
     assert ended(subject="FillsTheDisk") == (10, "running")
     status, _ = ended()  # the marks of the run before are still in the way
     assert status == 10
+
+
+FULL = (
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--mount",
+    "sh",
+    "-c",
+    'mount -t tmpfs -o size=$0 tmpfs out && exec "$@"',
+)
+
+
+COMPARE, PYTEST = ("-m", "pytest_dsocr", "compare", "--out=out"), ("-m", "pytest", "--dsocr-out=out")
+
+
+@pytest.mark.parametrize(("how", "size"), [(COMPARE, "4k"), (COMPARE, "8k"), (PYTEST, "4k")])
+def test_a_disk_that_is_full_from_the_start_is_the_machines_fault(how: tuple[str, ...], size: str, cold: None) -> None:
+    """With 8 KiB ``dsocr compare`` can write its mark once, and pytest cannot write it again."""
+    Path("out").mkdir()
+    command = [*FULL, size, sys.executable, *how]
+    try:
+        done = subprocess.run([*FULL, size, "true"], capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("needs unshare")
+    if done.returncode:
+        pytest.skip("needs mounts of its own")
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, b"No space left" in done.stderr) == (10, True)
+
+
+def table() -> str:
+    """The statuses of every command, as the documentation has them."""
+    commands = {"every command, where nothing else is said": OF_ALL, **OWN}
+    names: dict[tuple[int, str], list[str]] = {}
+    for command, statuses in commands.items():
+        for status, meaning in sorted(statuses.items()):
+            names.setdefault((status, meaning), []).append(command if command not in OWN else f"`{command}`")
+    rows = [f"| {', '.join(of)} | {status} | {meaning} |" for (status, meaning), of in names.items()]
+    return "\n".join(["| command | status | meaning |", "| --- | --- | --- |", *rows])
+
+
+def test_the_documentation_has_every_status() -> None:
+    assert table() in (CHECKOUT / "docs" / "in-ci.md").read_text(encoding="utf-8")
+    declared: dict[str, Iterable[int]] = {"diff": DiffStatus, "bench": BenchStatus, "compare": {0, 1, 2, 4, 5, 11}}
+    assert {name: {*OWN[name]} for name in declared} == {name: {*map(int, found)} for name, found in declared.items()}
+
+
+ARGUMENTS = {
+    "run": [],
+    "compare": [],
+    "bisect": ["a", "b"],
+    "diff": ["a", "b"],
+    "merge": ["a", "--out=b"],
+    "doctor": [],
+    "bench": ["a", "b"],
+    "cost": ["a"],
+    "history": ["a"],
+    "watch-vendor": ["a"],
+    "new-adapter": ["cli", "a"],
+    "export": ["mini", "--to=hf", "a"],
+    "vendor setup": ["a"],
+    "vendor inspect": ["a"],
+    "vendor record": ["a", "b"],
+}
+RAISED: dict[type[BaseException] | OSError, int] = {
+    DsocrError: 2,
+    MachineError: 10,
+    MemoryError: 10,
+    OSError(ENOSPC, "no room"): 10,
+    ZeroDivisionError: 3,
+    KeyError: 3,
+    FileNotFoundError: 3,
+    KeyboardInterrupt: 130,
+}
+
+
+@pytest.mark.parametrize("command", ARGUMENTS)
+def test_each_kind_of_failure_has_its_status_in_every_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [*command.split(), *ARGUMENTS[command]]
+    name = parser().parse_args(words).module
+    for error, status in RAISED.items():
+
+        def run(options: object, error: Any = error) -> Iterator[str]:
+            yield "begins"
+            raise error
+
+        monkeypatch.setitem(sys.modules, f"pytest_dsocr.cli.{name}", SimpleNamespace(run=run))
+        assert main(words) == status, error
+        assert status in {**OF_ALL, **OWN.get(command, {})}

@@ -166,7 +166,7 @@ def test_bad_options_make_nothing(
 
 
 def test_setup_wants_the_vendor_s_files(tmp_path: Path, capsys: pytest.CaptureFixture[str], cache: Path) -> None:
-    assert main(["vendor", "setup", str(tmp_path)]) == 2
+    assert main(["vendor", "setup", str(tmp_path)]) == 10
     assert "lacks modeling_deepseekocr.py" in capsys.readouterr().err
     assert not cache.exists()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -112,6 +113,15 @@ def test_signals_are_as_they_were(watch: Watch) -> None:
     with at_stage("read", "read"):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     assert [signal.getsignal(number) for number in (signal.SIGURG, signal.SIGALRM, signal.SIGINT)] == before
+
+
+@pytest.mark.usefixtures("cold")
+def test_one_that_stops_itself_is_killed_and_its_guard_is_gone() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT, "stop", "1"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert re.search(
+        r"dsocr: process \d+ is stopped, or stuck, within a call of the subject's; it is killed", done.stderr
+    )
 
 
 @pytest.mark.usefixtures("warm")
