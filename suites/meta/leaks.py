@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.abc import MetaPathFinder
 from types import ModuleType
@@ -28,11 +29,12 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 
 
 STATE = (
-    *(one for one in ALL if one.name not in ("torch's seed", "the random numbers of Python")),
+    *(one for one in ALL if one.put),
     Surrounding("the signal handlers", _handlers, None, _changed),
     Surrounding("the root logger", _root_logger, None),
 )
 """All but seeds: each test sets its own."""
+THREADS = "the threads that a process waits for"
 
 
 class Imports(MetaPathFinder):
@@ -63,10 +65,13 @@ def file_of(module: ModuleType) -> str:
 def state() -> dict[str, Any]:
     values = {one.name: one.get() for one in STATE}
     values["the environment"].pop("PYTEST_CURRENT_TEST", None)
-    return values
+    threads = {thread.name for thread in threading.enumerate() if not thread.daemon}
+    return values | {THREADS: {name for name in threads if not name.startswith("pytest_timeout")}}
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    if more := after[THREADS] - before[THREADS]:
+        yield f"{THREADS}: {', '.join(more)}"
     for one in STATE:
         if (found := before[one.name]) not in (None, left := after[one.name]):
             yield f"{one.name}: {one.tell(found, left)}"

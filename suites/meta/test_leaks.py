@@ -62,7 +62,7 @@ NAMED = {
     "signal": "the signal handlers: 15",
     "dtype": "torch.float32 to torch.float64",
     "logger": "the root logger",
-    "thread": "left",
+    "thread": "the threads that a process waits for: left",
 }
 
 

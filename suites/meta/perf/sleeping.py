@@ -1,4 +1,7 @@
-"""Subjects that sleep for a while and read the same text, and ones that misbehave while they are measured."""
+"""Subjects that sleep for a while and read the same text, and ones that misbehave while they are measured.
+
+In their process nobody sleeps: the clock is moved on instead, and does not depend on what else the machine does.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.perf.probe import conditions
+
 PAGE_S, STEP_S = 0.02, 0.004
 TEXT = "a page"
+
+
+class Clock:
+    """Moved on by who sleeps, a little more or less each time, and by each look at it."""
+
+    def __init__(self) -> None:
+        self._now_ns = 0
+        self._more = itertools.cycle(range(5))
+
+    def sleep(self, seconds: float) -> None:
+        self._now_ns += int(1e9 * seconds * (1 + next(self._more) / 100))
+
+    def perf_counter_ns(self) -> int:
+        self._now_ns += 1000
+        return self._now_ns
+
+
+CLOCK = Clock()
+time.perf_counter_ns = CLOCK.perf_counter_ns
+conditions._waited_ns, conditions.stolen_ticks = (lambda: 0), (lambda: None)
 
 
 class Sleeping:
@@ -24,7 +49,7 @@ class Sleeping:
     page_s = PAGE_S
 
     def read(self, page: Path, *, prompt: str, preset: Any, max_new_tokens: int) -> str:
-        time.sleep(self.page_s)
+        CLOCK.sleep(self.page_s)
         return TEXT
 
 
@@ -63,7 +88,9 @@ class Crashing(Sleeping):
 
 
 class Hanging(Sleeping):
-    page_s = 600.0
+    def read(self, page: Path, **how: Any) -> str:
+        time.sleep(6000)
+        return TEXT
 
 
 class Garbled(Sleeping):
@@ -85,22 +112,22 @@ class Staged:
     policy = SimpleNamespace(eos_id=1)
 
     def read(self, page: Path, *, prompt: str, preset: Any, max_new_tokens: int) -> str:
-        time.sleep(PAGE_S + self.step_s * max_new_tokens)
+        CLOCK.sleep(PAGE_S + self.step_s * max_new_tokens)
         return TEXT
 
     def inputs(self, page: Path, *, prompt: str, preset: Any) -> dict[str, Tensor]:
         return {"input_ids": torch.zeros(1, 8, dtype=torch.long)}
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        time.sleep(PAGE_S / 2)
+        CLOCK.sleep(PAGE_S / 2)
         return {"vision_fusion": torch.zeros(4, 2)}
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> SimpleNamespace:
-        time.sleep(PAGE_S / 2)
+        CLOCK.sleep(PAGE_S / 2)
         return SimpleNamespace(logits=torch.zeros(4))
 
     def step(self, state: Any, token: int) -> Tensor:
-        time.sleep(self.step_s)
+        CLOCK.sleep(self.step_s)
         return torch.zeros(4)
 
 
