@@ -12,9 +12,10 @@ from pathlib import Path
 
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import is_regular
 from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.observation.case import Case, PageFaultError, make_case
-from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_file, is_list, read_list
+from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_list, read_list
 
 IMAGE_SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
 """The files in a folder that are pages. A file that is named by itself may have any suffix except a list's."""
@@ -162,7 +163,7 @@ def _images_in(folder: Path) -> Iterator[Path | BadPage]:
     if not images:
         yield BadPage(folder, f"the folder {folder} holds no images; give one that does, or image files")
     for image in images:
-        yield image if is_file(image) else BadPage(image, _why_no_file(image))
+        yield image if is_regular(image) else BadPage(image, _why_no_file(image))
 
 
 def _why_no_file(path: Path) -> str:

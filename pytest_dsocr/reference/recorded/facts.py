@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
+
+
+class _Made(TypedDict):
+    resampling: str
+    versions: dict[str, str]
+
+
+class _Facts(TypedDict):
+    provenance: _Made
+
+
+FACTS = Format(_Facts, "get the file again", ReferenceFaultError)
 
 
 def read_facts(golden: Path, kind: str) -> dict[str, Any]:
@@ -26,23 +38,14 @@ def read_facts(golden: Path, kind: str) -> dict[str, Any]:
 
     from pytest_dsocr.contract.resampling import resampling
 
-    found = {path: _read(path) for path in sorted(golden.glob(f"{kind}-*.json"))}
-    by_resampling = {facts["provenance"]["resampling"]: facts for facts in found.values()}
+    found: dict[Path, Any] = {path: FACTS.read(path) for path in sorted(golden.glob(f"{kind}-*.json"))}
+    by_resampling: dict[str, dict[str, Any]] = {facts["provenance"]["resampling"]: facts for facts in found.values()}
     if resampling() not in by_resampling:
         known = ", ".join(path.name for path in found) or "no such file"
-        pillows = (facts["provenance"]["versions"]["pillow"] for facts in found.values())
+        pillows = (facts["provenance"]["versions"].get("pillow") for facts in found.values())
         install = " or ".join(f"pip install 'pillow=={version}'" for version in pillows) or "install a Pillow of them"
         raise NotRecordedError(
             f"{golden} holds no {kind} recorded with a Pillow that resizes like the installed {installed}, "
             f"only {known}; {install}, or record them as its README says"
         )
     return by_resampling[resampling()]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        facts["provenance"]["resampling"], facts["provenance"]["versions"]["pillow"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ReferenceFaultError(f"{path} holds no recorded facts ({error!r}); get the file again") from error
-    return facts
