@@ -95,7 +95,10 @@ def read_config(path: Path, given: Mapping[str, Any] | None = None) -> Config:
     if unknown := [name for name in said.get("parts", ()) if name not in PARTS]:
         raise DsocrError(f"{path}: there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
-    config = Config(**{**_beside(path.absolute().parent, values), **(given or {})})
+    try:
+        config = Config(**{**_beside(path.absolute().parent, values), **(given or {})})
+    except OSError as error:
+        raise TABLES.fault(path, f"names what is no path ({error.strerror})") from error
     try:
         _ = config.shard and Shard.read(config.shard)
     except ValueError:

@@ -27,7 +27,7 @@ KEY = re.compile(r" - at `(?:key in )?\$(?P<key>.*)`$")
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
-Ratio = Annotated[float, Meta(gt=0, le=1e300)]
+Ratio = Annotated[float, Meta(ge=0, le=1e300)]
 Time = Annotated[float, Meta(ge=0, le=1e12)]
 """Milliseconds, seconds or days; neither NaN nor an infinity."""
 FileName = Annotated[str, Meta(pattern=r"\A[^/\\\x00]+\Z", max_length=255)]
@@ -88,7 +88,7 @@ class Format(Generic[T]):
         """Check builtin values; raises as :meth:`decode`."""
         try:
             found = msgspec.convert(value, self.schema, str_keys=True)
-        except (msgspec.ValidationError, DsocrError) as error:
+        except (msgspec.ValidationError, DsocrError, UnicodeEncodeError) as error:  # the last of half a character
             raise self.fault(where, _in_words(str(error))) from error
         return value if is_typeddict(self.schema) else found  # type: ignore[no-any-return]
 

@@ -17,6 +17,7 @@ import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.foundation.words import shown
 
 LEDGERS = Format(str, "give a text file, a known failure a line", most_bytes=2**24)
 LINE = re.compile(r"(?P<test>.*?)(?:\s+#\s*(?:until\s+(?P<until>[^\s:]+):\s*)?(?P<reason>.*))?")
@@ -98,7 +99,7 @@ def _today() -> date:
 def _read_line(place: str, line: str) -> tuple[str, Known]:
     found = LINE.fullmatch(line)
     if found is None or not found["reason"]:
-        raise DsocrError(f"{place}: {line.rstrip('# ')} has no reason; write one behind it, after '  # '")
+        raise DsocrError(f"{place}: {shown(line.rstrip('# '))} has no reason; write one behind it, after '  # '")
     try:
         until = date.fromisoformat(found["until"]) if found["until"] else None
     except ValueError:

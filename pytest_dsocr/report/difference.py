@@ -179,7 +179,9 @@ def _times(found: Difference, old: Result, new: Result) -> None:
     before = {one["quantity"]: one for one in old["perf"]["judgements"]}
     for now in new["perf"]["judgements"]:
         was, what = before.get(now["quantity"]), OF_TIMES + now["quantity"]
-        if was is None or None in (*was.values(), *now.values()):  # one of them is not compared
+        if was is None or "NOT-COMPARED" in (was["pace"], now["pace"]):
+            continue
+        if not all(one[name] for one in (was, now) for name in ("ratio", "low", "high")):
             continue
         ratio, most = now["ratio"] / was["ratio"], 1 + now["limit"]
         apart = found.slower if now["low"] > was["high"] and ratio > most else None
