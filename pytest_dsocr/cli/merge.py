@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import in_shell
+from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.report.ended import EXIT_STATUS, Ended
 from pytest_dsocr.report.file import RunIdentity, mark_running, write_json
@@ -17,6 +18,8 @@ from pytest_dsocr.report.github import append_summary
 from pytest_dsocr.report.index import write_index
 from pytest_dsocr.report.markdown import write_summary
 from pytest_dsocr.report.merging import Part, merged, read_parts
+
+PICTURES = Format(bytes, "run that part again")
 
 
 def run(options: Namespace) -> Iterator[str]:
@@ -48,9 +51,5 @@ def _with_pictures(cases: Sequence[dict[str, Any]], parts: Sequence[Part], out: 
         name = case["picture"]
         found = [part.folder / name for part in parts if name and (part.folder / name).is_file()]
         if found:
-            try:
-                (out / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(found[0], out / name)
-            except OSError as error:
-                raise DsocrError(f"{out / name} cannot be written ({error.strerror}); give another --out") from error
+            write_whole(out / name, PICTURES.read_bytes(found[0]))
         yield {**case, "picture": name if found else None}

@@ -21,6 +21,7 @@ from pytest_dsocr.engine.places import folder_of
 from pytest_dsocr.engine.vocabulary import BYTE_SYMBOLS
 from pytest_dsocr.engine.weights import read_weights, save_weights
 from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.foundation.sealed import write_whole
 
 TABLES = ("model.embed_tokens.weight", "lm_head.weight")
 """What has a row for every id, ``[V, C]``."""
@@ -97,7 +98,7 @@ def write_portable(checkpoint: str | Path, folder: Path) -> None:
         "processor_config.json": PROCESSOR,
     }
     for name, value in files.items():
-        (folder / name).write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_whole(folder / name, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def _texts(vocabulary: _Vocabulary) -> dict[int, str]:

@@ -45,12 +45,16 @@ def sha256(data: bytes) -> str:
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file that appears whole or not at all, and is on the disk when this returns; for one writer at a time.
 
+    Its folder is made. It is always a new file: what a link of its name leads to is left alone.
+
     Raises:
         DsocrError: where the disk does not take it.
     """
     partial = path.with_name(f"{path.name}.partial")
     try:
-        with partial.open("wb") as file:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.unlink(missing_ok=True)
+        with partial.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

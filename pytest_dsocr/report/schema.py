@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from msgspec import Meta
 
 from pytest_dsocr.foundation.reading import Count, Fact, Finite, Format, Ratio, Time
 from pytest_dsocr.report.ended import Ended
 from pytest_dsocr.report.file import Head
 from pytest_dsocr.report.judged import JudgedCase
 from pytest_dsocr.report.payload import ComparisonPayload, FaultPayload, RunPayload, SpentPayload
+
+Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]
+"""Below the folder of the result, and nowhere else."""
 
 
 class _Provenance(TypedDict):
@@ -36,6 +41,10 @@ class _Test(TypedDict):
     fault: FaultPayload | None
     promised: bool
     comparisons: list[ComparisonPayload]
+
+
+class _Case(JudgedCase):
+    picture: Picture | None  # type: ignore[misc]
 
 
 class _Judgement(TypedDict):
@@ -83,7 +92,7 @@ class Result(Head):
     environment: _Environment
     flaky: list[str]
     notes: list[str]
-    cases: list[JudgedCase]
+    cases: list[_Case]
     tests: list[_Test]
 
 

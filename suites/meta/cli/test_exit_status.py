@@ -16,6 +16,7 @@ from pytest_dsocr.report.file import read_result
 
 SUBJECTS = """
     import os
+    import resource
     from pathlib import Path
 
     import torch
@@ -35,8 +36,7 @@ SUBJECTS = """
 
     class FillsTheDisk(Reader):
         def read(self, page, **how):
-            full = Path("dsocr-out", "dsocr.json.partial")
-            full.is_symlink() or full.symlink_to("/dev/full")
+            resource.setrlimit(resource.RLIMIT_FSIZE, (64, resource.RLIM_INFINITY))
             return super().read(page, **how)
 
 

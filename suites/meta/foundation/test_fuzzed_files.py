@@ -1,6 +1,6 @@
 """Every kind of file that comes from outside, damaged in every way: it is read, or refused by a sentence, and soon.
 
-    DSOCR_FUZZ_SECONDS=60 pytest suites/meta/foundation/test_fuzzed_files.py
+DSOCR_FUZZ_SECONDS=60 pytest suites/meta/foundation/test_fuzzed_files.py
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ def _line(folder: Path) -> Path:
 def _history(path: Path) -> None:
     from pytest_dsocr.cli.main import main
 
-    assert main(["history", str(path if path.suffix == ".jsonl" else path.parent), f"--html={path.parent}/x.html"]) in (0, 2)
+    assert main(["history", str(path if path.suffix == ".jsonl" else path.parent), f"--html={path.parent}/x.html"]) in (
+        0,
+        2,
+    )
 
 
 def _baseline(folder: Path) -> Path:
@@ -391,7 +394,10 @@ def damaged(draw: st.DrawFn, name: str) -> bytes:
     if found and draw(st.integers(0, 4)):
         return with_value(name, draw(st.sampled_from(found[1])), draw(st.sampled_from((*ODD, ...))))
     data = KINDS[name].source(Path(mkdtemp(prefix="dsocr-fuzz-"))).read_bytes()
-    at, junk = draw(st.integers(0, min(len(data), 4000))), draw(st.sampled_from((b"", b"\xff\xfe", b"{", b"\x00" * 9, DEEP)))
+    at, junk = (
+        draw(st.integers(0, min(len(data), 4000))),
+        draw(st.sampled_from((b"", b"\xff\xfe", b"{", b"\x00" * 9, DEEP))),
+    )
     return data[:at] + junk + (data[at + len(junk) :] if draw(st.booleans()) else b"")
 
 
@@ -424,7 +430,13 @@ def _folder(path: Path) -> None:
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize(
     "damage",
-    [_fifo, _folder, lambda path: _put(path, DEEP), lambda path: _put(path, b'{"a":' * 200_000), lambda path: _put(path, b"")],
+    [
+        _fifo,
+        _folder,
+        lambda path: _put(path, DEEP),
+        lambda path: _put(path, b'{"a":' * 200_000),
+        lambda path: _put(path, b""),
+    ],
     ids=["fifo", "folder", "deep", "deep_objects", "empty"],
 )
 def test_what_is_no_file_or_too_deep_ends_at_once(

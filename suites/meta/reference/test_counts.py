@@ -151,7 +151,7 @@ FORGERIES: Mapping[str, Callable[[dict[str, Any]], object]] = {
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_whole_files_with_the_wrong_content_are_refused(forgery: str, made: Made, golden: Path) -> None:
     forge(file_in(golden), FORGERIES[forgery])
-    with pytest.raises(ReferenceFaultError, match=r"flops-eager\.json holds no FLOPs \(.*\); restore"):
+    with pytest.raises(ReferenceFaultError, match=r"flops-eager\.json .*; restore"):
         opened(golden).flops(made.cases[0])
 
 
