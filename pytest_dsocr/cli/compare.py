@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest_dsocr
-from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.plugin.option import Option
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.ended import EXIT_STATUS, Ended
-from pytest_dsocr.report.file import RUN_ID, RefusedError, RunIdentity, mark_running, read_result
+from pytest_dsocr.report.file import RUN_ID, RefusedError, RunIdentity, mark_refused, mark_running, read_result
 
 INSTALLED = "pytest_dsocr.suites"
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
@@ -93,11 +93,15 @@ def run(options: Namespace) -> Iterator[str]:
     arguments = [*tests, "-p", plugin(), f"{OUT_FLAG}={out}", *_typed(options), *options.of_pytest]
     command = [sys.executable, SAFE_PATH, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))
-    try:
-        mark_running(out, identity)
-    except DsocrError as error:
-        options.status = EXIT_STATUS[Ended.INFRASTRUCTURE] if is_of_machine(error) else 0
-        raise
+    mark_running(out, identity)
+    if named := [*options.named, *getattr(options, "pages", ())]:
+        from pytest_dsocr.pages.named import check_any
+
+        try:
+            check_any(named)
+        except DsocrError as error:
+            mark_refused(out, identity, str(error), Ended.INFRASTRUCTURE)
+            raise
     status = _status_of(command, identity.id)
     options.status = status or 1
     try:

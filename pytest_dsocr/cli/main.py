@@ -6,7 +6,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,31 @@ from pytest_dsocr.cli import (
     export_arguments,
     results_arguments,
 )
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.system import check_system
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS
+from pytest_dsocr.plugin import option_values
+from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS
+from pytest_dsocr.report.ended import EXIT_STATUS, Ended
+
+CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
+    "run": {
+        "page": option_values.readable_page,
+        "prompt": option_values.prompt,
+        "preset": option_values.preset,
+        "out": option_values.new_folder,
+    },
+    "bench": {
+        "page": option_values.readable_page,
+        "prompt": option_values.prompt,
+        "preset": option_values.preset,
+        "out": str,  # a file
+    },
+    "vendor_record": {},
+}
+"""By command: the readers of options that ``compare`` has not, or under another name."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -65,26 +85,37 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Gives 0 if all went well, 2 on bad input; ``compare``, ``diff``, ``merge`` and
-    ``bench`` have their own."""
+    """Run the command line. Gives 0 if all went well, 2 on bad input, and 10 where a page, weights or something else
+    that was named cannot be used; ``compare``, ``diff``, ``merge`` and ``bench`` have others as well."""
     ours, theirs = compare.split(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(ours)
     options.of_pytest = theirs
-    module = importlib.import_module(f"pytest_dsocr.cli.{options.module}")  # some import torch, and some need not
     options.status = 0
     try:
         check_system()
+        if options.module in CHECKED:
+            _check(options)
+        module = importlib.import_module(f"pytest_dsocr.cli.{options.module}")  # some import torch, and some need not
         for line in module.run(options):
             print(plain(line), flush=True)
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except DsocrError as error:
         print(f"dsocr: {error}", file=sys.stderr)
-        return int(options.status) or 2
+        return int(options.status) or (EXIT_STATUS[Ended.INFRASTRUCTURE] if is_of_machine(error) else 2)
     except KeyboardInterrupt:
         print("dsocr: interrupted", file=sys.stderr)
         return 130
     return int(options.status)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse values that cannot be, before anything heavy is imported; raise ``DsocrError``."""
+    readers = {**{option.name: option.read for option in OPTIONS}, **CHECKED[options.module]}
+    for name, read in readers.items():
+        given = getattr(options, name, None)
+        for value in given if isinstance(given, list) else [] if given is None else [given]:
+            read(str(value))
 
 
 def _command(commands: Any, name: str, purpose: str, module: str | None = None) -> argparse.ArgumentParser:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 
-from PIL import ExifTags, Image, ImageOps
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.reading import Format
@@ -90,6 +90,8 @@ def _in_words(name: str) -> Iterator[None]:
         raise
     except Image.DecompressionBombError as error:
         raise DsocrError(f"{name} is refused ({error}); give a smaller page") from error
+    except UnidentifiedImageError as error:  # whose message names an object in memory
+        raise DsocrError(f"{name} cannot be read as an image (of no known format); give an image file") from error
     except Exception as error:  # on a broken file Pillow's readers raise almost anything
         raise DsocrError(f"{name} cannot be read as an image ({error!r}); give a whole image file") from error
 

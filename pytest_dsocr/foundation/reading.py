@@ -7,12 +7,12 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar, is_typeddict
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, is_typeddict
 
 import msgspec
 from msgspec import Meta
@@ -23,7 +23,7 @@ from pytest_dsocr.foundation.printable import plain
 MOST_BYTES = 256 * 2**20
 MOST_DEPTH = 64
 """Of objects and arrays inside each other: nothing that is read here has more than ten."""
-KEY = re.compile(r" - at `(?:key in )?\$(?P<key>.*)`$")
+KEY = re.compile(r" - at `(?:key` in `)?\$(?P<key>.*)`$")
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
@@ -34,6 +34,11 @@ FileName = Annotated[str, Meta(pattern=r"\A[^/\\\x00]+\Z", max_length=255)]
 """Of a file in the same folder: a path to elsewhere is none."""
 Fact = str | int | float | bool | None
 T = TypeVar("T")
+if TYPE_CHECKING:
+    Identity = Mapping[str, Any]
+else:
+    Identity = Mapping[str, Mapping[str, Any] | Fact]
+"""What ran where: names with values, or with names and values of their own."""
 
 
 def toml(data: bytes) -> dict[str, Any]:
@@ -90,7 +95,7 @@ class Format(Generic[T]):
             found = msgspec.convert(value, self.schema, str_keys=True)
         except (msgspec.ValidationError, DsocrError, UnicodeEncodeError) as error:  # the last of half a character
             raise self.fault(where, _in_words(str(error))) from error
-        return value if is_typeddict(self.schema) else found  # type: ignore[no-any-return]
+        return value if is_typeddict(self.schema) else found
 
     def read_bytes(self, path: str | PathLike[str]) -> bytes:
         """Read a regular file's bytes, and wait for nobody: a FIFO or a device is refused."""

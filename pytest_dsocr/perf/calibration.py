@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
-from pytest_dsocr.foundation.reading import Fact, Finite, Format
+from pytest_dsocr.foundation.reading import Finite, Format, Identity
 from pytest_dsocr.foundation.sealed import seal, unseal
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.limits import percent
@@ -49,7 +49,7 @@ class Calibration:
     """How much slower each quantity was allowed to be."""
     made: str = ""
     """The day, as ``2026-11-22``."""
-    of: Mapping[str, Mapping[str, Any] | Fact] = field(default_factory=dict)
+    of: Identity = field(default_factory=dict)
     """The identity of what was measured; see :class:`pytest_dsocr.perf.rounds.Measured`."""
 
     @property

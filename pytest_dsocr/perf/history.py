@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.reading import Fact, Format, Time
+from pytest_dsocr.foundation.reading import Format, Identity, Time
 from pytest_dsocr.foundation.words import HASH_CHARACTERS
 from pytest_dsocr.perf.baseline import machine_name, part_of
 from pytest_dsocr.perf.judgement import Judgement
@@ -49,7 +49,7 @@ class Line:
     name: str
     """As the user named the side, such as ``HEAD~3``."""
     commit: str
-    series: Mapping[str, Mapping[str, Any] | Fact]
+    series: Identity
     """The machine, the subject, how it was set up, and the page: lines of other series are not comparable."""
     quantities: Mapping[str, Spread]
     exact: Mapping[str, int] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pytest_dsocr.foundation.reading import Fact, Time
+from pytest_dsocr.foundation.reading import Identity, Time
 
 QUANTITIES = (
     "tokenizer",
@@ -58,7 +58,7 @@ class Round:
 class Measured:
     """What one implementation was measured to do with one page."""
 
-    identity: Mapping[str, Mapping[str, Any] | Fact]
+    identity: Identity
     """What ran where: the machine, versions, subject, checkpoint, page; JSON values."""
     exact: Mapping[str, int]
     """Quantities that noise does not touch, such as ``tokens`` and ``decode.synchronisations``."""

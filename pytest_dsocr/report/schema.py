@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from pytest_dsocr.foundation.reading import Count, Fact, Finite, Format, Ratio, Time
+from pytest_dsocr.foundation.reading import Count, Finite, Format, Identity, Ratio, Time
 from pytest_dsocr.report.ended import Ended
 from pytest_dsocr.report.file import Head
 from pytest_dsocr.report.judged import JudgedCase
@@ -44,7 +44,7 @@ class _Test(TypedDict):
 
 
 class _Case(JudgedCase):
-    picture: Picture | None  # type: ignore[misc]
+    picture: Picture | None
 
 
 class _Judgement(TypedDict):
@@ -63,7 +63,7 @@ class _Baseline(TypedDict):
 
 
 class _Perf(TypedDict):
-    identity: dict[str, dict[str, Any] | Fact]
+    identity: Identity
     median_ms: dict[str, Time]
     quartiles_ms: dict[str, tuple[Time, Time]]
     exact: dict[str, int]

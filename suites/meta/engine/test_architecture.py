@@ -115,6 +115,13 @@ def test_other_decoders_are_refused(name: str, value: object) -> None:
         Architecture.from_config(published(**{name: value}))
 
 
+@pytest.mark.parametrize("kind", ["downsample_mlp_gelu", "mlp_gelu", 5])
+def test_other_projectors_are_refused(kind: object) -> None:
+    config = {**published(), "projector_config": {"projector_type": kind}}
+    with pytest.raises(DsocrError, match=r"config\.json has a wrong projector_config\.projector_type"):
+        Architecture.from_config(config)
+
+
 def test_mla_is_refused_where_the_config_is_silent() -> None:
     config = published()
     for place in (config, config["language_config"]):
