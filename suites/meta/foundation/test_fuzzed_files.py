@@ -23,20 +23,53 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ci.nightly.config import Config, read_config
+from ci.nightly.state import STATE_NAME, Entry, Night, read_night
+from pytest_dsocr.adapters.command import check as check_command
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.engine.portable import VOCABULARY, _fill, _texts
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import seal
+from pytest_dsocr.nights import record
+from pytest_dsocr.pages.named import make_cases
+from pytest_dsocr.perf import history
+from pytest_dsocr.perf.against import PerfRun, judged
+from pytest_dsocr.perf.baseline import Baseline, find
+from pytest_dsocr.perf.calibrating import quoted
+from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.plugin.snapshots import GoldenSnapshots, _holds
+from pytest_dsocr.plugin.xfails import read_ledger
+from pytest_dsocr.reference.anchors.drift import drifts, read_json
+from pytest_dsocr.reference.recorded.case import RecordedCase
+from pytest_dsocr.reference.recorded.counts import Counts
+from pytest_dsocr.reference.recorded.facts import read_facts
+from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.report.difference import difference
+from pytest_dsocr.report.difference_told import lines
+from pytest_dsocr.report.file import read_result, write_json
 from suites.meta.checkout import CHECKOUT
 from suites.meta.contract.fuzzing import fuzz
+from suites.meta.engine.written import write_synthetic
+from suites.meta.perf.made import PARITY, identity, measured
+from suites.meta.report.made import MATCH, case_payload, payload, run_payload
+from suites.meta.report.test_ended import SLOWER
+from suites.meta.report.test_result import result
 
 LIMIT_S = 20
 VENDOR, BASELINES = CHECKOUT / "golden/vendor", CHECKOUT / "golden/baselines/nvidia-h200"
 RECORDED = VENDOR / "mini/cpu-float32-eager"
-DEEP = b"[" * 200_000
+CASE = "figures_009-gundam-markdown"
+TIMES = measured({name: [1.0, 2.0] for name in ("first_token", "decode", "page")}, {"tokens": 3})
+DEEP, DEEP_OBJECTS = b"[" * 200_000, b'{"a":' * 200_000
 ODD: tuple[Any, ...] = (
     *(None, True, 0, -1, 1, 2**31, 10**9, 10**18, -(10**400), 0.5, math.nan, math.inf, -math.inf, 1e308),
     *("", "x", "../../x", "\x00", "\ud800", "a\n::stop-commands::x", "2999-01-01", "1/999999999", "x" * 10_000),
     *([], [[]], [None], ["x"] * 1000, {}, {"": None}, {"a": {"b": []}}),
 )
+JUNK = (b"", b"\xff\xfe", b"{", b"\x00" * 9, DEEP)
 
 
 class Kind(NamedTuple):
@@ -49,136 +82,68 @@ class Kind(NamedTuple):
 
 
 def _copied(source: Path, name: str = "") -> Callable[[Path], Path]:
+    return lambda folder: Path(shutil.copy(source, folder / (name or source.name)))
+
+
+def _written(name: str, text: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
-        return Path(shutil.copy(source, folder / (name or source.name)))
+        (folder / name).write_text(text)
+        return folder / name
 
     return make
 
 
 def _result(folder: Path) -> Path:
-    from pytest_dsocr.perf.against import PerfRun
-    from pytest_dsocr.perf.judgement import Judgement, Pace
-    from pytest_dsocr.report.file import write_json
-    from suites.meta.perf.made import measured
-    from suites.meta.report.made import MATCH, case_payload, payload, run_payload
-    from suites.meta.report.test_ended import SLOWER
-    from suites.meta.report.test_result import result
-
     made = result(("passed", payload(MATCH, case=case_payload("a", MATCH), run=run_payload())), SLOWER)
     judgement = Judgement("decode", Pace.SAME, 10.0, 10.0, 1.0, 0.99, 1.01, 0.05, 24, 24)
-    times = {name: [1.0, 2.0] for name in ("first_token", "decode", "page")}
-    perf = PerfRun(measured(times, {"tokens": 3}), (judgement,)).to_json()
+    perf = PerfRun(TIMES, (judgement,)).to_json()
     return write_json(folder, {**made.to_json(), "perf": {**perf, "baseline": {"made": "2026-11-01", "commit": ""}}})
 
 
 def _read_result(path: Path) -> None:
-    from pytest_dsocr.nights.record import of_run
-    from pytest_dsocr.report.difference import difference
-    from pytest_dsocr.report.difference_told import lines
-    from pytest_dsocr.report.file import read_result
-
     found = read_result(path)
     assert [*lines(difference(found, found), found, found)]
-    assert of_run(found).started
-
-
-def _night(folder: Path) -> Path:
-    from pytest_dsocr.nights.record import add, of_run
-    from pytest_dsocr.report.file import read_result
-
-    return add(folder, of_run(read_result(_result(folder))))
+    assert record.of_run(found).started
 
 
 def _line(folder: Path) -> Path:
-    from pytest_dsocr.perf.history import Line, append
-    from suites.meta.perf.made import measured
-
-    append(folder / "history.jsonl", [Line.of(measured({"page": [1.0, 2.0], "decode": [3.0, 4.0]}))])
+    history.append(folder / "history.jsonl", [history.Line.of(TIMES)])
     return folder / "history.jsonl"
 
 
-def _history(path: Path) -> None:
-    from pytest_dsocr.cli.main import main
-
-    assert main(["history", str(path if path.suffix == ".jsonl" else path.parent), f"--html={path.parent}/x.html"]) in (
-        0,
-        2,
-    )
-
-
-def _baseline(folder: Path) -> Path:
-    from pytest_dsocr.perf.baseline import Baseline
-    from suites.meta.perf.made import PARITY, measured
-
-    times = measured({"page": [1.0, 2.0], "decode": [3.0, 4.0]}, {"tokens": 3})
-    return Baseline(times, PARITY, "2026-11-01", "pytest", None).write(folder)
+def _show(path: Path) -> None:
+    place = path if path.suffix == ".jsonl" else path.parent
+    assert main(["history", str(place), f"--html={path.parent}/x.html"]) in (0, 2)
 
 
 def _find_baseline(path: Path) -> None:
-    from pytest_dsocr.perf.against import judged
-    from pytest_dsocr.perf.baseline import find
-    from pytest_dsocr.perf.history import title_of
-    from suites.meta.perf.made import identity, measured
-
     found = find([path.parents[1]], identity(), 1e6)
-    assert title_of(found.measured.identity)
-    judged(found.measured, measured({"page": [1.0, 2.0], "decode": [3.0, 4.0]}), {}, 1, 1)
+    assert history.title_of(found.measured.identity)
+    judged(found.measured, TIMES, {}, 1, 1)
 
 
 def _calibration(path: Path) -> None:
-    from pytest_dsocr.perf.calibrating import quoted
-
     here = path.parent / "a-cpu-2-cores"
     here.mkdir(exist_ok=True)
     path.replace(here / path.name)
     assert [*quoted({"cpu": "a cpu", "cores": 2}, [path.parent], ["page", "decode"])]
 
 
-def _recording(folder: Path) -> Path:
-    home = folder / "mini" / RECORDED.name
-    if not home.exists():
-        home.parent.mkdir()
-        home.mkdir()
-        for file in RECORDED.iterdir():
-            (home / file.name).symlink_to(file)
-    (home / "manifest.json").unlink()
-    return Path(shutil.copy(RECORDED / "manifest.json", home / "manifest.json"))
+def _among(source: Path, folder: Path, name: str) -> Path:
+    """Link a folder's files, and copy the one of this name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in source.iterdir():
+        if file.name != name:
+            (folder / file.name).symlink_to(file)
+    return Path(shutil.copy(source / name, folder / name))
 
 
 def _case(folder: Path) -> Path:
-    name = "figures_009-gundam-markdown"
-    shutil.copy(RECORDED / f"{name}.safetensors", folder)
-    return Path(shutil.copy(RECORDED / f"{name}.json", folder))
-
-
-def _open_recording(path: Path) -> None:
-    from pytest_dsocr.reference.recorded.recording import Recording
-
-    assert Recording.open(path.parent)
-
-
-def _read_case(path: Path) -> None:
-    from pytest_dsocr.reference.recorded.case import RecordedCase
-
-    assert RecordedCase.read(path)
-
-
-def _counts(path: Path) -> None:
-    from pytest_dsocr.reference.recorded.counts import Counts
-
-    assert Counts.open(path).encode()
-
-
-def _facts(path: Path) -> None:
-    from pytest_dsocr.reference.recorded.facts import read_facts
-
-    assert read_facts(path.parent, "inputs")
+    shutil.copy(RECORDED / f"{CASE}.safetensors", folder)
+    return Path(shutil.copy(RECORDED / f"{CASE}.json", folder))
 
 
 def _snapshot(path: Path) -> None:
-    from pytest_dsocr.compare.tolerances import tolerances
-    from pytest_dsocr.plugin.snapshots import GoldenSnapshots, _holds
-
     if _holds(path.parent, "0") or not path.is_file():
         return
     own = type("Own", (GoldenSnapshots,), {"origin": {"checkpoint_sha256": "0"}, "limits": tolerances("float32")})
@@ -186,120 +151,52 @@ def _snapshot(path: Path) -> None:
     assert [*object.__new__(own)._differences(mine, path.read_bytes())]
 
 
-def _checkpoint(folder: Path, name: str) -> Path:
-    for file in _synthetic().iterdir():
-        if not (folder / file.name).exists():
-            (folder / file.name).symlink_to(file)
-    (folder / name).unlink()
-    return Path(shutil.copy(_synthetic() / name, folder / name))
-
-
 @cache
 def _synthetic() -> Path:
-    from suites.meta.engine.written import write_synthetic
-
     folder = Path(mkdtemp(prefix="dsocr-fuzz-"))
     write_synthetic("tiny", folder)
     return folder
 
 
-def _load(path: Path) -> None:
-    from pytest_dsocr.engine.session import Session
-
-    assert Session.from_checkpoint(str(path.parent))
-
-
-def _tokenizer(path: Path) -> None:
-    from pytest_dsocr.engine.tokenizer import Tokenizer
-
-    assert Tokenizer.from_folder(path.parent).encode("a")
-
-
 def _portable(path: Path) -> None:
-    from pytest_dsocr.engine.portable import VOCABULARY, _fill, _texts
-
     found = VOCABULARY.read(path)
     texts = _texts(found)
     _fill(found["model"], [token for token in range(max(texts) + 1) if token not in texts][:9], set())
 
 
-def _anchors(path: Path) -> None:
-    from pytest_dsocr.reference.anchors.drift import drifts, read_json
-
-    drifts(read_json(path), read_json(VENDOR / "anchors.json"))
-
-
-def _toml(folder: Path) -> Path:
-    return Path(shutil.copy(CHECKOUT / "ci/nightly/example.toml", folder / "night.toml"))
-
-
-def _config(path: Path) -> None:
-    from ci.nightly.config import read_config
-
-    assert read_config(path)
-
-
 def _state(folder: Path) -> Path:
-    from ci.nightly.config import Config
-    from ci.nightly.state import STATE_NAME, Entry, Night
-
     Night("a", Config(), entries=[Entry("a", "recorded", ("dev-3",))]).write(folder)
     return folder / STATE_NAME
 
 
-def _read_state(path: Path) -> None:
-    from ci.nightly.state import read_night
-
-    assert read_night(path.parent).verdict
-
-
-def _ledger(folder: Path) -> Path:
-    (folder / "known.txt").write_text("test_a.py::test_b  # until 2027-01-31: a reason\n")
-    return folder / "known.txt"
-
-
-def _read_ledger(path: Path) -> None:
-    from pytest_dsocr.plugin.xfails import read_ledger
-
-    read_ledger(path).over()
-
-
-def _pages(folder: Path) -> Path:
-    (folder / "pages.lst").write_text("a.png\n# a comment\nb.png\n")
-    return folder / "pages.lst"
-
-
-def _read_pages(path: Path) -> None:
-    from pytest_dsocr.pages.named import make_cases
-
-    make_cases([path], ["markdown"], ["tiny"])
-
-
-def _adapter(folder: Path) -> Path:
-    (folder / "own.toml").write_text('command = "cat {page}"\npresets = ["tiny"]\n')
-    return folder / "own.toml"
-
-
-def _read_adapter(path: Path) -> None:
-    from pytest_dsocr.adapters.command import check
-
-    check(f"cli:{path}")
-
-
 def _in(name: str) -> Callable[[Path], Path]:
-    return lambda folder: _checkpoint(folder, name)
+    return lambda folder: _among(_synthetic(), folder, name)
+
+
+def _load(path: Path) -> None:
+    assert Session.from_checkpoint(str(path.parent))
+
+
+def _tokenizer(path: Path) -> None:
+    assert Tokenizer.from_folder(path.parent).encode("a")
 
 
 KINDS: dict[str, Kind] = {
     "result": Kind(_result, _read_result),
-    "night": Kind(_night, _history),
-    "history": Kind(_line, _history),
-    "baseline": Kind(_baseline, _find_baseline, sealed=True),
+    "night": Kind(lambda folder: record.add(folder, record.of_run(read_result(_result(folder)))), _show),
+    "history": Kind(_line, _show),
+    "baseline": Kind(
+        lambda folder: Baseline(TIMES, PARITY, "2026-11-01", "pytest", None).write(folder), _find_baseline, sealed=True
+    ),
     "calibration": Kind(_copied(BASELINES / "calibration.json"), _calibration, sealed=True),
-    "manifest": Kind(_recording, _open_recording, sealed=True),
-    "case": Kind(_case, _read_case, sealed=True),
-    "counts": Kind(_copied(VENDOR / "mini/flops-eager.json"), _counts, sealed=True),
-    "facts": Kind(_copied(VENDOR / "inputs-pillow-12.json"), _facts),
+    "manifest": Kind(
+        lambda folder: _among(RECORDED, folder / "mini" / RECORDED.name, "manifest.json"),
+        lambda path: Recording.open(path.parent),
+        sealed=True,
+    ),
+    "case": Kind(_case, RecordedCase.read, sealed=True),
+    "counts": Kind(_copied(VENDOR / "mini/flops-eager.json"), lambda path: Counts.open(path).encode(), sealed=True),
+    "facts": Kind(_copied(VENDOR / "inputs-pillow-12.json"), lambda path: read_facts(path.parent, "inputs")),
     "snapshot": Kind(
         _copied(next((CHECKOUT / "golden/snapshots").rglob("*.json")), "snapshot.json"), _snapshot, sealed=True
     ),
@@ -309,12 +206,18 @@ KINDS: dict[str, Kind] = {
     "tokenizer": Kind(_in("tokenizer.json"), _tokenizer),
     "tokenizer_config": Kind(_in("tokenizer_config.json"), _tokenizer),
     "export": Kind(_in("tokenizer.json"), _portable),
-    "anchors": Kind(_copied(VENDOR / "anchors.json"), _anchors),
-    "toml": Kind(_toml, _config),
-    "state": Kind(_state, _read_state),
-    "ledger": Kind(_ledger, _read_ledger),
-    "pages": Kind(_pages, _read_pages),
-    "adapter": Kind(_adapter, _read_adapter),
+    "anchors": Kind(
+        _copied(VENDOR / "anchors.json"), lambda path: drifts(read_json(path), read_json(VENDOR / "anchors.json"))
+    ),
+    "toml": Kind(_copied(CHECKOUT / "ci/nightly/example.toml"), read_config),
+    "state": Kind(_state, lambda path: read_night(path.parent).verdict),
+    "ledger": Kind(
+        _written("known.txt", "a.py::test_b  # until 2027-01-31: a reason\n"), lambda path: read_ledger(path).over()
+    ),
+    "pages": Kind(_written("pages.lst", "a.png\n# a\nb.png\n"), lambda path: make_cases([path], ["free"], ["tiny"])),
+    "adapter": Kind(
+        _written("own.toml", 'command = "cat {page}"\npresets = ["tiny"]\n'), lambda path: check_command(f"cli:{path}")
+    ),
 }
 
 
@@ -428,23 +331,11 @@ def _folder(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize(
-    "damage",
-    [
-        _fifo,
-        _folder,
-        lambda path: _put(path, DEEP),
-        lambda path: _put(path, b'{"a":' * 200_000),
-        lambda path: _put(path, b""),
-    ],
-    ids=["fifo", "folder", "deep", "deep_objects", "empty"],
-)
-def test_what_is_no_file_or_too_deep_ends_at_once(
-    name: str, damage: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_whole_file_is_read_and_what_is_none_ends_at_once(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tried(KINDS[name], damage, tmp_path)
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_whole_file_is_read(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tried(KINDS[name], lambda path: None, tmp_path) == "" or name == "facts"
+    damages = [lambda path, data=data: _put(path, data) for data in (DEEP, DEEP_OBJECTS, b"")]
+    for number, damage in enumerate((_fifo, _folder, *damages)):
+        (tmp_path / str(number)).mkdir()
+        tried(KINDS[name], damage, tmp_path / str(number))
+    assert tried(KINDS[name], lambda path: None, tmp_path) == "" or name == "facts"  # recorded under another Pillow
