@@ -100,13 +100,12 @@ class Format(Generic[T]):
     def read_bytes(self, path: str | PathLike[str]) -> bytes:
         """Read a regular file's bytes, and wait for nobody: a FIFO or a device is refused."""
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor
-                status = os.fstat(descriptor)
-                if not stat.S_ISREG(status.st_mode):
-                    raise self.fault(path, "is not a regular file")
-                if status.st_size > self.most_bytes:
-                    raise self.fault(path, f"has {status.st_size} bytes, and {self.most_bytes} are allowed")
+            status = Path(path).stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise self.fault(path, "is not a regular file")
+            if status.st_size > self.most_bytes:
+                raise self.fault(path, f"has {status.st_size} bytes, and {self.most_bytes} are allowed")
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
                 return file.read(status.st_size)
         except (OSError, ValueError) as error:  # a zero byte in its name
             raise self.fault(path, f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
