@@ -42,17 +42,18 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes, *, make_folder: bool = False) -> None:
     """Write a file that appears whole or not at all, and is on the disk when this returns; for one writer at a time.
 
-    Its folder is made. It is always a new file: what a link of its name leads to is left alone.
+    It is always a new file: what a link of its name leads to is left alone. Its folder is made where that is asked for.
 
     Raises:
         DsocrError: where the disk does not take it.
     """
     partial = path.with_name(f"{path.name}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
         partial.unlink(missing_ok=True)
         with partial.open("xb") as file:
             file.write(data)

@@ -84,6 +84,10 @@ def mark_running(folder: Path, identity: RunIdentity) -> None:
     Raises:
         DsocrError: where nothing can be written there.
     """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DsocrError(f"{folder} cannot be made ({error.strerror}); give another folder") from error
     write_json(folder, {**head(identity, RUNNING), "verdict": UNFINISHED, "passes": False})
     told = f"<!DOCTYPE html><title>DeepSeek-OCR</title><h1>{UNFINISHED}</h1><p>{html.escape(identity.command)}</p>"
     write_whole(folder / INDEX_NAME, f"{told}<p>since {identity.started}</p>\n".encode())

@@ -45,9 +45,9 @@ REFUSED = {
 IN_ONE = """
 import sys
 from pytest_dsocr.cli.main import main
+sys.modules |= dict.fromkeys(("pytest_dsocr.cli.run", "pytest_dsocr.cli.vendor_record"))  # not to be imported
 for command in sys.argv[1:]:
     print(f"{command}: {main(command.split())}", file=sys.stderr)
-assert not {"pytest_dsocr.cli.run", "pytest_dsocr.cli.vendor_record"} & {*sys.modules}  # which import torch
 """
 
 

@@ -147,7 +147,7 @@ def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals
         (("--dsocr-level=L9",), 4, "--dsocr-level: 'L9' is not a level"),
         (("--", "--no-such-option"), 4, "unrecognized arguments: --no-such-option"),
         (("--", "-k", "no_test_is_called_so"), 5, "verdict         no comparison was made"),
-        (("--out=mine.py/out",), 2, "mine.py/out/dsocr.json cannot be written (Not a directory)"),
+        (("--out=mine.py/out",), 2, "mine.py/out cannot be made (Not a directory)"),
         (
             ("--", "--dsocr-out=there"),
             2,

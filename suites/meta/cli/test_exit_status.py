@@ -36,7 +36,7 @@ SUBJECTS = """
 
     class FillsTheDisk(Reader):
         def read(self, page, **how):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (64, resource.RLIM_INFINITY))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
             return super().read(page, **how)
 
 

@@ -165,7 +165,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_run(repos
     repository.pytester.path.joinpath("taken").write_text("a file")
     result = repository.run(TEST_TEXT, "--dsocr-out=taken/out")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "--dsocr-out: taken/out/dsocr.json cannot be written (Not a directory); make room, or give another folder" in result.stderr.str()
+    assert "--dsocr-out: taken/out cannot be made (Not a directory); give another folder" in result.stderr.str()
     assert "passed" not in result.stdout.str()
 
 
