@@ -51,5 +51,5 @@ def _with_pictures(cases: Sequence[dict[str, Any]], parts: Sequence[Part], out: 
         name = case["picture"]
         found = [part.folder / name for part in parts if name and (part.folder / name).is_file()]
         if found:
-            write_whole(out / name, PICTURES.read_bytes(found[0]), make_folder=True)
+            write_whole(out / name, PICTURES.read_bytes(found[0]), shared=True)
         yield {**case, "picture": name if found else None}

@@ -140,7 +140,7 @@ def _write(anchors: Anchors, path: Path) -> Iterator[str]:
         "python": platform.python_version(),
     }
     check_writable(path, "--anchors FILE")
-    write_whole(path, to_json(anchors, provenance).encode(), make_folder=True)
+    write_whole(path, to_json(anchors, provenance).encode(), shared=True)
     yield f"written      {path}"
 
 

@@ -57,7 +57,7 @@ def write_artifacts(text: str, image: ImageSource, directory: str | Path) -> Art
     files = {"result.mmd": _utf8(mmd), **pictures, "info.json": _utf8(info)}
     paths = tuple(Path(directory, name) for name in files)
     for path, content in zip(paths, files.values(), strict=True):
-        write_whole(path, content, make_folder=True)
+        write_whole(path, content, shared=True)
     return Artifacts(paths, tuple(problems))
 
 

@@ -23,5 +23,5 @@ def draw(report: CaseReport, folder: Path) -> Path:
     picture = side_by_side(page, exchange.theirs.output.spans, exchange.answer.spans, str(report.verdict))
     content = BytesIO()
     picture.save(content, "JPEG", quality=90)
-    write_whole(path, content.getvalue(), make_folder=True)
+    write_whole(path, content.getvalue(), shared=True)
     return path
