@@ -47,8 +47,8 @@ def sha256(data: bytes) -> str:
 def write_whole(path: Path, data: bytes, *, shared: bool = False) -> None:
     """Write a file that appears whole or not at all, and is on the disk when this returns; for one writer at a time.
 
-    It is always a new file: what a link of its name leads to is left alone. A ``shared`` folder is made, and several may
-    write into it at once.
+    It is always a new file: what a link of its name leads to is left alone. A ``shared`` folder is made, and several
+    may write into it at once.
 
     Raises:
         DsocrError: where the disk does not take it.
