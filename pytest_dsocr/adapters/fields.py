@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -12,8 +11,10 @@ from typing import Any
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.special import IMAGE
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import Format, toml
 from pytest_dsocr.subjects.protocol import Setup
 
+OPTIONS = Format(dict[str, Any], "give a TOML file", parse=toml, most_bytes=2**20)
 FIELD = re.compile(r"\{([a-z_]+)\}")
 OF_SETUP = ("checkpoint", "device", "dtype", "attention")
 OF_PAGE = ("page", "prompt", "text", "preset", "base_size", "image_size", "crop", "max_new_tokens")
@@ -66,10 +67,7 @@ def read_toml(path: Path, valid: Types) -> dict[str, Any]:
     Raises:
         DsocrError: where it cannot be read, or holds what is no option.
     """
-    try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DsocrError(f"{path} cannot be read ({error}); give a TOML file") from None
+    given = OPTIONS.read(path)
     for complaint in _complaints(given, valid):
         raise DsocrError(f"{path}: {complaint}")
     return given

@@ -24,7 +24,7 @@ from pytest_dsocr.plugin.option import Option
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.commands import SAFE_PATH, suites
 from pytest_dsocr.report.ended import EXIT_STATUS, Ended
-from pytest_dsocr.report.file import RUN_ID, RefusedError, RunIdentity, mark_running, read_result
+from pytest_dsocr.report.file import RUN_ID, RefusedError, RunIdentity, mark_refused, mark_running, read_result
 
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
 LEFT_OUT = ("meta", "perf", "workload")
@@ -90,6 +90,14 @@ def run(options: Namespace) -> Iterator[str]:
     command = [sys.executable, SAFE_PATH, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))
     mark_running(out, identity)
+    if named := [*options.named, *getattr(options, "pages", ())]:
+        from pytest_dsocr.pages.named import check_any
+
+        try:
+            check_any(named)
+        except DsocrError as error:
+            mark_refused(out, identity, str(error), Ended.INFRASTRUCTURE)
+            raise
     status = _status_of(command, identity.id)
     options.status = status or 1
     try:

@@ -43,4 +43,4 @@ def _times(place: Path, nights: list[record.Night], *, is_needed: bool) -> tuple
     has_file = place.is_file() or any(place.rglob(of_times.FILE_NAME))
     series, torn = of_times.read(place) if has_file or is_needed else ([], [])
     lines = [line for one in series for line in one.lines]
-    return of_times.in_series([*lines, *(line for night in nights for line in night.lines)]), torn
+    return of_times.in_series([*lines, *(line for night in nights for line in night.times)]), torn

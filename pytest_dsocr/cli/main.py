@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,27 @@ from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.system import check_system
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS
+from pytest_dsocr.plugin import option_values
+from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS
 from pytest_dsocr.report.ended import BAD_INPUT, BY_INTERRUPT, EXIT_STATUS, Ended
+
+CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
+    "run": {
+        "page": option_values.readable_page,
+        "prompt": option_values.prompt,
+        "preset": option_values.preset,
+        "out": option_values.new_folder,
+    },
+    "bench": {
+        "page": option_values.readable_page,
+        "prompt": option_values.prompt,
+        "preset": option_values.preset,
+        "out": str,  # a file
+    },
+    "vendor_record": {},
+}
+"""By command: the readers of options that ``compare`` has not, or under another name."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -75,10 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ours, theirs = compare.split(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(ours)
     options.of_pytest = theirs
-    module = importlib.import_module(f"pytest_dsocr.cli.{options.module}")  # some import torch, and some need not
     options.status = 0
     try:
         check_system()
+        if options.module in CHECKED:
+            _check(options)
+        module = importlib.import_module(f"pytest_dsocr.cli.{options.module}")  # some import torch, and some need not
         for line in module.run(options):
             print(plain(line), flush=True)
     except BrokenPipeError:  # the reader of our output has closed it
@@ -99,6 +120,15 @@ def _status_of(error: Exception) -> int:
     if is_of_machine(error):
         return EXIT_STATUS[Ended.INFRASTRUCTURE]
     return EXIT_STATUS[Ended.INTERNAL_ERROR] if is_of_us else BAD_INPUT
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse values that cannot be, before anything heavy is imported; raise ``DsocrError``."""
+    readers = {**{option.name: option.read for option in OPTIONS}, **CHECKED[options.module]}
+    for name, read in readers.items():
+        given = getattr(options, name, None)
+        for value in given if isinstance(given, list) else [] if given is None else [given]:
+            read(str(value))
 
 
 def _command(commands: Any, name: str, purpose: str, module: str | None = None) -> argparse.ArgumentParser:

@@ -10,6 +10,8 @@ from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import in_shell
+from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.report.ended import EXIT_STATUS, Ended
 from pytest_dsocr.report.file import RunIdentity, mark_running, write_json
@@ -18,6 +20,8 @@ from pytest_dsocr.report.index import write_index
 from pytest_dsocr.report.markdown import write_summary
 from pytest_dsocr.report.merging import Part, merged, read_parts
 from pytest_dsocr.report.side_files import made_anew
+
+PICTURES = Format(bytes, "run that part again")
 
 
 def run(options: Namespace) -> Iterator[str]:
@@ -49,11 +53,14 @@ def _with_pictures(cases: Sequence[dict[str, Any]], parts: Sequence[Part], out: 
         name = case["picture"]
         found = [part.folder / name for part in parts if name and (part.folder / name).is_file()]
         if found:
-            try:
-                (out / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(found[0], out / name)
-                if (sides := found[0].with_suffix("")).is_dir():
-                    shutil.copytree(sides, made_anew((out / name).with_suffix("")), symlinks=True, dirs_exist_ok=True)
-            except OSError as error:
-                raise DsocrError(f"{out / name} cannot be written ({error.strerror}); give another --out") from error
+            write_whole(out / name, PICTURES.read_bytes(found[0]), shared=True)
+            if (sides := found[0].with_suffix("")).is_dir():
+                _copy_folder(sides, made_anew((out / name).with_suffix("")))
         yield {**case, "picture": name if found else None}
+
+
+def _copy_folder(source: Path, target: Path) -> None:
+    try:
+        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+    except OSError as error:
+        raise DsocrError(f"{target} cannot be written ({error.strerror}); give another --out") from error

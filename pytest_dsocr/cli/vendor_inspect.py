@@ -11,6 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.reference.anchors.anchors import CONTRACT, Anchors, read_anchors
 from pytest_dsocr.reference.anchors.drift import drifts, read_json, to_json
 from pytest_dsocr.reference.anchors.inspection import Loaded, copies_of, load_in, modules_of, transformers_of
@@ -139,10 +140,7 @@ def _write(anchors: Anchors, path: Path) -> Iterator[str]:
         "python": platform.python_version(),
     }
     check_writable(path, "--anchors FILE")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(to_json(anchors, provenance), encoding="utf-8")
-    part.replace(path)
+    write_whole(path, to_json(anchors, provenance).encode(), shared=True)
     yield f"written      {path}"
 
 

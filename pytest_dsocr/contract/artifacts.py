@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from pytest_dsocr.contract.mmd import clean_output, to_mmd
 from pytest_dsocr.contract.overlay import draw_boxes
 from pytest_dsocr.contract.regions import MAX_JPEG_SIDE_PX, Region, crop_figure, place
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import write_whole
 
 MMD = "result.mmd"
 OVERLAY = "result_with_boxes.jpg"
@@ -55,7 +55,9 @@ def write_artifacts(text: str, image: ImageSource, directory: str | Path) -> Art
     pictures = _pictures(page, markup.spans, regions, mmd, problems)
     info = _info(page, markup, regions, problems)
     files = {"result.mmd": _utf8(mmd), **pictures, "info.json": _utf8(info)}
-    paths = tuple(_publish(Path(directory, name), content) for name, content in files.items())
+    paths = tuple(Path(directory, name) for name in files)
+    for path, content in zip(paths, files.values(), strict=True):
+        write_whole(path, content, shared=True)
     return Artifacts(paths, tuple(problems))
 
 
@@ -115,19 +117,3 @@ def _utf8(text: str) -> bytes:
         raise DsocrError(
             f"the output holds half a character at offset {error.start}; decode whole token sequences"
         ) from error
-
-
-def _publish(path: Path, content: bytes) -> Path:
-    """Write a file under a name of its own, then give it its real one in one step."""
-    partial_path = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            partial_path.write_bytes(content)
-            partial_path.replace(path)
-        except BaseException:
-            partial_path.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise DsocrError(f"{path} cannot be written ({error.strerror}); give a folder that can") from error
-    return path

@@ -7,14 +7,15 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
-from pathlib import Path
 
-from PIL import ExifTags, Image, ImageOps
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.reading import Format
 
 ImageSource = str | os.PathLike[str] | bytes | Image.Image
 PDF_MAGIC = b"%PDF-"
+PAGES = Format(bytes, "give the path of a page", MachineError, most_bytes=2**30)
 TURNED = (5, 6, 7, 8)
 """EXIF orientations that swap width and height."""
 
@@ -57,12 +58,7 @@ def image_size(source: ImageSource) -> tuple[int, int]:
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
     """Read a file that a user named; raise ``DsocrError`` where that cannot be done."""
-    try:
-        if not Path(path).is_file():
-            raise DsocrError(f"{path} is not a file; give the path of a page")
-        return Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise MachineError(f"{path} cannot be read ({error}); give the path of a readable file") from error
+    return PAGES.read_bytes(path)
 
 
 def _upright_rgb(open_image: Callable[[], Image.Image]) -> Image.Image:
@@ -94,6 +90,8 @@ def _in_words(name: str) -> Iterator[None]:
         raise
     except Image.DecompressionBombError as error:
         raise MachineError(f"{name} is refused ({error}); give a smaller page") from error
+    except UnidentifiedImageError as error:  # whose message names an object in memory
+        raise MachineError(f"{name} cannot be read as an image (of no known format); give an image file") from error
     except Exception as error:  # on a broken file Pillow's readers raise almost anything
         raise MachineError(f"{name} cannot be read as an image ({error!r}); give a whole image file") from error
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_dsocr.doctor.finding import Finding, Level, Wanted
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.perf.baseline import has_any, machine_name
 from pytest_dsocr.perf.calibrating import FILE_NAME, HOW
-from pytest_dsocr.perf.calibration import Calibration
+from pytest_dsocr.perf.calibration import CALIBRATIONS
 from pytest_dsocr.perf.probe.machine import machine
 from pytest_dsocr.reference.goldens import baseline_places
 
@@ -33,9 +34,9 @@ def baselines(wanted: Wanted) -> Iterator[Finding]:
         yield Finding("calibration", Level.NOTE, f"none of {name}: what a verdict on times is worth is unknown", HOW)
         return
     try:
-        found = Calibration.from_bytes(files[0].read_bytes())
-    except ValueError as error:
-        yield Finding("calibration", Level.NOTE, f"{files[0]} is damaged: {error}", f"make it again: {HOW}")
+        found = CALIBRATIONS.read(files[0])
+    except DsocrError as error:
+        yield Finding("calibration", Level.NOTE, str(error), HOW)
         return
     told = f"of {found.made}: {found.false_alarms} of {found.windows} false alarms ({files[0]})"
     yield Finding("calibration", Level.OK, told)

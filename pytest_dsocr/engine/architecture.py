@@ -6,12 +6,15 @@ the defaults here, and a config may name them to build a model of other dimensio
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
 
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.reading import Count, Finite, Format
 
 SAM_KEY = "sam_vit_b"
 CLIP_KEY = "clip-l-14-224"
@@ -34,22 +37,29 @@ OF_DECODERS = {
 OF_VISION = {"model_type": "vision", "model_name": "deeplip_b_l", "image_size": 1024, "mlp_ratio": 3.7362}
 OF_ALL = {"tile_tag": "2D", "global_view_pos": "head", "candidate_resolutions": [[1024, 1024]]}
 
+Size = Annotated[int, Meta(ge=1, le=2**17)]
+"""Channels, pixels or patches, of which a model of any use has fewer."""
+Layers = Annotated[int, Meta(ge=1, le=128)]
+Experts = Annotated[int, Meta(ge=1, le=512)]
+Ids = Annotated[int, Meta(ge=1, le=2**22)]
+Epsilon = Annotated[float, Meta(gt=0, le=1)]
+
 
 @dataclass(frozen=True)
 class SamConfig:
     """SAM's image encoder with the two strided convolutions behind its neck."""
 
-    width: int = 768
-    layers: int = 12
-    heads: int = 12
-    global_attn_indexes: tuple[int, ...] = (2, 5, 8, 11)
-    downsample_channels: tuple[int, int] = (512, 1024)
-    image_size: int = 1024
-    patch_size: int = 16
-    window_size: int = 14
-    neck_channels: int = 256
-    mlp_ratio: int = 4
-    layer_norm_eps: float = 1e-6
+    width: Size = 768
+    layers: Layers = 12
+    heads: Size = 12
+    global_attn_indexes: tuple[Count, ...] = (2, 5, 8, 11)
+    downsample_channels: tuple[Size, Size] = (512, 1024)
+    image_size: Size = 1024
+    patch_size: Size = 16
+    window_size: Size = 14
+    neck_channels: Size = 256
+    mlp_ratio: Size = 4
+    layer_norm_eps: Epsilon = 1e-6
 
     @property
     def grid(self) -> int:
@@ -61,13 +71,13 @@ class SamConfig:
 class ClipConfig:
     """CLIP's transformer, whose patch embeddings are SAM's features."""
 
-    width: int = 1024
-    layers: int = 24
-    heads: int = 16
-    image_size: int = 224
-    patch_size: int = 14
-    mlp_ratio: int = 4
-    layer_norm_eps: float = 1e-5
+    width: Size = 1024
+    layers: Layers = 24
+    heads: Size = 16
+    image_size: Size = 224
+    patch_size: Size = 14
+    mlp_ratio: Size = 4
+    layer_norm_eps: Epsilon = 1e-5
 
     @property
     def grid(self) -> int:
@@ -79,25 +89,25 @@ class ClipConfig:
 class DecoderConfig:
     """The mixture-of-experts language model, under the names of the vendor's ``language_config``."""
 
-    vocab_size: int = 129280
-    hidden_size: int = 1280
-    intermediate_size: int = 6848
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 10
-    num_key_value_heads: int = 10
-    n_routed_experts: int = 64
-    n_shared_experts: int = 2
-    num_experts_per_tok: int = 6
-    moe_intermediate_size: int = 896
-    first_k_dense_replace: int = 1
-    moe_layer_freq: int = 1
-    routed_scaling_factor: float = 1.0
+    vocab_size: Ids = 129280
+    hidden_size: Size = 1280
+    intermediate_size: Size = 6848
+    num_hidden_layers: Layers = 12
+    num_attention_heads: Size = 10
+    num_key_value_heads: Size = 10
+    n_routed_experts: Experts = 64
+    n_shared_experts: Experts = 2
+    num_experts_per_tok: Experts = 6
+    moe_intermediate_size: Size = 896
+    first_k_dense_replace: Count = 1
+    moe_layer_freq: Size = 1
+    routed_scaling_factor: Finite = 1.0
     norm_topk_prob: bool = False
-    rope_theta: float = 10000.0
-    rms_norm_eps: float = 1e-6
-    max_position_embeddings: int | None = None
-    bos_token_id: int = 0
-    eos_token_id: int = 1
+    rope_theta: Annotated[float, Meta(gt=0, le=1e300)] = 10000.0
+    rms_norm_eps: Epsilon = 1e-6
+    max_position_embeddings: Annotated[int, Meta(ge=1, le=2**31)] | None = None
+    bos_token_id: Count = 0
+    eos_token_id: Count = 1
 
     @property
     def head_dim(self) -> int:
@@ -107,6 +117,29 @@ class DecoderConfig:
     def is_moe(self, layer: int) -> bool:
         """Whether layer ``layer`` (from 0) routes its tokens to experts."""
         return layer >= self.first_k_dense_replace and layer % self.moe_layer_freq == 0
+
+
+class _Towers(Struct, rename={"sam": SAM_KEY, "clip": CLIP_KEY}):
+    sam: SamConfig
+    clip: ClipConfig
+
+
+class _Vision(Struct):
+    width: _Towers
+
+
+class _Projector(Struct, frozen=True):
+    projector_type: Literal["linear"] = "linear"
+
+
+class _Config(Struct):
+    vision_config: _Vision
+    language_config: DecoderConfig
+    projector_config: _Projector = _Projector()
+
+
+OBJECT = Format(dict[str, Any], "give a folder that holds a checkpoint's whole config.json", MachineError)
+CONFIG = Format(_Config, "point at the folder that holds a DeepSeek-OCR checkpoint's own config.json", MachineError)
 
 
 @dataclass(frozen=True)
@@ -126,36 +159,21 @@ class Architecture:
         return self.clip.width + self.sam.downsample_channels[-1]
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Architecture:
+    def from_config(cls, config: Mapping[str, Any], where: str = "config.json") -> Architecture:
         """Read a parsed ``config.json``; raise ``DsocrError`` where it describes another kind of model."""
-        try:
-            towers = config["vision_config"]["width"]
-            sam, clip = towers[SAM_KEY], towers[CLIP_KEY]
-        except (KeyError, TypeError):
-            raise DsocrError(
-                f"config.json has no vision_config.width with {SAM_KEY!r} and {CLIP_KEY!r}, so it is not a "
-                "DeepSeek-OCR checkpoint's; point at the folder that holds the model's own config.json"
-            ) from None
-        language = {**config, **(config.get("language_config") or {})}
-        _refuse_other_decoders(language)
-        try:
-            return cls(_read(SamConfig, sam), _read(ClipConfig, clip), _read(DecoderConfig, language))
-        except (TypeError, AttributeError, ZeroDivisionError) as error:
-            raise DsocrError(
-                f"config.json has a dimension that is no number above zero ({error}); fetch it again"
-            ) from error
+        own = _without_nulls(config)
+        if isinstance(language := own.get("language_config", {}), dict):
+            own["language_config"] = {**own, **language}
+        found = CONFIG.convert(own, where)
+        _refuse_other_decoders(own["language_config"])
+        towers = found.vision_config.width
+        return cls(towers.sam, towers.clip, found.language_config)
 
     @classmethod
     def from_folder(cls, folder: Path) -> Architecture:
         """Read ``folder/config.json``."""
         path = folder / "config.json"
-        try:
-            config = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise MachineError(f"{folder} has no config.json; give a folder that holds a checkpoint") from None
-        except (OSError, ValueError) as error:
-            raise MachineError(f"{path} cannot be read ({error}); fetch the checkpoint again") from error
-        return cls.from_config(config)
+        return cls.from_config(OBJECT.read(path), str(path))
 
     def to_config(self) -> dict[str, Any]:
         """Give a ``config.json`` that :meth:`from_config`, the vendor's code and other projects' loaders read."""
@@ -173,13 +191,13 @@ class Architecture:
         }
 
 
-_Config = TypeVar("_Config", SamConfig, ClipConfig, DecoderConfig)
-
-
-def _read(kind: type[_Config], values: dict[str, Any]) -> _Config:
-    found = {f.name: values[f.name] for f in fields(kind) if values.get(f.name) is not None}
-    known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
-    return kind(**known)
+def _without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop every null: it stands for what the vendor's code has where a config is silent."""
+    return {
+        name: _without_nulls(value) if isinstance(value, dict) else value
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def _plain(config: SamConfig | ClipConfig) -> dict[str, Any]:
@@ -209,7 +227,13 @@ def _check(arch: Architecture) -> None:
         "the decoder's heads are a multiple of its key-value heads": (
             decoder.num_attention_heads % decoder.num_key_value_heads == 0
         ),
+        "the decoder's heads have an even width": decoder.head_dim % 2 == 0,
         "a token has no more experts than there are": decoder.num_experts_per_tok <= decoder.n_routed_experts,
+        "the vocabulary holds the ids that begin and end a text": (
+            max(decoder.bos_token_id, decoder.eos_token_id) < decoder.vocab_size
+        ),
+        "SAM's layers hold those with global attention": max(sam.global_attn_indexes, default=0) < sam.layers,
+        "an image is no smaller than a patch": min(sam.grid, clip.grid) >= 1,
     }
     broken = [rule for rule, holds in rules.items() if not holds]
     if broken:

@@ -13,6 +13,7 @@ from torch import Tensor
 from pytest_dsocr.contract.special import BOS, EOS, PAD
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.weights import save_weights
+from pytest_dsocr.foundation.sealed import write_whole
 
 
 def write_checkpoint(
@@ -24,7 +25,7 @@ def write_checkpoint(
         DsocrError: where ``folder`` holds weights already.
     """
     save_weights(state, folder)
-    vocabulary.save(str(folder / "tokenizer.json"))
+    write_whole(folder / "tokenizer.json", vocabulary.to_str(pretty=True).encode())
     described = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
     _write_json(folder / "tokenizer_config.json", {**described, "clean_up_tokenization_spaces": False})
     dtype = str(next(iter(state.values())).dtype).removeprefix("torch.")
@@ -32,4 +33,4 @@ def write_checkpoint(
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())

@@ -27,6 +27,8 @@ def folder_of(path_or_name: str | Path) -> Path:
     name = str(path_or_name)
     if path_or_name == MINI:
         return _embedded()
+    if synthetic(name):
+        raise MachineError(f"{name} is made of random numbers and has no files; give a checkpoint that has a folder")
     folder = Path(name)
     if name and folder.is_dir():
         return folder

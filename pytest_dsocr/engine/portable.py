@@ -6,12 +6,13 @@ Tokens and what the model computes from them stay the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from pytest_dsocr.contract.special import BOS, EOS, PAD
@@ -19,7 +20,8 @@ from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.places import folder_of
 from pytest_dsocr.engine.vocabulary import BYTE_SYMBOLS
 from pytest_dsocr.engine.weights import read_weights, save_weights
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.foundation.sealed import write_whole
 
 TABLES = ("model.embed_tokens.weight", "lm_head.weight")
 """What has a row for every id, ``[V, C]``."""
@@ -43,6 +45,28 @@ PROCESSOR = {
 """What the vendor's ``processor_config.json`` says."""
 
 
+Id = Annotated[int, Meta(ge=0, lt=2**24)]
+
+
+class _Model(TypedDict):
+    vocab: dict[str, Id]
+    merges: list[Any]
+
+
+class _Added(TypedDict):
+    id: Id
+    content: str
+
+
+class _Vocabulary(TypedDict):
+    model: _Model
+    added_tokens: list[_Added]
+
+
+WHOLE = "give a checkpoint's whole folder"
+VOCABULARY, OBJECT = Format(_Vocabulary, WHOLE), Format(dict[str, Any], WHOLE)
+
+
 def write_portable(checkpoint: str | Path, folder: Path) -> None:
     """Write ``checkpoint`` to a new ``folder``, in the form of the published one.
 
@@ -53,7 +77,7 @@ def write_portable(checkpoint: str | Path, folder: Path) -> None:
         DsocrError: where it has no files to start from, or ``folder`` holds weights already.
     """
     source = folder_of(checkpoint)
-    state, vocabulary = read_weights(source), _json(source / "tokenizer.json")
+    state, vocabulary = read_weights(source), VOCABULARY.read(source / "tokenizer.json")
     texts = _texts(vocabulary)
     gaps = [token_id for token_id in range(max(texts) + 1) if token_id not in texts]
     _fill(vocabulary["model"], gaps, {*texts.values()})
@@ -69,21 +93,21 @@ def write_portable(checkpoint: str | Path, folder: Path) -> None:
     files = {
         "config.json": config,
         "tokenizer.json": vocabulary,
-        "tokenizer_config.json": {**_json(source / "tokenizer_config.json"), **special},
+        "tokenizer_config.json": {**OBJECT.read(source / "tokenizer_config.json"), **special},
         "special_tokens_map.json": special,
         "processor_config.json": PROCESSOR,
     }
     for name, value in files.items():
-        (folder / name).write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_whole(folder / name, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
 
 
-def _texts(vocabulary: Mapping[str, Any]) -> dict[int, str]:
+def _texts(vocabulary: _Vocabulary) -> dict[int, str]:
     """Give the text of each id that has one."""
-    own = {int(token_id): str(text) for text, token_id in vocabulary["model"]["vocab"].items()}
-    return own | {int(token["id"]): str(token["content"]) for token in vocabulary["added_tokens"]}
+    own = {token_id: text for text, token_id in vocabulary["model"]["vocab"].items()}
+    return own | {token["id"]: token["content"] for token in vocabulary["added_tokens"]}
 
 
-def _fill(model: dict[str, Any], gaps: list[int], taken: set[str]) -> None:
+def _fill(model: _Model, gaps: list[int], taken: set[str]) -> None:
     """Give texts to ids without one, and a merge where there is none; the text of a gap is all that it ever joins."""
     free = _unseen(taken)
     for token_id in gaps:
@@ -100,11 +124,3 @@ def _unseen(taken: set[str]) -> Iterator[tuple[str, str]]:
 def _with_rows(table: Tensor, rows: int, dead: int) -> Tensor:
     """Give a table ``[V, C]`` with at least ``rows`` rows, those at its end as that of a token that is never chosen."""
     return torch.cat([table, *[table[dead : dead + 1]] * (rows - len(table))])
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DsocrError(f"{path} cannot be read ({error}); give a checkpoint's whole folder") from error
-    return found

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, NotRequired, Protocol, TypedDict
 
 import tokenizers
+from msgspec import Meta
 
 from pytest_dsocr.contract.special import BOS, EOS, IMAGE, PAD, SpecialTokens
 from pytest_dsocr.engine.vocabulary import byte_level_vocabulary
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.reading import Format
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+class _AddedToken(TypedDict):
+    content: Annotated[str, Meta(min_length=1)]
+    lstrip: NotRequired[bool]
+    rstrip: NotRequired[bool]
+    normalized: NotRequired[bool]
+    single_word: NotRequired[bool]
+    special: NotRequired[bool]
+
+
+class _Config(TypedDict, total=False):
+    added_tokens_decoder: dict[Annotated[str, Meta(pattern=r"\A[0-9]{1,9}\Z")], _AddedToken]
+
+
+FETCH = "fetch the checkpoint's tokenizer again"
+TOKENIZERS, CONFIGS = Format(dict[str, Any], FETCH, MachineError), Format(_Config, FETCH, MachineError)
 
 
 class HfTokenizer(Protocol):
@@ -44,12 +62,14 @@ class Tokenizer:
             DsocrError: where it is missing or broken, lacks a special token, or its ids and the list disagree.
         """
         path = folder / "tokenizer.json"
-        if not path.is_file():
-            raise MachineError(f"{folder} has no tokenizer.json; fetch the checkpoint's tokenizer into it")
         try:
-            backend = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises nothing more specific
-            raise MachineError(f"{path} is not a tokenizer ({error}); fetch it again") from error
+            backend = tokenizers.Tokenizer.from_buffer(TOKENIZERS.read_bytes(path))
+        except DsocrError:
+            raise
+        except BaseException as error:  # the library raises nothing more specific, and panics
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+            raise TOKENIZERS.fault(path, f"is not a tokenizer ({error})") from error
         _add_listed_tokens(backend, folder / "tokenizer_config.json")
         return cls.over(backend)
 
@@ -150,15 +170,10 @@ def _add_listed_tokens(backend: tokenizers.Tokenizer, path: Path) -> None:
 
 
 def _read_listed_tokens(path: Path) -> dict[int, tokenizers.AddedToken]:
-    if not path.is_file():
-        return {}
-    try:
-        listed: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")).get("added_tokens_decoder", {})
-        return {int(token_id): _added_token(values) for token_id, values in listed.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DsocrError(f"{path} cannot be read ({error!r}); fetch it again") from error
+    listed = CONFIGS.read(path).get("added_tokens_decoder", {}) if path.exists() else {}
+    return {int(token_id): _added_token(values) for token_id, values in listed.items()}
 
 
-def _added_token(values: dict[str, Any]) -> tokenizers.AddedToken:
-    flags = ("lstrip", "rstrip", "normalized", "single_word", "special")
-    return tokenizers.AddedToken(values["content"], **{flag: values[flag] for flag in flags if flag in values})
+def _added_token(values: _AddedToken) -> tokenizers.AddedToken:
+    flags = {name: value for name, value in values.items() if name in _AddedToken.__optional_keys__}
+    return tokenizers.AddedToken(values["content"], **flags)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.reading import FileName, Format, is_regular
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -28,6 +29,12 @@ NAMED = 3
 COMPUTED = ".position_ids"
 """A buffer that the vendor's class saves into some checkpoints; it holds no weights."""
 
+
+class _Index(TypedDict):
+    weight_map: dict[str, FileName]
+
+
+INDEXES = Format(_Index, "fetch the checkpoint's index and weights again", MachineError)
 Stamps = tuple[tuple[Path, int, int], ...]
 """Of each file: its path, its bytes, and when it was written, in ns."""
 OnBytes = Callable[[int, int], None]
@@ -136,19 +143,16 @@ def read_headers(folder: Path) -> dict[str, StoredTensor]:
 def _files(folder: Path) -> list[Path]:
     if (folder / SINGLE).is_file():
         return [folder / SINGLE]
-    if (folder / INDEX).is_file():
+    if (folder / INDEX).exists():
         return _indexed_files(folder / INDEX)
-    files = sorted(folder.glob("*.safetensors"))
+    files = sorted(filter(is_regular, folder.glob("*.safetensors")))
     if not files:
         raise MachineError(f"{folder} has no *.safetensors; fetch the checkpoint's weights into it")
     return files
 
 
 def _indexed_files(index: Path) -> list[Path]:
-    try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise MachineError(f"{index} is not an index of safetensors ({error!r}); fetch it again") from error
+    names = sorted({*INDEXES.read(index)["weight_map"].values()})
     absent = [name for name in names if not (index.parent / name).is_file()]
     if absent:
         raise MachineError(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from pytest_dsocr.foundation.printable import printable
 
-FULL_OR_BROKEN = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM))
+FULL_OR_BROKEN = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOMEM))
 """Of an ``OSError``: no room, a broken or a closed disk, no memory."""
 LOST_GPU = frozenset((2, 3, 35, 46, 100, 101, 214, 220, 800, 802, 803))
 """Of CUDA's errors: no memory, no device or driver, a device in use, memory or NVLink that cannot be corrected."""

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable
 
+COMMANDS = re.compile(r"(?<!\S)(?=::[\w-]+[^\n]*::)|(?<=##)(?=\[)")
+"""Where a command of a CI's begins, as GitHub's takes it from the beginning of a line, and older ones from anywhere."""
+
 
 def plain(text: str) -> str:
-    """Give ``text`` on one line, with escapes for whatever would steer a terminal."""
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+    """Give ``text`` on one line, with escapes for whatever would steer a terminal or a CI."""
+    return harmless("".join(c if c.isprintable() else _escaped(c) for c in text))
 
 
 def printable(text: str) -> str:
     """Give ``text`` as :func:`plain` does, but in its lines and with its tabs."""
-    return "".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text)
+    return harmless("".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text))
+
+
+def harmless(text: str) -> str:
+    """Put a backslash before whatever a CI that shows ``text`` would take for a command."""
+    return COMMANDS.sub(r"\\", text)
 
 
 def in_shell(words: Iterable[str]) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,21 +44,29 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes, *, shared: bool = False) -> None:
     """Write a file that appears whole or not at all, and is on the disk when this returns; for one writer at a time.
+
+    It is always a new file: what a link of its name leads to is left alone. A ``shared`` folder is made, and several
+    may write into it at once.
 
     Raises:
         DsocrError: where the disk does not take it.
     """
-    partial = path.with_name(f"{path.name}.partial")
+    partial = path.with_name(f"{path.name}{f'.{uuid.uuid4().hex}' if shared else ''}.partial")
     try:
-        with partial.open("wb") as file:
+        if shared:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        partial.unlink(missing_ok=True)
+        with partial.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
         sync_folder(path.parent)
     except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise DsocrError(f"{path} cannot be written ({error.strerror}); make room, or give another folder") from error
 
 

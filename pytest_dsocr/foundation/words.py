@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 
-from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.printable import harmless, plain
 
 COLUMNS, MARGIN = 120, 16
 HASH_CHARACTERS = 12
@@ -24,7 +24,7 @@ def told(what: str, text: str, most_lines: int = 4) -> Iterator[str]:
     """Yield ``text`` beside ``what``, on as many lines as it needs, up to ``most_lines``."""
     lines = wrap(plain(text), COLUMNS - MARGIN, break_on_hyphens=False, max_lines=most_lines, placeholder="...")
     for k, line in enumerate(lines or [""]):
-        yield f"{'' if k else what:<{MARGIN}}{line}"
+        yield f"{'' if k else what:<{MARGIN}}{harmless(line)}"  # a long word may be cut before a command
 
 
 def near(path: str) -> str:

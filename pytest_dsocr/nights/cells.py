@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta
 
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.report.ended import Ended
@@ -31,7 +33,8 @@ LETTERS: Mapping[str, str] = {
 GRAVITY = "NMDTIW"
 RIGHT, WRONG = "MDT", "W"
 WORDS: Mapping[str, str] = {letter: str(verdict) for verdict, letter in LETTERS.items()} | {MACHINE: "the machine"}
-Cells = dict[str, dict[str, str]]
+Letter = Annotated[str, Meta(pattern=rf"\A[{GRAVITY}]\Z")]
+Cells = dict[str, dict[str, Letter]]
 """By case, which is empty for what is of no page, and by stage: a letter."""
 
 

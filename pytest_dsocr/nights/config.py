@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from os.path import normpath
@@ -10,18 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import Format, toml
 from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.pages.page_list import SUBSETS
 
-TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "str": str,
-    "bool": bool,
-    "float": (int, float),
-    "int": int,
-    "tuple": list,
-    "Path": str,
-}
-"""What TOML has to hold for a field, by the beginning of the field's type."""
 PARTS = ("doctor", "recorded", "live", "cache", "perf", "workload")
 """In their usual order of worth."""
 NAMED = ("checkpoint", "vendor", "vendor_env", "golden", "out", "history", "xfails")
@@ -86,27 +77,28 @@ class Config:
         return self.device.startswith("cuda")
 
 
+TABLES = Format(dict[str, Any], "give a configuration file in TOML", parse=toml, most_bytes=2**20)
+CONFIGS = Format(Config, "see docs/nightly.md")
+
+
 def read_config(path: Path, given: Mapping[str, Any] | None = None) -> Config:
     """Read the file; what is ``given`` counts before it.
 
     Raises:
         DsocrError: where it is not there, is not TOML, or says what nobody knows.
     """
-    try:
-        said = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DsocrError(f"{path} cannot be read ({error}); give a configuration file in TOML") from error
-    kinds = {field.name: str(field.type) for field in fields(Config)}
-    for name, value in said.items():
-        if name not in kinds:
-            raise DsocrError(f"{path}: there is no {name!r}; there are {', '.join(kinds)}")
-        kind = kinds[name].partition("[")[0]
-        if not isinstance(value, TYPES[kind]) or isinstance(value, bool) != (kind == "bool"):
-            raise DsocrError(f"{path}: {name} is {value!r}, and should be a {kinds[name]}")
+    said = TABLES.read(path)
+    names = [field.name for field in fields(Config)]
+    if other := [name for name in said if name not in names]:
+        raise DsocrError(f"{path}: there is no {other[0]!r}; there are {', '.join(names)}")
+    CONFIGS.convert(said, path)
     if unknown := [name for name in said.get("parts", ()) if name not in PARTS]:
         raise DsocrError(f"{path}: there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
-    config = Config(**{**_beside(path.absolute().parent, values), **(given or {})})
+    try:
+        config = Config(**{**_beside(path.absolute().parent, values), **(given or {})})
+    except OSError as error:
+        raise TABLES.fault(path, f"names what is no path ({error.strerror})") from error
     try:
         _ = config.shard and Shard.read(config.shard)
     except ValueError:

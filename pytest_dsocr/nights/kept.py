@@ -27,7 +27,7 @@ def keep(night: NightState, found: Told, folder: Path) -> Path:
     """
     record.add(folder, _record(night, found))
     nights, damaged = record.read(folder)
-    page = html(nights, in_series(line for one in nights for line in one.lines), damaged)
+    page = html(nights, in_series(line for one in nights for line in one.times), damaged)
     write_whole(folder / PAGE, page.encode("utf-8", "replace"))
     return folder / PAGE
 
@@ -35,8 +35,14 @@ def keep(night: NightState, found: Told, folder: Path) -> Path:
 def _record(night: NightState, found: Told) -> record.Night:
     config, facts = night.config, night.facts
     setting = f"{config.checkpoint}/{config.device}-{config.dtype}-{config.attention}"
-    parts = [
-        {name: getattr(entry, name) for name in ("name", "word", "seconds", "why")} | {"pages": len(entry.pages)}
+    parts: list[record.Part] = [
+        {
+            "name": entry.name,
+            "word": entry.word,
+            "seconds": entry.seconds,
+            "why": entry.why,
+            "pages": len(entry.pages),
+        }
         for entry in night.entries
     ]
     machine = facts.get("machine", {})

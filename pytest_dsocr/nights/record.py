@@ -5,18 +5,29 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import Format, Time
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.words import HASH_CHARACTERS
 from pytest_dsocr.nights.cells import Cells, Wrong, cells_of, wrong_in
 from pytest_dsocr.perf.history import Line
 
-FORMAT, SUFFIX = 1, ".night.json"
+SUFFIX = ".night.json"
 MOST_WRONG = 200
+
+
+class Part(TypedDict):
+    """What became of a job of a night."""
+
+    name: str
+    word: str
+    seconds: Time
+    pages: int
+    why: str
 
 
 @dataclass(frozen=True)
@@ -36,16 +47,16 @@ class Night:
     """Checkpoint, device, dtype, attention."""
     machine: str
     """Which machine and which GPUs, in words."""
-    parts: Sequence[Mapping[str, Any]] = ()
-    """Of each job: ``name``, ``word``, ``seconds``, ``pages``, ``why``."""
+    parts: Sequence[Part] = ()
     cells: Cells = field(default_factory=dict)
     wrong: Sequence[Wrong] = ()
     flaky: Sequence[str] = ()
     """Tests that passed only when they were run again."""
     notes: Sequence[str] = ()
     """What the runs noticed, such as a known failure whose date is over."""
-    times: Sequence[Mapping[str, Any]] = ()
+    times: Sequence[Line] = ()
     """As the lines of ``history.jsonl``."""
+    format: Literal[1] = 1
 
     @property
     def day(self) -> str:
@@ -63,10 +74,8 @@ class Night:
         """Its day and commit, in words."""
         return f"{self.day} (commit {self.short})"
 
-    @property
-    def lines(self) -> list[Line]:
-        """Its times."""
-        return [Line.read(json.dumps(one)) for one in self.times]
+
+NIGHTS = Format(Night, "it is left out; the others count")
 
 
 def about(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -86,13 +95,13 @@ def about(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "wrong": [one for name, result in results.items() for one in wrong_in(name, result)][:MOST_WRONG],
         "flaky": [test for result in results.values() for test in result.get("flaky", ())],
         "notes": list(dict.fromkeys(note for result in results.values() for note in result.get("notes", ()))),
-        "times": [Line.of_run(one["perf"], one["ended"]).to_json() for one in timed],
+        "times": [Line.of_run(one["perf"], one["ended"]) for one in timed],
     }
 
 
 def of_run(result: Mapping[str, Any]) -> Night:
     """Make a night of one run, as ``dsocr compare`` writes it."""
-    part = {"name": "run", "word": result["ended_as"], "seconds": 0.0, "pages": len(result["cases"]), "why": ""}
+    part: Part = {"name": "run", "word": result["ended_as"], "seconds": 0.0, "pages": len(result["cases"]), "why": ""}
     gpus = {one["device"] for one in result.get("spent", ())} - {"cpu"}
     return Night(
         started=result["started"],
@@ -113,7 +122,7 @@ def add(folder: Path, night: Night) -> Path:
         DsocrError: where the disk does not take it.
     """
     stamp = "".join(c for c in night.started[:19] if c not in ":-")
-    content = json.dumps({"format": FORMAT, **asdict(night)}, indent=1).encode() + b"\n"
+    content = json.dumps(asdict(night), indent=1).encode() + b"\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         made = folder / f".{stamp}-{os.getpid()}{SUFFIX}"
@@ -132,9 +141,9 @@ def read(folder: Path) -> tuple[list[Night], list[str]]:
     for path in sorted(folder.rglob(f"*{SUFFIX}"), key=lambda path: (len(path.name), path.name)):
         if not path.name.startswith("."):
             try:
-                nights.append(_read(path.read_text(encoding="utf-8")))
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                damaged.append(f"{path} is damaged and left out ({type(error).__name__}: {error})")
+                nights.append(NIGHTS.read(path))
+            except DsocrError as error:
+                damaged.append(str(error))
     return sorted(nights, key=lambda night: night.started), damaged
 
 
@@ -149,12 +158,3 @@ def _named(made: Path, folder: Path, name: str) -> Path:
             number += 1
         else:
             return path
-
-
-def _read(text: str) -> Night:
-    value = json.loads(text)
-    if value.pop("format") != FORMAT:
-        raise ValueError("of another version")
-    named = {one.name for one in fields(Night)}
-    night = Night(**{name: value[name] for name in named})
-    return Night(**{**vars(night), "wrong": [Wrong(*one) for one in night.wrong]})

@@ -11,16 +11,17 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pytest_dsocr.foundation.commit import commit_here
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.nights.config import Config
 from pytest_dsocr.nights.parts import Job
 from pytest_dsocr.report.file import read_result
 
-FORMAT, STATE_NAME = 1, "night.json"
+STATE_NAME = "night.json"
 PASSES, WRONG, MACHINE, SLOWER, INCOMPLETE = 0, 1, 10, 11, 12
 """Exit statuses: of ``dsocr compare``, and of a night in which nothing is wrong and parts were left out."""
 GRAVEST_FIRST = (WRONG, MACHINE, SLOWER, INCOMPLETE, PASSES)
@@ -91,6 +92,7 @@ class NightState:
     ended: str = ""
     entries: list[Entry] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
+    format: Literal[1] = 1
 
     @property
     def status(self) -> int:
@@ -108,8 +110,11 @@ class NightState:
 
     def write(self, out: Path) -> None:
         """Write what is known now."""
-        content = {"format": FORMAT, "status": self.status if self.ended else None, "verdict": self.verdict}
+        content = {"status": self.status if self.ended else None, "verdict": self.verdict}
         write_whole(out / STATE_NAME, (json.dumps({**content, **asdict(self)}, indent=1) + "\n").encode())
+
+
+NIGHTS = Format(NightState, "run it again")
 
 
 def now() -> str:
@@ -123,19 +128,7 @@ def read_night(out: Path) -> NightState:
     Raises:
         DsocrError: where there is none, or it is damaged or of another format.
     """
-    try:
-        content = json.loads((out / STATE_NAME).read_text(encoding="utf-8"))
-        if content.pop("format") != FORMAT:
-            raise ValueError("of another format")
-        entries = [
-            Entry(**{**one, "step": Step(one["step"]), "pages": tuple(one["pages"]), "lacking": tuple(one["lacking"])})
-            for one in content.pop("entries")
-        ]
-        told: Any = {k: tuple(value) if isinstance(value, list) else value for k, value in content["config"].items()}
-        kept = {name: content[name] for name in ("commit", "started", "ended", "facts")}
-        return NightState(config=Config(**told), entries=entries, **kept)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DsocrError(f"{out / STATE_NAME} holds no night ({error!r}); run it again") from error
+    return NIGHTS.read(out / STATE_NAME)
 
 
 def earlier(out: Path) -> dict[str, Entry]:

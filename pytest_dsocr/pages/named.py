@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.image import image_size, load_image
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import is_regular
 from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.observation.case import Case, PageFaultError, make_case
-from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_file, is_list, read_list
+from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_list, read_list
 
 IMAGE_SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
 """The files in a folder that are pages. A file that is named by itself may have any suffix except a list's."""
@@ -94,7 +95,7 @@ def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
         elif path.exists():
             yield BadPage(path, _why_no_file(path))
         else:
-            raise DsocrError(
+            raise PageFaultError(
                 f"there is no page {path}; give an image, a folder of images, a PDF, "
                 f"a list file ({', '.join(LIST_SUFFIXES)}) or a subset of the shipped pages ({', '.join(SUBSETS)})"
             )
@@ -119,6 +120,23 @@ def first_pages(named: Sequence[str | Path], count: int = 1) -> list[Path]:
     if not found:
         raise PageFaultError(f"none of the pages can be read; the first: {faults[0]}")
     return found
+
+
+def check_any(named: Sequence[str | Path]) -> None:
+    """Raise ``PageFaultError`` where no page of all that is named is an image; a PDF is taken for pages unopened."""
+    why = ""
+    for path in map(Path, named):
+        if path.suffix.lower() == PDF_SUFFIX or str(path) in SUBSETS:
+            return
+        for page in pages_in([path]):
+            try:
+                if isinstance(page, Path):
+                    image_size(page)
+                    return
+                why = why or page.why
+            except DsocrError as error:
+                why = why or str(error)
+    raise PageFaultError(f"none of the pages can be read; the first: {why}")
 
 
 def checked(page: Path | BadPage) -> Path:
@@ -162,7 +180,7 @@ def _images_in(folder: Path) -> Iterator[Path | BadPage]:
     if not images:
         yield BadPage(folder, f"the folder {folder} holds no images; give one that does, or image files")
     for image in images:
-        yield image if is_file(image) else BadPage(image, _why_no_file(image))
+        yield image if is_regular(image) else BadPage(image, _why_no_file(image))
 
 
 def _why_no_file(path: Path) -> str:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.reading import Format, is_regular
 
 LIST_SUFFIXES = (".lst", ".txt")
+LISTS = Format(str, "give a text file with the path of a page on each line", most_bytes=2**24)
 SUBSETS = ("dev-3", "dev-20", "typeset", "all")
 """The shipped pages: three quick ones, the generator's twenty, those of another typesetter, and all of them."""
 
@@ -41,25 +43,11 @@ def read_list(path: Path) -> list[Path | BadPage]:
     Raises:
         DsocrError: if the list is missing, is not UTF-8, or names nothing.
     """
-    pages = [_page(path, number, line.strip()) for number, line in enumerate(_lines(path), 1) if _names(line)]
+    lines = enumerate(LISTS.read_text(path).splitlines(), 1)
+    pages = [_page(path, number, line.strip()) for number, line in lines if _names(line)]
     if not pages:
         raise DsocrError(f"the list {path} names no pages; write the path of one on each line")
     return pages
-
-
-def is_file(path: Path) -> bool:
-    """Tell whether there is a file, or a link to one. False if it must not be looked at."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # in a folder that is not ours, or with a zero byte in its name
-        return False
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DsocrError(f"the list {path} cannot be read ({error}); give a text file in UTF-8") from error
 
 
 def _names(line: str) -> bool:
@@ -69,4 +57,4 @@ def _names(line: str) -> bool:
 def _page(path: Path, number: int, name: str) -> Path | BadPage:
     page = path.parent / name
     why = f"line {number} of {path} names {page}, which is no file; correct the line, or put it there"
-    return page if is_file(page) else BadPage(page, why)
+    return page if is_regular(page) else BadPage(page, why)

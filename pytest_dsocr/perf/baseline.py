@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pytest_dsocr.foundation.errors import MachineError
+from pytest_dsocr.foundation.reading import Format, is_regular
 from pytest_dsocr.foundation.sealed import seal, unseal, write_whole
 from pytest_dsocr.perf.rounds import Measured
 
-FORMAT = 1
 NOT_KEY = frozenset(("versions.pytest-dsocr", "name", "commit"))
 """Of an identity, what may differ: the package is under test as well."""
 FEWEST_GOOD = 10
@@ -52,7 +52,7 @@ class Baseline:
         path = folder / file_name(self.measured.identity)
         path.parent.mkdir(parents=True, exist_ok=True)
         content = {
-            "format": FORMAT,
+            "format": 1,
             "made": self.made,
             "command": self.command,
             "commit": self.commit,
@@ -124,26 +124,22 @@ def has_any(folders: Sequence[Path], machine: Mapping[str, Any]) -> bool:
 
 def read(path: Path) -> Baseline:
     """Read one; raise ``NoBaselineError`` where it is damaged or of another format."""
-    try:
-        content = unseal(path.read_bytes())
-        if content["format"] != FORMAT:
-            raise NoBaselineError(
-                f"{path} is of format {content['format']}, this version reads {FORMAT}; make it anew, {HOW}"
-            )
-        return Baseline(
-            Measured.from_json({name: content[name] for name in ("identity", "exact", "rounds")}),
-            content["parity"],
-            content["made"],
-            content["command"],
-            content["commit"],
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NoBaselineError(
-            f"{path} is damaged: {error}; restore it from version control, or make it anew, {HOW}"
-        ) from error
+    found = BASELINES.read(path)
+    measured = Measured(found.identity, found.exact, found.rounds)
+    return Baseline(measured, found.parity, found.made.isoformat(), found.command, found.commit)
+
+
+@dataclass(frozen=True)
+class _File(Measured):
+    parity: Mapping[str, Any]
+    made: date
+    command: str
+    commit: str | None
+    format: Literal[1] = 1
 
 
 HOW = "--dsocr-baseline-update"
+BASELINES = Format(_File, f"restore it from version control, or make it anew, {HOW}", NoBaselineError, unseal)
 
 
 def key(identity: Mapping[str, Any]) -> dict[str, str]:
@@ -172,15 +168,21 @@ def file_name(identity: Mapping[str, Any]) -> str:
 def machine_name(machine: Mapping[str, Any]) -> str:
     """Give a machine's name for files, such as ``nvidia-h200`` or ``amd-epyc-2-cores``."""
     if "gpu" in machine:
-        return _slug(machine["gpu"]) + (f"-x{machine['gpus']}" if machine.get("gpus", 1) > 1 else "")
-    return f"{_slug(machine['cpu'])}-{machine['cores']}-cores"
+        return _slug(machine["gpu"]) + (f"-x{machine['gpus']}" if machine.get("gpus", 1) != 1 else "")
+    return f"{_slug(machine.get('cpu'))}-{machine.get('cores')}-cores"
+
+
+def part_of(identity: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Give a part of an identity that is itself made of names and values; an empty one where it is not."""
+    part = identity.get(name)
+    return part if isinstance(part, Mapping) else {}
 
 
 def _files(folders: Sequence[Path]) -> Iterator[Path]:
     """Yield every baseline; other JSON files of the folder, such as a calibration, are none."""
     for folder in folders:
         for path in sorted(folder.glob("*/*.json")):
-            if path.name != "calibration.json" and _is_baseline(path.read_bytes()):
+            if path.name != "calibration.json" and is_regular(path) and _is_baseline(BASELINES.read_bytes(path)):
                 yield path
 
 
@@ -190,6 +192,8 @@ def _is_baseline(data: bytes) -> bool:
 
 
 def _fresh(baseline: Baseline, path: Path, most_days: float) -> Baseline:
+    if baseline.age_days < -1:  # a day, for time zones
+        raise BASELINES.fault(path, f"is dated {baseline.made}, which is yet to come")
     if baseline.age_days <= most_days:
         return baseline
     raise NoBaselineError(

@@ -14,7 +14,7 @@ from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.words import aligned, count, fit, told
 from pytest_dsocr.perf.baseline import machine_name
 from pytest_dsocr.perf.bench import LABELS, RoundPair, Task, Watcher, pair_of, take, times_of
-from pytest_dsocr.perf.calibration import OFTEN, Calibration, Window, calibrate
+from pytest_dsocr.perf.calibration import CALIBRATIONS, OFTEN, Calibration, Window, calibrate
 from pytest_dsocr.perf.candidate import Candidate
 from pytest_dsocr.perf.history import title_of
 from pytest_dsocr.perf.limits import limits_of, percent
@@ -104,9 +104,9 @@ def quoted(machine: Mapping[str, Any], places: Sequence[Path], quantities: Seque
         yield from told("calibration", f"none of this machine ({machine_name(machine)}); to make one: {HOW}")
         return
     try:
-        one = Calibration.from_bytes(path.read_bytes())
-    except (OSError, ValueError) as error:
-        yield from told("calibration", f"{path} is damaged ({error}); make it anew: {HOW}")
+        one = CALIBRATIONS.read(path)
+    except DsocrError as error:
+        yield from told("calibration", str(error))
         return
     found = [f"{name} {_found(one, name)}" for name in quantities if name in one.smallest_found]
     yield from told(

@@ -7,8 +7,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
-from typing import Any
+from typing import Annotated
 
+from msgspec import Meta
+
+from pytest_dsocr.foundation.reading import Finite, Format, Identity
 from pytest_dsocr.foundation.sealed import seal, unseal
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.limits import percent
@@ -28,7 +31,7 @@ Window = Mapping[str, Sides]
 class Calibration:
     """What one machine's tables of the same thing against itself showed."""
 
-    windows: int
+    windows: Annotated[int, Meta(ge=1)]
     pairs: int
     """Of rounds, that the windows were drawn from; windows overlap."""
     false_alarms: int
@@ -37,16 +40,16 @@ class Calibration:
     """By quantity: in how many windows it was called slower or faster."""
     ambiguous: Mapping[str, int]
     """By quantity: in how many windows it could not be told."""
-    spread: Mapping[str, float]
+    spread: Mapping[str, Finite]
     """By quantity: how much the two processes of a pair differ, at the median over pairs; 0.01 is 1 %."""
-    smallest_found: Mapping[str, float | None]
+    smallest_found: Mapping[str, Finite | None]
     """By quantity: the smallest slowdown that is found in 95 of 100 windows, of either side; none where even the
     largest is not."""
-    limits: Mapping[str, float]
+    limits: Mapping[str, Finite]
     """How much slower each quantity was allowed to be."""
     made: str = ""
     """The day, as ``2026-11-22``."""
-    of: Mapping[str, Any] = field(default_factory=dict)
+    of: Identity = field(default_factory=dict)
     """The identity of what was measured; see :class:`pytest_dsocr.perf.rounds.Measured`."""
 
     @property
@@ -67,15 +70,8 @@ class Calibration:
         """Give it as sealed JSON."""
         return seal(asdict(self))
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Calibration:
-        """Read what :meth:`to_bytes` gave; raise ``ValueError`` with the reason where that is damaged or another."""
-        content: dict[str, Any] = unseal(data)
-        content.pop("sha256")
-        try:
-            return cls(**content)
-        except TypeError as error:
-            raise ValueError("it is no calibration of this version") from error
+
+CALIBRATIONS = Format(Calibration, "make it anew: dsocr bench --calibrate A", parse=unseal)
 
 
 def calibrate(

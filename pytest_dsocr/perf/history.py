@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import Format, Identity, Time
 from pytest_dsocr.foundation.words import HASH_CHARACTERS
-from pytest_dsocr.perf.baseline import machine_name
+from pytest_dsocr.perf.baseline import machine_name, part_of
 from pytest_dsocr.perf.judgement import Judgement
 from pytest_dsocr.perf.rounds import Measured
 
 FILE_NAME = "history.jsonl"
-FORMAT = 1
 OF_SERIES = ("machine", "subject", "setup", "page")
 """Parts of an identity that have to be equal for two lines to be in one chart."""
 SHOWN = ("checkpoint", "dtype", "attention", "name", "preset", "max_new_tokens")
@@ -28,9 +28,9 @@ SHOWN = ("checkpoint", "dtype", "attention", "name", "preset", "max_new_tokens")
 class Spread:
     """A quantity's rounds in one run, in milliseconds: the median, and the quartiles around it."""
 
-    median_ms: float
-    low_ms: float
-    high_ms: float
+    median_ms: Time
+    low_ms: Time
+    high_ms: Time
 
     @classmethod
     def of(cls, times_ms: Sequence[float]) -> Spread:
@@ -49,12 +49,13 @@ class Line:
     name: str
     """As the user named the side, such as ``HEAD~3``."""
     commit: str
-    series: Mapping[str, Any]
+    series: Identity
     """The machine, the subject, how it was set up, and the page: lines of other series are not comparable."""
     quantities: Mapping[str, Spread]
     exact: Mapping[str, int] = field(default_factory=dict)
     verdicts: Mapping[str, str] = field(default_factory=dict)
     """By quantity, where this side was judged against another."""
+    format: Literal[1] = 1
 
     @classmethod
     def of(cls, side: Measured, judgements: Iterable[Judgement] = (), date: str = "") -> Line:
@@ -85,23 +86,17 @@ class Line:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON values, as :meth:`read` takes them."""
-        return {"format": FORMAT, **asdict(self)}
-
-    @classmethod
-    def read(cls, text: str) -> Line:
-        """Read a line; raise ``ValueError``, ``KeyError`` or ``TypeError`` where it is damaged."""
-        value = json.loads(text)
-        if value.pop("format") != FORMAT:
-            raise ValueError("of another version")
-        spreads = {name: Spread(**{k: float(v) for k, v in one.items()}) for name, one in value["quantities"].items()}
-        return cls(**{**value, "quantities": spreads})
+        """Give it as JSON values, as :data:`LINES` reads them."""
+        return asdict(self)
 
     @property
     def short(self) -> str:
         """Give the commit in a few digits, or the side's name where there is none."""
         commit, _, changed = self.commit.partition("-")
         return (commit[:HASH_CHARACTERS] + (f"-{changed}" if changed else "")) or self.name
+
+
+LINES = Format(Line, "it is left out; the others count")
 
 
 @dataclass(frozen=True)
@@ -128,7 +123,7 @@ class Series:
 
 def title_of(identity: Mapping[str, Any]) -> str:
     """Give the parts of an identity that decide which times compare, in words."""
-    machine, setup, page = (identity.get(part) or {} for part in ("machine", "setup", "page"))
+    machine, setup, page = (part_of(identity, name) for name in ("machine", "setup", "page"))
     how = {**setup, **page}
     name = machine_name(machine) if machine else "unknown machine"
     return ", ".join((name, str(identity.get("subject")), *(str(how[part]) for part in SHOWN if part in how)))
@@ -158,7 +153,7 @@ def read(place: Path) -> tuple[list[Series], list[str]]:
         DsocrError: where there is no such file.
     """
     files = sorted(place.rglob(FILE_NAME)) if place.is_dir() else [place]
-    if not files or not files[0].is_file():
+    if not files:
         raise DsocrError(f"{place} holds no history; name a {FILE_NAME} that dsocr bench has written, or its folder")
     good: list[Line] = []
     damaged: list[str] = []
@@ -169,12 +164,12 @@ def read(place: Path) -> tuple[list[Series], list[str]]:
 
 
 def _read_file(file: Path) -> Iterator[Line | str]:
-    for number, text in enumerate(file.read_bytes().decode("utf-8", "replace").split("\n"), 1):
+    for number, text in enumerate(LINES.read_bytes(file).split(b"\n"), 1):
         if text.strip():
             try:
-                yield Line.read(text)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                yield f"{file}:{number} is damaged and left out ({type(error).__name__}: {error})"
+                yield LINES.decode(text, f"{file}:{number}")
+            except DsocrError as error:
+                yield str(error)
 
 
 def in_series(lines: Iterable[Line]) -> list[Series]:

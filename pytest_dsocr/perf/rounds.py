@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pytest_dsocr.foundation.reading import Identity, Time
+
 QUANTITIES = (
     "tokenizer",
     "sam",
@@ -34,12 +36,12 @@ BEFORE_STEPS = ("tokenizer", *ON_DEVICE)
 class Round:
     """One page read once, stage by stage."""
 
-    wall_ms: Mapping[str, float]
+    wall_ms: Mapping[str, Time]
     """Milliseconds of the host's clock by quantity, such as ``sam``, ``prefill``, ``decode`` (a token) and ``page``;
     on a GPU with a synchronise on both sides."""
-    stream_ms: Mapping[str, float] = field(default_factory=dict)
+    stream_ms: Mapping[str, Time] = field(default_factory=dict)
     """Milliseconds between CUDA events on the stream, by quantity; empty on a CPU."""
-    host_ms: Mapping[str, float] = field(default_factory=dict)
+    host_ms: Mapping[str, Time] = field(default_factory=dict)
     """Milliseconds that the host took for the same small work around each quantity; empty where it was not timed."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
     """Of the machine around the round: clocks in MHz, temperature, load."""
@@ -56,7 +58,7 @@ class Round:
 class Measured:
     """What one implementation was measured to do with one page."""
 
-    identity: Mapping[str, Any]
+    identity: Identity
     """What ran where: the machine, versions, subject, checkpoint, page; JSON values."""
     exact: Mapping[str, int]
     """Quantities that noise does not touch, such as ``tokens`` and ``decode.synchronisations``."""

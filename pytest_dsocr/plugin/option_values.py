@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -85,6 +86,14 @@ def page(text: str) -> str:
         )
     if is_list(Path(text)) and not Path(text).is_dir():
         read_list(Path(text))
+    return text
+
+
+def readable_page(text: str) -> str:
+    """Read an image, or a PDF that is not opened here."""
+    from pytest_dsocr.pages.named import check_any
+
+    check_any([text])
     return text
 
 
@@ -200,6 +209,18 @@ def folder(text: str) -> Path:
     if not text or Path(text).is_file():
         raise DsocrError(f"{text!r} is not a folder; give one, which is made if it does not exist")
     return Path(text)
+
+
+def new_folder(text: str) -> Path:
+    """Read a folder to write to, and make it."""
+    try:
+        folder(text).mkdir(parents=True, exist_ok=True)
+        if os.access(text, os.W_OK):
+            return Path(text)
+        why = "it may not be written to"
+    except OSError as error:
+        why = str(error.strerror)
+    raise DsocrError(f"{text} cannot be made or written to ({why}); give another folder")
 
 
 def yes_or_no(text: str) -> bool:

@@ -10,11 +10,12 @@ import glob
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 import pytest
 from syrupy.extensions.single_file import SingleFileSnapshotExtension
@@ -23,7 +24,8 @@ from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.foundation.errors import MachineError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.reading import Finite, Format
 from pytest_dsocr.foundation.sealed import seal, unseal
 from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.judge.config import Config
@@ -47,7 +49,20 @@ COUNTS: Mapping[str, Callable[[Tolerances, float], float]] = {
 """By how much a count of that name may be off."""
 ACCEPTED = "the snapshot"
 """The name of the other side in comparisons with a snapshot."""
-Spans = list[tuple[str, list[list[float]]]]
+Spans = list[tuple[str, list[tuple[Finite, Finite, Finite, Finite]]]]
+
+
+class _Origin(TypedDict):
+    checkpoint_sha256: str
+
+
+class _Snapshot(TypedDict):
+    origin: _Origin
+    value: Any
+
+
+SNAPSHOTS = Format(_Snapshot, "restore it from version control", parse=unseal)
+SPANS = Format(Spans, "accept it anew: --snapshot-update")
 
 
 class MissingSnapshotError(MachineError):
@@ -61,7 +76,7 @@ def check_update(path: Path) -> None:
 
 def spans_of(spans: Sequence[SpanSeen]) -> Spans:
     """Give labels and boxes as a snapshot holds them, under the name ``spans``, within tolerances."""
-    return [(span.label, [list(box) for box in span.boxes]) for span in spans]
+    return [(span.label, [box[:4] for box in span.boxes]) for span in spans]
 
 
 def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: SerializableData) -> Comparison:
@@ -203,9 +218,9 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
 
     def _differences(self, mine: bytes, kept: bytes) -> Iterator[str]:
         try:
-            accepted = unseal(kept)
-        except ValueError as error:
-            yield f"the snapshot is damaged, {error}; restore it from version control"
+            accepted = SNAPSHOTS.decode(kept, ACCEPTED)
+        except DsocrError as error:
+            yield str(error)
             return
         value = json.loads(mine)["value"]
         weights = checkpoint_of(accepted)
@@ -223,11 +238,19 @@ def differences(mine: Any, kept: Any, limits: Tolerances) -> Iterator[str]:
         if name not in mine or name not in kept:
             yield f"{name}: only in the {'snapshot' if name in kept else 'test'}"
         elif name == "spans":
-            yield from _spans_apart(mine[name], kept[name], limits)
-        elif name in COUNTS and abs(mine[name] - kept[name]) <= COUNTS[name](limits, kept[name]):
-            continue
-        elif mine[name] != kept[name]:
+            try:
+                SPANS.convert(kept[name], ACCEPTED)
+                yield from _spans_apart(mine[name], kept[name], limits)
+            except DsocrError as error:
+                yield str(error)
+        elif mine[name] != kept[name] and not (
+            name in COUNTS and _is_near(mine[name], kept[name], COUNTS[name], limits)
+        ):
             yield f"{name}: {shown(mine[name])}; {ACCEPTED} has {shown(kept[name])}"
+
+
+def _is_near(mine: Any, kept: Any, most: Callable[[Tolerances, float], float], limits: Tolerances) -> bool:
+    return isinstance(kept, int | float) and abs(mine - kept) <= most(limits, kept)
 
 
 def _spans_apart(mine: Spans, kept: Spans, limits: Tolerances) -> Iterator[str]:
@@ -254,17 +277,15 @@ def _name_in(folder: Path, checkpoint: str, checkpoint_sha256: str) -> str:
 def _holds(folder: Path, checkpoint_sha256: str) -> bool:
     """Tell whether a checkpoint's folder has a snapshot that was made with the weights of this content."""
     for path in folder.rglob("*.json"):
-        try:
-            if checkpoint_of(unseal(path.read_bytes())) == checkpoint_sha256:
+        with suppress(DsocrError):  # told of when it is compared with
+            if checkpoint_of(SNAPSHOTS.read(path)) == checkpoint_sha256:
                 return True
-        except (OSError, ValueError, KeyError, TypeError):  # told of when it is compared with
-            continue
     return False
 
 
-def checkpoint_of(snapshot: Mapping[str, Any]) -> str:
+def checkpoint_of(snapshot: _Snapshot) -> str:
     """Give the SHA-256 of the weights that a snapshot was made with."""
-    return str(snapshot["origin"]["checkpoint_sha256"])
+    return snapshot["origin"]["checkpoint_sha256"]
 
 
 def _traits(folder: Path) -> list[str]:

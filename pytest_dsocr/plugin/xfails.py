@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.foundation.words import shown
 
+LEDGERS = Format(str, "give a text file, a known failure a line", most_bytes=2**24)
 LINE = re.compile(r"(?P<test>.*?)(?:\s+#\s*(?:until\s+(?P<until>[^\s:]+):\s*)?(?P<reason>.*))?")
 
 
@@ -79,12 +82,8 @@ def read_ledger(path: Path) -> Ledger:
     Raises:
         DsocrError: if the file cannot be read, a line has no reason or no date, or a test is listed twice.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DsocrError(f"{path} cannot be read as a list of known failures ({error}); give a text file") from error
     known: dict[str, Known] = {}
-    for number, line in enumerate(map(str.strip, lines), 1):
+    for number, line in enumerate(map(str.strip, LEDGERS.read_text(path).splitlines()), 1):
         if line and not line.startswith("#"):
             test, one = _read_line(f"{path}, line {number}", line)
             if test in known:
@@ -100,7 +99,7 @@ def _today() -> date:
 def _read_line(place: str, line: str) -> tuple[str, Known]:
     found = LINE.fullmatch(line)
     if found is None or not found["reason"]:
-        raise DsocrError(f"{place}: {line.rstrip('# ')} has no reason; write one behind it, after '  # '")
+        raise DsocrError(f"{place}: {shown(line.rstrip('# '))} has no reason; write one behind it, after '  # '")
     try:
         until = date.fromisoformat(found["until"]) if found["until"] else None
     except ValueError:

@@ -180,6 +180,8 @@ def _times(found: Difference, old: Result, new: Result) -> None:
         was, what = before.get(now["quantity"]), OF_TIMES + now["quantity"]
         if was is None or "NOT-COMPARED" in (was["pace"], now["pace"]):
             continue
+        if not all(one[name] for one in (was, now) for name in ("ratio", "low", "high")):
+            continue
         ratio, most = now["ratio"] / was["ratio"], 1 + now["limit"]
         apart = found.slower if now["low"] > was["high"] and ratio > most else None
         apart = found.faster if now["high"] < was["low"] and ratio < 1 / most else apart

@@ -14,11 +14,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 from pytest_dsocr.foundation.commit import commit_here
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.report.ended import Ended
 
 FORMAT = 2
 JSON_NAME, INDEX_NAME = "dsocr.json", "index.html"
@@ -26,6 +28,24 @@ RUNNING, REFUSED, FINISHED = "running", "refused", "finished"
 RUN_ID = "DSOCR_RUN_ID"
 """In the environment: the id that whoever started the run gave it, to know its result by."""
 UNFINISHED = "not finished: the run goes on, was refused, or died"
+
+
+class Head(TypedDict):
+    """What stands in every result."""
+
+    format: Literal[2]
+    status: Literal["running", "refused", "finished"]
+    id: str
+    started: str
+    ended: str | None
+    commit: str | None
+    command: str
+    verdict: str
+    passes: bool
+    ended_as: NotRequired[Ended]
+
+
+HEADS = Format(Head, "run the suites again")
 
 
 class RefusedError(DsocrError):
@@ -113,20 +133,19 @@ def read_result(place: Path, run_id: str | None = None, *, unfinished: bool = Fa
         DsocrError: where there is no result, or it is damaged, of another format, unfinished, or another run's.
     """
     path = place if place.suffix == ".json" else place / JSON_NAME
-    try:
-        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        stated = result["format"], result["status"], result["id"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DsocrError(f"{path} holds no result of a run ({error!r}); run the suites again") from error
-    if stated[0] != FORMAT:
-        raise DsocrError(f"{path} is of format {stated[0]}, and this version reads {FORMAT}; run the suites again")
-    if run_id not in (None, stated[2]):
-        raise DsocrError(f"{path} is of another run, {stated[2]}, and not of {run_id}, which wrote none")
-    if stated[1] == REFUSED and not unfinished:
-        raise RefusedError(f"{path}: the run was refused: {result['verdict']}", result["ended_as"])
-    if stated[1] != FINISHED and not unfinished:
+    result: Any = HEADS.read(path)
+    if run_id not in (None, result["id"]):
+        raise DsocrError(f"{path} is of another run, {result['id']}, and not of {run_id}, which wrote none")
+    if result["status"] == REFUSED and not unfinished:
+        raise RefusedError(f"{path}: the run was refused: {result['verdict']}", result.get("ended_as", REFUSED))
+    if result["status"] != FINISHED and not unfinished:
         raise DsocrError(f"{path}: the run of {result['started']} is {UNFINISHED}; see its output, and run it again")
-    return result
+    if result["status"] == FINISHED:
+        from pytest_dsocr.report.schema import RESULTS
+
+        RESULTS.convert(result, path)
+    found: dict[str, Any] = result
+    return found
 
 
 def now() -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.judge.exchange import CaseReport
 from pytest_dsocr.report.payload import picture_name
 from pytest_dsocr.report.side_by_side import side_by_side
@@ -20,9 +21,7 @@ def draw(report: CaseReport, folder: Path) -> Path:
     exchange, path = report.exchange, folder / picture_name(report.case.id)
     page = load_image(report.case.page)
     picture = side_by_side(page, exchange.theirs.output.spans, exchange.answer.spans, str(report.verdict))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        picture.save(path, quality=90)
-    except OSError as error:
-        raise DsocrError(f"{path} cannot be written ({error.strerror}); give a folder that can") from error
+    content = BytesIO()
+    picture.save(content, "JPEG", quality=90)
+    write_whole(path, content.getvalue(), shared=True)
     return path

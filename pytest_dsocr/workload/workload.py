@@ -10,6 +10,8 @@ from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.contract.prompt import split_at_images
 from pytest_dsocr.contract.schedule import image_token_count, prompt_ids
 from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.workload.operations import ITEM_BYTES
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,18 @@ class Workload:
     dtype: str = "bfloat16"
     attention: str = "eager"
     """``eager``, ``sdpa`` or ``flash_attention_2``."""
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            *(("page_px", side, 1) for side in self.page_px),
+            ("batch", self.batch, 1),
+            ("text_tokens", self.text_tokens, 0),
+            ("generated_tokens", self.generated_tokens, 0),
+        ):
+            if value < least:
+                raise DsocrError(f"a workload has {name}={value}; give {least} or more")
+        if self.dtype not in ITEM_BYTES:
+            raise DsocrError(f"a workload has dtype={self.dtype!r}; give one of {', '.join(ITEM_BYTES)}")
 
     @classmethod
     def of_prompt(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.reference.anchors.anchors import CONTRACT, read_anchors
 from pytest_dsocr.reference.anchors.drift import Drift, drifts, read_json
 from pytest_dsocr.reference.goldens import ANCHORS
@@ -26,6 +25,18 @@ SUITES: Mapping[str, tuple[str, ...]] = {
 }
 """By stage of an anchor, the suites that hold a subject to what stands there."""
 STAGE_OF = {symbol: stage for stage, symbols in CONTRACT.items() for symbol in symbols}
+
+
+class _Made(TypedDict):
+    vendor_sha256: dict[str, str]
+
+
+class _Recorded(TypedDict, total=False):
+    made: list[_Made]
+    provenance: _Made
+
+
+RECORDED = Format(_Recorded, "it does not say what it was made from: get the file again")
 
 
 @dataclass(frozen=True)
@@ -97,13 +108,8 @@ def _made_from(place: Path) -> Iterator[tuple[Path, list[Mapping[str, str]]]]:
     """Yield what was recorded, and the hashes of the vendor's files that each part of it was made from, by name."""
     for path in sorted((*place.glob("*.json"), *place.glob("*/*.json"), *place.glob("*/[!.]*/manifest.json"))):
         if path.name != ANCHORS:
-            yield path, [dict(one["vendor_sha256"]) for one in _provenances(path)]
-
-
-def _provenances(path: Path) -> list[dict[str, Any]]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        found: list[dict[str, Any]] = content["made"] if "made" in content else [content["provenance"]]
-        return [one for one in found if one["vendor_sha256"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DsocrError(f"{path} does not say what it was made from ({error!r}); get the file again") from error
+            found = RECORDED.read(path)
+            if not (found.get("made") or "provenance" in found):
+                raise RECORDED.fault(path, "holds neither made nor provenance")
+            made = found.get("made") or [found["provenance"]]
+            yield path, [one["vendor_sha256"] for one in made if one["vendor_sha256"]]

@@ -9,7 +9,7 @@ import ast
 import hashlib
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
@@ -47,7 +47,7 @@ class Anchor:
     line: int
     tree: str
     """Hash of its syntax tree, less the anchors inside it."""
-    details: Mapping[str, Detail]
+    details: Mapping[str, Detail] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.anchors.anchors import SYMBOLS, Anchor, Anchors, SourceFile
+from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.reference.anchors.anchors import SYMBOLS, Anchor, Anchors
 from pytest_dsocr.reference.anchors.syntax import Detail
 from pytest_dsocr.reference.vendor_code.files import FILES
+
+ANCHORS = Format(Anchors, "name another file with --anchors, or --write it")
 
 
 @dataclass(frozen=True)
@@ -48,14 +50,10 @@ def read_json(path: Path) -> Anchors:
     Raises:
         DsocrError: where the file is missing or damaged.
     """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        files = {name: SourceFile(**value["files"][name]) for name in FILES}
-        return Anchors(files, {name: _anchor(symbol) for name, symbol in value["symbols"].items()})
-    except FileNotFoundError as error:
-        raise DsocrError(f"there is no {path} to compare with; name one with --anchors, or --write it") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DsocrError(f"{path} holds no anchors ({error}); get the file again, or --write it again") from error
+    found = ANCHORS.read(path)
+    if {*found.files} != {*FILES}:
+        raise ANCHORS.fault(path, f"is of other files than {', '.join(FILES)}")
+    return found
 
 
 def to_json(anchors: Anchors, provenance: Mapping[str, Any]) -> str:
@@ -109,14 +107,6 @@ def _hashes(what: str, was: str, now: str) -> str:
 
 def _place(anchor: Anchor) -> str:
     return f"{anchor.file}:{anchor.line}"
-
-
-def _anchor(value: Mapping[str, Any]) -> Anchor:
-    details = {
-        name: Detail(tuple(detail["lines"]), tuple(detail["names"]), detail.get("tree", ""))
-        for name, detail in value.get("details", {}).items()
-    }
-    return Anchor(value["file"], value["line"], value["tree"], details)
 
 
 def _to_json(anchor: Anchor) -> dict[str, Any]:

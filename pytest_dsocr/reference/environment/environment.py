@@ -9,11 +9,13 @@ import platform
 import site
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
-from pytest_dsocr.foundation.errors import MachineError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.reading import Format
 
 PINS = tuple(Path(__file__).with_name("requirements.txt").read_text(encoding="utf-8").split())
 SHARED = ("torch", "pillow", "numpy")
@@ -71,6 +73,9 @@ class Stamp:
     date: str
 
 
+STAMPS = Format(Stamp, "run dsocr vendor setup again", MachineError)
+
+
 def plan_here(*, reuse_torch: bool = False, extra: tuple[str, ...] = ()) -> EnvironmentPlan:
     """Plan an environment that agrees with the caller's.
 
@@ -119,13 +124,9 @@ def interpreter(folder: Path) -> Path:
 
 def read_stamp(folder: Path) -> Stamp | None:
     """Read what setup wrote when the environment was done; None where it was not, or is damaged."""
-    try:
-        stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
-        rows = {name: tuple(stamp["plan"][name]) for name in ("pins", "extra", "torch_from")}
-        plan = EnvironmentPlan(python=stamp["plan"]["python"], **rows)
-        return Stamp(plan, dict(stamp["versions"]), stamp["date"]) if interpreter(folder).exists() else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    with suppress(DsocrError):
+        return STAMPS.read(folder / STAMP) if interpreter(folder).exists() else None
+    return None
 
 
 def command_in(python: Path, module: str, *arguments: str, apart: bool = True) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict, TypeVar
 
 import safetensors.torch
 from safetensors import SafetensorError
@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import Count, FileName, Format
 from pytest_dsocr.foundation.sealed import seal, sha256, unseal
 from pytest_dsocr.observation.case import Case, prompt_name
 from pytest_dsocr.observation.observation import Observation, Output
@@ -28,8 +29,36 @@ FORMAT = 1
 CUT = "cut to a lower ceiling of tokens than was recorded; text, boxes and files are made of the tokens that are left"
 RESTORE = "restore the recording from version control, or delete it and make it again with: dsocr vendor record"
 CEILING = "max_new_tokens"
-MALFORMED = (KeyError, TypeError, ValueError, AttributeError, SafetensorError, DsocrError)
-"""What whole files with the wrong content raise."""
+MALFORMED = (LookupError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError, DsocrError)
+"""What whole files with the wrong tensors raise."""
+T = TypeVar("T")
+
+
+class Described(TypedDict):
+    """As :meth:`pytest_dsocr.observation.case.Case.to_json` gives it."""
+
+    page: FileName
+    page_sha256: str
+    prompt: str
+    preset: Preset
+    max_new_tokens: Count | None
+
+
+class _Case(TypedDict):
+    format: Literal[1]
+    case: Described
+    origin: Provenance
+    overrides: list[str]
+    tensors_sha256: str
+    observation: dict[str, Any]
+
+
+def recorded(schema: type[T]) -> Format[T]:
+    """Give the format of a sealed file of a recording."""
+    return Format(schema, RESTORE, ReferenceFaultError, unseal)
+
+
+CASES = recorded(_Case)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +96,11 @@ class RecordedCase:
         Raises:
             ReferenceFaultError: where either is not whole, or not of this format.
         """
-        content = read_sealed(path, data)
-        if sha256(tensor_bytes) != content.get("tensors_sha256"):
+        content = CASES.decode(data, path)
+        if sha256(tensor_bytes) != content["tensors_sha256"]:
             raise fault(tensors_beside(path), f"does not hold the tensors that {path.name} was written with")
         try:
-            origin = Provenance.from_json(content["origin"])
+            origin = Provenance.from_json(content["origin"])  # type: ignore[arg-type]
             provenance = replace(origin, overrides=(*origin.overrides, *content["overrides"]))
             observation = unpack(content["observation"], safetensors.torch.load(tensor_bytes), provenance)
             recorded = cls(content["case"], origin, observation)
@@ -133,26 +162,9 @@ def traits(described: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def read_sealed(path: Path, data: bytes) -> dict[str, Any]:
-    """Read the content of a sealed file; raise ``ReferenceFaultError`` where it is damaged or of another format."""
-    try:
-        content = unseal(data)
-    except ValueError as error:
-        raise fault(path, f"is damaged: {error}") from error
-    if content.get("format") != FORMAT:
-        raise ReferenceFaultError(
-            f"{path} has format {content.get('format')!r}, and this version reads {FORMAT}; "
-            "use the version that wrote it, or make it again with: dsocr vendor record"
-        )
-    return content
-
-
 def read_recorded(path: Path) -> bytes:
     """Read a file of a recording; raise ``ReferenceFaultError`` where that cannot be done."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise fault(path, f"cannot be read ({error.strerror})") from error
+    return CASES.read_bytes(path)
 
 
 def case_files(case_id: str) -> tuple[str, str]:
@@ -165,6 +177,6 @@ def tensors_beside(path: Path) -> Path:
     return path.with_suffix(".safetensors")
 
 
-def fault(path: Path, why: str) -> ReferenceFaultError:
+def fault(path: Path, why: str) -> DsocrError:
     """Name a file of a recording, what is wrong with it, and what to do."""
-    return ReferenceFaultError(f"{path} {why}; {RESTORE}")
+    return CASES.fault(path, why)

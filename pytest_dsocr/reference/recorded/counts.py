@@ -10,17 +10,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from pytest_dsocr.foundation.locked import locked
+from pytest_dsocr.foundation.reading import Count
 from pytest_dsocr.foundation.sealed import seal, write_whole
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.provenance import Provenance, slug
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.recorded.case import FORMAT, MALFORMED, case_in, fault, read_recorded, read_sealed, traits
+from pytest_dsocr.reference.recorded.case import FORMAT, Described, fault, recorded, traits
 
 COUNT_WITH = "dsocr vendor record --only-flops"
+
+
+class _Entry(TypedDict):
+    case: Described
+    made: Count
+    """Which of the file's provenances, from 0 on."""
+    flops: dict[str, Count]
+
+
+class _File(TypedDict):
+    format: Literal[1]
+    made: list[Provenance]
+    cases: dict[str, _Entry]
+
+
+FLOPS = recorded(_File)
 
 
 @dataclass(frozen=True)
@@ -62,12 +79,15 @@ class Counts:
         """
         if not path.exists():
             return cls(path, {})
-        content = read_sealed(path, read_recorded(path))
+        content: Any = FLOPS.read(path)
+        made = [Provenance.from_json(one) for one in content["made"]]
         try:
-            made = [Provenance.from_json(one) for one in content["made"]]
-            cases = {case_id: _counted(entry, made) for case_id, entry in content["cases"].items()}
-        except (*MALFORMED, IndexError) as error:
-            raise fault(path, f"holds no FLOPs ({error!r})") from error
+            cases = {
+                case_id: CountedCase(entry["case"], made[entry["made"]], entry["flops"])
+                for case_id, entry in content["cases"].items()
+            }
+        except IndexError as error:
+            raise fault(path, f"names a making that it does not hold: there are {len(made)}") from error
         return cls(path, cases)
 
     def find(self, case: Case) -> CountedCase | None:
@@ -164,11 +184,6 @@ def find_counted(case: Case, places: Sequence[Path], checkpoint_sha256: str, att
     name = counts_file(Path(), attention).name
     found = [Counts.open(path).find(case) for place in places for path in sorted(place.glob(f"*/{name}"))]
     return next((one for one in found if one and one.origin.checkpoint_sha256 == checkpoint_sha256), None)
-
-
-def _counted(entry: Mapping[str, Any], made: Sequence[Provenance]) -> CountedCase:
-    case_in(Path(), entry["case"])
-    return CountedCase(entry["case"], made[entry["made"]], {stage: int(n) for stage, n in entry["flops"].items()})
 
 
 def _sizes(described: Mapping[str, Any]) -> dict[str, str]:

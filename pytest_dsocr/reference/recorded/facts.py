@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recorded.nearest import pixels_apart
+
+
+class _Made(TypedDict):
+    resampling: str
+    versions: dict[str, str]
+
+
+class _Facts(TypedDict):
+    provenance: _Made
+
+
+FACTS = Format(_Facts, "get the file again", ReferenceFaultError)
 
 
 def read_facts(golden: Path, kind: str) -> dict[str, Any]:
@@ -27,7 +39,7 @@ def read_facts(golden: Path, kind: str) -> dict[str, Any]:
         NotRecordedError: where there is none at all.
         ReferenceFaultError: where one of them is damaged.
     """
-    found = [_read(path) for path in sorted(golden.glob(f"{kind}-*.json"))]
+    found = [FACTS.read(path) for path in sorted(golden.glob(f"{kind}-*.json"))]
     if not found:
         raise NotRecordedError(f"{golden} holds no {kind}-*.json; record them as its README says")
     return min(found, key=lambda facts: pixels_apart(facts["provenance"], resampling()))
@@ -40,12 +52,3 @@ def other_pillow(made: Mapping[str, str]) -> str:
         f"they are Pillow {pillow}'s, and the installed {versions().get('pillow')} resizes this page otherwise; "
         f"install that one (pip install 'pillow=={pillow}')"
     )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        facts["provenance"]["resampling"], facts["provenance"]["versions"]["pillow"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ReferenceFaultError(f"{path} holds no recorded facts ({error!r}); get the file again") from error
-    return facts

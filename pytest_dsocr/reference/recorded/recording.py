@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import Count, FileName
 from pytest_dsocr.foundation.sealed import seal, sha256
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
@@ -19,12 +20,12 @@ from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, 
 from pytest_dsocr.reference.recorded.case import (
     CEILING,
     FORMAT,
-    MALFORMED,
+    Described,
     RecordedCase,
     case_files,
     fault,
     read_recorded,
-    read_sealed,
+    recorded,
     traits,
     up_to,
 )
@@ -41,6 +42,25 @@ from pytest_dsocr.reference.recorded.nearest import (
 )
 
 MANIFEST = "manifest.json"
+
+
+class _File(TypedDict):
+    bytes: Count
+    sha256: str
+
+
+class _Entry(TypedDict):
+    case: Described
+    files: dict[FileName, _File]
+
+
+class _Manifest(TypedDict):
+    format: Literal[1]
+    provenance: Provenance
+    cases: dict[FileName, _Entry]
+
+
+MANIFESTS = recorded(_Manifest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +82,7 @@ class Recording:
                 it says which file and why.
         """
         manifest = _read_manifest(folder)
-        provenance = Provenance.from_json(manifest["provenance"])
+        provenance = Provenance.from_json(manifest["provenance"])  # type: ignore[arg-type]
         entries = manifest["cases"]
         _check_names(folder, {MANIFEST}.union(*(entry["files"] for entry in entries.values())))
         cases = {case_id: _read_listed(folder / f"{case_id}.json", entry) for case_id, entry in entries.items()}
@@ -227,13 +247,13 @@ class RecordedReference:
         wanted, folder = traits(case.to_json()), self.recording.folder
         cases = [(case_id, one) for own in (self.recording, *self.behind) for case_id, one in own.cases.items()]
         known: dict[str, Mapping[str, str]] = {}
-        for case_id, recorded in cases:
-            found = traits(recorded.described)
-            if {**found, CEILING: ""} == {**wanted, CEILING: ""} and (seen := up_to(recorded, case, self.tokenizer)):
+        for case_id, one in cases:
+            found = traits(one.described)
+            if {**found, CEILING: ""} == {**wanted, CEILING: ""} and (seen := up_to(one, case, self.tokenizer)):
                 self._check_pixels(case, seen)
                 return seen
             known.setdefault(case_id, found)
-        recorded_pages = {recorded.described["page"] for _, recorded in cases}
+        recorded_pages = {one.described["page"] for _, one in cases}
         if case.page_name in recorded_pages and wanted["page"] not in {found["page"] for found in known.values()}:
             raise ReferenceFaultError(
                 f"{case.page} has other pixels than the page recorded under its name in {folder}; "
@@ -272,21 +292,18 @@ def _known_in(golden: Path, faults: list[ReferenceFaultError]) -> Iterator[tuple
     """Yield the recordings that there are, and what their manifests say; those that cannot be read go to ``faults``."""
     for manifest in sorted(golden.glob(f"*/[!.]*/{MANIFEST}")):
         try:
-            yield manifest.parent, Provenance.from_json(_read_manifest(manifest.parent)["provenance"])
+            made: Any = _read_manifest(manifest.parent)["provenance"]
+            yield manifest.parent, Provenance.from_json(made)
         except ReferenceFaultError as error:
             faults.append(error)
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> _Manifest:
     path = folder / MANIFEST
-    manifest = read_sealed(path, read_recorded(path))
-    try:
-        Provenance.from_json(manifest["provenance"])
-        for case_id, entry in manifest["cases"].items():
-            if tuple(entry["files"]) != case_files(case_id):
-                raise ValueError(f"{case_id} has files {list(entry['files'])}")
-    except MALFORMED as error:
-        raise fault(path, f"is no manifest ({error!r})") from error
+    manifest = MANIFESTS.read(path)
+    for case_id, entry in manifest["cases"].items():
+        if tuple(entry["files"]) != case_files(case_id):
+            raise fault(path, f"lists other files of {case_id} than {' and '.join(case_files(case_id))}")
     return manifest
 
 
@@ -298,7 +315,7 @@ def _check_names(folder: Path, listed: Iterable[str]) -> None:
         raise ReferenceFaultError(f"{folder / name} is not part of the recording there; delete it")
 
 
-def _read_listed(path: Path, entry: Mapping[str, Any]) -> RecordedCase:
+def _read_listed(path: Path, entry: _Entry) -> RecordedCase:
     contents = []
     for name, stated in entry["files"].items():
         content = read_recorded(path.with_name(name))

@@ -43,12 +43,42 @@ def test_mini_says_that_it_invents_text_of_pages_that_are_not_its_own(
     assert [key for key, is_told in told.items() if is_told] == [("other", "mini")]
 
 
-def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
-    done = _run("run", str(tmp_path / "absent.png"), "--out", str(tmp_path))
-    assert done.returncode == 2
-    assert done.stderr.startswith("dsocr: ")
-    assert "absent.png" in done.stderr
-    assert "Traceback" not in done.stderr
+REFUSED = {
+    "run absent.png": (10, "there is no page absent.png"),
+    "run empty": (10, "the folder empty holds no images"),
+    "run notes.md": (10, "notes.md cannot be read as an image"),
+    "run --out=/proc/nope": (2, "/proc/nope cannot be made"),
+    "run --max-new-tokens=0": (2, "'0' is not a number of tokens"),
+    "run --preset=nope": (2, "there is no preset 'nope'"),
+    "run --dtype=fp8": (2, "'fp8' is not one of float32"),
+    "run --checkpoint=nope": (10, "'nope' is not a checkpoint"),
+    "compare empty": (10, "the folder empty holds no images"),
+    "compare notes.md --pages=empty": (10, "notes.md cannot be read as an image"),
+    "bench . --max-new-tokens=0": (2, "'0' is not a number of tokens"),
+    "vendor record code empty --presets=nope": (2, "there is no preset 'nope'"),
+}
+"""What can be known from the command line: the exit status, and what is said."""
+IN_ONE = """
+import sys
+from pytest_dsocr.cli.main import main
+sys.modules |= dict.fromkeys(("pytest_dsocr.cli.run", "pytest_dsocr.cli.vendor_record"))  # not to be imported
+for command in sys.argv[1:]:
+    print(f"{command}: {main(command.split())}", file=sys.stderr)
+"""
+
+
+def test_bad_input_is_one_sentence_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.md").write_text("no image")
+    done = subprocess.run(
+        [sys.executable, "-c", IN_ONE, *REFUSED], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stderr.splitlines()
+    for k, (command, (status, why)) in enumerate(REFUSED.items()):
+        assert said[2 * k].startswith("dsocr: ")
+        assert why in said[2 * k]
+        assert said[2 * k + 1] == f"{command}: {status}"
 
 
 def test_a_pdf_is_read_page_by_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

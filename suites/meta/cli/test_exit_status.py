@@ -24,6 +24,7 @@ from suites.meta.checkout import CHECKOUT
 
 SUBJECTS = """
     import os
+    import resource
     from pathlib import Path
 
     import torch
@@ -43,8 +44,7 @@ SUBJECTS = """
 
     class FillsTheDisk(Reader):
         def read(self, page, **how):
-            full = Path("dsocr-out", "dsocr.json.partial")
-            full.is_symlink() or full.symlink_to("/dev/full")
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
             return super().read(page, **how)
 
 
@@ -136,11 +136,8 @@ def test_a_bad_option_is_refused_as_pytest_does() -> None:
     assert ended("--level=L9") == (4, "refused")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
-def test_a_full_disk_is_the_machines_fault_at_the_beginning_and_at_the_end() -> None:
+def test_a_disk_that_is_full_at_the_end_is_the_machines_fault() -> None:
     assert ended(subject="FillsTheDisk") == (10, "running")
-    status, _ = ended()  # the marks of the run before are still in the way
-    assert status == 10
 
 
 FULL = (

@@ -111,7 +111,7 @@ def test_broken_files_are_refused_at_once(data: bytes, message: str) -> None:
         pdf_pages(data)
 
 
-@pytest.mark.parametrize(("name", "message"), [("absent.pdf", "is not a file"), ("x" * 5000, r"cannot be read \(")])
+@pytest.mark.parametrize(("name", "message"), [("absent.pdf", "No such file"), ("x" * 5000, "File name too long")])
 def test_a_path_that_leads_to_no_file_is_refused_at_once(name: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DsocrError, match=message):
         pdf_pages(tmp_path / name)

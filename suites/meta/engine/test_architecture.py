@@ -115,6 +115,13 @@ def test_other_decoders_are_refused(name: str, value: object) -> None:
         Architecture.from_config(published(**{name: value}))
 
 
+@pytest.mark.parametrize("kind", ["downsample_mlp_gelu", "mlp_gelu", 5])
+def test_other_projectors_are_refused(kind: object) -> None:
+    config = {**published(), "projector_config": {"projector_type": kind}}
+    with pytest.raises(DsocrError, match=r"config\.json has a wrong projector_config\.projector_type"):
+        Architecture.from_config(config)
+
+
 def test_mla_is_refused_where_the_config_is_silent() -> None:
     config = published()
     for place in (config, config["language_config"]):
@@ -129,8 +136,9 @@ def test_mla_is_refused_where_the_config_is_silent() -> None:
         ({"num_attention_heads": 11}, "the decoder's heads divide its width"),
         ({"num_key_value_heads": 3}, "multiple of its key-value heads"),
         ({"num_experts_per_tok": 65}, "no more experts than there are"),
-        ({"num_attention_heads": 0}, "no number above zero"),
-        ({"hidden_size": "wide"}, "no number above zero"),
+        ({"num_attention_heads": 0}, r"language_config.num_attention_heads: expected int >= 1"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers: expected int <= 128"),
+        ({"hidden_size": "wide"}, "hidden_size: expected int, got str"),
     ],
 )
 def test_impossible_dimensions_are_refused(language: dict[str, Any], complaint: str) -> None:
@@ -141,11 +149,11 @@ def test_impossible_dimensions_are_refused(language: dict[str, Any], complaint: 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (None, "has no config.json"),
-        ("{", "cannot be read"),
-        ("[]", "not a DeepSeek-OCR checkpoint's"),
-        ('{"model_type": "llama"}', "not a DeepSeek-OCR checkpoint's"),
-        ('{"vision_config": {"width": {"sam_vit_b": {}}}}', "not a DeepSeek-OCR checkpoint's"),
+        (None, "config.json cannot be read"),
+        ("{", "is damaged"),
+        ("[]", "expected object, got array"),
+        ('{"model_type": "llama"}', "vision_config.*DeepSeek-OCR checkpoint's own"),
+        ('{"vision_config": {"width": {"sam_vit_b": {}}}}', "vision_config.width.*clip-l-14-224"),
     ],
 )
 def test_folder_without_a_config_of_this_model(text: str | None, complaint: str, tmp_path: Path) -> None:

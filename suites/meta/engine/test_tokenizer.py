@@ -184,13 +184,17 @@ def test_absent_special_tokens_are_named(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "complaint"),
     [
-        ("tokenizer.json", None, "has no tokenizer.json"),
+        ("tokenizer.json", None, "tokenizer.json cannot be read"),
         ("tokenizer.json", "{", "is not a tokenizer"),
         ("tokenizer.json", '{"version": "1.0"}', "is not a tokenizer"),
-        ("tokenizer_config.json", "{", "cannot be read"),
-        ("tokenizer_config.json", "[]", "cannot be read"),
-        ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {"content": "y"}}}', "cannot be read"),
-        ("tokenizer_config.json", '{"added_tokens_decoder": {"5": {}}}', "cannot be read"),
+        ("tokenizer_config.json", "{", "is damaged"),
+        ("tokenizer_config.json", "[]", "expected object, got array"),
+        (
+            "tokenizer_config.json",
+            '{"added_tokens_decoder": {"x": {"content": "y"}}}',
+            "added_tokens_decoder: expected str matching",
+        ),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"5": {}}}', "added_tokens_decoder.*field content"),
     ],
 )
 def test_missing_or_broken_files(file: str, text: str | None, complaint: str, folder: Path) -> None:

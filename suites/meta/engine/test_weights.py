@@ -156,6 +156,14 @@ def remove_all(folder: Path) -> None:
         path.unlink()
 
 
+def number_index(folder: Path) -> None:
+    (folder / INDEX).write_text('{"weight_map": {"a": 5}}')
+
+
+def outer_index(folder: Path) -> None:
+    (folder / INDEX).write_text('{"weight_map": {"a": "../other/model.safetensors"}}')
+
+
 def repeat_tensor(folder: Path) -> None:
     (folder / INDEX).unlink()
     save_file({"last": torch.zeros(5)}, folder / "old.safetensors")
@@ -167,8 +175,10 @@ def repeat_tensor(folder: Path) -> None:
         (truncate, r"model-00002-of-000003\.safetensors is not a whole safetensors file"),
         (replace_by_pointer, r"model-00002-of-000003\.safetensors is not a whole safetensors file"),
         (remove_shard, r"lacks model-00002-of-000003\.safetensors of the 3 files"),
-        (break_index, "is not an index of safetensors"),
-        (empty_index, "is not an index of safetensors"),
+        (break_index, "index.json is damaged"),
+        (empty_index, "index.json .*fetch"),
+        (number_index, "index.json has a wrong weight_map.*: expected str, got int"),
+        (outer_index, "index.json has a wrong weight_map.*: expected str matching"),
         (remove_all, r"has no \*\.safetensors"),
         (repeat_tensor, "both hold last"),
     ],

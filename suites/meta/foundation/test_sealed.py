@@ -72,3 +72,12 @@ def test_a_file_that_the_disk_does_not_take_is_an_error_and_leaves_the_old_one(t
     with pytest.raises(DsocrError, match=r"a\.json cannot be written \(Is a directory\); make room"):
         write_whole(path, b"new")
     assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.partial"])
+def test_a_link_that_was_planted_is_not_written_through(name: str, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    (tmp_path / name).symlink_to(victim)
+    write_whole(tmp_path / "a.json", b"new")
+    assert (victim.read_bytes(), (tmp_path / "a.json").read_bytes()) == (b"mine", b"new")

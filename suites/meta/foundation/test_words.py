@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.printable import in_shell, plain, printable
 from pytest_dsocr.foundation.sealed import unseal
 from pytest_dsocr.foundation.traces import traced
@@ -23,6 +24,9 @@ from pytest_dsocr.foundation.words import COLUMNS, MARGIN, PACKAGE, aligned, cou
         ("a\nb\tc\rd", r"a\nb\tc\rd"),
         ("\u202egnp.", r"\u202egnp."),
         ("\udc80", r"\udc80"),
+        ("  ::stop-commands::x", r"  \::stop-commands::x"),
+        ("a ::add-mask::x ##[group]", r"a \::add-mask::x ##\[group]"),
+        ("a.py::test_b ::", "a.py::test_b ::"),
     ],
 )
 def test_nothing_steers_a_terminal(text: str, shown: str) -> None:
@@ -31,6 +35,8 @@ def test_nothing_steers_a_terminal(text: str, shown: str) -> None:
 
 def test_lines_and_tabs_can_be_kept() -> None:
     assert printable("a\nb\tc\rd\x1b[31m") == "a\nb\tc\\rd\\x1b[31m"
+    assert str(DsocrError("a\n::stop-commands::x.png")) == "a\n\\::stop-commands::x.png"
+    assert not any(line.lstrip().startswith("::") for line in told("", "x" * 104 + "::stop-commands::x"))
 
 
 def test_a_shell_takes_words_as_they_were() -> None:

@@ -91,11 +91,9 @@ def test_a_line_that_names_no_file_is_a_bad_page_among_the_good() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_list_that_cannot_be_read_is_refused() -> None:
-    with pytest.raises(
-        DsocrError, match=r"^the list absent\.txt cannot be read \(.*No such file.*\); give a text file"
-    ):
+    with pytest.raises(DsocrError, match=r"^absent\.txt cannot be read \(No such file.*\); give a text file"):
         list(pages_in([Path("absent.txt")]))
-    with pytest.raises(DsocrError, match=r"^the list pages\.txt cannot be read \('utf-8' .*\); give a text file"):
+    with pytest.raises(DsocrError, match=r"^pages\.txt is not text in UTF-8 \(.*\); give a text file"):
         list(pages_in([written(Image.new("L", (300, 300), 255).tobytes())]))
 
 

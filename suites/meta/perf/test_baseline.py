@@ -121,14 +121,19 @@ def test_half_of_one_is_damaged(tmp_path: Path, path: Path) -> None:
 def test_one_that_lacks_something_is_damaged(tmp_path: Path, path: Path, lost: str) -> None:
     content = unseal(path.read_bytes())
     path.write_bytes(seal({name: value for name, value in content.items() if name not in (lost, "sha256")}))
-    assert f"{path} is damaged: '{lost}'; restore it" in refusal(tmp_path)
+    assert f"{path} does not fit: object missing required field {lost}; restore it" in refusal(tmp_path)
 
 
 def test_one_of_another_format_is_refused(tmp_path: Path, path: Path) -> None:
     content = unseal(path.read_bytes())
     del content["sha256"]
     path.write_bytes(seal({**content, "format": 2}))
-    assert refusal(tmp_path) == f"{path} is of format 2, this version reads 1; make it anew, {HOW}"
+    assert f"{path} has a wrong format: invalid enum value 2; restore it" in refusal(tmp_path)
+
+
+def test_one_of_a_day_that_is_yet_to_come_is_refused(tmp_path: Path) -> None:
+    replace(made(), made="2999-01-01").write(tmp_path)
+    assert "is dated 2999-01-01, which is yet to come" in refusal(tmp_path)
 
 
 @pytest.mark.usefixtures("path")

@@ -10,7 +10,7 @@ import pytest
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.perf.baseline import machine_name
 from pytest_dsocr.perf.calibrating import FILE_NAME, quoted
-from pytest_dsocr.perf.calibration import Calibration
+from pytest_dsocr.perf.calibration import CALIBRATIONS
 from pytest_dsocr.perf.rounds import Measured
 from suites.meta.perf.test_bench import QUICK, bench
 
@@ -32,7 +32,7 @@ def test_a_side_is_judged_against_itself_and_later_verdicts_quote_it(capsys: pyt
     kept = json.loads(Path("times.json").read_text())
     of = [Measured.from_json(two[side]) for two in kept for side in "ab"]
     assert [len(one.wall_ms("page")) for one in of] == [10] * 4, "both sides of two pairs of processes"
-    one = Calibration.from_bytes(path.read_bytes())
+    one = CALIBRATIONS.read(path)
     assert (one.windows, one.pairs, one.false_alarms, [*one.spread]) == (3, 20, 0, ["page"])
     assert one.of["subject"] == SLEEPING.removeprefix("subject:")
     assert path.parent.name == machine_name(one.of["machine"])
@@ -50,7 +50,7 @@ def test_none_and_a_damaged_one_are_told(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b'{"windows": 3}\n')
     told = " ".join(" ".join(quoted(MACHINE, [tmp_path], ["page"])).split())
-    assert f"{path.name} is damaged (its end is missing); make it anew" in told
+    assert f"{path.name} is damaged: its end is missing; make it anew" in told
 
 
 def test_judgements_that_cannot_be_spread_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import seal
-from pytest_dsocr.perf.calibration import Calibration, calibrate, spread_of, wilson
+from pytest_dsocr.perf.calibration import CALIBRATIONS, Calibration, calibrate, spread_of, wilson
 from suites.meta.perf.simulated import Noise, Times, all_at, clocks, normal, table
 
 WINDOWS = 40
@@ -84,11 +85,11 @@ def test_the_share_of_false_alarms_has_an_interval(quiet: Calibration) -> None:
 
 def test_it_is_kept_as_sealed_json(quiet: Calibration) -> None:
     data = quiet.to_bytes()
-    assert Calibration.from_bytes(data) == quiet
-    with pytest.raises(ValueError, match="SHA-256"):
-        Calibration.from_bytes(data.replace(b'"windows": 40', b'"windows": 90'))
-    with pytest.raises(ValueError, match="no calibration of this version"):
-        Calibration.from_bytes(seal({"windows": 40}))
+    assert CALIBRATIONS.decode(data, "a") == quiet
+    with pytest.raises(DsocrError, match="SHA-256"):
+        CALIBRATIONS.decode(data.replace(b'"windows": 40', b'"windows": 90'), "a")
+    with pytest.raises(DsocrError, match="missing required field pairs"):
+        CALIBRATIONS.decode(seal({"windows": 40}), "a")
 
 
 def test_no_windows_are_an_error() -> None:

@@ -151,7 +151,7 @@ FORGERIES: Mapping[str, Callable[[dict[str, Any]], object]] = {
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_whole_files_with_the_wrong_content_are_refused(forgery: str, made: Made, golden: Path) -> None:
     forge(file_in(golden), FORGERIES[forgery])
-    with pytest.raises(ReferenceFaultError, match=r"flops-eager\.json holds no FLOPs \(.*\); restore"):
+    with pytest.raises(ReferenceFaultError, match=r"flops-eager\.json .*; restore"):
         opened(golden).flops(made.cases[0])
 
 
@@ -166,7 +166,7 @@ def test_a_damaged_file_is_refused_and_not_written_to(made: Made, golden: Path) 
     forge_format = json.loads(content.replace(b'"format": 1', b'"format": 9'))
     del forge_format["sha256"]
     file_in(golden).write_bytes(seal(forge_format))
-    with pytest.raises(ReferenceFaultError, match="has format 9, and this version reads 1"):
+    with pytest.raises(ReferenceFaultError, match="wrong format: invalid enum value 9"):
         opened(golden).flops(made.cases[0])
 
 

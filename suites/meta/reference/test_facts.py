@@ -45,5 +45,5 @@ def test_pixels_of_another_pillow_are_not_held_against_a_subject(what: str, erro
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"provenance": []}', '{"provenance": {"date": ""}}'])
 def test_a_damaged_file_is_named(text: str, tmp_path: Path) -> None:
     (tmp_path / "inputs-pillow-1.json").write_text(text)
-    with pytest.raises(ReferenceFaultError, match=r"inputs-pillow-1\.json holds no recorded facts"):
+    with pytest.raises(ReferenceFaultError, match=r"inputs-pillow-1\.json (is damaged|has a wrong|does not fit)"):
         read_facts(tmp_path, "inputs")

@@ -80,7 +80,7 @@ def test_what_cannot_be_recorded_ends_in_a_sentence(
 ) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert main([one for one in arguments(empty, tmp_path) if one != str(empty / "tiny.png")]) == 2
+    assert main([one for one in arguments(empty, tmp_path) if one != str(empty / "tiny.png")]) == 10
     assert capsys.readouterr().err == f"dsocr: the folder {empty} holds no images; give one that does, or image files\n"
     assert main([*arguments(pages, tmp_path), "--presets", "huge"]) == 2
     assert "there is no preset 'huge'" in capsys.readouterr().err

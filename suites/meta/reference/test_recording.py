@@ -288,11 +288,19 @@ def restate(files: dict[str, Any], path: Path) -> None:
 
 
 FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
-    "another format of manifest": (MANIFEST, lambda c: c.update(format=2), "has format 2, and this version reads 1"),
-    "another format of case": ("tiny-tiny-free.json", lambda c: c.update(format=0), "has format 0"),
-    "no provenance": (MANIFEST, lambda c: c.pop("provenance"), "is no manifest"),
-    "no dtype in the provenance": (MANIFEST, lambda c: c["provenance"].pop("dtype"), "is no manifest"),
-    "no files": (MANIFEST, lambda c: c["cases"]["tiny-tiny-free"].update(files={}), "is no manifest"),
+    "another format of manifest": (MANIFEST, lambda c: c.update(format=2), "wrong format: invalid enum value 2"),
+    "another format of case": (
+        "tiny-tiny-free.json",
+        lambda c: c.update(format=0),
+        "wrong format: invalid enum value 0",
+    ),
+    "no provenance": (MANIFEST, lambda c: c.pop("provenance"), "field provenance"),
+    "no dtype in the provenance": (
+        MANIFEST,
+        lambda c: c["provenance"].pop("dtype"),
+        "wrong provenance: .* field dtype",
+    ),
+    "no files": (MANIFEST, lambda c: c["cases"]["tiny-tiny-free"].update(files={}), "lists other files"),
     "another case in the manifest": (
         MANIFEST,
         lambda c: c["cases"]["tiny-tiny-free"]["case"].update(max_new_tokens=7),
@@ -303,7 +311,7 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
         lambda c: c["origin"].update(dtype="bfloat16"),
         "says of its case or making other than manifest.json",
     ),
-    "no observation": ("tiny-tiny-free.json", lambda c: c.pop("observation"), "holds no case"),
+    "no observation": ("tiny-tiny-free.json", lambda c: c.pop("observation"), "field observation"),
     "no tokens": ("tiny-tiny-free.json", lambda c: c["observation"].pop("tokens"), "holds no case"),
     "a token too few": ("tiny-tiny-free.json", lambda c: c["observation"]["tokens"].pop(), "holds no case"),
     "a seam without tensors": (
@@ -314,7 +322,7 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
     "a preset that cannot be": (
         "tiny-tiny-free.json",
         lambda c: c["case"]["preset"].update(base_size=1),
-        "holds no case",
+        "holds no image token",
     ),
     "other tensors": ("tiny-tiny-free.json", lambda c: c.update(tensors_sha256="00"), "does not hold the tensors"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -12,6 +13,7 @@ from pytest_dsocr.contract.grid import crop_grid
 from pytest_dsocr.contract.image import image_size, load_image
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.sizes import SYNTHETIC
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.workload import spread
 from pytest_dsocr.workload.model import stages_of
@@ -72,3 +74,12 @@ def test_figures_and_the_least_time_are_of_the_whole_page(pages: list[Priced]) -
 def test_quartiles_lie_between_the_extremes() -> None:
     assert five_numbers([5.0]) == (5.0,) * 5
     assert five_numbers([4.0, 1.0, 2.0, 3.0, 5.0]) == (1.0, 2.0, 3.0, 4.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"batch": -2}, {"batch": 0}, {"dtype": "fp8"}, {"page_px": (0, 9)}, {"text_tokens": -1}]
+)
+def test_what_cannot_be_costs_nothing_and_is_refused(wrong: dict[str, Any]) -> None:
+    what = {"page_px": (9, 9), "preset": PRESETS["tiny"], "text_tokens": 1, "generated_tokens": 1, **wrong}
+    with pytest.raises(DsocrError, match=f"a workload has {next(iter(wrong))}="):
+        Workload(**what)

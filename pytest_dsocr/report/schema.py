@@ -1,0 +1,99 @@
+"""What the result of a finished run holds, as far as anything reads it again."""
+
+from __future__ import annotations
+
+from typing import Annotated, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from pytest_dsocr.foundation.reading import Count, Finite, Format, Identity, Ratio, Time
+from pytest_dsocr.report.ended import Ended
+from pytest_dsocr.report.file import Head
+from pytest_dsocr.report.judged import JudgedCase
+from pytest_dsocr.report.payload import ComparisonPayload, FaultPayload, RunPayload, SpentPayload
+
+Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]
+"""Below the folder of the result, and nowhere else."""
+
+
+class _Provenance(TypedDict):
+    checkpoint_sha256: str
+    vendor_sha256: dict[str, str]
+
+
+class _Run(RunPayload):
+    provenance: _Provenance  # type: ignore[misc]
+
+
+class _Test(TypedDict):
+    nodeid: str
+    file: str | None
+    line: Count | None
+    outcome: str
+    ended_as: Ended
+    why: str
+    reason: str
+    case: str | None
+    failed_before: Count
+    rerun: str | None
+    left_out: str | None
+    told: str | None
+    fault: FaultPayload | None
+    promised: bool
+    comparisons: list[ComparisonPayload]
+
+
+class _Case(JudgedCase):
+    picture: Picture | None
+
+
+class _Judgement(TypedDict):
+    quantity: str
+    pace: str
+    ratio: Ratio | None
+    low: Ratio | None
+    high: Ratio | None
+    limit: Finite
+    after_ms: Time | None
+
+
+class _Baseline(TypedDict):
+    made: str
+    commit: str | None
+
+
+class _Perf(TypedDict):
+    identity: Identity
+    median_ms: dict[str, Time]
+    quartiles_ms: dict[str, tuple[Time, Time]]
+    exact: dict[str, int]
+    judgements: list[_Judgement]
+    baseline: _Baseline | None
+
+
+class _Environment(TypedDict):
+    platform: str
+    versions: dict[str, str]
+
+
+class Result(Head):
+    """A finished run's ``dsocr.json``."""
+
+    ended_as: Ended  # type: ignore[misc]
+    exit_status: int | None
+    planned: Count
+    not_ended: list[str]
+    uncollected: list[str]
+    others_failed: bool
+    counts: dict[str, Count]
+    run: _Run | None
+    perf: _Perf | None
+    spent: NotRequired[list[SpentPayload]]
+    environment: _Environment
+    flaky: list[str]
+    notes: list[str]
+    cases: list[_Case]
+    tests: list[_Test]
+
+
+RESULTS = Format(Result, "run the suites again")
