@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from PIL import ExifTags, Image, ImageOps
 from pytest_dsocr.foundation.errors import DsocrError
 
 ImageSource = str | os.PathLike[str] | bytes | Image.Image
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 PDF_MAGIC = b"%PDF-"
 TURNED = (5, 6, 7, 8)
 """EXIF orientations that swap width and height."""
@@ -95,7 +97,8 @@ def _in_words(name: str) -> Iterator[None]:
     except Image.DecompressionBombError as error:
         raise DsocrError(f"{name} is refused ({error}); give a smaller page") from error
     except Exception as error:  # on a broken file Pillow's readers raise almost anything
-        raise DsocrError(f"{name} cannot be read as an image ({error!r}); give a whole image file") from error
+        told = ADDRESS.sub("", repr(error))  # with it the same error is another each time
+        raise DsocrError(f"{name} cannot be read as an image ({told}); give a whole image file") from error
 
 
 def _refuse_empty(name: str, size: tuple[int, int]) -> None:
