@@ -158,6 +158,10 @@ class Summary:
         yield from _more(self.result.notes)
 
     def _left_out(self) -> Iterator[Line]:
+        if (left := self.result.left)["tests"]:
+            by = f" by {', '.join(left['by'])}" if left["by"] else ""
+            which = f"{left['tests']} of {count(left['of'], 'test')}{by}: {listed(left['names'])}"
+            yield from _told("left out", which, NOTED)
         for level, names in self.result.not_offered.items():
             yield from _told("not offered", f"{level}: {listed(names)}", NOTED)
         for alike in _alike(self.result.missing):
