@@ -3,7 +3,7 @@
 The others tell a wrong model from a machine out of order; see :mod:`pytest_dsocr.report.ended`.
 
 pytest runs in a process of its own. If that process ends without a finished result, the run does not pass, whatever
-the process's own exit status.
+the process's own exit status; nor does it if the result is not the one whose digest pytest told, over a pipe.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ from pytest_dsocr.plugin.option import Option
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.commands import SAFE_PATH, suites
 from pytest_dsocr.report.ended import EXIT_STATUS, Ended
-from pytest_dsocr.report.file import RUN_ID, RefusedError, RunIdentity, mark_refused, mark_running, read_result
+from pytest_dsocr.report.file import (
+    RUN_ID,
+    WITNESS,
+    RefusedError,
+    RunIdentity,
+    mark_refused,
+    mark_running,
+    read_result,
+)
 
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
 LEFT_OUT = ("meta", "perf", "workload")
@@ -32,6 +40,8 @@ LEFT_OUT = ("meta", "perf", "workload")
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
 TAKING = ("compare", "bisect")
 """The commands that take options of pytest's."""
+DIGESTS = 65_536
+"""Bytes that a pipe holds: a thousand digests, of which there are one or two."""
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
 MEMORY_KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "1000000000"}
 """SAM's scores of a page take 67 MB a head. glibc would give such memory back after each layer, and take it again page
@@ -98,10 +108,10 @@ def run(options: Namespace) -> Iterator[str]:
         except DsocrError as error:
             mark_refused(out, identity, str(error), Ended.INFRASTRUCTURE)
             raise
-    status = _status_of(command, identity.id)
+    status, digest = _status_of(command, identity.id)
     options.status = status or 1
     try:
-        result = read_result(out, identity.id)
+        result = read_result(out, identity.id, digest=digest)
     except RefusedError as refused:
         options.status = EXIT_STATUS[Ended(refused.ended_as)]
         raise
@@ -154,12 +164,18 @@ def _counting(option: Option, given: Sequence[str]) -> Sequence[str]:
     return given if option.many else given[-1:]
 
 
-def _status_of(command: Sequence[str], run_id: str) -> int:
-    """Run a command to its end; give its exit status, as a shell does where a signal ended it."""
-    process = subprocess.Popen(command, env={**MEMORY_KEPT, **os.environ, RUN_ID: run_id})
-    with _forwarding(process):
-        status = process.wait()
-    return status if status >= 0 else 128 - status
+def _status_of(command: Sequence[str], run_id: str) -> tuple[int, str]:
+    """Run a command to its end; give its exit status, as a shell where a signal ended it, and its result's digest."""
+    ours, pytests = os.pipe()
+    environment = {**MEMORY_KEPT, **os.environ, RUN_ID: run_id, WITNESS: str(pytests)}
+    with open(ours, "rb", buffering=0) as told:  # noqa: PTH123 - no path
+        with open(pytests, "wb"):  # noqa: PTH123
+            process = subprocess.Popen(command, env=environment, pass_fds=(pytests,))
+        with _forwarding(process):
+            status = process.wait()
+        os.set_blocking(ours, False)  # whoever may hold the other end still
+        lines = (told.read(DIGESTS) or b"").split()
+    return status if status >= 0 else 128 - status, lines[-1].decode() if lines else ""
 
 
 @contextmanager

@@ -45,6 +45,12 @@ class Tolerances:
             return self.logits
         return self.seam if name.startswith("prefill/") else min(self.seam, self.vision)
 
+    def looser_than(self, other: Tolerances) -> dict[str, tuple[float, float]]:
+        """Give each limit that allows more than another's, with the other's, by its name; ``vision`` among them."""
+        pairs = {name: (float(getattr(self, name)), float(getattr(other, name))) for name in NAMES}
+        pairs["vision"] = (self.of_seam(""), other.of_seam(""))
+        return {name: pair for name, pair in pairs.items() if pair[0] > pair[1]}
+
     def but(self, overrides: Mapping[str, float]) -> Tolerances:
         """Give these with some replaced, by the names in :data:`NAMES`; ``seam`` is then that of all seams.
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps
 
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.reading import Format
 
 ImageSource = str | os.PathLike[str] | bytes | Image.Image
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 PDF_MAGIC = b"%PDF-"
 PAGES = Format(bytes, "give the path of a page", MachineError, most_bytes=2**30)
 TURNED = (5, 6, 7, 8)
@@ -90,10 +92,9 @@ def _in_words(name: str) -> Iterator[None]:
         raise
     except Image.DecompressionBombError as error:
         raise MachineError(f"{name} is refused ({error}); give a smaller page") from error
-    except UnidentifiedImageError as error:  # whose message names an object in memory
-        raise MachineError(f"{name} cannot be read as an image (of no known format); give an image file") from error
     except Exception as error:  # on a broken file Pillow's readers raise almost anything
-        raise MachineError(f"{name} cannot be read as an image ({error!r}); give a whole image file") from error
+        told = ADDRESS.sub("", repr(error))  # with it the same error is another each time
+        raise MachineError(f"{name} cannot be read as an image ({told}); give a whole image file") from error
 
 
 def _refuse_empty(name: str, size: tuple[int, int]) -> None:

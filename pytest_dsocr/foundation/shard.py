@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+MOST = 100_000
+
 
 class Shard(NamedTuple):
     """One of so many parts, from 1 on."""
@@ -18,7 +20,7 @@ class Shard(NamedTuple):
     def read(cls, text: str) -> Shard:
         """Read ``i/n``; raise ``ValueError`` where it is no part of anything."""
         number, of = (int(part) if part.isdecimal() else 0 for part in text.split("/"))
-        if not 1 <= number <= of:
+        if not 1 <= number <= of <= MOST:
             raise ValueError(text)
         return cls(number, of)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pytest_dsocr.contract.image import image_size, load_image
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.reading import is_regular
 from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.observation.case import Case, PageFaultError, make_case
@@ -28,12 +29,15 @@ class Cases:
 
     good: tuple[Case, ...]
     bad: tuple[BadPage, ...]
+    pages: tuple[str, ...] = ()
+    """The name of every page, those of other shards as well, in order."""
 
     def readable(self) -> Cases:
         """Load every page, and move the cases of those that cannot be loaded to ``bad``."""
         unreadable = {case.page: why for case in self.good if (why := _why_unreadable(case))}
         good = tuple(case for case in self.good if case.page not in unreadable)
-        return Cases(good, (*self.bad, *(BadPage(page, why) for page, why in unreadable.items())))
+        bad = (*self.bad, *(BadPage(page, why) for page, why in unreadable.items()))
+        return Cases(good, bad, self.pages)
 
 
 def make_cases(
@@ -67,7 +71,9 @@ def make_cases(
     if shard is not None and not any(own.values()):
         raise DsocrError(f"shard {shard} has no page, for there are only {len(own)}; make no more shards than pages")
     return Cases(
-        tuple(case for case in by_id.values() if own[case.page]), tuple(one for one in bad.values() if own[one.path])
+        tuple(case for case in by_id.values() if own[case.page]),
+        tuple(one for one in bad.values() if own[one.path]),
+        tuple(plain(path.name) for path in own),
     )
 
 

@@ -12,6 +12,7 @@ from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.plugin import stash
 
 if TYPE_CHECKING:
+    from pytest_dsocr.compare.tolerances import Tolerances
     from pytest_dsocr.judge.config import Config
     from pytest_dsocr.judge.exchange import CaseReport
     from pytest_dsocr.reference.protocol import Reference
@@ -24,11 +25,21 @@ class Check:
         item: the test.
         config: the run's.
         reference: whose word was taken, for the text of a failure; None in a test that asked for none.
+        usual: the limits where neither the run nor the test has its own; None where there are no two sides.
     """
 
-    def __init__(self, item: pytest.Item, config: Config, reference: Reference | None) -> None:
-        self.item, self.config, self.reference = item, config, reference
+    def __init__(
+        self, item: pytest.Item, config: Config, reference: Reference | None, usual: Tolerances | None = None
+    ) -> None:
+        self.item, self.config, self.reference, self.usual = item, config, reference, usual
+        self.looser: dict[str, tuple[float, float]] = {}
+        """Limits that allowed more than the usual ones, and these."""
         self.made: list[Comparison] = []
+        self.reported = 0
+        """How many of them the test's reports carry."""
+        self.passed = False
+        """Whether the test's body passed."""
+        self.attempt = item.stash.get(stash.ATTEMPT, 1)
         self.case_id: str | None = None
 
     def __call__(self, found: CaseReport | Iterable[Comparison], *stages: str) -> None:
@@ -44,7 +55,12 @@ class Check:
         report, given = (None, found) if isinstance(found, Iterable) else (found, found.comparisons)
         comparisons = [one for one in given if not stages or one.stage in stages]
         self.made += comparisons
+        failing = [one for one in comparisons if not one.passes]
+        if failing:
+            self.item.config.stash[stash.JOURNAL].add(self.item.nodeid, self.attempt, failing)
         self.case_id = report.case.id if report else self.case_id
+        if report and self.usual:
+            self.looser |= report.limits.looser_than(self.usual)
         if not comparisons:
             of = f"found no comparison of {', '.join(stages)}" if stages else "was given no comparison"
             pytest.fail(f"dsocr_check {of}", pytrace=False)
@@ -53,7 +69,7 @@ class Check:
         if all(one.reason is Reason.NOT_OFFERED for one in comparisons):
             what = ", ".join(stages or dict.fromkeys(one.what for one in comparisons))
             stash.leave_out(self.item, Reason.NOT_OFFERED, f"{what}: {Reason.NOT_OFFERED} by the subject")
-        if failing := [one for one in comparisons if not one.passes]:
+        if failing:
             pytest.fail(self._text(failing, report), pytrace=False)
 
     def _text(self, failing: list[Comparison], report: CaseReport | None) -> str:

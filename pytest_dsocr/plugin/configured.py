@@ -20,10 +20,10 @@ from pytest_dsocr.foundation.system import check_system
 from pytest_dsocr.judge.config import Config
 from pytest_dsocr.plugin.given import resolve, resolve_out
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER
+from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER, WITNESS
 from pytest_dsocr.plugin.xdist.scheduling import on_own_gpu
 from pytest_dsocr.report.ended import EXIT_STATUS, Ended
-from pytest_dsocr.report.file import RunIdentity, mark_refused, mark_running
+from pytest_dsocr.report.file import RunIdentity, mark_refused, mark_running, take_witness
 from pytest_dsocr.subjects.watch import current
 
 NO_RUN = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
@@ -68,6 +68,7 @@ def begin(config: pytest.Config, typed: Any) -> None:
     out = resolve_out(config, typed)
     if out is None:
         return
+    config.stash[WITNESS] = take_witness()
     identity = RunIdentity.now(command_of(config))
     try:
         mark_running(out, identity)

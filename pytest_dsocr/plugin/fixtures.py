@@ -174,7 +174,12 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
     """Compare and count: ``dsocr_check(dsocr_report, "boxes")``, or ``dsocr_check(comparisons)``."""
     names = request.fixturenames
     reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
-    check = Check(request.node, _as_told(request, dsocr_config), reference)
+    usual = None
+    if reference is not None and "dsocr_subject" in names:
+        from pytest_dsocr.judge.limits import limits_between
+
+        usual = limits_between(request.getfixturevalue("dsocr_subject"), reference, dsocr_config.setup)
+    check = Check(request.node, _as_told(request, dsocr_config), reference, usual)
     request.node.stash[CHECK] = check
     return check
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,16 +16,23 @@ from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.begun import is_live
 from pytest_dsocr.plugin.configured import begin, only_shows, own_config, refused, taken_for_tests
 from pytest_dsocr.plugin.given import add_options, are_used
+from pytest_dsocr.plugin.journal import Journal
 from pytest_dsocr.plugin.junit import RunProperties
+from pytest_dsocr.plugin.left import left_out
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
-from pytest_dsocr.plugin.outcome import amend
+from pytest_dsocr.plugin.outcome import LastWord, amend
 from pytest_dsocr.plugin.run import Run
 from pytest_dsocr.plugin.spent import Spent
 from pytest_dsocr.plugin.stash import (
     ALL_CASES,
+    ALL_PAGES,
     BAD_PAGES,
+    COLLECTED,
     CONFIG,
     IDENTITY,
+    JOURNAL,
+    JOURNALS,
+    LEFT,
     NOTES,
     OUT_FOLDER,
     SPENT,
@@ -67,6 +74,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
     if only_shows(config.option):  # help must work for those who gave a bad value
         return
+    config.stash[JOURNAL] = Journal()
+    config.add_cleanup(config.stash[JOURNAL].close)
     config.add_cleanup(partial(end_watch, begin_watch(config.stash.setdefault(NOTES, []))))
     begin(config, config.option)
     if wrong_root := taken_for_tests(config):
@@ -114,6 +123,7 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
             check_markers(item)
             if is_ours(item):
                 own_config(item.config)
+                item.config.stash.setdefault(COLLECTED, {})[item.nodeid] = None
     except (DsocrError, pytest.UsageError) as error:
         raise pytest.Collector.CollectError(str(error)) from error
     return made
@@ -129,10 +139,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ledger = read_ledger(own.xfails)
         config.stash[UNMATCHED] = list(ledger.apply(items))
         config.stash.setdefault(NOTES, []).extend(ledger.over())
-    above = [item for item in items if own.level is not None and (_level(item) or Level.TEXT) > own.level]
-    if above:
-        config.hook.pytest_deselected(items=above)
-        items[:] = [item for item in items if item not in above]
+    _leave(
+        config, items, {item for item in items if own.level is not None and (_level(item) or Level.TEXT) > own.level}
+    )
     if own.shard and not own.shard.is_first:
         _leave_to_the_first(config, items)
     for item in items:
@@ -156,11 +165,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach what a test compared to its report, and fail the test if that is nothing."""
+    """Say our errors in words in a test's report, and fail the test if it compared nothing."""
     report = yield
     if is_ours(item):
         amend(item, call, report)
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Have the last word on reports, for every conftest is loaded by now; note which of our tests were taken out."""
+    session.config.stash[LEFT] = left_out(session)
+    session.config.pluginmanager.register(LastWord(), "dsocr-last-word")
+    return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -173,14 +190,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over the ledger's unmatched lines from a worker."""
-    node.config.stash[UNMATCHED] = getattr(node, "workeroutput", {}).get("dsocr_unmatched", [])
+    """Take over the ledger's unmatched lines and the journal from a worker."""
+    told = getattr(node, "workeroutput", {})
+    node.config.stash[UNMATCHED] = told.get("dsocr_unmatched", [])
+    node.config.stash.setdefault(JOURNALS, []).extend(told.get("dsocr_journal", []))
+    if left := told.get("dsocr_left"):  # each worker collects everything
+        node.config.stash[LEFT] = left
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send the ledger's unmatched lines from a worker to the controller."""
+    """Send the ledger's unmatched lines and the journal from a worker to the controller."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["dsocr_unmatched"] = session.config.stash.get(UNMATCHED, [])
+        session.config.workeroutput["dsocr_left"] = session.config.stash.get(LEFT, None)
+        session.config.workeroutput["dsocr_journal"] = session.config.stash[JOURNAL].entries
 
 
 def _resolve(config: pytest.Config) -> None:
@@ -199,6 +222,7 @@ def _cases(config: pytest.Config) -> tuple[list[Case], list[BadPage]]:
         own = own_config(config)
         found = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, own.shard)
         config.stash[ALL_CASES], config.stash[BAD_PAGES] = list(found.good), list(found.bad)
+        config.stash[ALL_PAGES] = list(found.pages)
     return config.stash[ALL_CASES], config.stash[BAD_PAGES]
 
 
@@ -206,10 +230,16 @@ def _leave_to_the_first(config: pytest.Config, items: list[pytest.Item]) -> None
     """Deselect the tests that are of none of this shard's pages; those of others were not made."""
     cases, bad = _cases(config)
     pages = {*(case.page for case in cases), *(one.path for one in bad)}
-    elsewhere = [item for item in items if _page_of(item) not in pages]
-    if elsewhere:
-        config.hook.pytest_deselected(items=elsewhere)
-        items[:] = [item for item in items if _page_of(item) in pages]
+    _leave(config, items, {item for item in items if _page_of(item) not in pages})
+
+
+def _leave(config: pytest.Config, items: list[pytest.Item], left: Collection[pytest.Item]) -> None:
+    """Deselect tests that this run is not to have by its own options, so that nobody misses them."""
+    if left:
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
+        for item in left:
+            config.stash[COLLECTED].pop(item.nodeid, None)
 
 
 def _page_of(item: pytest.Item) -> Path | None:

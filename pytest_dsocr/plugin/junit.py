@@ -34,6 +34,7 @@ class RunProperties:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Add the properties; pytest-xdist's workers have sent all by now."""
         written = [one for one in session.config.pluginmanager.get_plugins() if hasattr(one, "add_global_property")]
+        self._run.take_journal()
         if not written or not self._run.has_told:
             return
         from pytest_dsocr.report.junit import of_run

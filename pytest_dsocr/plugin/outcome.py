@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,14 +10,16 @@ import pytest
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.traces import OF_MESSAGE, bounded, message_of, traced
-from pytest_dsocr.foundation.words import COLUMNS, fit
+from pytest_dsocr.foundation.words import COLUMNS, count, fit
 from pytest_dsocr.plugin import spent
 from pytest_dsocr.plugin.junit import tell_properties
-from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, LEFT_OUT, LOADED, NOTES, PERF, RUN, TOLD
+from pytest_dsocr.plugin.markers import is_ours
+from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, RUN, TOLD
 from pytest_dsocr.subjects.loading import SESSION
 from pytest_dsocr.subjects.offers import NotOfferedError
 
 if TYPE_CHECKING:
+    from pytest_dsocr.compare.verdict import Comparison
     from pytest_dsocr.report.payload import TestPayload
 
 
@@ -29,12 +32,69 @@ def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     config = item.config.stash[CONFIG]
     if report.skipped and not hasattr(report, "wasxfail") and config.no_skip and missing not in config.may_miss:
         _fail(report, f"skipped, and --dsocr-no-skip is set: {reason_of(report)}")
-    if report.when == "call" and report.passed and check is not None and not check.made:
+    if check is not None and report.when == "call":
+        check.passed = report.passed
+    last = "teardown" if _may_compare_last(item) else "call"
+    if report.when == last and report.passed and check is not None and check.passed and not check.made:
         _fail(report, "asked for dsocr_check and compared nothing; call it")
-    if report.when == "call" or report.outcome != "passed":
-        payload = _payload(item, error, report)
-        vars(report)["dsocr"] = payload  # xdist sends on whatever a report holds
-        tell_properties(item, report, payload, _case_id(item))
+    _hold(item, call, report)
+
+
+class LastWord:
+    """The outermost hook of a report: registered behind every conftest, so that none can undo what is done here."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Fail the report of a test whose comparisons do not pass, and attach what it compared."""
+        report = yield
+        if is_ours(item):
+            _hold(item, call, report)
+            check = item.stash.get(CHECK, None)
+            has_more = report.when == "teardown" and check is not None and len(check.made) > check.reported
+            if report.when == "call" or report.outcome != "passed" or has_more:
+                _carry(item, call.excinfo.value if call.excinfo else None, report)
+        return report
+
+
+def _hold(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Fail a test that went on after a comparison that does not pass, unless it is an expected failure."""
+    check = item.stash.get(CHECK, None)
+    if check is None or report.failed or (report.when == "setup" and report.passed):
+        return
+    made = check.made[check.reported :] if report.when == "teardown" else check.made
+    failing = [one for one in made if not one.passes]
+    if failing and _is_expected(item, call, report):
+        item.config.stash[JOURNAL].add(item.nodeid, check.attempt, expected=True)
+    elif failing:
+        what = f"{count(len(failing), 'comparison')} of dsocr_check did not pass, and the test went on"
+        first = f"{failing[0].what}: {failing[0].measured}"
+        _fail(report, f"{what}; let dsocr_check fail it, or mark it xfail\n{first}")
+
+
+def _is_expected(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> bool:
+    """Say whether a test failed as its author expects, and no conftest alone says so."""
+    is_marked = item.get_closest_marker("xfail") is not None
+    is_called = call.excinfo is not None and isinstance(call.excinfo.value, pytest.xfail.Exception)
+    return hasattr(report, "wasxfail") and report.skipped and (is_marked or is_called)
+
+
+def _may_compare_last(item: pytest.Item) -> bool:
+    """Say whether a fixture may compare when it is torn down."""
+    info = item._fixtureinfo if isinstance(item, pytest.Function) else None
+    by_name = info.name2fixturedefs.values() if info else ()
+    return "request" in getattr(info, "argnames", ()) or any(
+        "dsocr_check" in one.argnames for definitions in by_name for one in definitions
+    )
+
+
+def _carry(item: pytest.Item, error: BaseException | None, report: pytest.TestReport) -> None:
+    payload = _payload(item, error, report)
+    if check := item.stash.get(CHECK, None):
+        check.reported = len(check.made)
+    vars(report)["dsocr"] = payload  # xdist sends on whatever a report holds
+    tell_properties(item, report, payload, _case_id(item))
 
 
 def reason_of(report: pytest.TestReport) -> str:
@@ -86,6 +146,7 @@ def _without_vendor(config: pytest.Config) -> str:
 
 def _fail(report: pytest.TestReport, why: str) -> None:
     report.outcome, report.longrepr = "failed", why
+    vars(report).pop("wasxfail", None)
 
 
 def _payload(item: pytest.Item, error: BaseException | None, report: pytest.TestReport) -> TestPayload:
@@ -95,6 +156,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
     payload: TestPayload = {
         "case": item.config.stash.get(CASES, {}).get(case_id),
         "comparisons": [of_comparison(one) for one in check.made] if check else [],
+        "looser": check.looser | _slower(check.made, item.config) if check else {},
         "left_out": item.stash.get(LEFT_OUT, None),
         "notes": [*item.config.stash.get(NOTES, ())],
         "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
@@ -108,6 +170,15 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
     if run := item.config.stash.get(RUN, None):
         payload["run"] = run
     return payload
+
+
+def _slower(made: Iterable[Comparison], config: pytest.Config) -> dict[str, tuple[float, float]]:
+    """Give the limits of times that are wider than usual, where times were compared."""
+    from pytest_dsocr.perf.limits import DEFAULT
+    from pytest_dsocr.report.tested import OF_TIMES
+
+    limits = config.stash[CONFIG].slower if any(one.what.startswith(OF_TIMES) for one in made) else {}
+    return {f"slower {name}": (limit, DEFAULT) for name, limit in limits.items() if limit > DEFAULT}
 
 
 def _reason(report: pytest.TestReport) -> str | None:

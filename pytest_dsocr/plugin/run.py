@@ -12,7 +12,7 @@ import pytest
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.plugin.coloured import colour
 from pytest_dsocr.plugin.configured import command_of, own_config
-from pytest_dsocr.plugin.stash import UNMATCHED
+from pytest_dsocr.plugin.stash import JOURNAL, JOURNALS, LEFT, UNMATCHED, WITNESS
 from pytest_dsocr.plugin.typed import typed_options
 from pytest_dsocr.plugin.xdist.lost import given_up, lost
 from pytest_dsocr.report.plan import DIED, Plan
@@ -38,6 +38,7 @@ class Run:
         self._result: RunResult | None = None
         self._session: pytest.Session | None = None
         self._left_as: int | None = None
+        self._taken = 0
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Take what is to be run, where there are no workers."""
@@ -90,8 +91,8 @@ class Run:
             )
 
     def pytest_unconfigure(self) -> None:
-        """Write the result anew where another plugin has changed pytest's exit status since."""
-        if self._session is not None and self._session.exitstatus != self._left_as:
+        """Write the result anew where another plugin changed pytest's exit status, or a thread compared, since."""
+        if self._session is not None and (self.take_journal() or self._session.exitstatus != self._left_as):
             self._settle(self._session)
         if self._result is not None:
             from pytest_dsocr.report.github import append_summary
@@ -112,7 +113,17 @@ class Run:
                 options=typed_options(self.config),
                 root=self.config.rootpath,
             )
+        self._result.left = self.config.stash.get(LEFT, self._result.left)
         return self._result
+
+    def take_journal(self) -> bool:
+        """Hold the tests to what they compared, whatever was reported of them; say whether anything is new."""
+        entries = [*self.config.stash[JOURNAL].entries, *self.config.stash.get(JOURNALS, [])]
+        is_new = len(entries) > self._taken
+        if is_new:
+            self._taken = len(entries)
+            self.result.hold(entries)
+        return is_new
 
     @property
     def has_told(self) -> bool:
@@ -122,6 +133,7 @@ class Run:
     def _settle(self, session: pytest.Session) -> None:
         from pytest_dsocr.report.ended import EXIT_STATUS, Ended
 
+        self.take_journal()
         if self._result is None and self.out is None:
             return
         self.plan.exit_status = int(session.exitstatus)
@@ -142,6 +154,6 @@ class Run:
         try:
             result = self.result.to_json()
             page, summary = write_index(result, out), write_summary(result, out)
-            self.written = [str(write_json(out, result)), str(page), str(summary)]
+            self.written = [str(write_json(out, result, self.config.stash.get(WITNESS, None))), str(page), str(summary)]
         except DsocrError as error:
             self.plan.problems.append(f"the result was not written: {error}")

@@ -12,17 +12,26 @@ if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.pages.page_list import BadPage
     from pytest_dsocr.plugin.check import Check
+    from pytest_dsocr.plugin.journal import Journal
     from pytest_dsocr.plugin.spent import Spent
     from pytest_dsocr.report.file import RunIdentity
-    from pytest_dsocr.report.payload import CasePayload, RunPayload
+    from pytest_dsocr.report.payload import CasePayload, Entry, LeftPayload, RunPayload
 
 CONFIG: pytest.StashKey[Config] = pytest.StashKey()
 """Of the config: the run's options, once something of ours is used; see ``configured.own_config``."""
 OUT_FOLDER: pytest.StashKey[Path] = pytest.StashKey()
 IDENTITY: pytest.StashKey[RunIdentity] = pytest.StashKey()
 """Of the config: where the run's result is marked as running, and as which run."""
+WITNESS: pytest.StashKey[int | None] = pytest.StashKey()
+"""Of the config: the pipe that takes the digest of the result."""
 ALL_CASES: pytest.StashKey[list[Case]] = pytest.StashKey()
 """Of the config: every case that the options name."""
+ALL_PAGES: pytest.StashKey[list[str]] = pytest.StashKey()
+"""Of the config: every page that they name, those of other shards as well, in order."""
+COLLECTED: pytest.StashKey[dict[str, None]] = pytest.StashKey()
+"""Of the config: our tests that were found, but for those that the run's own level and shard leave out."""
+LEFT: pytest.StashKey[LeftPayload] = pytest.StashKey()
+"""Of the config: which of them were then not to be run."""
 BAD_PAGES: pytest.StashKey[list[BadPage]] = pytest.StashKey()
 """Of the config: every page that they name and that cannot be had."""
 RUN: pytest.StashKey[RunPayload] = pytest.StashKey()
@@ -31,6 +40,12 @@ CASES: pytest.StashKey[dict[str, CasePayload]] = pytest.StashKey()
 """Of the config: the cases that were asked about, by id."""
 CHECK: pytest.StashKey[Check] = pytest.StashKey()
 """Of a test: what it compared."""
+JOURNALS: pytest.StashKey[list[Entry]] = pytest.StashKey()
+"""Of the controller's config: what its workers compared that does not pass."""
+ATTEMPT: pytest.StashKey[int] = pytest.StashKey()
+"""Of a test: how often it was begun."""
+JOURNAL: pytest.StashKey[Journal] = pytest.StashKey()
+"""Of the config: what this process compared that does not pass."""
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
 """Of a test that we skipped: what is missing, a word of ``judge.config.MISSING``, or ``Reason.NOT_OFFERED``."""
 PERF: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
@@ -56,6 +71,7 @@ def leave_out(item: pytest.Item, missing: str, reason: str) -> NoReturn:
 
 def forget(item: pytest.Item) -> None:
     """Forget what an earlier try of a test left: it may be run again."""
+    item.stash[ATTEMPT] = item.stash.get(ATTEMPT, 0) + 1
     if CHECK in item.stash:
         del item.stash[CHECK]
     if LEFT_OUT in item.stash:

@@ -11,6 +11,7 @@ import json
 import os
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from pytest_dsocr.foundation.commit import commit_here
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.sealed import sha256, write_whole
 from pytest_dsocr.report.ended import Ended
 
 FORMAT = 2
@@ -27,6 +28,8 @@ JSON_NAME, INDEX_NAME = "dsocr.json", "index.html"
 RUNNING, REFUSED, FINISHED = "running", "refused", "finished"
 RUN_ID = "DSOCR_RUN_ID"
 """In the environment: the id that whoever started the run gave it, to know its result by."""
+WITNESS = "DSOCR_WITNESS"
+"""In the environment until pytest begins: the pipe to whoever started the run, for the digest of each result."""
 UNFINISHED = "not finished: the run goes on, was refused, or died"
 
 
@@ -78,6 +81,21 @@ class RunIdentity:
         return cls(os.environ.get(RUN_ID) or uuid.uuid4().hex, now(), commit_here(), command)
 
 
+def take_witness() -> int | None:
+    """Give the pipe for digests, where there is one, and hide it from what runs in this process and is started by it.
+
+    Code of the subject's in this process is trusted code all the same: it could look for the pipe.
+    """
+    descriptor = os.environ.pop(WITNESS, "")
+    if not descriptor.isdecimal():
+        return None
+    try:
+        os.set_inheritable(int(descriptor), False)
+    except OSError:
+        return None
+    return int(descriptor)
+
+
 def mark_running(folder: Path, identity: RunIdentity) -> None:
     """Put the marks of a run that has begun in the place of whatever result is in ``folder``, which is made.
 
@@ -109,37 +127,55 @@ def head(identity: RunIdentity, status: str, ended: str | None = None) -> dict[s
     return {"format": FORMAT, "status": status, **asdict(identity), "ended": ended}
 
 
-def write_json(folder: Path, result: Mapping[str, Any]) -> Path:
+def write_json(folder: Path, result: Mapping[str, Any], witness: int | None = None) -> Path:
     """Write ``dsocr.json`` into ``folder``, whole or not at all, and give the file.
+
+    Args:
+        folder: where to.
+        result: JSON values.
+        witness: a pipe that the content's digest is written to, a line.
 
     Raises:
         DsocrError: where the disk does not take it.
     """
-    content = json.dumps(result, indent=1, allow_nan=False) + "\n"
-    write_whole(folder / JSON_NAME, content.encode())
+    content = (json.dumps(result, indent=1, allow_nan=False) + "\n").encode()
+    write_whole(folder / JSON_NAME, content)
+    if witness is not None:
+        with suppress(OSError):  # closed by somebody: the reader misses the digest
+            os.write(witness, f"{sha256(content)}\n".encode())
     return folder / JSON_NAME
 
 
-def read_result(place: Path, run_id: str | None = None, *, unfinished: bool = False) -> dict[str, Any]:
+def read_result(
+    place: Path, run_id: str | None = None, *, unfinished: bool = False, digest: str | None = None
+) -> dict[str, Any]:
     """Read the result of a run that was finished.
 
     Args:
         place: what was given as ``--dsocr-out``, or the file itself.
         run_id: of the run whose result is wanted; of any, if left out.
         unfinished: whether the result of a run that was not finished is given as well.
+        digest: of the content of a finished result, as the run told it; any, if left out.
 
     Raises:
         RefusedError: where the run was refused.
-        DsocrError: where there is no result, or it is damaged, of another format, unfinished, or another run's.
+        DsocrError: where there is no result, or it is damaged, of another format, unfinished, or another run's, or was
+            changed since.
     """
     path = place if place.suffix == ".json" else place / JSON_NAME
-    result: Any = HEADS.read(path)
+    content = HEADS.read_bytes(path)
+    result: Any = HEADS.decode(content, path)
     if run_id not in (None, result["id"]):
         raise DsocrError(f"{path} is of another run, {result['id']}, and not of {run_id}, which wrote none")
     if result["status"] == REFUSED and not unfinished:
         raise RefusedError(f"{path}: the run was refused: {result['verdict']}", result.get("ended_as", REFUSED))
     if result["status"] != FINISHED and not unfinished:
         raise DsocrError(f"{path}: the run of {result['started']} is {UNFINISHED}; see its output, and run it again")
+    if digest not in (None, sha256(content)):
+        raise DsocrError(
+            f"{path} is not what pytest wrote: something in its process, such as an atexit of the subject's, changed "
+            "it; take that out, or give the subject a process of its own: --isolate"
+        )
     if result["status"] == FINISHED:
         from pytest_dsocr.report.schema import RESULTS
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.judged import JudgedCase, judged_by_tests
-from pytest_dsocr.report.payload import CasePayload, RunPayload, SpentPayload, TestPayload
+from pytest_dsocr.report.payload import CasePayload, Entry, LeftPayload, RunPayload, SpentPayload, TestPayload
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.tested import TestResult, gravity, outcome_of, why_skipped
 
@@ -41,12 +41,14 @@ class Gathered:
     """What else was noticed, a sentence each."""
     spent: dict[str, SpentPayload] = field(default_factory=dict)
     """Where the time of each process went, by its name."""
+    left: LeftPayload = field(default_factory=lambda: LeftPayload(tests=0, of=0, by=[], names=[], listed=[], whole=[]))
+    """Which tests were found and not to be run, and which pages were to be read."""
     _cases: dict[str, CasePayload] = field(default_factory=dict)
 
     def add_report(self, report: pytest.TestReport) -> None:
         """Take what one of pytest's reports carries as ``dsocr``; one that carries none is not ours."""
         payload: TestPayload | None = getattr(report, "dsocr", None)
-        if payload is not None and (report.when == "call" or report.outcome != "passed"):
+        if payload is not None:
             self.add(report.nodeid, outcome_of(report), payload, why_skipped(report))
             file, line, _ = report.location
             path, here = self.root / file, Path.cwd()
@@ -70,6 +72,18 @@ class Gathered:
             self.add_case(case)
         if spent := payload.get("spent"):
             self.add_spent(spent["worker"], spent)
+
+    def hold(self, entries: Sequence[Entry]) -> None:
+        """Fail each test of which a comparison does not pass and that is no expected failure, whatever was reported.
+
+        What a test compared before it was run again does not count: it is FLAKY.
+        """
+        expected = {(one["test"], one["attempt"]) for one in entries if one["expected"]}
+        for entry in entries:
+            test = self.tests.get(entry["test"]) or TestResult(entry["test"], "passed")
+            if (entry["test"], entry["attempt"]) not in expected and entry["attempt"] > test.failed_before:
+                self.tests[entry["test"]] = test
+                test.hold(entry["comparisons"])
 
     def add_case(self, case: CasePayload) -> None:
         """Take a case; where it was taken already, the graver report counts."""

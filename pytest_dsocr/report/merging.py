@@ -11,16 +11,17 @@ from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.shard import Shard
+from pytest_dsocr.foundation.words import COLUMNS, count, fit
 from pytest_dsocr.report.file import FINISHED, RunIdentity, read_result
 from pytest_dsocr.report.payload import CasePayload, TestPayload
 from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.tested import TestResult
 
-SAME = ("subject", "checkpoint", "device", "dtype", "attention", "reference", "key", "presets", "prompts")
-"""Of ``run``: what shards must agree in. What a subject offers is not known where no page was put to it."""
-SAME_MADE = ("checkpoint_sha256", "vendor_sha256", "overrides")
-"""Of ``run.provenance``."""
+OF_A_SHARD = frozenset(("shard", "level", "where", "pages", "date", "command"))
+"""Of ``run`` and its reference: what may differ. What a subject offers is not known where no page was put to it; what
+``pages`` came to, ``left`` tells. In everything else shards must agree."""
+NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,13 @@ class Part:
     def shard(self) -> Shard | None:
         """Which part of the pages it is, where that was asked for."""
         run = self.result.get("run")
-        return Shard.read(run["shard"]) if run and run.get("shard") else None
+        told = run.get("shard") if run else None
+        try:
+            return Shard.read(told) if told is not None else None
+        except (ValueError, AttributeError):
+            raise DsocrError(
+                f"the run in {self.folder} calls itself shard {told!r}, which is none; run it again"
+            ) from None
 
 
 def read_parts(folders: Sequence[Path], *, unfinished: bool) -> Sequence[Part]:
@@ -92,12 +99,11 @@ def _differences(one: Part, other: Part) -> Iterator[str]:
     a, b = one.result, other.result
     if a["commit"] != b["commit"]:
         yield f"their commits are {a['commit'] or 'unknown'} and {b['commit'] or 'unknown'}"
+    made = [{"pytest_dsocr": one["pytest_dsocr"], **one["environment"]["versions"]} for one in (a, b)]
+    yield from _unlike(*made)
+    yield from _unlike(*({"selected by": one["left"]["by"], "all pages": one["left"]["whole"]} for one in (a, b)))
     if a["run"] and b["run"]:
-        yield from (
-            f"{name} is {a['run'][name]} and {b['run'][name]}" for name in SAME if a["run"][name] != b["run"][name]
-        )
-        made, remade = a["run"]["provenance"], b["run"]["provenance"]
-        yield from (f"{name} of their references differ" for name in SAME_MADE if made[name] != remade[name])
+        yield from _unlike(a["run"], b["run"])
     if one.shard and other.shard and one.shard.of != other.shard.of:
         yield f"they are shards {one.shard} and {other.shard}"
     verdicts = {case["id"]: (case["verdict"], case["passes"]) for case in a["cases"]}
@@ -107,12 +113,24 @@ def _differences(one: Part, other: Part) -> Iterator[str]:
             yield f"{case['id']} is {told[0]} in one and {case['verdict']} in the other"
 
 
+def _unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+    """Say in what two objects differ, and in the objects that they hold."""
+    for name in dict.fromkeys(name for name in (*one, *other) if name not in OF_A_SHARD):
+        a, b = one.get(name), other.get(name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            yield from (f"{name}: {why}" for why in _unlike(a, b))
+        elif a != b:
+            yield f"{name} is {fit(str(a), COLUMNS)} and {fit(str(b), COLUMNS)}"
+
+
 def _absent(parts: Sequence[Part]) -> Iterator[str]:
     """Say which shards are not there, where any is called one."""
     found = [part.shard for part in parts if part.shard]
-    for number in range(1, found[0].of + 1) if found else ():
-        if number not in {shard.number for shard in found}:
-            yield f"shard {number}/{found[0].of} is not there"
+    numbers = {shard.number for shard in found}
+    absent = [number for number in range(1, found[0].of + 1) if number not in numbers] if found else []
+    yield from (f"shard {number}/{found[0].of} is not there" for number in absent[:NAMED])
+    if more := absent[NAMED:]:
+        yield f"nor are {count(len(more), 'more shard')}"
 
 
 def _gathered(parts: Sequence[Part], command: str) -> RunResult:
@@ -142,6 +160,11 @@ def _add_run(result: RunResult, told: Mapping[str, Any]) -> None:
     for spent in told.get("spent", ()):
         own: Any = {**spent, "worker": f"{run['shard'] or '' if run else ''} {spent['worker']}".strip()}
         result.add_spent(f"{own['worker']} {told['id']}", own)
+    left, more = result.left, told["left"]
+    both: Any = {name: left[name] + more[name] for name in ("tests", "of", "names")}
+    pages = [page for page in more["whole"] if page in {*left["listed"], *more["listed"]}]
+    both |= {"by": more["by"], "listed": pages, "whole": more["whole"]}
+    result.left = both
     result.notes += [note for note in told["notes"] if note not in result.notes]
 
 
@@ -172,6 +195,7 @@ def _test_of(test: Mapping[str, Any], case: CasePayload | None) -> TestResult:
         "left_out": test["left_out"],
         "reason": test["told"],
         "promised": test["promised"],
+        "looser": test["looser"],
     }
     if test["fault"]:
         payload["fault"] = test["fault"]

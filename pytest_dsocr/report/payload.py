@@ -6,13 +6,16 @@ numbers which are none go as words.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.foundation.errors import is_of_machine
 from pytest_dsocr.foundation.printable import plain, printable
+from pytest_dsocr.foundation.sealed import sha256
 from pytest_dsocr.foundation.traces import message_of
 from pytest_dsocr.observation.provenance import is_by_session
 
@@ -23,6 +26,11 @@ if TYPE_CHECKING:
     from pytest_dsocr.observation.level import Level
     from pytest_dsocr.reference.protocol import Reference
 
+MAY_DIFFER = (
+    *("device", "explain", "fresh", "golden", "isolate", "out", "pages", "reference", "reference_device", "shard"),
+    *("subject", "subject_time_limit", "time_limit", "vendor_env"),
+)
+"""Options by which machines of one run may differ, and those of which its result says more exactly what came."""
 Number = float | str | None
 """A number, the word for one that JSON lacks, or None where there is none."""
 
@@ -150,6 +158,23 @@ class RunPayload(TypedDict):
     """Which part of the pages, such as ``1/4``; None where it is all."""
     presets: list[str]
     prompts: list[str]
+    settings: dict[str, Any]
+    """Every option that a verdict may depend on; shards of one run agree in all."""
+
+
+class LeftPayload(TypedDict):
+    """Tests that were found and that a selection, or a hook, took out."""
+
+    tests: int
+    of: int
+    by: list[str]
+    """Options of pytest's that select, as they are typed; empty where a hook did it alone."""
+    names: list[str]
+    """The first of them."""
+    listed: list[str]
+    """The names of the pages that were to be read here; empty where tests have cases of their own."""
+    whole: list[str]
+    """The same, with those of other shards."""
 
 
 class SpentPayload(TypedDict):
@@ -182,8 +207,22 @@ class TestPayload(TypedDict, total=False):
     """What else was noticed so far, a sentence each."""
     perf: Mapping[str, Any]
     """What :meth:`pytest_dsocr.perf.against.PerfRun.to_json` gives, once times were taken."""
+    looser: Mapping[str, tuple[float, float]]
+    """Limits that allowed more than the usual ones, and these, by name."""
     promised: bool
     """Whether the test was to compare: it asked for ``dsocr_check``, or is marked ``dsocr``."""
+
+
+class Entry(TypedDict):
+    """What a test found, on its way beside the reports; see :class:`~pytest_dsocr.plugin.journal.Journal`."""
+
+    test: str
+    attempt: int
+    """From 1 on; a test may be run again."""
+    comparisons: list[ComparisonPayload]
+    """Those that do not pass."""
+    expected: bool
+    """Whether this test is marked to fail, and did."""
 
 
 def of_comparison(comparison: Comparison) -> ComparisonPayload:
@@ -290,7 +329,20 @@ def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayl
         "shard": None if config.shard is None else str(config.shard),
         "presets": list(config.presets),
         "prompts": list(config.prompts),
+        "settings": _settings(config),
     }
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    """Give every option as a JSON value, but for those that say where something lies, or how long it may take."""
+    values = {one.name: getattr(config, one.name) for one in fields(config) if one.name not in MAY_DIFFER}
+    values["xfails"] = config.xfails and sha256(config.xfails.read_bytes())
+    found: dict[str, Any] = json.loads(json.dumps(values, default=_as_json, sort_keys=True))
+    return found
+
+
+def _as_json(value: object) -> Any:
+    return sorted(value) if isinstance(value, frozenset) else str(value)
 
 
 def _kind(config: Config, reference: Reference) -> tuple[Literal["recorded", "live", "session"], str]:

@@ -27,6 +27,7 @@ from pytest_dsocr.report.words import by_session, compression_of
 MOST_NOT_ENDED = 100
 """How many tests that did not end are named in the file."""
 NOTHING_COMPARED = "no comparison was made"
+ONLY_EXPECTED = "nothing was compared but by tests that are expected to fail"
 OF_INPUTS = frozenset((*COMPARED, "inputs"))
 OF_TEXT = frozenset(("read", "text", "spans", "boxes", "result.mmd", "artefacts"))
 
@@ -41,6 +42,15 @@ class Missing(TypedDict):
     """How many tests could not compare."""
     allowed: bool
     """Whether the run allowed it to be missing, so that the tests were skipped and did not fail."""
+
+
+class Looser(TypedDict):
+    """A limit that allowed more than usual."""
+
+    allowed: float
+    usual: float
+    tests: int
+    """In how many tests."""
 
 
 class RunResult(Gathered):
@@ -60,6 +70,12 @@ class RunResult(Gathered):
     def made(self) -> int:
         """Comparisons made: NOT-COMPARED is none."""
         return sum(number for verdict, number in self.counts.items() if verdict != Verdict.NOT_COMPARED)
+
+    @property
+    def has_compared(self) -> bool:
+        """Whether a comparison was made by a test that is to pass."""
+        tests = (test for test in self.tests.values() if test.outcome != "xfailed")
+        return any(one["verdict"] != Verdict.NOT_COMPARED for test in tests for one in test.comparisons)
 
     @property
     def worst_drift(self) -> float:
@@ -160,10 +176,11 @@ class RunResult(Gathered):
     def why_not(self) -> Sequence[str]:
         """Why the run does not pass; nothing where it does.
 
-        It passes where pytest's own exit status is 0, every test that was planned has ended, and something was
-        compared.
+        It passes where no comparison is WRONG or lacking, but those of expected failures, pytest's own exit status is
+        0, every test that was planned has ended, and something was compared.
         """
-        return [*([] if self.made else [NOTHING_COMPARED]), *self._in_the_way]
+        nothing = [] if self.has_compared else [ONLY_EXPECTED if self.made else NOTHING_COMPARED]
+        return [*nothing, *self._in_the_way]
 
     @property
     def _in_the_way(self) -> Iterator[str]:
@@ -190,13 +207,41 @@ class RunResult(Gathered):
     @property
     def fails(self) -> bool:
         """Whether pytest is to fail: tests that only assert something of their own may well have compared nothing."""
-        return self.concerned and (any(self._in_the_way) or (self.promised and not self.made))
+        return self.concerned and (any(self._in_the_way) or (self.promised and not self.has_compared))
 
     @property
     def verdict(self) -> str:
         """``passes``, or why not; and whether the session answered for the reference."""
         flaky = f"; {count(len(self.flaky), 'test')} FLAKY" if self.flaky else ""
-        return ("; ".join(self.why_not) or f"passes{flaky}") + by_session(self.cases)
+        passes = "passes" + "".join(self._but) + flaky
+        return ("; ".join(self.why_not) or passes) + by_session(self.cases)
+
+    @property
+    def _but(self) -> Iterator[str]:
+        """What a run that passes has not shown that it would have shown by itself: how far apart, and what was left."""
+        if self.looser:
+            limits = (f"{name}={one['allowed']:g} ({one['usual']:g})" for name, one in self.looser.items())
+            yield f" within looser limits: {', '.join(limits)}"
+        if pages := self.pages_left:
+            yield f", {len(pages)} of {count(len(self.left['listed']), 'page')} left out"
+        elif self.left["tests"]:
+            yield f", {self.left['tests']} of {count(self.left['of'], 'test')} left out"
+
+    @property
+    def pages_left(self) -> Sequence[str]:
+        """The pages that were to be read and were put to nobody, where others were."""
+        read = {case["page"] for case in self._cases.values()}
+        return [page for page in self.left["listed"] if page not in read] if read else []
+
+    @property
+    def looser(self) -> dict[str, Looser]:
+        """The limits that allowed more than the usual ones, by name."""
+        found: dict[str, Looser] = {}
+        for test in self.tests.values():
+            for name, (allowed, usual) in test.payload.get("looser", {}).items():
+                one = found.get(name, Looser(allowed=allowed, usual=usual, tests=0))
+                found[name] = {**one, "allowed": max(allowed, one["allowed"]), "tests": one["tests"] + 1}
+        return found
 
     @cached_property
     def ended(self) -> str:
@@ -220,6 +265,8 @@ class RunResult(Gathered):
             "counts": {str(verdict): self.counts.get(verdict, 0) for verdict in SEVERITY[::-1]},
             "run": self.run,
             "compression": compression_of(self.cases),
+            "looser": self.looser,
+            "left": {**self.left, "pages": self.pages_left},
             "perf": self.perf,
             "spent": [self.spent[name] for name in sorted(self.spent)],
             "environment": {"platform": platform.platform(), "versions": versions()},

@@ -10,7 +10,7 @@ from pytest_dsocr.foundation.reading import Count, Finite, Format, Identity, Rat
 from pytest_dsocr.report.ended import Ended
 from pytest_dsocr.report.file import Head
 from pytest_dsocr.report.judged import JudgedCase
-from pytest_dsocr.report.payload import ComparisonPayload, FaultPayload, RunPayload, SpentPayload
+from pytest_dsocr.report.payload import ComparisonPayload, FaultPayload, LeftPayload, RunPayload, SpentPayload
 
 Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]
 """Below the folder of the result, and nowhere else."""
@@ -40,6 +40,7 @@ class _Test(TypedDict):
     told: str | None
     fault: FaultPayload | None
     promised: bool
+    looser: dict[str, tuple[Finite, Finite]]
     comparisons: list[ComparisonPayload]
 
 
@@ -87,6 +88,7 @@ class Result(Head):
     others_failed: bool
     counts: dict[str, Count]
     run: _Run | None
+    left: LeftPayload
     perf: _Perf | None
     spent: NotRequired[list[SpentPayload]]
     environment: _Environment

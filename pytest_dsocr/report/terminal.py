@@ -169,6 +169,10 @@ class Summary:
     def _left_out(self) -> Iterator[Line]:
         if sentence := self.result.not_looked_at:
             yield Line(sentence, NOTED)
+        if (left := self.result.left)["tests"]:
+            by = f" by {', '.join(left['by'])}" if left["by"] else ""
+            which = f"{left['tests']} of {count(left['of'], 'test')}{by}: {listed(left['names'])}"
+            yield from _told("left out", which, NOTED)
         for level, names in self.result.not_offered.items():
             yield from _told("not offered", f"{level}: {listed(names)}", NOTED)
         for alike in _alike(self.result.missing):

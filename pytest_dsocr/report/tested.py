@@ -15,6 +15,8 @@ from pytest_dsocr.report.payload import ComparisonPayload, TestPayload
 if TYPE_CHECKING:
     import pytest
 
+HELD = ("passed", "xpassed", "skipped")
+"""The outcomes that a test has failed in spite of where a comparison of it does not pass."""
 GRAVITY = ("passed", "xpassed", "skipped", "xfailed", "failed", "error")
 FAILING = ("failed", "error")
 NOT_OURS = "it failed over something of its own; see its output"
@@ -41,6 +43,10 @@ class TestResult:
     """The command that runs it again, where another run has told it."""
     place: tuple[str, int] | None = None
     """Its file, and the line there, from 1 on."""
+
+    def __post_init__(self) -> None:
+        if self.outcome in HELD and not all(one["passes"] for one in self.comparisons):
+            self.outcome = "failed"
 
     @property
     def comparisons(self) -> list[ComparisonPayload]:
@@ -111,6 +117,7 @@ class TestResult:
             "told": self.payload.get("reason") if self.why or self.payload.get("left_out") else None,
             "fault": self.payload.get("fault"),
             "promised": self.payload.get("promised", True),
+            "looser": self.payload.get("looser", {}),
             "comparisons": self.comparisons,
         }
 
@@ -123,6 +130,15 @@ class TestResult:
         if gravity(outcome) > gravity(self.outcome):
             self.outcome, self.reason = outcome, reason
         self.payload = {**self.payload, **payload}
+        self.__post_init__()
+
+    def hold(self, failing: Sequence[ComparisonPayload]) -> None:
+        """Fail it for comparisons that do not pass, whatever its reports say; an expected failure has none of these."""
+        more = [one for one in failing if one not in self.comparisons]
+        self.payload = {**self.payload, "comparisons": [*self.comparisons, *more]}
+        if self.outcome == "xfailed":
+            self.outcome = "failed"
+        self.__post_init__()
 
 
 def outcome_of(report: pytest.TestReport) -> str:

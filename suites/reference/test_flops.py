@@ -39,7 +39,7 @@ def _counted(config: Config) -> list[tuple[Case, CountedCase]]:
 
     cases = make_cases(config.pages, config.prompts, config.presets, config.max_new_tokens).readable().good
     sha256, places = resolve(config.checkpoint).sha256, recording_places(config.golden)
-    found = ((case, find_counted(case, places, sha256, config.reference_attention)) for case in cases)
+    found = ((case, find_counted(case, places, sha256, config.reference_key[2])) for case in cases)
     return [(case, one) for case, one in found if one]
 
 

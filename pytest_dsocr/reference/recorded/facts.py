@@ -39,10 +39,11 @@ def read_facts(golden: Path, kind: str) -> dict[str, Any]:
         NotRecordedError: where there is none at all.
         ReferenceFaultError: where one of them is damaged.
     """
-    found = [FACTS.read(path) for path in sorted(golden.glob(f"{kind}-*.json"))]
+    found: list[Any] = [FACTS.read(path) for path in sorted(golden.glob(f"{kind}-*.json"))]
     if not found:
         raise NotRecordedError(f"{golden} holds no {kind}-*.json; record them as its README says")
-    return min(found, key=lambda facts: pixels_apart(facts["provenance"], resampling()))
+    nearest: dict[str, Any] = min(found, key=lambda facts: pixels_apart(facts["provenance"], resampling()))
+    return nearest
 
 
 def other_pillow(made: Mapping[str, str]) -> str:

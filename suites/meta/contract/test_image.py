@@ -146,7 +146,7 @@ def test_of_several_frames_the_first_is_read() -> None:
     ("data", "message"),
     [
         (b"", r"the data \(0 bytes\) cannot be read as an image"),
-        (b"just some text", "cannot be read as an image.*cannot identify"),
+        (b"just some text", "cannot be read as an image.*cannot identify image file <_io.BytesIO object>"),
         (encoded(rgb(60, 60))[:600], "cannot be read as an image.*give a whole image file"),
         (encoded(rgb(60, 60), "JPEG")[:900], "cannot be read as an image.*truncated"),
         (b"%PDF-1.7\n%broken", "is a PDF.*pytest_dsocr.contract.pdf.pdf_pages"),

@@ -201,3 +201,20 @@ def test_the_result_of_another_run_is_not_taken_for_this_ones(planted_repository
     done = compare(())
     assert done.returncode == 1
     assert f"out/dsocr.json is of another run, {PASSED.id}, and not of " in done.stderr
+
+
+def test_nor_is_a_result_taken_that_was_written_anew_at_exit(planted_repository: Repository) -> None:
+    forger = """
+        import atexit, json, os
+        from pathlib import Path
+
+        @atexit.register
+        def forge():
+            file = Path("out/dsocr.json")
+            file.write_text(json.dumps({**json.loads(file.read_text()), "passes": True, "ended_as": "passes"}))
+            os._exit(0)
+    """
+    planted_repository.pytester.makeconftest("\n".join(map(dedent, (CONFTEST.format(reference="Reference"), forger))))
+    done = compare(("--dsocr-subject=standin:Misreader",))
+    assert read_result(planted_repository.pytester.path / "out")["passes"] is True
+    assert (done.returncode, "out/dsocr.json is not what pytest wrote" in done.stderr) == (1, True)

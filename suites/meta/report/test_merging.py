@@ -99,14 +99,23 @@ def changed(change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         (changed(lambda one: one["run"].update(presets=["tiny"])), r"presets is \['gundam'\] and \['tiny'\]"),
         (
             changed(lambda one: one["run"]["provenance"].update(vendor_sha256={"a.py": "0"})),
-            "vendor_sha256 of their references differ",
+            "provenance: vendor_sha256: modeling_deepseekocr.py is 5835e0b9e194.* and None",
         ),
+        (
+            changed(lambda one: one["run"]["settings"]["tolerances"].update(text=1)),
+            "settings: tolerances: text is None and 1",
+        ),
+        (changed(lambda one: one["run"]["settings"].update(max_new_tokens=12)), "settings: max_new_tokens is None"),
+        (changed(lambda one: one["left"].update(whole=["d.png"])), r"all pages is \[\] and \['d.png'\]"),
+        (changed(lambda one: one["environment"]["versions"].update(torch="1.0")), "torch is .* and 1.0"),
+        (changed(lambda one: one.update(pytest_dsocr="0.0")), "pytest_dsocr is .* and 0.0"),
+        (changed(lambda one: one["left"].update(by=["-k text"])), r"selected by is \[\] and \['-k text'\]"),
         (changed(lambda one: one["run"].update(shard="2/3")), "they are shards 1/2 and 2/3"),
         (told(of_page("c", 0, wrong=True), shard="2/2"), "c is MATCH in one and WRONG in the other"),
     ],
 )
 def test_parts_of_different_runs_are_refused_in_words(other: dict[str, Any], why: str) -> None:
-    with pytest.raises(DsocrError, match=f"s1 and s2 are not of one run: {why}; merge only those of one"):
+    with pytest.raises(DsocrError, match=f"s1 and s2 are not of one run: {why}.*; merge only those of one"):
         merge(FIRST, other)
 
 
@@ -123,6 +132,18 @@ def test_a_shard_that_is_not_there_is_no_pass() -> None:
         "shard 2/2 is not there",
         "infrastructure",
     )
+
+
+@pytest.mark.parametrize("shard", ["1/999999999", "0/0", "3/2", "", "of", 5])
+def test_what_is_no_shard_is_refused_in_words(shard: Any) -> None:
+    with pytest.raises(DsocrError, match=r"the run in s\d calls itself shard .*, which is none; run it again"):
+        merge(FIRST, changed(lambda one: one["run"].update(shard=shard)))
+
+
+def test_of_many_shards_that_are_not_there_the_first_are_named() -> None:
+    verdict = merge(changed(lambda one: one["run"].update(shard="2/90000")))["verdict"]
+    assert "shard 1/90000 is not there; shard 3/90000" in verdict
+    assert verdict.endswith("nor are 89996 more shards")
 
 
 def folders(tmp_path: Path, *results: dict[str, Any]) -> Sequence[Path]:

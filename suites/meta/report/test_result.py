@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import not_compared
+from pytest_dsocr.compare.verdict import Comparison, not_compared
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.report.file import RunIdentity, read_result, write_json
 from pytest_dsocr.report.plan import Plan
@@ -178,9 +178,12 @@ def test_a_test_that_is_run_again_is_told_from_one_that_passed(
     assert len(test["comparisons"]) == 1
 
 
-@pytest.mark.parametrize(("came", "outcome"), [("skipped", "xfailed"), ("passed", "xpassed")])
-def test_known_failures_are_told_from_skips(came: Any, outcome: str) -> None:
-    made, sent = begun(), _report("call", came, payload(WRONG))
+@pytest.mark.parametrize(
+    ("came", "compared", "outcome"),
+    [("skipped", WRONG, "xfailed"), ("passed", MATCH, "xpassed"), ("passed", WRONG, "failed")],
+)
+def test_known_failures_are_told_from_skips(came: Any, compared: Comparison, outcome: str) -> None:
+    made, sent = begun(), _report("call", came, payload(compared))
     sent.wasxfail = "slow rotary"
     made.add_report(sent)
     [test] = made.tests.values()
