@@ -24,6 +24,8 @@ import pytest_dsocr
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.plugin.option import Option
 from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.plugin.unasked import asks_for_times
+from pytest_dsocr.plugin.xdist.scheduling import SPREAD
 from pytest_dsocr.report.ended import EXIT_STATUS, Ended
 from pytest_dsocr.report.file import RUN_ID, RefusedError, RunIdentity, mark_running, read_result
 
@@ -33,6 +35,8 @@ SAFE_PATH = "-P"
 """Keeps a checkout in the working directory from being imported in place of the installation, as `pytest` does."""
 LEFT_OUT = ("meta", "perf", "workload")
 """The project's own tests, and what is measured by itself: times, and FLOPs, which take half a minute with mini."""
+FIRST = "parity"
+"""It says of whole pages what the others say of parts, so the first verdict is its."""
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
 TAKING = ("compare", "bisect")
 """The commands that take options of pytest's."""
@@ -89,8 +93,12 @@ def run(options: Namespace) -> Iterator[str]:
     out = Path(getattr(options, "out", [os.environ.get("DSOCR_OUT", "").strip() or DEFAULT_OUT])[-1])
     if [word for word in options.of_pytest if word.partition("=")[0] == OUT_FLAG]:
         raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")
-    tests = options.tests or suites()
-    arguments = [*tests, "-p", plugin(), f"{OUT_FLAG}={out}", *_typed(options), *options.of_pytest]
+    times = asks_for_times(options)
+    tests = options.tests or suites([name for name in LEFT_OUT if name != "perf" or not times])
+    spread = [] if options.tests or options.of_pytest or times or find_spec("xdist") is None else [SPREAD]
+    in_order = ["-p", "no:randomly"] if find_spec("pytest_randomly") and not options.tests else []
+    how = ["-p", plugin(), *in_order, *spread, f"{OUT_FLAG}={out}"]
+    arguments = [*tests, *how, *_typed(options), *options.of_pytest]
     command = [sys.executable, SAFE_PATH, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))
     try:
@@ -127,7 +135,8 @@ def suites(left_out: Container[str] = LEFT_OUT) -> list[str]:
     is_installed = find_spec(INSTALLED) is not None
     package = Path(pytest_dsocr.__path__[0])
     folder = package / "suites" if is_installed else package.parent / "suites"
-    found = sorted(init.parent for init in folder.glob("*/__init__.py") if init.parent.name not in left_out)
+    found = [init.parent for init in folder.glob("*/__init__.py") if init.parent.name not in left_out]
+    found.sort(key=lambda suite: (suite.name != FIRST, suite.name))
     return ["--pyargs", *(f"{INSTALLED}.{one.name}" for one in found)] if is_installed else [*map(str, found)]
 
 
