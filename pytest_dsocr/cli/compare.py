@@ -24,7 +24,7 @@ import pytest_dsocr
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.plugin.option import Option
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.plugin.unasked import asks_for_times
+from pytest_dsocr.plugin.unasked import WORDS, asks_for_times
 from pytest_dsocr.plugin.xdist.scheduling import SPREAD
 from pytest_dsocr.report.ended import EXIT_STATUS, Ended
 from pytest_dsocr.report.file import RUN_ID, RefusedError, RunIdentity, mark_running, read_result
@@ -93,7 +93,7 @@ def run(options: Namespace) -> Iterator[str]:
     out = Path(getattr(options, "out", [os.environ.get("DSOCR_OUT", "").strip() or DEFAULT_OUT])[-1])
     if [word for word in options.of_pytest if word.partition("=")[0] == OUT_FLAG]:
         raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")
-    times = asks_for_times(options)
+    times = asks_for_times(options) or any(word.startswith(WORDS) for word in options.of_pytest)
     tests = options.tests or suites([name for name in LEFT_OUT if name != "perf" or not times])
     spread = [] if options.tests or options.of_pytest or times or find_spec("xdist") is None else [SPREAD]
     in_order = ["-p", "no:randomly"] if find_spec("pytest_randomly") and not options.tests else []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.plugin.stash import CONFIG, SPENT
-from pytest_dsocr.report.spent import COLLECTING, COMPARING, STARTING, TESTS, WAITING
+from pytest_dsocr.report.spent import COLLECTING, STARTING, TESTS, WAITING
 
 if TYPE_CHECKING:
     from pytest_dsocr.judge.exchange import Exchange
@@ -34,7 +34,7 @@ class Spent:
         self.elapsed_s = elapsed_s
 
     def add_case(self, found: Exchange) -> None:
-        """Count a case, and the seconds in which each side was asked as theirs and not as those of the part this is in."""
+        """Count a case, and the seconds in which each side was asked as that side's, not as those of the part around."""
         self.cases += 1
         for side, seconds in (("subject", found.subject_s), ("reference", found.reference_s)):
             self._add(side, seconds)

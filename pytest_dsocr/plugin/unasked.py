@@ -10,10 +10,16 @@ import pytest
 from pytest_dsocr.plugin.option import PREFIX
 from pytest_dsocr.plugin.stash import CONFIG, NOTES
 
+MARKER = "dsocr_perf"
 MEASURING = ("perf", "workload")
 ASKING = ("baseline_update", "slower", "rounds", "baseline_days")
 """Options that mean nothing to a run without times."""
-MARKER = "dsocr_perf"
+WORDS = (
+    *(f"--{PREFIX}-{name.replace('_', '-')}" for name in ASKING),
+    *(f"--{PREFIX}-may-miss={name}" for name in ("timings", "baseline")),
+    MARKER,
+)
+"""How the words begin that ask for times on a command line of pytest's."""
 
 
 def asks_for_times(options: Any, prefix: str = "") -> bool:
@@ -40,7 +46,7 @@ def is_unasked(folder: Path, config: pytest.Config) -> bool:
         return False
     note = (
         f"the suite {folder.name} measures, and is run only where it is asked for: "
-        f"by its own path, pytest_dsocr.suites.{folder.name} with --pyargs, or with -m {MARKER}"
+        f"by its own path, pytest_dsocr.suites.{folder.name} with --pyargs, or with -m {MARKER} or -k"
     )
     notes = config.stash.setdefault(NOTES, [])
     notes += [note] if note not in notes else []
@@ -62,7 +68,8 @@ def _came_with_all(folder: Path, config: pytest.Config) -> bool:
 
 
 def _is_selected(name: str, config: pytest.Config) -> bool:
-    if MARKER in (config.option.markexpr or ""):
+    keyword = config.option.keyword or "not "
+    if MARKER in (config.option.markexpr or "") or not keyword.startswith("not "):
         return True
     own = config.stash.get(CONFIG, None)
     return name == "perf" and (asks_for_times(config.option, f"{PREFIX}_") or (own is not None and own.baseline_update))

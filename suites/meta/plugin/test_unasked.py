@@ -30,6 +30,8 @@ from pytest_dsocr.plugin.unasked import MEASURING, is_unasked
         ((ALL / "perf" / "test_counts.py::test_counts", ALL), {"workload"}),
         ((ALL, "--pyargs", "pytest_dsocr.suites.workload"), {"perf"}),
         ((ALL, "-m", "dsocr_perf"), set()),
+        ((ALL, "-k", "not page"), {"perf", "workload"}),
+        ((ALL, "-k", "test_is_no_slower[page]"), set()),
         ((ALL / "perf", ALL / "workload"), set()),
         (("--pyargs", "pytest_dsocr.suites.perf", "pytest_dsocr.suites.workload.test_steps"), set()),
     ],
@@ -45,9 +47,9 @@ def test_they_are_left_out_only_where_all_suites_are_named(
     assert {*MEASURING} <= {folder.name for folder in ALL.iterdir()}
 
 
-@pytest.mark.parametrize("more", ["", "--dsocr-may-miss=timings"])
-def test_pytest_collects_them_accordingly(more: str) -> None:
-    asked = [sys.executable, "-m", "pytest", "--collect-only", "-q", f"--ignore={ALL / 'meta'}", ALL, *([more] if more else [])]
+@pytest.mark.parametrize("more", [[], ["--dsocr-may-miss=timings"]])
+def test_pytest_collects_them_accordingly(more: list[str]) -> None:
+    asked = [sys.executable, "-m", "pytest", "--collect-only", "-q", f"--ignore={ALL / 'meta'}", str(ALL), *more]
     collected = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=ALL.parent).stdout
     assert "suites/parity/" in collected
     assert ("suites/perf/" in collected) is bool(more)
