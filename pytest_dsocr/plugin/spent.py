@@ -34,7 +34,7 @@ class Spent:
         self.elapsed_s = elapsed_s
 
     def add_case(self, found: Exchange) -> None:
-        """Count a case, and the seconds in which each side was asked as that side's, not as those of the part around."""
+        """Count a case, and the seconds in which each side was asked as that side's, not the part's around."""
         self.cases += 1
         for side, seconds in (("subject", found.subject_s), ("reference", found.reference_s)):
             self._add(side, seconds)

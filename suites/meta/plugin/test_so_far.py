@@ -7,8 +7,8 @@ import pytest
 from suites.meta.plugin.conftest import Repository
 
 TERMINAL = """
-    def pytest_configure(config):
-        config.pluginmanager.getplugin("terminalreporter").isatty = {is_terminal}
+    def pytest_sessionstart(session):
+        session.config.pluginmanager.getplugin("terminalreporter").isatty = lambda: {is_terminal}
 """
 TESTS = """
     import pytest
@@ -37,7 +37,7 @@ def test_a_case_is_judged_once_and_told_at_once(
     repository.settle(subject)
     conftest = repository.pytester.path / "conftest.py"
     conftest.write_text(conftest.read_text() + TERMINAL.replace("\n    ", "\n").format(is_terminal=is_terminal))
-    result = repository.run(TESTS)
+    result = repository.run(TESTS, "-p", "no:randomly")
     result.assert_outcomes(failed=3 * wrong, passed=3 * (1 - wrong))
     lines = [line for line in result.outlines if line.startswith("dsocr: 1 compared so far")]
     assert [f"{wrong} WRONG" in line for line in lines] == [True] * (is_terminal or wrong)
