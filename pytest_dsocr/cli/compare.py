@@ -95,7 +95,8 @@ def run(options: Namespace) -> Iterator[str]:
         raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")
     times = asks_for_times(options) or any(word.startswith(WORDS) for word in options.of_pytest)
     tests = options.tests or suites([name for name in LEFT_OUT if name != "perf" or not times])
-    spread = [] if options.tests or options.of_pytest or times or find_spec("xdist") is None else [SPREAD]
+    as_usual = options.tests or options.of_pytest or times or os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    spread = [] if as_usual or find_spec("xdist") is None else [SPREAD]
     in_order = ["-p", "no:randomly"] if find_spec("pytest_randomly") and not options.tests else []
     how = ["-p", plugin(), *in_order, *spread, f"{OUT_FLAG}={out}"]
     arguments = [*tests, *how, *_typed(options), *options.of_pytest]
