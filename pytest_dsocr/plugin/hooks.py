@@ -174,7 +174,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return make_scheduler(config, log)
 
 
-@pytest.hookimpl(optionalhook=True)
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Choose for ``dsocr compare``; anyone else's ``auto`` means what pytest-xdist says."""
     from pytest_dsocr.plugin.xdist.scheduling import SPREAD, workers_for

@@ -149,6 +149,7 @@ def test_what_is_left_of_a_case_that_killed_a_worker_is_told_and_not_tried(repos
 def test_compare_spreads_a_subject_with_stages_and_no_other(
     arguments: tuple[str, ...], workers: int, pytester: pytest.Pytester
 ) -> None:
-    chosen = pytest_xdist_auto_num_workers(pytester.parseconfig(SPREAD, *arguments))
+    config = pytester.parseconfig("-p", "dsocr", SPREAD, *arguments)
+    chosen = config.hook.pytest_xdist_auto_num_workers(config=config)
     assert chosen == (workers if cores() >= WORKERS else 0)
     assert pytest_xdist_auto_num_workers(pytester.parseconfig("-n", "auto", *arguments)) is None, "not ours to choose"
