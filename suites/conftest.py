@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 
@@ -12,3 +14,11 @@ def pytest_configure(config: pytest.Config) -> None:
             "these suites need the plugin pytest-dsocr; leave out -p no:dsocr, "
             "or, where plugins are not autoloaded, add -p dsocr"
         )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the suites that measure to those who ask for them."""
+    from pytest_dsocr.plugin.unasked import is_unasked
+
+    is_suite = collection_path.parent == Path(__file__).parent
+    return True if is_suite and is_unasked(collection_path, config) else None

@@ -22,6 +22,8 @@ from typing import Any
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.plugin.option import Option
 from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.plugin.unasked import WORDS, asks_for_times
+from pytest_dsocr.plugin.xdist.scheduling import SPREAD
 from pytest_dsocr.report.commands import SAFE_PATH, suites
 from pytest_dsocr.report.ended import EXIT_STATUS, Ended
 from pytest_dsocr.report.file import (
@@ -95,8 +97,13 @@ def run(options: Namespace) -> Iterator[str]:
     out = Path(getattr(options, "out", [os.environ.get("DSOCR_OUT", "").strip() or DEFAULT_OUT])[-1])
     if [word for word in options.of_pytest if word.partition("=")[0] == OUT_FLAG]:
         raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")
-    tests = options.tests or suites(LEFT_OUT)
-    arguments = [*tests, "-p", plugin(), f"{OUT_FLAG}={out}", *_typed(options), *options.of_pytest]
+    times = asks_for_times(options) or any(word.startswith(WORDS) for word in options.of_pytest)
+    tests = options.tests or suites([name for name in LEFT_OUT if name != "perf" or not times])
+    as_usual = options.tests or options.of_pytest or times or os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    spread = [] if as_usual or find_spec("xdist") is None else [SPREAD]
+    in_order = ["-p", "no:randomly"] if find_spec("pytest_randomly") and not options.tests else []
+    how = ["-p", plugin(), *in_order, *spread, f"{OUT_FLAG}={out}"]
+    arguments = [*tests, *how, *_typed(options), *options.of_pytest]
     command = [sys.executable, SAFE_PATH, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))
     mark_running(out, identity)

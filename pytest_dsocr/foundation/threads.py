@@ -14,11 +14,16 @@ Item = TypeVar("Item")
 Done = TypeVar("Done")
 
 
+def cores() -> int:
+    """Give how many of the machine's cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def share_threads(workers: int) -> None:
     """In one of several workers of a run, have torch use this worker's share of the cores."""
     if workers < 2 or THREADS in os.environ:
         return
-    share = max(1, len(os.sched_getaffinity(0)) // workers)
+    share = max(1, cores() // workers)
     os.environ[THREADS] = str(share)
     if torch := sys.modules.get("torch"):  # it has read the environment already
         torch.set_num_threads(share)

@@ -29,6 +29,7 @@ from pytest_dsocr.plugin.latest import Latest
 from pytest_dsocr.plugin.markers import arguments_of
 from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, SPENT, leave_out
 from pytest_dsocr.plugin.waiting import waiting_for
+from pytest_dsocr.report.spent import COMPARING
 from pytest_dsocr.subjects.protocol import level_of
 from pytest_dsocr.subjects.watch import current
 
@@ -161,12 +162,17 @@ def dsocr_limits(
 
 
 @pytest.fixture
-def dsocr_report(request: pytest.FixtureRequest, _dsocr_asked: Exchange, dsocr_limits: Tolerances) -> CaseReport:
+def dsocr_report(
+    request: pytest.FixtureRequest,
+    _dsocr_asked: Exchange,
+    dsocr_limits: Tolerances,
+    _dsocr_judged: Latest[CaseReport],
+) -> CaseReport:
     """Every comparison of the case within the test's limits, up to an error of the subject."""
     from pytest_dsocr.judge.exchange import judge
 
-    with request.config.stash[SPENT].on("comparing"):
-        return judge(_dsocr_asked, dsocr_limits)
+    with request.config.stash[SPENT].on(COMPARING):
+        return _dsocr_judged.get(lambda: judge(_dsocr_asked, dsocr_limits), dsocr_limits, _dsocr_asked)
 
 
 @pytest.fixture
@@ -238,6 +244,11 @@ def _dsocr_explainer(dsocr_config: Config) -> Iterator[Explainer]:
 
 @pytest.fixture(scope="session")
 def _dsocr_exchanged() -> Latest[Exchange]:
+    return Latest()
+
+
+@pytest.fixture(scope="session")
+def _dsocr_judged() -> Latest[CaseReport]:
     return Latest()
 
 

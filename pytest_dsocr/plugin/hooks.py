@@ -15,13 +15,14 @@ from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.begun import is_live
 from pytest_dsocr.plugin.configured import begin, only_shows, own_config, refused, taken_for_tests
-from pytest_dsocr.plugin.given import add_options, are_used
+from pytest_dsocr.plugin.given import add_options, are_used, resolve
 from pytest_dsocr.plugin.journal import Journal
 from pytest_dsocr.plugin.junit import RunProperties
 from pytest_dsocr.plugin.left import left_out
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
 from pytest_dsocr.plugin.outcome import LastWord, amend
 from pytest_dsocr.plugin.run import Run
+from pytest_dsocr.plugin.so_far import SoFar
 from pytest_dsocr.plugin.spent import Spent
 from pytest_dsocr.plugin.stash import (
     ALL_CASES,
@@ -70,6 +71,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers and the collector of results, and resolve the options of a run that uses any."""
     config.stash[SPENT] = Spent()
+    config.pluginmanager.register(config.stash[SPENT], "dsocr-spent")
     for line in registration_lines():
         config.addinivalue_line("markers", line)
     if only_shows(config.option):  # help must work for those who gave a bad value
@@ -86,6 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
         run = Run(config, config.stash.get(OUT_FOLDER, None), config.stash.get(IDENTITY, None))
         config.pluginmanager.register(run, "dsocr-run")
         config.pluginmanager.register(RunProperties(run), "dsocr-junit")
+        config.pluginmanager.register(SoFar(config), "dsocr-so-far")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -186,6 +189,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from pytest_dsocr.plugin.xdist.scheduling import make_scheduler
 
     return make_scheduler(config, log)
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Choose for ``dsocr compare``; anyone else's ``auto`` means what pytest-xdist says."""
+    from pytest_dsocr.plugin.xdist.scheduling import SPREAD, workers_for
+
+    if SPREAD not in config.invocation_params.args:
+        return None
+    try:
+        return workers_for(resolve(config))
+    except pytest.UsageError:  # pytest_configure refuses the run, and says so
+        return 0
 
 
 @pytest.hookimpl(optionalhook=True)

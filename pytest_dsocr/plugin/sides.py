@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from pytest_dsocr.reference.protocol import OnProgress, Reference
 from pytest_dsocr.reference.recorded.case import CUT
 from pytest_dsocr.reference.recorded.nearest import WAYS
 from pytest_dsocr.report.payload import CasePayload, of_case
+from pytest_dsocr.report.spent import COMPARING
 from pytest_dsocr.session_reference.reference import SessionReference, open_session_reference
 from pytest_dsocr.subjects.watch import current
 from pytest_dsocr.whatif.explainer import Explainer
@@ -84,9 +84,9 @@ def exchange(
     if isinstance(reference, SessionReference):
         reference.check_other_than(subject, config.subject, case)
     limits = limits_of(config, subject, reference)
-    started = time.monotonic()
-    report = hold(case, subject, reference, config.setup, limits, always_read=place == 0)
-    spent.add_case(report.exchange, time.monotonic() - started)
+    with spent.on(COMPARING):
+        report = hold(case, subject, reference, config.setup, limits, always_read=place == 0)
+        spent.add_case(report.exchange)
     found = report.exchange
     if found.theirs.provenance and CUT in found.theirs.provenance.overrides:
         current().note(f"recordings are {CUT}")

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 import pytest
 
 from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.plugin.xdist.scheduling import SPREAD
 
 
 def typed_options(config: pytest.Config) -> list[str]:
     """Give what the user typed behind ``pytest``, without the tests to run; our flags joined to their values."""
-    return [word for word in joined(map(str, config.invocation_params.args)) if word not in config.args]
+    ours = (*config.args, SPREAD)  # one test is not spread
+    return [word for word in joined(map(str, config.invocation_params.args)) if word not in ours]
 
 
 def joined(words: Iterable[str]) -> list[str]:

@@ -188,7 +188,7 @@ class SpentPayload(TypedDict):
     elapsed_s: float
     """Since pytest was configured."""
     seconds: dict[str, float]
-    """By what they were spent on; the rest is pytest's and the tests' own."""
+    """By what they were spent on, all of them."""
 
 
 class TestPayload(TypedDict, total=False):

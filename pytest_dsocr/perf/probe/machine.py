@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.foundation.threads import cores
 from pytest_dsocr.perf.probe.conditions import Gpu
 
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "flash-attn", "triton", "pytest-dsocr")
@@ -33,13 +33,6 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
-
-
-def cores() -> int:
-    """Give how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _cpu() -> str:

@@ -11,10 +11,28 @@ import pytest
 
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.foundation.threads import cores
 from pytest_dsocr.judge.config import Config
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.subjects.loading import level_before_loading
 
 CASE = re.compile(rf"\[(?P<case>.+-(?:{'|'.join(PRESETS)})-(?:{'|'.join(PROMPTS)}|prompt_[0-9a-f]{{8}}))[-\]]")
 """Finds the id of a case in a test's: ``form-gundam-markdown`` in ``test_x[form-gundam-markdown-2]``."""
+SPREAD = "--numprocesses=auto"
+"""What ``dsocr compare`` adds where the user says nothing to pytest; in this very form, which marks it as ours."""
+WORKERS = 2
+"""Beside one, two save a third of the time of a subject with stages; each costs a start and the memory of a model."""
+
+
+def workers_for(config: Config) -> int:
+    """Give how many processes a run is spread over.
+
+    None beside pytest's own where the subject reads and no more, which takes no longer than another process's start,
+    and where the model is large or has a GPU.
+    """
+    offered = level_before_loading(config.subject, may_import=not config.isolate)
+    is_small = config.checkpoint == "mini" and config.device == "cpu"
+    return WORKERS if is_small and offered is not Level.TEXT and cores() >= WORKERS else 0
 
 
 def on_own_gpu(config: Config, worker: str) -> Config:

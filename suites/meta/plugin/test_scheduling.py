@@ -8,7 +8,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_dsocr.plugin.xdist.scheduling import make_scheduler, on_own_gpu, scope_of
+from pytest_dsocr.foundation.threads import cores
+from pytest_dsocr.plugin.hooks import pytest_xdist_auto_num_workers
+from pytest_dsocr.plugin.xdist.scheduling import SPREAD, WORKERS, make_scheduler, on_own_gpu, scope_of
 from suites.meta.plugin.conftest import TEST_TEXT, Repository
 from suites.meta.report.made import config
 
@@ -132,3 +134,22 @@ def test_what_is_left_of_a_case_that_killed_a_worker_is_told_and_not_tried(repos
     result.stdout.fnmatch_lines(
         ["not run, for its case killed a worker in test_it.py::test_text[[]page-tiny-markdown]"]
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "workers"),
+    [
+        ((), WORKERS),
+        (("--dsocr-subject=cli:my-ocr {page}",), 0),
+        (("--dsocr-checkpoint=synthetic:tiny",), 0),
+        (("--dsocr-device=cuda:0",), 0),
+        (("--dsocr-level=L9",), 0),
+    ],
+)
+def test_compare_spreads_a_subject_with_stages_and_no_other(
+    arguments: tuple[str, ...], workers: int, pytester: pytest.Pytester
+) -> None:
+    config = pytester.parseconfig("-p", "dsocr", SPREAD, *arguments)
+    chosen = config.hook.pytest_xdist_auto_num_workers(config=config)
+    assert chosen == (workers if cores() >= WORKERS else 0)
+    assert pytest_xdist_auto_num_workers(pytester.parseconfig("-n", "auto", *arguments)) is None, "not ours to choose"

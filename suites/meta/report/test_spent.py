@@ -21,6 +21,7 @@ TWO = [process("gw0", 8.0, subject=4.0, comparing=0.5), process("gw1", 10.0, sub
 def test_every_second_of_the_processes_is_of_one_part() -> None:
     none = dict.fromkeys(PARTS, 0.0)
     assert by_part(TWO) == {**none, "subject": 10.0, "comparing": 0.5, "drawing": 0.01, "other": pytest.approx(7.49)}
+    assert by_part([process("", 3.0, **{"tests of cache": 2.0})]) == none | {"tests of cache": 2.0, "other": 1.0}
     assert by_part([process("", 3.0, subject=4.0)])["other"] == 0.0, "never less than nothing, though clocks differ"
 
 
