@@ -97,6 +97,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "comparisons": [of_comparison(one) for one in check.made] if check else [],
         "left_out": item.stash.get(LEFT_OUT, None),
         "notes": [*item.config.stash.get(NOTES, ())],
+        "checked": check is not None and check.failure is not None and error is check.failure,
         "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
         "spent": spent.told(item.config),
         "reason": message_of(error) if isinstance(error, DsocrError) else _reason(report),

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 from pytest_dsocr.foundation.words import listed
+from pytest_dsocr.report import breaks
 from pytest_dsocr.report.payload import ComparisonPayload, number
-from pytest_dsocr.report.words import reference_in_words
+from pytest_dsocr.report.words import likely_cause, reference_in_words
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import RunPayload
@@ -34,6 +35,7 @@ def of_test(test: TestResult, case: str, run: RunPayload | None) -> Iterator[tup
         "stage": _stage(made, fault and fault["stage"]),
         "error": _error(made),
         "fault": fault and fault["why"],
+        "cause": likely_cause(found) if (found := test.payload.get("case")) and _gravest(made) == Verdict.WRONG else None,
         "key": run and run["key"],
         "reference": run and reference_in_words(run),
     }
@@ -50,6 +52,7 @@ def of_run(result: RunResult) -> Iterator[tuple[str, str]]:
             "run": identity.id,
             "commit": identity.commit,
             "command": identity.command,
+            "first_broke": [breaks.in_words(one) for one in result.broke],
         }
     )
     if run is None:

@@ -152,7 +152,7 @@ class TestPayload(TypedDict, total=False):
     case: CasePayload | None
     comparisons: list[ComparisonPayload]
     left_out: str | None
-    """What was missing: a word of ``--dsocr-may-miss``, or ``not offered``."""
+    """What was missing: a word of ``--dsocr-may-miss``, a level such as ``L2``, or ``not offered``."""
     reason: str | None
     """Why it was skipped."""
     fault: FaultPayload | None
@@ -161,6 +161,8 @@ class TestPayload(TypedDict, total=False):
     """What else was noticed so far, a sentence each."""
     perf: Mapping[str, Any]
     """What :meth:`pytest_dsocr.perf.against.PerfRun.to_json` gives, once times were taken."""
+    checked: bool
+    """Whether it is ``dsocr_check`` that failed it, with a text of what was compared."""
     promised: bool
     """Whether the test was to compare: it asked for ``dsocr_check``, or is marked ``dsocr``."""
 
