@@ -210,7 +210,9 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
     limits = _marked(own_limits(dsocr_config, dsocr_subject), request.node)
     option = request.config.option
     may_write = option.update_snapshots or option.update_new_snapshots_only
-    extension = snapshot_extension(dsocr_config, key_of(dsocr_config.setup), limits, may_write=may_write)
+    extension = snapshot_extension(
+        _as_told(request, dsocr_config), key_of(dsocr_config.setup), limits, may_write=may_write
+    )
     return request.getfixturevalue("snapshot").use_extension(extension)
 
 

@@ -35,7 +35,7 @@ def of_test(test: TestResult, case: str, run: RunPayload | None) -> Iterator[tup
         "stage": _stage(made, fault and fault["stage"]),
         "error": _error(made),
         "fault": fault and fault["why"],
-        "cause": likely_cause(found) if (found := test.payload.get("case")) and _gravest(made) == Verdict.WRONG else None,
+        "cause": _gravest(made) == Verdict.WRONG and _cause(test),
         "key": run and run["key"],
         "reference": run and reference_in_words(run),
     }
@@ -69,6 +69,11 @@ def _gravest(made: list[ComparisonPayload]) -> str | None:
     return max((one["verdict"] for one in made), key=lambda verdict: SEVERITY.index(Verdict(verdict)), default=None)
 
 
+def _cause(test: TestResult) -> str | None:
+    found = test.payload.get("case")
+    return likely_cause(found) if found else None
+
+
 def _stage(made: list[ComparisonPayload], raised_in: str | None) -> str | None:
     """Give the first that is wrong, else where a side raised, else the first not compared, else all that were."""
     wrong = [one["what"] for one in made if one["verdict"] == Verdict.WRONG]
@@ -86,6 +91,6 @@ def _error(made: list[ComparisonPayload]) -> str | None:
 def _said(named: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield what there is, each list as one text."""
     for name, value in named.items():
-        if value not in (None, "", []):
+        if value not in (None, "", [], False):
             told = "; ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
             yield PREFIX + name, told

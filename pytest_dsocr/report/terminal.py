@@ -79,8 +79,8 @@ class Summary:
     def behind(self) -> frozenset[str]:
         """The tests that need not be shown: ``dsocr_check`` failed them behind another of the same break."""
         try:
-            checked = {one.nodeid for one in self.result.failing if one.payload.get("checked")}
-            return frozenset(test for one in self.result.broke for test in one["tests"][1:] if not self.verbose) & checked
+            behind = {test for one in self.result.broke for test in one["tests"][1:] if not self.verbose}
+            return frozenset(one.nodeid for one in self.result.failing if one.payload.get("checked")) & behind
         except Exception:  # as in `lines`, where it is told
             return frozenset()
 

@@ -1,4 +1,4 @@
-"""The page of pictures in a real browser, of a failing run of 20 pages: on a telephone, in the dark, without a scroll bar."""
+"""The page of pictures of a failing run in a real browser: on a telephone, and in the dark."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_it_is_as_wide_as_the_window_and_its_headline_is_what_broke(tmp_path: Pa
     policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
     page.write_text(policy.sub("", page.read_text("utf-8")) + MEASURE, "utf-8")  # the page itself runs no script
     options = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    options += " --disable-component-update --disable-sync --window-size=1300,1000 --virtual-time-budget=5000 --dump-dom"
+    options += " --disable-component-update --disable-sync --virtual-time-budget=5000 --dump-dom"
     dark = ["--blink-settings=preferredColorScheme=0"] * (scheme == "dark")
     frame = tmp_path / "frame.html"
     frame.write_text(LISTEN + "".join(map(FRAME.format, WIDTHS_PX)), "utf-8")

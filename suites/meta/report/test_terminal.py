@@ -77,8 +77,8 @@ def test_what_is_right_is_green_and_what_is_not_is_red(run: str, colours: list[d
 
 
 def test_of_many_cases_the_first_are_told_and_the_others_counted() -> None:
-    wrong = {"verdict": "WRONG", "passes": False, "first_wrong": "clip.page"}
-    cases = [case_payload(f"c{k}", WRONG, **wrong) for k in range(MOST + 3)]
+    wrong = {"verdict": "WRONG", "passes": False}
+    cases = [case_payload(f"c{k}", WRONG, first_wrong=f"clip.page/{k}", **wrong) for k in range(MOST + 3)]
     told = texts(result(*(("failed", payload(WRONG, case=case)) for case in cases)))
     assert sum(line.startswith("WRONG ") for line in told) == MOST
     assert [line.strip() for line in told if "more" in line] == ["and 3 more"]
