@@ -191,19 +191,18 @@ class Summary:
         yield from _more(notes)
 
     def _left_out(self) -> Iterator[Line]:
-        above = self.result.above
         for level, names in self.result.not_offered.items():
-            if level not in above or self.verbose:
+            if level not in self.result.above or self.verbose:
                 yield from _told("not offered", f"{level}: {listed(names)}", NOTED)
-        if above:
-            levels = ", ".join(f"{tests} {level}" for level, tests in above.items())
-            meant = {str(level): level.meaning for level in Level}
-            own = meant.get((self.result.run or {}).get("level") or "", "is offered")
-            needed = f"{count(sum(above.values()), 'test')} need more than {own}"
-            yield from _told("not offered", f"{needed}: {levels}", NOTED)
+        if above := self.result.above:
+            own = self.result.run["level"] if self.result.run else None
+            offered = next((level.meaning for level in Level if str(level) == own), "is offered")
+            needed = ", ".join(f"{tests} {level}" for level, tests in above.items())
+            asking = count(sum(above.values()), "test")
+            yield from _told("not offered", f"{asking} need more than {offered}: {needed}", NOTED)
         for alike in _alike(self.result.missing):
-            tests, others = sum(one["tests"] for one in alike), len(alike) - 1
-            allowed, needed = alike[0]["allowed"], f"needed by {count(tests, 'test')}: {alike[0]['why']}"
+            asking, others = count(sum(one["tests"] for one in alike), "test"), len(alike) - 1
+            allowed, needed = alike[0]["allowed"], f"needed by {asking}: {alike[0]['why']}"
             what, markup = ("skipped", NOTED) if allowed else ("missing", BAD)
             name = f"{alike[0]['what']} (allowed)" if allowed else alike[0]["what"]
             yield from _told(what, f"{name}, {needed}", markup, 3)

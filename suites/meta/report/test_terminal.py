@@ -49,6 +49,10 @@ RUNS: dict[str, Tests] = {
     "compared_nothing": [("passed", payload())],
     "raised": [("passed", RIGHT[0]), ("error", payload(fault=FAULT)), ("error", payload(fault=FAULT))],
     "not_offered": [("passed", payload(MATCH, *LESS, run=OWN)), ("skipped", payload(left_out="not offered"))],
+    "above_the_subject": [
+        ("passed", payload(MATCH, *LESS, run=OWN)),
+        *[("skipped", payload(left_out=level)) for level in ("L2", "L1", "L1", "L3")],
+    ],
     "may_be_missing": [("passed", RIGHT[0]), ("skipped", LOST)],
     "missing": [("passed", RIGHT[0]), ("error", LOST), ("error", LOST)],
     "known_to_fail": [("passed", RIGHT[0]), ("xfailed", payload(WRONG))],
