@@ -74,7 +74,7 @@ def _break(what: str, broken: Sequence[JudgedCase], failing: Sequence[TestResult
         if (found := {one["what"] for one in test.comparisons if one["verdict"] == Verdict.WRONG})
         and found <= compared.get(test.case_id or "", set())
     }
-    tests = sorted(wrong, key=lambda test: (what not in wrong[test][1], wrong[test][0] != first["id"]))
+    tests = sorted(wrong, key=lambda test: (what not in wrong[test][1], wrong[test][0] != first["id"], test))
     return {
         "what": what,
         "cases": [case["id"] for case in broken],
