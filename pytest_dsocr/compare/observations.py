@@ -24,6 +24,8 @@ from pytest_dsocr.observation.observation import Observation, Seam
 DECODING = ("prefill_best", "logits", "tokens")
 OUTPUT = ("text", "spans", "boxes")
 FILES = (MMD, "artefacts")
+STAGES = (*COMPARED, "sam", "clip", "projector", "vision_fusion", "prefill", *DECODING, "read", *OUTPUT, *FILES)
+"""Of the comparisons of a case, in their order."""
 
 
 def compare_observations(mine: Answer, theirs: Observation, limits: Tolerances) -> Iterator[Comparison]:

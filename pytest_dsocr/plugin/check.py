@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.foundation.words import told
 from pytest_dsocr.plugin import stash
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ class Check:
         self.passed = False
         """Whether the test's body passed."""
         self.attempt = item.stash.get(stash.ATTEMPT, 1)
+        self.failure: BaseException | None = None
+        """What it failed the test with."""
         self.case_id: str | None = None
 
     def __call__(self, found: CaseReport | Iterable[Comparison], *stages: str) -> None:
@@ -61,6 +65,8 @@ class Check:
         self.case_id = report.case.id if report else self.case_id
         if report and self.usual:
             self.looser |= report.limits.looser_than(self.usual)
+        if unknown := [stage for stage in stages if stage not in (names := _names(given))]:
+            pytest.fail(_unknown(unknown, names), pytrace=False)
         if not comparisons:
             of = f"found no comparison of {', '.join(stages)}" if stages else "was given no comparison"
             pytest.fail(f"dsocr_check {of}", pytrace=False)
@@ -70,7 +76,8 @@ class Check:
             what = ", ".join(stages or dict.fromkeys(one.what for one in comparisons))
             stash.leave_out(self.item, Reason.NOT_OFFERED, f"{what}: {Reason.NOT_OFFERED} by the subject")
         if failing:
-            pytest.fail(self._text(failing, report), pytrace=False)
+            self.failure = pytest.fail.Exception(self._text(failing, report), pytrace=False)
+            raise self.failure
 
     def _text(self, failing: list[Comparison], report: CaseReport | None) -> str:
         from pytest_dsocr.plugin.typed import typed_options
@@ -88,6 +95,19 @@ class Check:
             if check and check.case_id == self.case_id and any(_is_same_failure(one, wrong) for one in check.made):
                 return item.nodeid
         return None
+
+
+def _names(found: Iterable[Comparison]) -> list[str]:
+    from pytest_dsocr.compare.observations import STAGES
+
+    return list(dict.fromkeys([*STAGES, *(one.stage for one in found)]))
+
+
+def _unknown(stages: Sequence[str], names: Sequence[str]) -> str:
+    near = [name for stage in stages for name in get_close_matches(stage.partition(".")[0], names, 1)]
+    meant = f"; did you mean {', '.join(near)}?" if near else ""
+    unknown = f"dsocr_check knows no stage {', '.join(map(repr, stages))}{meant}"
+    return "\n".join([unknown, *told("stages", ", ".join(names))])
 
 
 def _is_same_failure(one: Comparison, wrong: Comparison) -> bool:

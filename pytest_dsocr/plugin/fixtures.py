@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.collecting import spare_what_is_imported
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.threads import share_threads
@@ -222,7 +221,9 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
     limits = _marked(own_limits(dsocr_config, dsocr_subject), request.node)
     option = request.config.option
     may_write = option.update_snapshots or option.update_new_snapshots_only
-    extension = snapshot_extension(dsocr_config, key_of(dsocr_config.setup), limits, may_write=may_write)
+    extension = snapshot_extension(
+        _as_told(request, dsocr_config), key_of(dsocr_config.setup), limits, may_write=may_write
+    )
     return request.getfixturevalue("snapshot").use_extension(extension)
 
 
@@ -263,7 +264,7 @@ def _dsocr_level_needed(request: pytest.FixtureRequest, dsocr_level: Level) -> N
     needed = arguments_of(request.node.get_closest_marker("dsocr_level"))
     if dsocr_level < needed:
         reason = f"needs {needed} ({needed.meaning}), the subject offers {dsocr_level} ({dsocr_level.meaning})"
-        leave_out(request.node, Reason.NOT_OFFERED, reason)
+        leave_out(request.node, str(needed), reason)
 
 
 @contextmanager

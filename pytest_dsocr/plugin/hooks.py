@@ -15,6 +15,7 @@ from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.begun import is_live
 from pytest_dsocr.plugin.configured import begin, only_shows, own_config, refused, taken_for_tests
+from pytest_dsocr.plugin.folded import Folded
 from pytest_dsocr.plugin.given import add_options, are_used, resolve
 from pytest_dsocr.plugin.journal import Journal
 from pytest_dsocr.plugin.junit import RunProperties
@@ -89,6 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(run, "dsocr-run")
         config.pluginmanager.register(RunProperties(run), "dsocr-junit")
         config.pluginmanager.register(SoFar(config), "dsocr-so-far")
+        config.pluginmanager.register(Folded(run), "dsocr-folded")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

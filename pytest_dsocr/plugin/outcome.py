@@ -159,6 +159,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "looser": check.looser | _slower(check.made, item.config) if check else {},
         "left_out": item.stash.get(LEFT_OUT, None),
         "notes": [*item.config.stash.get(NOTES, ())],
+        "checked": check is not None and check.failure is not None and error is check.failure,
         "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
         "spent": spent.told(item.config),
         "reason": message_of(error) if isinstance(error, DsocrError) else _reason(report),

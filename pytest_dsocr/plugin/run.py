@@ -20,6 +20,7 @@ from pytest_dsocr.report.plan import DIED, Plan
 if TYPE_CHECKING:
     from pytest_dsocr.report.file import RunIdentity
     from pytest_dsocr.report.result import RunResult
+    from pytest_dsocr.report.terminal import Summary
 
 
 class Run:
@@ -80,11 +81,8 @@ class Run:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Tell the result, after the failures and before pytest's closing line."""
-        if self._result is not None and self._session is not None:
-            from pytest_dsocr.report.terminal import Summary
-
-            is_verbose = self.config.get_verbosity() > 0
-            Summary(self._result, self._result.options, self.written, is_verbose).show(terminalreporter)
+        if self.summary:
+            self.summary.show(terminalreporter)
         for line in self.config.stash.get(UNMATCHED, []):
             terminalreporter.write_line(
                 f"dsocr: {own_config(self.config).xfails} names {line}, which is no test of this run", yellow=True
@@ -124,6 +122,15 @@ class Run:
             self._taken = len(entries)
             self.result.hold(entries)
         return is_new
+
+    @property
+    def summary(self) -> Summary | None:
+        """The result as the terminal shows it; None while tests run, and where nothing is compared."""
+        if self._result is None or self._session is None:
+            return None
+        from pytest_dsocr.report.terminal import Summary
+
+        return Summary(self._result, self._result.options, self.written, self.config.get_verbosity() > 0)
 
     @property
     def has_told(self) -> bool:

@@ -33,7 +33,7 @@ from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.observation.provenance import Key, slug, versions
 from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.reference.goldens import SNAPSHOTS as FOLDER
-from pytest_dsocr.reference.goldens import check_writable, snapshots_in
+from pytest_dsocr.reference.goldens import check_writable, shipped_folder, snapshots_in
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
@@ -82,7 +82,7 @@ def spans_of(spans: Sequence[SpanSeen]) -> Spans:
 def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: SerializableData) -> Comparison:
     """Compare ``value`` with its snapshot, for ``dsocr_check``; ``assert snapshot == value`` works without it.
 
-    Where nothing was accepted yet the test is skipped, which ``--dsocr-no-skip`` makes a failure.
+    Where nothing of the subject was accepted yet the test is skipped, which ``--dsocr-no-skip`` makes a failure.
 
     Args:
         what: the value's name.
@@ -93,12 +93,16 @@ def compare_snapshot(what: str, snapshot: SnapshotAssertion, value: Serializable
         is_accepted = snapshot == value
     except MissingSnapshotError as error:
         leave_out(snapshot.test_location.item, "snapshot", str(error))
+    made = snapshot.executions[snapshot.num_executions - 1]
     if is_accepted:
-        made = snapshot.executions[snapshot.num_executions - 1]
         return Comparison(
             f"snapshot.{what}", Verdict.MATCH, "written" if made.created or made.updated else "as accepted"
         )
     measured, *details = snapshot.get_assert_diff()
+    extension = snapshot.extension
+    if isinstance(extension, GoldenSnapshots) and (told := extension.of_another(made.recalled_data)):
+        make = "where the parity tests pass, make your own: --snapshot-update --dsocr-golden=DIR"
+        leave_out(snapshot.test_location.item, "snapshot", f"{told}, which is shipped, differs: {measured}; {make}")
     return Comparison(f"snapshot.{what}", Verdict.WRONG, measured, None, tuple(details))
 
 
@@ -119,7 +123,8 @@ def snapshot_extension(
         ["pytest", "--snapshot-update", *(f"--dsocr-{name}={getattr(config, name)}" for name in names)]
     )
     may_miss = "snapshot" in config.may_miss
-    return _extension(folder, key, config.subject, command, limits, may_miss)
+    is_shipped = not may_write and folder.resolve() == (shipped_folder() / FOLDER).resolve()
+    return _extension(folder, key, config.subject, command, limits, may_miss, is_shipped)
 
 
 class GoldenSnapshots(SingleFileSnapshotExtension):
@@ -137,6 +142,8 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
     origin: ClassVar[Mapping[str, Any]]
     limits: ClassVar[Tolerances]
     may_miss: ClassVar[bool]
+    is_shipped: ClassVar[bool]
+    """Whether these are the shipped ones, and the run writes none."""
 
     def serialize(self, data: SerializableData, **_: Any) -> bytes:
         """Seal a value with who made it, and how."""
@@ -150,7 +157,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         """Say how a value differs from the accepted one, and how to accept it."""
         if snapshot_data:
             yield from self._differences(serialized_data, snapshot_data)
-            yield "if this change is intended, accept it: --snapshot-update"
+            yield "mend it where it is a bug; where the change is intended, accept it: --snapshot-update"
 
     @classmethod
     def dirname(cls, *, test_location: PyTestLocation) -> str:
@@ -215,6 +222,15 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         nearest = sorted(differing, key=lambda folder: (len(differing[folder]), folder))[:NEAREST]
         told = [f"{folder.relative_to(cls.folder)} (another {', '.join(differing[folder])})" for folder in nearest]
         return ", but of " + "; ".join(told) if told else ", nor of any other key"
+
+    @classmethod
+    def of_another(cls, kept: Any) -> str:
+        """Say whose a shipped snapshot is, where not the subject's: a new port is held to the reference alone."""
+        try:
+            other = str(unseal(kept)["origin"]["subject"]) if cls.is_shipped else cls.origin["subject"]
+        except (ValueError, KeyError, TypeError):
+            return ""  # a damaged one, which is told
+        return f"there is none of {cls.origin['subject']}; that of {other}" if other != cls.origin["subject"] else ""
 
     def _differences(self, mine: bytes, kept: bytes) -> Iterator[str]:
         try:
@@ -303,11 +319,12 @@ def _defines(module: object, snapshot: str) -> bool:
 
 @cache
 def _extension(
-    folder: Path, key: Key, subject: str, command: str, limits: Tolerances, may_miss: bool
+    folder: Path, key: Key, subject: str, command: str, limits: Tolerances, may_miss: bool, is_shipped: bool
 ) -> type[GoldenSnapshots]:
     """Make each class only once, as syrupy searches the folders of every class."""
     origin = {"subject": subject, **_origin(key), "command": command}
     own = {"folder": folder, "key": key, "origin": origin, "limits": limits, "may_miss": may_miss}
+    own["is_shipped"] = is_shipped
     # Under its base's name, by which syrupy finds an extension again where it gathers what the workers of a run used.
     return type(GoldenSnapshots.__name__, (GoldenSnapshots,), {**own, "__module__": __name__})
 

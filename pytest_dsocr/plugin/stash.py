@@ -47,7 +47,8 @@ ATTEMPT: pytest.StashKey[int] = pytest.StashKey()
 JOURNAL: pytest.StashKey[Journal] = pytest.StashKey()
 """Of the config: what this process compared that does not pass."""
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
-"""Of a test that we skipped: what is missing, a word of ``judge.config.MISSING``, or ``Reason.NOT_OFFERED``."""
+"""Of a test that we skipped: what is missing, a word of ``judge.config.MISSING``, the level that is not offered, or
+``Reason.NOT_OFFERED``."""
 PERF: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
 """Of the config: what was measured, as JSON values."""
 SPENT: pytest.StashKey[Spent] = pytest.StashKey()

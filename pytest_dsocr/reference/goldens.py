@@ -13,9 +13,10 @@ RECORDINGS, SNAPSHOTS, BASELINES, ANCHORS = "vendor", "snapshots", "baselines", 
 
 
 def golden_folder() -> Path:
-    """Give the folder with any of the three: ``./golden`` where it is one, else the shipped one."""
+    """Give the folder with any of the three: ``./golden`` where it is one or is empty, else the shipped one."""
     own = OWN.absolute()
-    return own if any((own / part).is_dir() for part in (RECORDINGS, SNAPSHOTS, BASELINES)) else shipped_folder()
+    is_one = any((own / part).is_dir() for part in (RECORDINGS, SNAPSHOTS, BASELINES))
+    return own if is_one or (own.is_dir() and not any(own.iterdir())) else shipped_folder()
 
 
 def shipped_folder() -> Path:

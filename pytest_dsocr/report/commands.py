@@ -89,7 +89,8 @@ def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[
                 f"{typed} --dsocr-reference=session",
             )
     elif result.failing:
-        yield "to run the first failing test again", rerun(result.failing[0].nodeid, options)
+        first = next((test for one in result.broke for test in one["tests"]), result.failing[0].nodeid)
+        yield "to run the first failing test again", rerun(first, options)
     elif result.run and result.run["subject"] == SHIPPED_SUBJECT:
         yield "to test an implementation of your own", f"{typed} --dsocr-subject={OWN}"
     elif result.run and result.run["reference"] in ("recorded", "session"):

@@ -130,8 +130,10 @@ class _Failure:
             yield from told("first wrong", f"{first}: {divergence.first.measured}", 1)
             see = f"; see {self.told_by}" if self.told_by else ", and may be its cause"
             yield from told("", f"this comes before what this test compares{see}", 2)
-            return
-        yield from told("first wrong", first)
+            if self.told_by:
+                return
+        else:
+            yield from told("first wrong", first)
         explanation = self.report.exchange.explanation if self.report else None
         if explanation and explanation.what not in ("", divergence.first.what, divergence.begins):
             explanation = None  # within the test's own limits it breaks elsewhere

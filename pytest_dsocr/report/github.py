@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.words import fit
+from pytest_dsocr.report import breaks
 from pytest_dsocr.report.markdown import markdown
 
 MOST = 10
@@ -23,9 +25,13 @@ def errors(result: Mapping[str, Any]) -> Iterator[str]:
     if "tests" not in result:
         yield f"::error title=DeepSeek-OCR%3A {result['ended_as']}::{_data(result['verdict'])}"
         return
-    for test in [one for one in result["tests"] if one["why"]][:MOST]:
+    causes = {one["tests"][0]: _cause(one) for one in result.get("broke", ()) if one["tests"]}
+    behind = {test for one in result.get("broke", ()) for test in one["tests"][1:]}
+    failed = [one for one in result["tests"] if one["why"] and one["nodeid"] not in behind]
+    for test in sorted(failed, key=lambda one: one["nodeid"] not in causes)[:MOST]:
         title = f"{test['ended_as']}: {test['nodeid'].rpartition('::')[2]}"
-        yield f"::error {_place(test)}title={_property(title)}::{_data(test['why'])}"
+        why = test["why"] + causes.get(test["nodeid"], "")
+        yield f"::error {_place(test, result)}title={_property(title)}::{_data(why)}"
 
 
 def annotation(kind: str, title: str, text: str) -> Iterator[str]:
@@ -63,13 +69,29 @@ def append(text: str) -> str | None:
     return None
 
 
-def _place(test: Mapping[str, Any]) -> str:
-    """Give the test's file and line, where it lies in what was checked out."""
+def _cause(one: Mapping[str, Any]) -> str:
+    """Say where the cases broke of which this test is the first to read, why, and how many tests are behind it."""
+    return "".join(f"; {text}" for text in (f"{breaks.TITLE} {breaks.in_words(one)}", breaks.behind(one)) if text)
+
+
+def _place(test: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Give a file and a line of what was checked out: the test's, or the subject's where the suites are installed."""
     workspace = Path(os.environ.get(WORKSPACE, "").strip() or Path.cwd()).resolve()
-    path = Path(test["file"]).resolve() if test["file"] else None
-    if path is None or not path.is_relative_to(workspace):
-        return ""
-    return f"file={_property(path.relative_to(workspace).as_posix())},line={test['line']},"
+    for file, line in ((test["file"], test["line"]), _subject_place(result)):
+        if file and (path := Path(file).resolve()).is_relative_to(workspace) and path.is_file():
+            return f"file={_property(path.relative_to(workspace).as_posix())},line={line},"
+    return ""
+
+
+def _subject_place(result: Mapping[str, Any]) -> tuple[str, int]:
+    """Give where the factory of a subject ``package.module:factory`` is defined, below the current folder."""
+    module, _, factory = ((result.get("run") or {}).get("subject") or "").partition(":")
+    file = Path(f"{module.replace('.', '/')}.py")
+    if not factory.isidentifier() or not file.is_file():
+        return "", 0
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    defined = re.compile(rf"(class|def) {factory}\b")
+    return str(file), next((number for number, line in enumerate(lines, 1) if defined.match(line)), 1)
 
 
 def _data(text: str) -> str:

@@ -11,6 +11,7 @@ from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.templates import templates
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, count
+from pytest_dsocr.report import breaks
 from pytest_dsocr.report.file import INDEX_NAME
 from pytest_dsocr.report.times import rows
 from pytest_dsocr.report.words import BY_SESSION, counts, first_wrong, reference_in_words, subject_in_words
@@ -38,6 +39,7 @@ def html(result: Mapping[str, Any]) -> str:
     """Give the page. Everything in the result is escaped, whatever a model wrote or a page is called."""
     environment = templates(Path(__file__).parent)
     environment.filters |= {"in_words": counts, "error": _error, "of": count, "short": _short}
+    environment.filters |= {"broke": breaks.in_words, "behind": breaks.behind}
     run = result["run"]
     sides = (reference_in_words(run), subject_in_words(run)) if run else None
     return environment.get_template(TEMPLATE).render(
@@ -47,6 +49,8 @@ def html(result: Mapping[str, Any]) -> str:
         not_offered=Reason.NOT_OFFERED,
         tag_of=TAG_OF,
         by_session=BY_SESSION,
+        first_broke=breaks.TITLE,
+        behind={case for one in result["broke"] for case in one["cases"][1:]},
         first_wrong=first_wrong,
     )
 

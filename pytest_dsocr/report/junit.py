@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
 from pytest_dsocr.foundation.words import listed
+from pytest_dsocr.report import breaks
 from pytest_dsocr.report.payload import ComparisonPayload, number
-from pytest_dsocr.report.words import reference_in_words
+from pytest_dsocr.report.words import likely_cause, reference_in_words
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import RunPayload
@@ -34,6 +35,7 @@ def of_test(test: TestResult, case: str, run: RunPayload | None) -> Iterator[tup
         "stage": _stage(made, fault and fault["stage"]),
         "error": _error(made),
         "fault": fault and fault["why"],
+        "cause": _gravest(made) == Verdict.WRONG and _cause(test),
         "key": run and run["key"],
         "reference": run and reference_in_words(run),
     }
@@ -50,6 +52,7 @@ def of_run(result: RunResult) -> Iterator[tuple[str, str]]:
             "run": identity.id,
             "commit": identity.commit,
             "command": identity.command,
+            "first_broke": [breaks.in_words(one) for one in result.broke],
         }
     )
     if run is None:
@@ -64,6 +67,11 @@ def of_run(result: RunResult) -> Iterator[tuple[str, str]]:
 
 def _gravest(made: list[ComparisonPayload]) -> str | None:
     return max((one["verdict"] for one in made), key=lambda verdict: SEVERITY.index(Verdict(verdict)), default=None)
+
+
+def _cause(test: TestResult) -> str | None:
+    found = test.payload.get("case")
+    return likely_cause(found) if found else None
 
 
 def _stage(made: list[ComparisonPayload], raised_in: str | None) -> str | None:
@@ -83,6 +91,6 @@ def _error(made: list[ComparisonPayload]) -> str | None:
 def _said(named: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield what there is, each list as one text."""
     for name, value in named.items():
-        if value not in (None, "", []):
+        if value not in (None, "", [], False):
             told = "; ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
             yield PREFIX + name, told

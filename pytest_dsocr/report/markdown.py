@@ -11,6 +11,7 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.words import count, fit, listed
+from pytest_dsocr.report import breaks
 from pytest_dsocr.report.times import rows
 from pytest_dsocr.report.words import counts, first_token_in_words, likely_cause, reference_in_words, subject_in_words
 
@@ -65,6 +66,9 @@ def _lines(result: Result) -> Iterator[str]:
     yield ""
     yield cell(result["verdict"])
     yield ""
+    for one in result.get("broke", ()):
+        yield f"**{breaks.TITLE}** {cell(breaks.in_words(one))}"
+        yield ""
     yield from table(("", ""), [*_run(result)])
     yield from part("What is wrong", table(("case", "stage", "measured", "likely cause"), [*wrong_cases(result)]))
     yield from part("Tests that failed", table(("test", "as", "why"), [*_failed(result)]))
@@ -99,9 +103,12 @@ def wrong_cases(result: Result) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _failed(result: Result) -> Iterator[tuple[str, str, str]]:
+    more = {one["tests"][0]: breaks.behind(one) for one in result.get("broke", ()) if one["tests"]}
+    behind = {test for one in result.get("broke", ()) for test in one["tests"][1:]}
     for test in result.get("tests", ()):
-        if test["why"]:
-            yield _name(test["nodeid"]), test["ended_as"], test["why"]
+        if test["why"] and test["nodeid"] not in behind:
+            others = more.get(test["nodeid"])
+            yield _name(test["nodeid"]), test["ended_as"], f"{test['why']}; {others}" if others else test["why"]
 
 
 def _slower(result: Result) -> Iterator[tuple[str, ...]]:

@@ -198,7 +198,7 @@ class TestPayload(TypedDict, total=False):
     case: CasePayload | None
     comparisons: list[ComparisonPayload]
     left_out: str | None
-    """What was missing: a word of ``--dsocr-may-miss``, or ``not offered``."""
+    """What was missing: a word of ``--dsocr-may-miss``, a level such as ``L2``, or ``not offered``."""
     reason: str | None
     """Why it was skipped."""
     fault: FaultPayload | None
@@ -209,6 +209,8 @@ class TestPayload(TypedDict, total=False):
     """What :meth:`pytest_dsocr.perf.against.PerfRun.to_json` gives, once times were taken."""
     looser: Mapping[str, tuple[float, float]]
     """Limits that allowed more than the usual ones, and these, by name."""
+    checked: bool
+    """Whether it is ``dsocr_check`` that failed it, with a text of what was compared."""
     promised: bool
     """Whether the test was to compare: it asked for ``dsocr_check``, or is marked ``dsocr``."""
 

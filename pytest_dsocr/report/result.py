@@ -16,6 +16,7 @@ from pytest_dsocr.foundation.words import count
 from pytest_dsocr.judge.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
+from pytest_dsocr.report.breaks import Break, breaks_of, remarks
 from pytest_dsocr.report.ended import OF_PYTEST, Ended, gravest
 from pytest_dsocr.report.file import FINISHED, head, now
 from pytest_dsocr.report.gathered import Gathered
@@ -28,6 +29,7 @@ MOST_NOT_ENDED = 100
 """How many tests that did not end are named in the file."""
 NOTHING_COMPARED = "no comparison was made"
 ONLY_EXPECTED = "nothing was compared but by tests that are expected to fail"
+LEVELS = tuple(map(str, Level))
 OF_INPUTS = frozenset((*COMPARED, "inputs"))
 OF_TEXT = frozenset(("read", "text", "spans", "boxes", "result.mmd", "artefacts"))
 
@@ -104,6 +106,11 @@ class RunResult(Gathered):
         return [case for case in self.cases if not case["passes"]]
 
     @property
+    def broke(self) -> list[Break]:
+        """Where the failing cases break first, and why."""
+        return breaks_of(self.cases, self.failing)
+
+    @property
     def drifting_cases(self) -> list[JudgedCase]:
         """Those that pass with an error, the largest first."""
         drifting = [case for case in self.cases if case["passes"] and number(case["worst_error"]) > 0]
@@ -160,7 +167,13 @@ class RunResult(Gathered):
     def skips(self) -> Mapping[str, int]:
         """How many tests were skipped, by reason, without those for which something was missing or not offered."""
         skipped = (test for test in self.tests.values() if test.outcome == "skipped" and not test.comparisons)
-        return Counter(test.reason for test in skipped if test.payload.get("left_out") not in MISSING)
+        return Counter(test.reason for test in skipped if test.payload.get("left_out") not in (*MISSING, *LEVELS))
+
+    @property
+    def above(self) -> Mapping[str, int]:
+        """How many tests were skipped as they need a level that the subject does not offer, by that level."""
+        needed = Counter(test.payload.get("left_out") or "" for test in self.tests.values())
+        return {level: needed[level] for level in LEVELS if needed[level]}
 
     @property
     def known_failures(self) -> Mapping[str, int]:
@@ -272,12 +285,14 @@ class RunResult(Gathered):
             "environment": {"platform": platform.platform(), "versions": versions()},
             "not_looked_at": self.not_looked_at,
             "not_offered": self.not_offered,
+            "above": self.above,
             "missing": self.missing,
             "faults": self.faults,
             "flaky": [test.nodeid for test in self.flaky],
             "skips": dict(self.skips),
             "known_failures": dict(self.known_failures),
-            "notes": self.notes,
+            "notes": [*self.notes, *remarks(self.cases)],
+            "broke": self.broke,
             "cases": self.cases,
             "tests": [test.to_json(self.options) for test in self.tests.values()],
         }

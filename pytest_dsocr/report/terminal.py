@@ -10,6 +10,8 @@ from pytest_dsocr.compare.signs import IN_WORDS, Sign
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.words import count, listed, near, told
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.report import breaks
 from pytest_dsocr.report.commands import following
 from pytest_dsocr.report.github import errors
 from pytest_dsocr.report.judged import JudgedCase
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     import pytest
 
 TITLE = "DeepSeek-OCR: subject and reference"
-MOST, MOST_DRIFTING = 20, 3
+MOST, MOST_DRIFTING, MOST_BREAKS = 20, 3, 3
 GOOD, BAD, NOTED = {"green": True}, {"red": True, "bold": True}, {"yellow": True}
 Item = TypeVar("Item")
 NO_MARKUP: Mapping[str, bool] = {}
@@ -63,8 +65,11 @@ class Summary:
     @property
     def lines(self) -> Iterator[Line]:
         """Yield every line; an error while making them is one line, and hides none of pytest's own results."""
+        yield from self._safely(self._lines())
+
+    def _safely(self, lines: Iterator[Line]) -> Iterator[Line]:
         try:
-            yield from self._lines()
+            yield from lines
         except Exception as error:
             yield Line(plain(f"the summary cannot be told ({error!r}); the tests' own results stand"), BAD)
 
@@ -76,6 +81,29 @@ class Summary:
                 reporter.write_line(line.text, **line.markup)
         for annotation in self._annotations:
             reporter.write_line(annotation)
+
+    @property
+    def behind(self) -> frozenset[str]:
+        """The tests that need not be shown: ``dsocr_check`` failed them behind another of the same break."""
+        try:
+            behind = {test for one in self.result.broke for test in one["tests"][1:] if not self.verbose}
+            return frozenset(one.nodeid for one in self.result.failing if one.payload.get("checked")) & behind
+        except Exception:  # as in `lines`, where it is told
+            return frozenset()
+
+    def show_breaks(self, reporter: pytest.TerminalReporter) -> None:
+        """Write where it first broke, and why: the last that is read in front of pytest's totals."""
+        for line in self._safely(self._breaks()):
+            reporter.write_line(line.text, **line.markup)
+
+    def _breaks(self) -> Iterator[Line]:
+        found = self.result.broke
+        for one in found[:MOST_BREAKS]:
+            behind = breaks.behind(one)
+            more = f"; {behind}{'' if self.verbose else ', shown with -v'}" if behind else ""
+            yield from _told(breaks.TITLE, f"{breaks.in_words(one)}{more}", BAD, 5)
+        if len(found) > MOST_BREAKS:
+            yield from _told("", f"and {len(found) - MOST_BREAKS} more")
 
     @property
     def _annotations(self) -> Sequence[str]:
@@ -132,9 +160,13 @@ class Summary:
     def _cases(self) -> Iterator[Line]:
         told_as_error = [case for case in self.result.failing_cases if case["fault"] and not case["first_wrong"]]
         failing = [case for case in self.result.failing_cases if case not in told_as_error]
-        for case in _first(failing):
+        alike = {one["cases"][0]: one["cases"][1:] for one in self.result.broke}
+        shown = [case for case in failing if not any(case["id"] in others for others in alike.values())]
+        for case in _first(shown):
             yield from _told(_headline(case), f"{case['id']}: {_what_broke(case)}", BAD)
-        yield from _more(failing)
+            if others := alike.get(case["id"]):
+                yield from _told("", f"and in {len(others)} more: {listed(others, 2)}")
+        yield from _more(shown)
         for case in () if self.result.failing_cases else self.result.drifting_cases[:MOST_DRIFTING]:
             error = f"{number(case['worst_error']):.1e}"
             yield from _told("largest drift", f"{case['id']}: {error}; {counts(case['counts'])}")
@@ -162,9 +194,10 @@ class Summary:
             failures = count(test.failed_before, "failure")
             yield from _told("FLAKY", f"{test.nodeid}: passed only when run again, after {failures}", NOTED)
         yield from _more(self.result.flaky)
-        for note in _first(self.result.notes):
+        notes = [*self.result.notes, *breaks.remarks(self.result.cases)]
+        for note in _first(notes):
             yield from _told("noticed", note, NOTED)
-        yield from _more(self.result.notes)
+        yield from _more(notes)
 
     def _left_out(self) -> Iterator[Line]:
         if sentence := self.result.not_looked_at:
@@ -174,10 +207,17 @@ class Summary:
             which = f"{left['tests']} of {count(left['of'], 'test')}{by}: {listed(left['names'])}"
             yield from _told("left out", which, NOTED)
         for level, names in self.result.not_offered.items():
-            yield from _told("not offered", f"{level}: {listed(names)}", NOTED)
+            if level not in self.result.above or self.verbose:
+                yield from _told("not offered", f"{level}: {listed(names)}", NOTED)
+        if above := self.result.above:
+            own = self.result.run["level"] if self.result.run else None
+            offered = next((level.meaning for level in Level if str(level) == own), "is offered")
+            needed = ", ".join(f"{tests} {level}" for level, tests in above.items())
+            asking = count(sum(above.values()), "test")
+            yield from _told("not offered", f"{asking} need more than {offered}: {needed}", NOTED)
         for alike in _alike(self.result.missing):
-            tests, others = sum(one["tests"] for one in alike), len(alike) - 1
-            allowed, needed = alike[0]["allowed"], f"needed by {count(tests, 'test')}: {alike[0]['why']}"
+            asking, others = count(sum(one["tests"] for one in alike), "test"), len(alike) - 1
+            allowed, needed = alike[0]["allowed"], f"needed by {asking}: {alike[0]['why']}"
             what, markup = ("skipped", NOTED) if allowed else ("missing", BAD)
             name = f"{alike[0]['what']} (allowed)" if allowed else alike[0]["what"]
             yield from _told(what, f"{name}, {needed}", markup, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_dsocr.foundation.words import count
@@ -34,6 +35,7 @@ class Explainer:
     def __init__(self, setup: Setup, budget_s: float, time_limit_s: float = 600) -> None:
         self.budget_s = budget_s
         self._asked: set[str] = set()
+        self._proven: dict[str, Explanation] = {}
         load = {
             "runtime": RUNTIME,
             "vendor": None,
@@ -46,12 +48,20 @@ class Explainer:
         self._client = Client(Path(sys.executable), load, time_limit_s + budget_s, None)
 
     def explain(self, report: CaseReport) -> Explanation | None:
-        """Explain the first divergence of a case, of the first case whose stage breaks; None of any other."""
+        """Explain the first divergence of a case, of the first case whose stage breaks.
+
+        Of another that breaks at the same comparison the first one's proof is told again; None of any other.
+        """
         question = question_of(report, self.budget_s) if self.budget_s else None
-        if question is None or (stage := question.what.partition("/")[0].partition(".")[0]) in self._asked:
+        if question is None or question.what in self._proven:
+            return self._proven.get(question.what) if question else None
+        if (stage := question.what.partition("/")[0].partition(".")[0]) in self._asked:
             return None
         self._asked.add(stage)
-        return self.answered(question)
+        found = self.answered(question)
+        if found and found.is_proven:
+            self._proven[question.what] = replace(found, text=f"{found.text}; as in {report.case.id}")
+        return found
 
     def answered(self, question: Question) -> Explanation | None:
         """Have a question answered, whatever was asked before."""

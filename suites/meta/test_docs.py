@@ -63,6 +63,14 @@ def test_commands_of_ours_are_taken_by_the_command_line(page: Path) -> None:
         parser().parse_args(words[: words.index("--")] if "--" in words else words)
 
 
+def test_the_weights_of_mini_load_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    _, block = blocks("docs/levels-and-protocol.md", "python")
+    exec(compile(block, "docs/levels-and-protocol.md", "exec"), {})
+    folder, *numbers = capsys.readouterr().out.split()
+    assert Path(folder, "config.json").is_file()
+    assert numbers == ["272", "2017", "2006"]
+
+
 def test_every_page_is_named_in_the_index() -> None:
     named = {target.resolve() for target, _ in links(CHECKOUT / "docs" / "README.md")}
     assert {page for page in PAGES if page.parent == CHECKOUT / "docs"} - {CHECKOUT / "docs" / "README.md"} <= named
@@ -151,7 +159,7 @@ def test_the_session_runs_as_its_page_says(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.dsocr_slow
 def test_a_fixture_is_overridden_and_a_snapshot_kept_as_their_pages_say(pytester: pytest.Pytester) -> None:
-    [subject] = blocks("docs/levels-and-protocol.md", "python")
+    subject, _ = blocks("docs/levels-and-protocol.md", "python")
     [_, override] = blocks("docs/fixtures-and-markers.md", "python")
     [snapshot] = blocks("docs/snapshots.md", "python")
     pytester.makepyfile(my_ocr=subject, conftest=override, test_it=snapshot)

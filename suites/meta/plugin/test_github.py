@@ -29,11 +29,12 @@ def on_github(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> Pat
 def test_each_failed_test_has_an_annotation(repository: Repository, arguments: tuple[str, ...]) -> None:
     repository.settle("Misreader")
     run = repository.run("\n    def test_right(): pass\n" + TEST_TEXT, *arguments, apart=bool(arguments))
-    told = [line for line in run.outlines if line.startswith("::")]
-    assert told == [
+    [told] = [line for line in run.outlines if line.startswith("::")]
+    assert told.startswith(
         "::error file=test_it.py,line=3,title=wrong%3A test_text[page-tiny-markdown]::"
-        "text: edit distance 2, 3.51%25 (allowed 0.00%25), from character 54 of 57 on"
-    ]
+        "text: edit distance 2, 3.51%25 (allowed 0.00%25), from character 54 of 57 on; "
+        "first broke text in 1 of 1 page: check whatever comes in front of the text"
+    )
 
 
 def test_the_jobs_summary_is_added_to_once(repository: Repository, on_github: Path) -> None:
@@ -91,6 +92,11 @@ def test_the_annotations_are_few_and_escaped() -> None:
 def test_a_test_from_outside_of_the_checkout_names_no_file() -> None:
     told = {"ended_as": "wrong", "nodeid": "a::b", "file": "/elsewhere/test_a.py", "line": 3, "why": "no"}
     assert [*errors({"tests": [told]})] == ["::error title=wrong%3A b::no"]
+    Path("port").mkdir()
+    Path("port/ocr.py").write_text("import sys\n\nclass Ocrs: pass\nclass Ocr: pass\n", encoding="utf-8")
+    for subject, place in (("port.ocr:Ocr", "file=port/ocr.py,line=4,"), ("port.gone:Ocr", ""), ("cli:x y", "")):
+        found = [*errors({"tests": [told], "run": {"subject": subject}})]
+        assert found == [f"::error {place}title=wrong%3A b::no"], "where the subject is, which the suites are not"
 
 
 def test_without_a_summary_to_append_to_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:

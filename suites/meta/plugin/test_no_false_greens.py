@@ -43,7 +43,7 @@ def told(result: pytest.RunResult, *patterns: str) -> None:
         ("pass", "asked for dsocr_check and compared nothing; call it"),
         ("dsocr_check([])", "dsocr_check was given no comparison"),
         ("dsocr_check(iter(()))", "dsocr_check was given no comparison"),
-        ("dsocr_check(dsocr_report, 'txet')", "dsocr_check found no comparison of txet"),
+        ("dsocr_check(dsocr_report, 'txet')", "dsocr_check knows no stage 'txet'; did you mean text?"),
         ("dsocr_check(dsocr_report, 'text'); dsocr_check([])", "dsocr_check was given no comparison"),
     ],
 )

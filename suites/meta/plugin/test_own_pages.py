@@ -114,7 +114,7 @@ def test_a_recording_answers_for_the_cases_that_it_holds_and_a_failure_names_who
     unseen.syspathinsert()
     unseen.makepyfile(silent="class Silent:\n    def read(self, page, **how): return 'nothing'")
     pages = (AS_RECORDED, f"--dsocr-pages={recorded_page()}")
-    result = run(unseen, CASE, SESSION, *pages, "-k", "test_text", subject="silent:Silent")
+    result = run(unseen, CASE, SESSION, *pages, "-v", "-k", "test_text", subject="silent:Silent")
     result.assert_outcomes(failed=2)
     by_session, recorded, *_ = (line for line in result.outlines if line.startswith("reference "))
     assert BY_SESSION in by_session

@@ -31,15 +31,18 @@ CONFTEST = """
     import pytest
 
     @pytest.fixture
-    def kept(request, dsocr_config):
+    def kept(request, dsocr_config, monkeypatch):
         from pytest_dsocr.compare.tolerances import tolerances
-        from pytest_dsocr.plugin.snapshots import snapshot_extension
+        from pytest_dsocr.plugin import snapshots
         from pytest_dsocr.engine.checkpoint import resolve
         from pytest_dsocr.reference.opening import Wanted
 
         limits = tolerances("float32").but(dsocr_config.tolerances)
         key = Wanted(resolve(dsocr_config.checkpoint), dtype=dsocr_config.dtype).key
-        return request.getfixturevalue("snapshot").use_extension(snapshot_extension(dsocr_config, key, limits))
+        if is_shipped := Path("shipped").exists():
+            monkeypatch.setattr(snapshots, "shipped_folder", lambda: Path("golden"))
+        extension = snapshots.snapshot_extension(dsocr_config, key, limits, may_write=not is_shipped)
+        return request.getfixturevalue("snapshot").use_extension(extension)
 
     @pytest.fixture
     def values():
@@ -158,6 +161,20 @@ def test_snapshots_are_made_by_key_and_held_from_then_on(accepted: Run) -> None:
     result.stdout.fnmatch_lines(
         ["*grid: [[][[]9, 9]]; the snapshot has [[][[]2, 3]]*", "*accept it: --snapshot-update*"]
     )
+
+
+def test_those_shipped_of_another_subject_fail_no_port_that_differs(accepted: Run) -> None:
+    """It is the reference that it is held to; nothing is accepted of it, and equal is equal."""
+    Path("shipped").touch()
+    differs = {**KEPT, "grid": [[9, 9]]}
+    port = ("--dsocr-subject=session:fast", "-rs", "-k", "reading")
+    result = accepted(*port, b_gundam=differs)
+    result.assert_outcomes(passed=1, skipped=1, deselected=2)
+    assert "there is none of session:fast; that of session, which is shipped, differs: grid" in result.stdout.str()
+    accepted(*port, "--dsocr-no-skip", b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=2)
+    accepted("-k", "reading", b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=2)
+    Path("shipped").unlink()
+    accepted(*port, b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=2)
 
 
 def test_an_update_writes_what_is_beyond_the_limits(accepted: Run) -> None:

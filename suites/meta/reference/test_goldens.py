@@ -25,7 +25,10 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_without_a_folder_of_ones_own_they_are_the_shipped_ones() -> None:
     assert golden_folder() == shipped_folder()
     assert recording_places(golden_folder()) == [shipped_folder() / "vendor"]
-    Path("golden", "pictures").mkdir(parents=True)
+    Path("golden").mkdir()
+    assert golden_folder() == Path("golden").absolute(), "an empty one is there to be written to"
+    assert snapshots_in(golden_folder()) == shipped_folder() / "snapshots"
+    Path("golden", "pictures").mkdir()
     assert golden_folder() == shipped_folder(), "a folder of that name may be anybody's"
 
 

@@ -50,6 +50,10 @@ RUNS: dict[str, Tests] = {
     "compared_nothing": [("passed", payload())],
     "raised": [("passed", RIGHT[0]), ("error", payload(fault=FAULT)), ("error", payload(fault=FAULT))],
     "not_offered": [("passed", payload(MATCH, *LESS, run=OWN)), ("skipped", payload(left_out="not offered"))],
+    "above_the_subject": [
+        ("passed", payload(MATCH, *LESS, run=OWN)),
+        *[("skipped", payload(left_out=level)) for level in ("L2", "L1", "L1", "L3")],
+    ],
     "may_be_missing": [("passed", RIGHT[0]), ("skipped", LOST)],
     "missing": [("passed", RIGHT[0]), ("error", LOST), ("error", LOST)],
     "known_to_fail": [("passed", RIGHT[0]), ("xfailed", payload(WRONG))],
@@ -88,8 +92,8 @@ def test_compression_is_over_all_cases_that_are_counted() -> None:
 
 
 def test_of_many_cases_the_first_are_told_and_the_others_counted() -> None:
-    wrong = {"verdict": "WRONG", "passes": False, "first_wrong": "clip.page"}
-    cases = [case_payload(f"c{k}", WRONG, **wrong) for k in range(MOST + 3)]
+    wrong = {"verdict": "WRONG", "passes": False}
+    cases = [case_payload(f"c{k}", WRONG, first_wrong=f"clip.page/{k}", **wrong) for k in range(MOST + 3)]
     told = texts(result(*(("failed", payload(WRONG, case=case)) for case in cases)))
     assert sum(line.startswith("WRONG ") for line in told) == MOST
     assert [line.strip() for line in told if "more" in line] == ["and 3 more"]

@@ -143,12 +143,16 @@ def test_two_mistakes_in_one_stage_are_not_taken_for_one(explainer: Explainer) -
     assert not told.text.startswith("with ")
 
 
-def test_a_stage_is_asked_about_once(explainer: Explainer) -> None:
+def test_a_stage_is_asked_about_once_and_its_proof_told_of_each_case_that_breaks_there(explainer: Explainer) -> None:
     report = judged(exact_gelu)
     asking = Explainer(Setup(), ENOUGH_S)
     asking._client = explainer._client
-    assert asking.explain(report) is not None
-    assert asking.explain(report) is None
+    first, again = asking.explain(report), asking.explain(report)
+    assert first is not None
+    assert first.is_proven
+    assert again == replace(first, text=f"{first.text}; as in {report.case.id}")
+    asking._proven.clear()
+    assert asking.explain(report) is None, "where nothing was proven the same is not looked for again"
 
 
 def test_without_seconds_nothing_is_asked() -> None:
