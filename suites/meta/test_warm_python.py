@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +42,16 @@ def started(code: str, **environment: str) -> subprocess.Popen[str]:
 )
 def test_it_ends_as_its_process_does(code: str, status: int) -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == status
+
+
+def test_a_caller_that_is_killed_ends_no_others() -> None:
+    call = {"arguments": ["-c", "pass"], "environment": {}, "folder": "/", "files": [], "is_leader": False}
+    content = json.dumps(call).encode()
+    for sent in (b"", b"\0", len(content).to_bytes(4, "big") + content[:9], len(content).to_bytes(4, "big") + content):
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.connect(str(Path(sys.executable).with_name("socket")))
+            caller.sendall(sent)
+    assert subprocess.run([sys.executable, "-c", "pass"], check=False).returncode == 0
 
 
 def test_a_process_has_the_callers_place(tmp_path: Path) -> None:

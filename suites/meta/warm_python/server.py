@@ -77,9 +77,12 @@ class Server:
     def _fork(self) -> Call | None:
         client, _ = self._listener.accept()
         head, files, *_ = socket.recv_fds(client, 4, FILES)
-        size, content = int.from_bytes(head, "big"), b""
-        while len(content) < size:
-            content += client.recv(size - len(content))
+        size = int.from_bytes(head, "big")
+        with client.makefile("rb") as sent:
+            content = sent.read(size)
+        if not size or len(content) < size:  # it was killed before it had asked
+            client.close()
+            return None
         call = json.loads(content)
         process = os.fork()
         if not process:
@@ -87,7 +90,8 @@ class Server:
             return {**call}
         for file in files:
             os.close(file)
-        client.sendall(process.to_bytes(4, "big"))
+        with suppress(OSError):  # one that is gone by now is noticed as ever
+            client.sendall(process.to_bytes(4, "big"))
         self._running[process] = client, call["is_leader"]
         self._selector.register(client, selectors.EVENT_READ, process)
         self._selector.register(os.pidfd_open(process), selectors.EVENT_READ)
