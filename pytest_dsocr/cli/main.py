@@ -47,6 +47,8 @@ CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
     "vendor_record": {},
 }
 """By command: the readers of options that ``compare`` has not, or under another name."""
+REFUSED = {"bench": 3}
+"""Exit statuses of commands that have one of their own where nothing was run."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -94,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ours, theirs = compare.split(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(ours)
     options.of_pytest = theirs
-    options.status = 0
+    options.status = REFUSED.get(options.module, 0)
     try:
         check_system()
         if options.module in CHECKED:

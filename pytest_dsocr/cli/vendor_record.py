@@ -37,7 +37,7 @@ def run(options: Namespace) -> Iterator[str]:
     check_writable(options.golden, "--golden DIR")
     found = found_by(options).readable()
     if not found.good:
-        raise DsocrError(found.bad[0].why)
+        raise MachineError(found.bad[0].why)
     yield from (f"left out    {page.why}" for page in found.bad)
     yield from _recorded(found.good, options)
     if found.bad:

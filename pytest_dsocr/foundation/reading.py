@@ -106,7 +106,7 @@ class Format(Generic[T]):
             if status.st_size > self.most_bytes:
                 raise self.fault(path, f"has {status.st_size} bytes, and {self.most_bytes} are allowed")
             with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
-                return file.read(status.st_size)
+                return file.read(status.st_size + 1)  # some of /proc say 0, and only reading tells
         except (OSError, ValueError) as error:  # a zero byte in its name
             raise self.fault(path, f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
 

@@ -5,7 +5,7 @@ A project that only has the plugin installed is told nothing, and refused nothin
 
 from __future__ import annotations
 
-import os
+import inspect
 import sys
 from contextlib import suppress
 from itertools import pairwise
@@ -119,9 +119,12 @@ def taken_for_tests(config: pytest.Config) -> str | None:
 
 def _is_worker(config: pytest.Config) -> bool:
     """Say whether this is a worker of pytest-xdist's, whose config is not yet marked as one where it begins."""
-    return hasattr(config, "workerinput") or (
-        "PYTEST_XDIST_WORKER" in os.environ and "no:terminal" in (config.option.plugins or ())
-    )
+    if hasattr(config, "workerinput"):
+        return True
+    frame = inspect.currentframe()
+    while frame and frame.f_code.co_name != "_prepareconfig":
+        frame = frame.f_back
+    return bool(frame and frame.f_back and frame.f_back.f_globals.get("__name__") == "__channelexec__")
 
 
 def _is_timed(config: pytest.Config) -> bool:

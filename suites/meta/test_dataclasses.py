@@ -16,6 +16,8 @@ FILLED_AS_WORK_GOES_ON = {
     "reference/vendor_code/observe.py: VendorRun",
     "perf/probe/operators.py: Operators",
     "perf/probe/walk.py: Walk",
+    "nights/state.py: Entry",
+    "nights/state.py: NightState",
     "report/plan.py: Plan",
     "report/gathered.py: Gathered",
     "report/tested.py: TestResult",

@@ -15,7 +15,6 @@ from importlib import metadata
 from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.reading import Format
 
 PINS = tuple(Path(__file__).with_name("requirements.txt").read_text(encoding="utf-8").split())
 SHARED = ("torch", "pillow", "numpy")
@@ -73,9 +72,6 @@ class Stamp:
     date: str
 
 
-STAMPS = Format(Stamp, "run dsocr vendor setup again", MachineError)
-
-
 def plan_here(*, reuse_torch: bool = False, extra: tuple[str, ...] = ()) -> EnvironmentPlan:
     """Plan an environment that agrees with the caller's.
 
@@ -124,8 +120,11 @@ def interpreter(folder: Path) -> Path:
 
 def read_stamp(folder: Path) -> Stamp | None:
     """Read what setup wrote when the environment was done; None where it was not, or is damaged."""
+    from pytest_dsocr.foundation.reading import Format  # not there in an environment that is half made
+
     with suppress(DsocrError):
-        return STAMPS.read(folder / STAMP) if interpreter(folder).exists() else None
+        stamps = Format(Stamp, "run dsocr vendor setup again", MachineError)
+        return stamps.read(folder / STAMP) if interpreter(folder).exists() else None
     return None
 
 

@@ -201,7 +201,7 @@ ARGUMENTS = {
     "export": ["mini", "--to=hf", "a"],
     "vendor setup": ["a"],
     "vendor inspect": ["a"],
-    "vendor record": ["a", "b"],
+    "vendor record": ["a", "dev-3"],
 }
 RAISED: dict[type[BaseException] | OSError, int] = {
     DsocrError: 2,

@@ -169,7 +169,7 @@ def test_paths_that_lead_to_no_page(tmp_path: Path) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("no page")
     for path, message in {
-        tmp_path: "cannot be read",
+        tmp_path: "is not a regular file",
         tmp_path / "absent.png": "absent.png cannot be read",
         tmp_path / ("x" * 5000): "cannot be read",
         text: "notes.txt cannot be read as an image",

@@ -182,7 +182,7 @@ def test_other_names_are_refused(name: str, complaint: str, hub_cache: Path, mon
 def test_folder_that_lacks_a_file(file: str, tmp_path: Path) -> None:
     write_synthetic("tiny", tmp_path)
     (tmp_path / file).unlink()
-    with pytest.raises(DsocrError, match=f"has no {file}"):
+    with pytest.raises(DsocrError, match=rf"{file} cannot be read"):
         resolve(tmp_path)
 
 

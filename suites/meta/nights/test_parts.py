@@ -16,8 +16,10 @@ from pytest_dsocr.nights.night import _too_long, facts
 from pytest_dsocr.nights.parts import PARTS, Job, command, environment, jobs
 from pytest_dsocr.nights.state import STATE_NAME, Entry, NightState, Step, earlier, is_whole, key_of
 from pytest_dsocr.nights.summary import results
+from pytest_dsocr.report.file import write_json
 from suites.meta.checkout import CHECKOUT
 from suites.meta.markdown import table
+from suites.meta.report.test_result import result
 
 PAGES = tuple(f"{name}.png" for name in "abcde")
 ON_GPUS = Config(device="cuda", gpus=(4, 6), vendor="vendor", batch=2, may_miss=("baseline",), subject="my_ocr:MyOcr")
@@ -59,9 +61,9 @@ def test_paths_are_seen_from_the_file_and_words_stay(tmp_path: Path) -> None:
     [
         ("pages = [", "give a configuration file in TOML"),
         ('page = ["dev-3"]', "there is no 'page'; there are checkpoint, "),
-        ('minutes = "long"', "minutes is 'long', and should be a float"),
-        ("workers = true", "workers is True"),
-        ("no_skip = 1", "no_skip is 1"),
+        ('minutes = "long"', "wrong minutes: expected float, got str"),
+        ("workers = true", "wrong workers: expected int, got bool"),
+        ("no_skip = 1", "wrong no_skip: expected bool, got int"),
         ('parts = ["perf", "speed"]', "there is no part speed; there are doctor, recorded"),
         ('parts = ["live"]', "the part live needs vendor"),
     ],
@@ -159,7 +161,7 @@ def test_a_result_is_taken_over_only_where_it_is_there_to_its_end(tmp_path: Path
     assert not is_whole(entry("recorded"), tmp_path)
     (tmp_path / "dsocr.json").write_text('{"format": 2, "status": "running", "id": "a", "started": ""}')
     assert not is_whole(entry("recorded"), tmp_path)
-    (tmp_path / "dsocr.json").write_text('{"format": 2, "status": "finished", "id": "a"}')
+    write_json(tmp_path, result().to_json())
     assert is_whole(entry("recorded"), tmp_path)
     assert is_whole(entry("recorded", 1), tmp_path)
     assert not is_whole(entry("recorded", 10), tmp_path), "a machine that was out of order may be in order now"

@@ -59,7 +59,7 @@ SPOILT = (
     "scans/empty.png cannot be read as an image (UnidentifiedImageError(",
     "scans/text.png cannot be read as an image (UnidentifiedImageError(",
     "scans/cut.png cannot be read as an image (OSError(",
-    "scans/unreadable.png cannot be read ([Errno ",
+    "scans/unreadable.png cannot be read (",
 )
 
 

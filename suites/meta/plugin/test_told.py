@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 import pytest_dsocr
@@ -16,6 +19,7 @@ FUNCTIONS = """
     def unsaid(setup):
         return None
 """
+NOT_LOOKED_AT = "not looked at with text alone: pixels, stages and cache, and whatever changes no token of these pages"
 OF_A_SIDE = ("info.json", "result.mmd", "result_with_boxes.jpg")
 
 
@@ -96,6 +100,7 @@ def test_a_run_that_passes_ends_with_what_it_compared_and_its_verdict(repository
         "subject         standin:Reader, L0, mini/cpu-float32-eager",
         "reference       live, mini/cpu-float32-eager, vendor's file cdcdcdcdcdcd (Reference)",
         "1 comparison in 1 case: 1 MATCH",
+        NOT_LOOKED_AT,
         "written         out/dsocr.json, out/index.html, out/summary.md",
         "verdict         passes",
     ]
@@ -109,12 +114,20 @@ def test_a_run_that_passes_ends_with_what_it_compared_and_its_verdict(repository
     }
 
 
+def test_workers_leave_the_marks_of_a_run_alone(repository: Repository) -> None:
+    seen = "import os, shutil\nif 'PYTEST_XDIST_WORKER' in os.environ: shutil.copy('out/dsocr.json', 'seen')"
+    repository.pytester.makepyfile(marks=seen)
+    repository.run(TEST_TEXT, "--dsocr-out=out", "-n", "1", "-p", "marks", apart=True).assert_outcomes(passed=1)
+    assert json.loads(Path("seen").read_text())["id"] == read_result(Path("out"))["id"]
+
+
 def test_a_run_that_fails_ends_with_the_command_that_runs_the_first_failure_again(repository: Repository) -> None:
     repository.settle("Misreader")
     result = repository.run(TEST_TEXT, "--dsocr-prompts", "free")
     assert summary(result)[2:] == [
         "1 comparison in 1 case: 1 WRONG",
         "WRONG           page-tiny-free: text, the first that was compared; boxes: 1 (reference: 1)",
+        NOT_LOOKED_AT,
         "verdict         1 of 1 test failed",
         "next            to run the first failing test again:",
         "    pytest 'test_it.py::test_text[page-tiny-free]' --dsocr-prompts=free",

@@ -123,8 +123,8 @@ def test_what_matches_nothing_is_given_back(pytester: pytest.Pytester) -> None:
         (b"t[a]  # until May: low", "line 1: 'May' is no date; write one such as until 2027-01-31: reason"),
         (b"t[a]  # until 2027-02-30: low", "'2027-02-30' is no date"),
         (b"t[a]  # until 2027-01-31:", "has no reason"),
-        (b"\xff", "cannot be read as a list of known failures"),
-        (None, "cannot be read as a list of known failures"),
+        (b"\xff", "is not text in UTF-8"),
+        (None, "cannot be read"),
     ],
 )
 def test_a_bad_ledger_is_refused_in_one_sentence(tmp_path: Path, content: bytes | None, message: str) -> None:

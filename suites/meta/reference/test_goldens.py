@@ -76,7 +76,7 @@ def test_what_is_recorded_lies_where_a_run_looks_first(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    ("command", "option"), [(["record", "code", "page.png", "--golden"], "--golden DIR"), (["inspect"], "--anchors")]
+    ("command", "option"), [(["record", "code", "dev-3", "--golden"], "--golden DIR"), (["inspect"], "--anchors")]
 )
 def test_the_installed_package_is_not_written_to(
     command: list[str],

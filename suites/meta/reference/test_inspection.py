@@ -32,7 +32,7 @@ def test_without_an_environment_the_static_part_and_the_drift_are_told(
 ) -> None:
     command = ["vendor", "inspect", str(folder), "--anchors", str(tmp_path / "new" / "anchors.json")]
     assert main(command) == 2
-    assert "name one with --anchors, or --write it" in capsys.readouterr().err
+    assert "name another file with --anchors, or --write it" in capsys.readouterr().err
     assert main([*command, "--write"]) == 0
     assert main(command) == 0
     out = capsys.readouterr().out

@@ -173,5 +173,5 @@ def test_a_case_is_drawn_into_the_runs_folder(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
-    with pytest.raises(DsocrError, match=r"page-tiny-free.jpg cannot be written .*; give a folder that can"):
+    with pytest.raises(DsocrError, match=r"page-tiny-free.jpg cannot be written .*; make room, or give another folder"):
         draw(report(tmp_path), tmp_path / "taken")
