@@ -101,8 +101,6 @@ def _task(options: Namespace) -> Task:
     case = make_case(options.page or shipped("dev-3")[0], options.prompt, options.preset, options.max_new_tokens)
     reading = Reading(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens)
     setup = {name: getattr(options, name) for name in ("checkpoint", "device", "dtype", "attention")}
-    if options.rounds < 1:
-        raise DsocrError(f"--rounds={options.rounds} leaves nothing to judge; give at least 1")
     slower, planted = (_shares(flag, getattr(options, flag) or ()) for flag in ("slower", "planted"))
     return Task(
         subject=options.subject,

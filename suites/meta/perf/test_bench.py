@@ -171,10 +171,10 @@ def test_a_side_that_cannot_be_measured_is_told_in_words(capsys: Capture, subjec
         (["env:absent", "."], "env:absent is no environment"),
         (["."], "name two sides, not 1"),
         ([".", ".", "--calibrate"], "--calibrate takes one side, not 2"),
-        ([".", ".", "--slower=decode"], "--slower=decode is no stage and share; give one such as decode=0.05 for 5 %"),
+        ([".", ".", "--slower=decode"], "'decode' is not a number above 0, such as 0.05, or decode=0.05"),
         ([".", ".", "--planted=0.05"], "--planted=0.05 is no stage and share"),
         ([".", ".", "--out=absent/out.json"], "there is no folder absent for --out=absent/out.json"),
-        ([".", ".", "--rounds=0"], "--rounds=0 leaves nothing to judge"),
+        ([".", ".", "--rounds=0"], "'0' is not a number of rounds, 1 or more"),
         ([".", ".", "--page=absent.png"], "there is no page absent.png"),
     ],
 )

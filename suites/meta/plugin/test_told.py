@@ -115,9 +115,8 @@ def test_a_run_that_passes_ends_with_what_it_compared_and_its_verdict(repository
 
 
 def test_workers_leave_the_marks_of_a_run_alone(repository: Repository) -> None:
-    seen = "import os, shutil\nif 'PYTEST_XDIST_WORKER' in os.environ: shutil.copy('out/dsocr.json', 'seen')"
-    repository.pytester.makepyfile(marks=seen)
-    repository.run(TEST_TEXT, "--dsocr-out=out", "-n", "1", "-p", "marks", apart=True).assert_outcomes(passed=1)
+    seen = "\n    import shutil\n    shutil.copy('out/dsocr.json', 'seen')\n"
+    repository.run(TEST_TEXT + seen, "--dsocr-out=out", "-n", "1", apart=True).assert_outcomes(passed=1)
     assert json.loads(Path("seen").read_text())["id"] == read_result(Path("out"))["id"]
 
 
