@@ -28,7 +28,7 @@ class SoFar:
             return
         is_first_wrong = case["verdict"] == "WRONG" and all(self._cases.values())
         self._cases[case["id"]] = case["verdict"] != "WRONG"
-        if not is_first_wrong and (not reporter.isatty() or monotonic() < self._next_s):
+        if not is_first_wrong and (not reporter.isatty or monotonic() < self._next_s):
             return
         self._next_s = monotonic() + EVERY_S
         wrong = len(self._cases) - sum(self._cases.values())
