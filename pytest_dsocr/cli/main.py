@@ -23,7 +23,7 @@ from pytest_dsocr.cli import (
     results_arguments,
 )
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
-from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.printable import Command, plain
 from pytest_dsocr.foundation.system import check_system
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS
 from pytest_dsocr.plugin import option_values
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.status = 0
         module = importlib.import_module(f"pytest_dsocr.cli.{options.module}")  # some import torch, and some need not
         for line in module.run(options):
-            print(plain(line), flush=True)
+            print(line if isinstance(line, Command) else plain(line), flush=True)
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:

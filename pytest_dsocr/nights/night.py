@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.printable import Command
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.nights import process
 from pytest_dsocr.nights.config import Config
@@ -81,7 +82,7 @@ def run(config: Config, *, again: bool = False) -> Generator[str, None, int]:
 def finish(night: NightState, out: Path) -> Generator[str, None, int]:
     """Tell CI of a night that has ended, and add it to those before; give its status."""
     found = results(night, out)
-    yield from for_github(found)
+    yield from map(Command, for_github(found))
     if problem := github.append(markdown(night, found)):
         yield problem
     yield f"{night.verdict}; see {out / INDEX_NAME}"

@@ -82,7 +82,7 @@ def test_two_machines_make_one_night(home: Path) -> None:
         ({"ended": ""}, "is not finished"),
         ({"commit": "f" * 40}, "their commits are"),
         ({"shard": "1/2"}, "these are shards 1/2, 1/2; give each of one night once"),
-        ({"format": 0}, "holds no night"),
+        ({"format": 0}, "has a wrong format"),
     ],
 )
 def test_what_is_not_of_one_night_is_refused(home: Path, change: dict[str, object], told: str) -> None:
