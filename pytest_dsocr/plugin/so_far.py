@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,8 @@ class SoFar:
             return
         is_first_wrong = case["verdict"] == "WRONG" and all(self._cases.values())
         self._cases[case["id"]] = case["verdict"] != "WRONG"
-        if not is_first_wrong and (not reporter.isatty or monotonic() < self._next_s):
+        is_tty: Any = reporter.isatty  # a bool until pytest 8.3
+        if not is_first_wrong and (not (is_tty() if callable(is_tty) else is_tty) or monotonic() < self._next_s):
             return
         self._next_s = monotonic() + EVERY_S
         wrong = len(self._cases) - sum(self._cases.values())

@@ -76,9 +76,10 @@ class Server:
 
     def _fork(self) -> Call | None:
         client, _ = self._listener.accept()
-        head, files, *_ = socket.recv_fds(client, 4, FILES)
-        size = int.from_bytes(head, "big")
-        with client.makefile("rb") as sent:
+        size, content = 0, b""
+        with suppress(OSError), client.makefile("rb") as sent:
+            head, files, *_ = socket.recv_fds(client, 4, FILES)
+            size = int.from_bytes(head, "big")
             content = sent.read(size)
         if not size or len(content) < size:  # it was killed before it had asked
             client.close()
@@ -99,6 +100,8 @@ class Server:
 
     def _end(self, process: int) -> None:
         """End a process whose client is gone; that it has ended is noticed as ever."""
+        if process not in self._running:  # it has ended at the same moment
+            return
         client, is_leader = self._running[process]
         with suppress(ProcessLookupError):
             os.killpg(process, signal.SIGKILL) if is_leader else os.kill(process, signal.SIGKILL)
