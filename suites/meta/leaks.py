@@ -15,6 +15,9 @@ from _pytest.pytester import SysModulesSnapshot
 
 from pytest_dsocr.subjects.surroundings import ALL, Surrounding
 
+OF_VENDOR = "dsocr_vendor_code"
+"""The vendor's code is imported anew from each of its folders, and holds nothing that cannot be."""
+
 
 def _handlers() -> dict[str, Any]:
     return {str(number): signal.getsignal(number) for number in signal.valid_signals()}
@@ -84,4 +87,5 @@ def lost(before: Mapping[str, ModuleType], imported: Iterable[str]) -> set[str]:
         parent, _, child = name.rpartition(".")
         if isinstance(module := getattr(sys.modules.get(parent), child, None), ModuleType):
             gone[name] = module  # an import that succeeds sets its parent's attribute
-    return {name for name, module in gone.items() if not file_of(module).startswith(OwnModulesSnapshot.folder)}
+    kept = {name: module for name, module in gone.items() if not name.startswith(OF_VENDOR)}
+    return {name for name, module in kept.items() if not file_of(module).startswith(OwnModulesSnapshot.folder)}
