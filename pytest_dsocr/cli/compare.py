@@ -23,7 +23,7 @@ from typing import Any
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.plugin.option import Option
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.plugin.unasked import WORDS, asks_for_times
+from pytest_dsocr.plugin.unasked import MEASURING, WORDS, asks_for_times
 from pytest_dsocr.plugin.xdist.scheduling import SPREAD
 from pytest_dsocr.report.commands import SAFE_PATH, suites
 from pytest_dsocr.report.ended import EXIT_STATUS, Ended
@@ -38,7 +38,7 @@ from pytest_dsocr.report.file import (
 )
 
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
-LEFT_OUT = ("meta", "perf", "workload")
+LEFT_OUT = ("meta", *MEASURING)
 """The project's own tests, and what is measured by itself: times, and FLOPs, which take half a minute with mini."""
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
 TAKING = ("compare", "bisect")

@@ -29,7 +29,7 @@ class SoFar:
             return
         is_first_wrong = case["verdict"] == "WRONG" and all(self._cases.values())
         self._cases[case["id"]] = case["verdict"] != "WRONG"
-        is_tty: Any = reporter.isatty  # a bool until pytest 8.3
+        is_tty: Any = reporter.isatty  # a bool under pytest 8.2, a method under 9
         if not is_first_wrong and (not (is_tty() if callable(is_tty) else is_tty) or monotonic() < self._next_s):
             return
         self._next_s = monotonic() + EVERY_S

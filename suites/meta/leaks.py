@@ -87,5 +87,5 @@ def lost(before: Mapping[str, ModuleType], imported: Iterable[str]) -> set[str]:
         parent, _, child = name.rpartition(".")
         if isinstance(module := getattr(sys.modules.get(parent), child, None), ModuleType):
             gone[name] = module  # an import that succeeds sets its parent's attribute
-    kept = {name: module for name, module in gone.items() if not name.startswith(OF_VENDOR)}
-    return {name for name, module in kept.items() if not file_of(module).startswith(OwnModulesSnapshot.folder)}
+    own = OwnModulesSnapshot.folder
+    return {name for name, of in gone.items() if not name.startswith(OF_VENDOR) and not file_of(of).startswith(own)}
