@@ -30,6 +30,7 @@ from pytest_dsocr.engine.portable import VOCABULARY, _fill, _texts
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import Finite, Format
 from pytest_dsocr.foundation.sealed import seal
 from pytest_dsocr.nights import record
 from pytest_dsocr.nights.config import Config, read_config
@@ -339,3 +340,8 @@ def test_a_whole_file_is_read_and_what_is_none_ends_at_once(
         (tmp_path / str(number)).mkdir()
         tried(KINDS[name], damage, tmp_path / str(number))
     assert tried(KINDS[name], lambda path: None, tmp_path) == "" or name == "facts"  # recorded under another Pillow
+
+
+def test_a_number_too_large_for_a_float_is_refused() -> None:
+    with pytest.raises(DsocrError, match="a.json"):  # msgspec before 0.22 ended in a SystemError
+        Format(dict[str, Finite], "measure again").decode(b'{"ms": 1%s}' % (b"0" * 400), "a.json")
