@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from pytest_dsocr.cost.roofline import device_called
 from pytest_dsocr.engine.architecture import DecoderConfig
 from pytest_dsocr.foundation.words import aligned
-from pytest_dsocr.workload.roofline import device_called
 
 REPEATS = 30
 BEYOND_CACHE_BYTES = 400_000_000

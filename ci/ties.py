@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_dsocr.cases.exchange import CaseReport, ask, judge
 from pytest_dsocr.compare.after_tie import BOXES, EDITS, LENGTH, Nearness
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.judge.exchange import CaseReport, ask, judge
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.recorded.recording import RecordedReference, Recording

@@ -2,7 +2,7 @@
 
     python -m ci.fast steps stages batches --attention eager --out fast.json
 
-Against the vendor's own code it is measured by ``dsocr bench``, watched against bare by suites/meta/bench_watching.py.
+Against the vendor's own code it is measured by ``dsocr bench``, watched against bare by tests/bench_watching.py.
 """
 
 from __future__ import annotations

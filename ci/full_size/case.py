@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.cases.exchange import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import Instrument
-from pytest_dsocr.judge.exchange import CaseReport, Exchange, judge
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.vendor_code.observe import VendorRun, observe_infer

@@ -27,10 +27,10 @@ KNOWN = Path(__file__).with_name("mutants.json")
 PAGE = ROOT / "docs" / "mutants.md"
 TRIED = ROOT / ".pytest_cache" / "mutants.jsonl"
 TARGETS = (
-    Target("compare", "pytest_dsocr/compare", ("suites/meta/compare",)),
-    Target("judge", "pytest_dsocr/judge", ("suites/meta/judge",)),
-    Target("contract", "pytest_dsocr/contract", ("suites/meta/contract",)),
-    Target("kept answers", "pytest_dsocr/reference/live/kept.py", ("suites/meta/reference/test_kept.py",)),
+    Target("compare", "pytest_dsocr/compare", ("tests/compare",)),
+    Target("judge", "pytest_dsocr/cases", ("tests/cases",)),
+    Target("contract", "pytest_dsocr/contract", ("tests/contract",)),
+    Target("kept answers", "pytest_dsocr/reference/live/kept.py", ("tests/reference/test_kept.py",)),
 )
 
 

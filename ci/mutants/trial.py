@@ -240,5 +240,5 @@ def digest(root: Path, target: Target) -> str:
     """Hash whatever the coverage depends on."""
     places = [root / "pytest_dsocr", *(root / test for test in target.tests)]
     files = sorted(path for place in places for path in ([place] if place.is_file() else place.rglob("*.py")))
-    files += sorted((root / "suites" / "meta").glob("*.py"))
+    files += sorted((root / "tests").glob("*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]

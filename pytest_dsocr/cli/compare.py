@@ -38,8 +38,6 @@ from pytest_dsocr.report.file import (
 )
 
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
-LEFT_OUT = ("meta", *MEASURING)
-"""The project's own tests, and what is measured by itself: times, and FLOPs, which take half a minute with mini."""
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
 TAKING = ("compare", "bisect")
 """The commands that take options of pytest's."""
@@ -99,7 +97,7 @@ def run(options: Namespace) -> Iterator[str]:
     if [word for word in options.of_pytest if word.partition("=")[0] == OUT_FLAG]:
         raise DsocrError(f"{OUT_FLAG} comes after --; give --out before it")
     times = asks_for_times(options) or any(word.startswith(WORDS) for word in options.of_pytest)
-    tests = options.tests or suites([name for name in LEFT_OUT if name != "perf" or not times])
+    tests = options.tests or suites([name for name in MEASURING if name != "perf" or not times])
     as_usual = options.tests or options.of_pytest or times or os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     spread = [] if as_usual or find_spec("xdist") is None else [SPREAD]
     in_order = ["-p", "no:randomly"] if find_spec("pytest_randomly") and not options.tests else []

@@ -10,6 +10,14 @@ from pathlib import Path
 
 from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.contract.presets import get_preset
+from pytest_dsocr.cost.memory import activation_peaks
+from pytest_dsocr.cost.model import cache_bytes, parameters
+from pytest_dsocr.cost.operations import ITEM_BYTES
+from pytest_dsocr.cost.roof import Roof
+from pytest_dsocr.cost.roofline import Device, device_called
+from pytest_dsocr.cost.spread import Priced, priced
+from pytest_dsocr.cost.words import text_tokens
+from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.places import architecture_of, folder_of
 from pytest_dsocr.engine.sizes import SYNTHETIC, synthetic
@@ -25,14 +33,6 @@ from pytest_dsocr.perf.nearness import roof_over
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.reference.goldens import baseline_places, golden_folder
 from pytest_dsocr.report import cost_charts, costs
-from pytest_dsocr.workload.memory import activation_peaks
-from pytest_dsocr.workload.model import cache_bytes, parameters
-from pytest_dsocr.workload.operations import ITEM_BYTES
-from pytest_dsocr.workload.roof import Roof
-from pytest_dsocr.workload.roofline import Device, device_called
-from pytest_dsocr.workload.spread import Priced, priced
-from pytest_dsocr.workload.words import text_tokens
-from pytest_dsocr.workload.workload import Workload
 
 VENDORS = "full"
 ATTENTIONS = ("eager", "sdpa", "flash_attention_2")

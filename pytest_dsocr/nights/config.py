@@ -13,7 +13,7 @@ from pytest_dsocr.foundation.reading import Format, toml
 from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.pages.page_list import SUBSETS
 
-PARTS = ("doctor", "recorded", "live", "cache", "perf", "workload")
+PARTS = ("doctor", "recorded", "live", "cache", "perf", "cost")
 """In their usual order of worth."""
 NAMED = ("checkpoint", "vendor", "vendor_env", "golden", "out", "history", "xfails")
 """Paths, relative to the file, where there is something of that name beside it."""

@@ -34,7 +34,7 @@ PARTS: Mapping[str, Part] = {
     "live": Part(("contract", "parity", "reference"), is_live=True),
     "cache": Part(("cache",), first_pages=2),
     "perf": Part(("perf",), first_pages=1, is_timed=True),
-    "workload": Part(("workload",), first_pages=1),
+    "cost": Part(("cost",), first_pages=1),
 }
 
 
@@ -169,7 +169,7 @@ def _promise(part: Part, config: Config) -> Iterator[str]:
 
 def _tests(names: Sequence[str]) -> list[str]:
     """Give the suites of these names as ``dsocr compare`` takes them; none where one is not there."""
-    there = suites(("meta",))
+    there = suites(())
     flags = [one for one in there if one.startswith("-")]
     found = [one for one in there if one.replace(".", "/").rpartition("/")[2] in names]
     return flags + found if len(found) == len(names) else []

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
 
+from pytest_dsocr.cost.roof import Roof
 from pytest_dsocr.perf import nearness
 from pytest_dsocr.perf.baseline import Baseline
 from pytest_dsocr.perf.changes import Change, exact_changes
@@ -20,7 +21,6 @@ from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.perf.schedule import ALONE, LOOKS, MOST_TAKEN, is_over, looks_at
 from pytest_dsocr.perf.statistics import judge
 from pytest_dsocr.perf.words import host_told, in_short
-from pytest_dsocr.workload.roof import Roof
 
 OnRound = Callable[[str, int, int], None]
 """Told what is under way, how much of it is done, and its total."""

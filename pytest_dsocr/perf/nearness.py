@@ -8,12 +8,12 @@ from statistics import median
 from typing import Any
 
 from pytest_dsocr.contract.presets import get_preset
+from pytest_dsocr.cost.roof import Roof
+from pytest_dsocr.cost.roofline import Bound, Device, Limit, Share, limit_of
+from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.perf.host import idle_share
 from pytest_dsocr.perf.rounds import Measured
-from pytest_dsocr.workload.roof import Roof
-from pytest_dsocr.workload.roofline import Bound, Device, Limit, Share, limit_of
-from pytest_dsocr.workload.workload import Workload
 
 TOKENS = ("tokens.prompt", "tokens.image", "tokens.output")
 NOT_KNOWN = "not known"
@@ -28,7 +28,7 @@ class Nearness:
     measured_ms: float
     bound: Bound
     limit: Limit | None
-    """None where it is not known: see :func:`~pytest_dsocr.workload.roofline.limit_of`."""
+    """None where it is not known: see :func:`~pytest_dsocr.cost.roofline.limit_of`."""
 
     @property
     def share(self) -> Share:

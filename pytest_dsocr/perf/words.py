@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
+from pytest_dsocr.cost.roof import Roof
+from pytest_dsocr.cost.roofline import LAUNCH_BOUND, Limit
 from pytest_dsocr.perf.host import busy_ms, idle_share
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.nearness import nearness
 from pytest_dsocr.perf.rounds import Measured
-from pytest_dsocr.workload.roof import Roof
-from pytest_dsocr.workload.roofline import LAUNCH_BOUND, Limit
 
 TELLING = 0.02
 """Share by which the host has to be faster or slower to be told."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.judge.config import Config
+from pytest_dsocr.cases.config import Config
 from pytest_dsocr.reference.vendor_code.files import FILES
 
 if TYPE_CHECKING:

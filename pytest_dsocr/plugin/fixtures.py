@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.cases.config import Config
 from pytest_dsocr.foundation.collecting import spare_what_is_imported
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.threads import share_threads
-from pytest_dsocr.judge.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.begun import Begun, is_live, is_needed
 from pytest_dsocr.plugin.check import Check
@@ -33,13 +33,13 @@ from pytest_dsocr.subjects.protocol import level_of
 from pytest_dsocr.subjects.watch import current
 
 if TYPE_CHECKING:
+    from pytest_dsocr.cases.exchange import CaseReport, Exchange
     from pytest_dsocr.compare.tolerances import Tolerances
-    from pytest_dsocr.judge.exchange import CaseReport, Exchange
+    from pytest_dsocr.explain.explainer import Explainer
     from pytest_dsocr.observation.answer import Answer
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.observation.observation import Observation
     from pytest_dsocr.reference.protocol import Reference
-    from pytest_dsocr.whatif.explainer import Explainer
 
 
 @pytest.fixture(scope="session")
@@ -155,7 +155,7 @@ def dsocr_limits(
     request: pytest.FixtureRequest, dsocr_config: Config, dsocr_subject: Any, dsocr_reference: Reference
 ) -> Tolerances:
     """How far the two sides may differ: by their dtypes and keys, the run's options, and the test's marker."""
-    from pytest_dsocr.judge.limits import limits_of
+    from pytest_dsocr.cases.limits import limits_of
 
     return _marked(limits_of(dsocr_config, dsocr_subject, dsocr_reference), request.node)
 
@@ -168,7 +168,7 @@ def dsocr_report(
     _dsocr_judged: Latest[CaseReport],
 ) -> CaseReport:
     """Every comparison of the case within the test's limits, up to an error of the subject."""
-    from pytest_dsocr.judge.exchange import judge
+    from pytest_dsocr.cases.exchange import judge
 
     with request.config.stash[SPENT].on(COMPARING):
         return _dsocr_judged.get(lambda: judge(_dsocr_asked, dsocr_limits), dsocr_limits, _dsocr_asked)
@@ -181,7 +181,7 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
     reference = request.getfixturevalue("dsocr_reference") if "dsocr_reference" in names else None
     usual = None
     if reference is not None and "dsocr_subject" in names:
-        from pytest_dsocr.judge.limits import limits_between
+        from pytest_dsocr.cases.limits import limits_between
 
         usual = limits_between(request.getfixturevalue("dsocr_subject"), reference, dsocr_config.setup)
     check = Check(request.node, _as_told(request, dsocr_config), reference, usual)
@@ -215,7 +215,7 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
     """A snapshot of the subject's own accepted state: ``assert dsocr_snapshot == value`` (syrupy's fixture)."""
     if not request.config.pluginmanager.has_plugin("syrupy"):
         raise DsocrError("dsocr_snapshot needs syrupy; install it, or add -p syrupy where plugins are not autoloaded")
-    from pytest_dsocr.judge.limits import key_of, own_limits
+    from pytest_dsocr.cases.limits import key_of, own_limits
     from pytest_dsocr.plugin.snapshots import snapshot_extension
 
     limits = _marked(own_limits(dsocr_config, dsocr_subject), request.node)
@@ -236,7 +236,7 @@ def _dsocr_reference_begun(request: pytest.FixtureRequest, dsocr_config: Config)
 
 @pytest.fixture(scope="session")
 def _dsocr_explainer(dsocr_config: Config) -> Iterator[Explainer]:
-    from pytest_dsocr.whatif.explainer import Explainer
+    from pytest_dsocr.explain.explainer import Explainer
 
     explainer = Explainer(dsocr_config.setup, dsocr_config.explain, dsocr_config.time_limit)
     yield explainer

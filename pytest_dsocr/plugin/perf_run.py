@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.cases.config import Config
 from pytest_dsocr.contract.image import image_size
+from pytest_dsocr.cost.roofline import device_of_gpu
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.commit import commit_here
-from pytest_dsocr.judge.config import Config
 from pytest_dsocr.perf.against import OnRound, PerfRun, measure
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any, machine_name
 from pytest_dsocr.perf.history import FILE_NAME, Line, append
@@ -25,12 +26,11 @@ from pytest_dsocr.perf.schedule import ALONE, LOOKS
 from pytest_dsocr.plugin.configured import command_of
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
 from pytest_dsocr.subjects.watch import current
-from pytest_dsocr.workload.roofline import device_of_gpu
 
 if TYPE_CHECKING:
+    from pytest_dsocr.cost.roof import Roof
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.perf.probe.page import PageProbe
-    from pytest_dsocr.workload.roof import Roof
 
 BASELINE_ROUNDS = LOOKS[1]
 """Of a baseline, for every later run leans on them."""
@@ -126,9 +126,9 @@ def _accepted(request: pytest.FixtureRequest, config: Config, case: Case, run: P
 
 def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[str, Any]:
     """Hold what the subject reads of the page against the reference: a wrong answer may be fast."""
+    from pytest_dsocr.cases.hold import hold
+    from pytest_dsocr.cases.limits import limits_of
     from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
-    from pytest_dsocr.judge.hold import hold
-    from pytest_dsocr.judge.limits import limits_of
     from pytest_dsocr.report.words import counts
 
     subject, reference = request.getfixturevalue("dsocr_subject"), request.getfixturevalue("dsocr_reference")

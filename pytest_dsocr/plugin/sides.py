@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.cases.config import Config
+from pytest_dsocr.cases.exchange import CaseReport, Exchange
+from pytest_dsocr.cases.hold import hold
+from pytest_dsocr.cases.limits import limits_of
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.judge.config import Config
-from pytest_dsocr.judge.exchange import CaseReport, Exchange
-from pytest_dsocr.judge.hold import hold
-from pytest_dsocr.judge.limits import limits_of
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.plugin.spent import Spent
 from pytest_dsocr.reference.environment.environment import answers_folder
@@ -28,7 +29,6 @@ from pytest_dsocr.report.payload import CasePayload, of_case
 from pytest_dsocr.report.spent import COMPARING
 from pytest_dsocr.session_reference.reference import SessionReference, open_session_reference
 from pytest_dsocr.subjects.watch import current
-from pytest_dsocr.whatif.explainer import Explainer
 
 LOG = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from pytest_dsocr.plugin.stash import CONFIG, SPENT
 from pytest_dsocr.report.spent import COLLECTING, STARTING, TESTS, WAITING
 
 if TYPE_CHECKING:
-    from pytest_dsocr.judge.exchange import Exchange
+    from pytest_dsocr.cases.exchange import Exchange
     from pytest_dsocr.report.payload import SpentPayload
 
 

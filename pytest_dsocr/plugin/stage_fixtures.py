@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.cases.config import Config
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.judge.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.latest import Latest
 from pytest_dsocr.subjects.protocol import level_of
@@ -19,8 +19,8 @@ from pytest_dsocr.subjects.protocol import level_of
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pytest_dsocr.cases.exchange import Exchange
     from pytest_dsocr.engine.stages import Stages
-    from pytest_dsocr.judge.exchange import Exchange
     from pytest_dsocr.observation.answer import KvSize
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.subjects.checked import CheckedSubject

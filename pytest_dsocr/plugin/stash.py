@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_dsocr.judge.config import Config
+    from pytest_dsocr.cases.config import Config
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.pages.page_list import BadPage
     from pytest_dsocr.plugin.check import Check
@@ -47,7 +47,7 @@ ATTEMPT: pytest.StashKey[int] = pytest.StashKey()
 JOURNAL: pytest.StashKey[Journal] = pytest.StashKey()
 """Of the config: what this process compared that does not pass."""
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
-"""Of a test that we skipped: what is missing, a word of ``judge.config.MISSING``, the level that is not offered, or
+"""Of a test that we skipped: what is missing, a word of ``cases.config.MISSING``, the level that is not offered, or
 ``Reason.NOT_OFFERED``."""
 PERF: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
 """Of the config: what was measured, as JSON values."""

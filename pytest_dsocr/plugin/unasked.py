@@ -11,7 +11,7 @@ from pytest_dsocr.plugin.option import PREFIX
 from pytest_dsocr.plugin.stash import CONFIG, NOTES
 
 MARKER = "dsocr_perf"
-MEASURING = ("perf", "workload")
+MEASURING = ("perf", "cost")
 ASKING = ("baseline_update", "slower", "rounds", "baseline_days")
 """Options that mean nothing to a run without times."""
 WORDS = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from pytest_dsocr.cases.exchange import CaseReport, judge
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.judge.exchange import CaseReport, judge
 
 
 def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float]:

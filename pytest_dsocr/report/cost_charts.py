@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
+from pytest_dsocr.cost.roofline import Device
+from pytest_dsocr.cost.spread import Priced, by_grid
 from pytest_dsocr.foundation.templates import templates
 from pytest_dsocr.foundation.words import si
 from pytest_dsocr.perf.words import ms
 from pytest_dsocr.report.costs import FIVE, figures_of, grid_in_words
-from pytest_dsocr.workload.roofline import Device
-from pytest_dsocr.workload.spread import Priced, by_grid
 
 TEMPLATE = "cost.html.j2"
 WIDTH, HEIGHT, MARGIN, LEFT, BOTTOM = 960.0, 260.0, 12.0, 64.0, 24.0

@@ -7,17 +7,17 @@ from dataclasses import asdict
 from typing import Any
 
 from pytest_dsocr.contract.grid import crop_count
+from pytest_dsocr.cost.cost import Cost
+from pytest_dsocr.cost.counting import as_counted
+from pytest_dsocr.cost.roof import Roof
+from pytest_dsocr.cost.roofline import Bound, Device, bound
+from pytest_dsocr.cost.spread import FIGURES, Priced, by_grid, five_numbers
+from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.foundation.words import aligned, count, si, told
 from pytest_dsocr.perf.nearness import NOT_KNOWN, WHY_NOT_KNOWN, Nearness, nearness
 from pytest_dsocr.perf.nearness import to_json as nearness_to_json
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.words import ms
-from pytest_dsocr.workload.cost import Cost
-from pytest_dsocr.workload.counting import as_counted
-from pytest_dsocr.workload.roof import Roof
-from pytest_dsocr.workload.roofline import Bound, Device, bound
-from pytest_dsocr.workload.spread import FIGURES, Priced, by_grid, five_numbers
-from pytest_dsocr.workload.workload import Workload
 
 HEAD = ("stage", "matrix FLOP", "torch counts", "other FLOP", "weights", "moved", "FLOP/byte", "least time", "limit")
 NEAR_HEAD = ("time", "measured", "least", "of the roof", "MFU", "bandwidth", "limit")

@@ -19,8 +19,8 @@ from pytest_dsocr.report.payload import RunPayload, of_run, picture_name
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
-    from pytest_dsocr.judge.config import Config
-    from pytest_dsocr.judge.exchange import CaseReport
+    from pytest_dsocr.cases.config import Config
+    from pytest_dsocr.cases.exchange import CaseReport
     from pytest_dsocr.reference.protocol import Reference
 
 MOST_LINES = 40

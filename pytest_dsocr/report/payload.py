@@ -20,8 +20,8 @@ from pytest_dsocr.foundation.traces import message_of
 from pytest_dsocr.observation.provenance import is_by_session
 
 if TYPE_CHECKING:
-    from pytest_dsocr.judge.config import Config
-    from pytest_dsocr.judge.exchange import CaseReport, Exchange
+    from pytest_dsocr.cases.config import Config
+    from pytest_dsocr.cases.exchange import CaseReport, Exchange
     from pytest_dsocr.observation.answer import Answer
     from pytest_dsocr.observation.level import Level
     from pytest_dsocr.reference.protocol import Reference
@@ -290,8 +290,8 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
 
 def _compression(exchange: Exchange) -> CompressionPayload | None:
     from pytest_dsocr.contract.image import image_size
-    from pytest_dsocr.workload.compression import compression
-    from pytest_dsocr.workload.workload import Workload
+    from pytest_dsocr.cost.compression import compression
+    from pytest_dsocr.cost.workload import Workload
 
     case, tokens = exchange.case, len(exchange.theirs.steps)
     written = tokens - (tokens < case.max_new_tokens)  # the last is then the end token

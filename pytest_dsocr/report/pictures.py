@@ -5,9 +5,9 @@ from __future__ import annotations
 from io import BytesIO
 from pathlib import Path
 
+from pytest_dsocr.cases.exchange import CaseReport
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.foundation.sealed import write_whole
-from pytest_dsocr.judge.exchange import CaseReport
 from pytest_dsocr.report.payload import picture_name
 from pytest_dsocr.report.side_by_side import side_by_side
 

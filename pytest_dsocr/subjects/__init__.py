@@ -1,4 +1,4 @@
 """The implementations under test: their protocol, how they are loaded, watched and called.
 
-Nothing here judges an answer; the rooms compare and judge do.
+Nothing here judges an answer; the rooms compare and cases do.
 """

@@ -11,8 +11,8 @@ import pytest
 from .walk import Walk
 
 if TYPE_CHECKING:
+    from pytest_dsocr.cases.config import Config
     from pytest_dsocr.compare.tolerances import Tolerances
-    from pytest_dsocr.judge.config import Config
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def walk(dsocr_subject: Any, first_page: Path) -> Walk:
 @pytest.fixture(scope="session")
 def limits(dsocr_subject: Any, dsocr_config: Config) -> Tolerances:
     """How far two ways of the subject's own may be apart: by its dtype and the run's options."""
-    from pytest_dsocr.judge.limits import own_limits
+    from pytest_dsocr.cases.limits import own_limits
 
     return own_limits(dsocr_config, dsocr_subject)
 

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.cases.config import Config
+from pytest_dsocr.cases.exchange import CaseReport, judge
+from pytest_dsocr.cases.hold import hold
+from pytest_dsocr.cases.limits import limits_of
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.judge.config import Config
-from pytest_dsocr.judge.exchange import CaseReport, judge
-from pytest_dsocr.judge.hold import hold
-from pytest_dsocr.judge.limits import limits_of
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.reference.goldens import recording_places
 from pytest_dsocr.reference.opening import Wanted, open_recorded
@@ -25,7 +26,6 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import close_subject, open_subject
 from pytest_dsocr.subjects.offers import NotOfferedError
 from pytest_dsocr.subjects.ways import way_of
-from pytest_dsocr.whatif.explainer import Explainer
 
 from ..contract.pages import write_page
 from .made import ARCHITECTURE, CEILING, NAME, PAGES, PROMPT, write_awkward

@@ -12,15 +12,15 @@ from pytest_dsocr.reference.anchors.anchors import CONTRACT, read_anchors
 from pytest_dsocr.reference.anchors.drift import Drift, drifts, read_json
 from pytest_dsocr.reference.goldens import ANCHORS
 
-EVERY = ("contract", "parity", "cache", "checkpoint", "perf", "workload", "reference")
+EVERY = ("contract", "parity", "cache", "checkpoint", "perf", "cost", "reference")
 SUITES: Mapping[str, tuple[str, ...]] = {
     "tokenizer": ("contract", "parity", "checkpoint", "reference"),
-    "sam": ("parity", "checkpoint", "perf", "workload", "reference"),
-    "clip": ("parity", "checkpoint", "perf", "workload", "reference"),
-    "projector": ("parity", "checkpoint", "perf", "workload", "reference"),
-    "vision_fusion": ("parity", "cache", "checkpoint", "perf", "workload", "reference"),
-    "prefill": ("parity", "cache", "checkpoint", "perf", "workload", "reference"),
-    "decode": ("contract", "parity", "cache", "checkpoint", "perf", "workload", "reference"),
+    "sam": ("parity", "checkpoint", "perf", "cost", "reference"),
+    "clip": ("parity", "checkpoint", "perf", "cost", "reference"),
+    "projector": ("parity", "checkpoint", "perf", "cost", "reference"),
+    "vision_fusion": ("parity", "cache", "checkpoint", "perf", "cost", "reference"),
+    "prefill": ("parity", "cache", "checkpoint", "perf", "cost", "reference"),
+    "decode": ("contract", "parity", "cache", "checkpoint", "perf", "cost", "reference"),
     "postprocess": ("parity", "checkpoint", "reference"),
 }
 """By stage of an anchor, the suites that hold a subject to what stands there."""

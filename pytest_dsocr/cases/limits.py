@@ -1,0 +1,44 @@
+"""How far the two sides may be apart."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from pytest_dsocr.cases.config import Config
+from pytest_dsocr.compare.tolerances import OF_ONE_KEY, Tolerances, tolerances
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.foundation.exact import exact
+from pytest_dsocr.observation.provenance import Key
+from pytest_dsocr.reference.opening import Wanted
+from pytest_dsocr.reference.protocol import Reference
+from pytest_dsocr.subjects.protocol import Setup
+
+
+@cache
+def key_of(setup: Setup) -> Key:
+    """Give the key of the subject; once, for every test asks, and the real vocabulary takes a third of a second."""
+    return Wanted(resolve(setup.checkpoint), setup.device, setup.dtype, setup.attention).key
+
+
+def own_limits(config: Config, subject: Any) -> Tolerances:
+    """Give how far a subject may be from itself."""
+    return tolerances(_dtype(config.setup, subject)).but(config.tolerances)
+
+
+def limits_of(config: Config, subject: Any, reference: Reference) -> Tolerances:
+    """Give how far the sides may be apart: outputs are exact where their keys are the same."""
+    return limits_between(subject, reference, config.setup).but(config.tolerances)
+
+
+def limits_between(subject: Any, reference: Reference, setup: Setup) -> Tolerances:
+    """Give the limits that follow from the sides' dtypes and keys alone."""
+    made = reference.provenance
+    is_same = key_of(setup) == made.key
+    limits = tolerances(_dtype(setup, subject), made.dtype, same_key=is_same)
+    return limits.but(OF_ONE_KEY.get(limits.dtype, {})) if is_same and made.device == "cpu" else limits
+
+
+def _dtype(setup: Setup, subject: Any) -> str:
+    dtype: str = exact(str(getattr(subject, "dtype", setup.dtype)))
+    return dtype

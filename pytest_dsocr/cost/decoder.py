@@ -1,0 +1,174 @@
+"""The decoder's share: one call on new positions behind those that the cache holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_dsocr.cost.cost import Cost
+from pytest_dsocr.cost.experts import Reached, expected
+from pytest_dsocr.cost.operations import (
+    ITEM_BYTES,
+    RMS_NORM,
+    ROTARY,
+    SILU,
+    SOFTMAX,
+    attention,
+    each,
+    moved,
+    product,
+    scores,
+)
+from pytest_dsocr.engine.architecture import DecoderConfig
+
+LAYERS = "model.layers"
+EMBEDDING = "model.embed_tokens"
+NORM = "model.norm"
+HEAD = "lm_head"
+KEYS_AND_VALUES = 2
+MATRICES = 3
+"""Of a gated perceptron: gate, up, down."""
+LOGIT_BYTES = ITEM_BYTES["float32"]
+
+
+@dataclass(frozen=True)
+class Way:
+    """What right implementations do differently, and what it adds."""
+
+    all_logits: bool = False
+    """Give logits of every position of the prompt, though one is used."""
+    angle_products: bool = False
+    """Compute the angles of the rotary positions as a matrix product, in each layer again."""
+
+
+SESSION = Way()
+VENDOR = Way(all_logits=True, angle_products=True)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the decoder: so many rows, each of these new positions."""
+
+    rows: int
+    positions: range
+    """The first is as many as the cache holds already."""
+    size: int
+    """Bytes of a number."""
+    way: Way = SESSION
+    reached: Reached = expected
+
+    @property
+    def tokens(self) -> int:
+        """New tokens of all rows."""
+        return self.rows * len(self.positions)
+
+
+def parameters(config: DecoderConfig) -> dict[str, int]:
+    """Count the parameters of each module; a layer's routed experts together."""
+    width, table = config.hidden_size, config.vocab_size * config.hidden_size
+    found = {EMBEDDING: table}
+    for layer in range(config.num_hidden_layers):
+        name = f"{LAYERS}.{layer}"
+        heads = 2 * config.num_attention_heads + 2 * config.num_key_value_heads
+        found |= {f"{name}.input_layernorm": width, f"{name}.post_attention_layernorm": width}
+        found[f"{name}.self_attn"] = width * heads * config.head_dim
+        if config.is_moe(layer):
+            found[f"{name}.mlp.gate"] = config.n_routed_experts * width
+            found[f"{name}.mlp.experts"] = config.n_routed_experts * expert_parameters(config)
+            found[f"{name}.mlp.shared_experts"] = config.n_shared_experts * expert_parameters(config)
+        else:
+            found[f"{name}.mlp"] = MATRICES * width * config.intermediate_size
+    return found | {NORM: width, HEAD: table}
+
+
+def expert_parameters(config: DecoderConfig) -> int:
+    """Count the parameters of one expert."""
+    return MATRICES * config.hidden_size * config.moe_intermediate_size
+
+
+def cache_bytes(config: DecoderConfig, positions: int, size: int) -> int:
+    """Give the bytes of keys and values of ``positions``, in all layers."""
+    a_layer = KEYS_AND_VALUES * config.num_key_value_heads * config.head_dim * size
+    return config.num_hidden_layers * a_layer * positions
+
+
+def layers(config: DecoderConfig, call: Call) -> dict[str, Cost]:
+    """Give the cost of one call, without the embeddings."""
+    weights = parameters(config)
+    norm = each(call.tokens * config.hidden_size, RMS_NORM) + moved(call.size, weights=config.hidden_size)
+    found: dict[str, Cost] = {}
+    for layer in range(config.num_hidden_layers):
+        name = f"{LAYERS}.{layer}"
+        found[f"{name}.input_layernorm"] = norm
+        found[f"{name}.self_attn"] = _attention(config, call) + moved(call.size, weights=weights[f"{name}.self_attn"])
+        found[f"{name}.post_attention_layernorm"] = norm
+        for part, cost in _mlp(config, call, layer):
+            found[f"{name}.{part}"] = cost
+    return {**found, NORM: norm, HEAD: _head(config, call)}
+
+
+def embedding(config: DecoderConfig, tokens: int, size: int) -> Cost:
+    """Look ``tokens`` up; at least, they are one token that comes again."""
+    return moved(size, weights=config.hidden_size, written=tokens * config.hidden_size)
+
+
+def _attention(config: DecoderConfig, call: Call) -> Cost:
+    new, held = len(call.positions), call.positions.start
+    width, dim = config.hidden_size, config.head_dim
+    queries, keys = config.num_attention_heads * dim, config.num_key_value_heads * dim
+    pairs = call.tokens * (held + new)
+    mask = int(new > 1)
+    angles = product(call.tokens, 1, dim // 2) if call.way.angle_products else Cost()
+    return (
+        angles
+        + product(call.tokens, width, queries + KEYS_AND_VALUES * keys)
+        + each(call.tokens * (queries + keys), ROTARY)
+        + attention(call.tokens, held + new, queries)
+        + scores(pairs * config.num_attention_heads, operations=mask)
+        + product(call.tokens, queries, width)
+        + _through(config, call)
+        + moved(
+            call.size,
+            read=call.rows * held * KEYS_AND_VALUES * keys,
+            written=call.tokens * KEYS_AND_VALUES * keys,
+        )
+    )
+
+
+def _mlp(config: DecoderConfig, call: Call, layer: int) -> Iterator[tuple[str, Cost]]:
+    """The router, routed and shared experts read the same numbers and write one sum: moved once, with the routed."""
+    width, inner, tokens = config.hidden_size, config.moe_intermediate_size, call.tokens
+    if not config.is_moe(layer):
+        dense = _gated(tokens, width, config.intermediate_size) + _through(config, call)
+        yield "mlp", dense + moved(call.size, weights=MATRICES * width * config.intermediate_size)
+        return
+    experts, chosen = config.n_routed_experts, config.num_experts_per_tok
+    gate = product(tokens, width, experts) + each(tokens * experts, SOFTMAX)
+    yield "mlp.gate", gate + moved(call.size, weights=experts * width)
+    reached = round(call.reached(config, layer, call.positions, call.rows) * expert_parameters(config))
+    weighted = each(tokens * chosen * width, 2)
+    routed = _gated(tokens * chosen, width, inner) + weighted + _through(config, call)
+    yield "mlp.experts", routed + moved(call.size, weights=reached)
+    shared = _gated(tokens, width, inner * config.n_shared_experts) + each(tokens * width)
+    yield "mlp.shared_experts", shared + moved(call.size, weights=config.n_shared_experts * expert_parameters(config))
+
+
+def _gated(rows: int, width: int, inner: int) -> Cost:
+    return product(rows, width, MATRICES * inner) + each(rows * inner, SILU + 1)
+
+
+def _through(config: DecoderConfig, call: Call) -> Cost:
+    """A layer's input, its output, and the residual that is added."""
+    numbers = call.tokens * config.hidden_size
+    return moved(call.size, read=numbers, written=numbers) + each(numbers)
+
+
+def _head(config: DecoderConfig, call: Call) -> Cost:
+    """Logits of each row's last position, or of all, in float32."""
+    rows = call.tokens if call.way.all_logits else call.rows
+    weights = config.vocab_size * config.hidden_size
+    return (
+        product(rows, config.hidden_size, config.vocab_size)
+        + moved(call.size, weights=weights, read=rows * config.hidden_size)
+        + moved(LOGIT_BYTES, written=rows * config.vocab_size)
+    )

@@ -1,0 +1,130 @@
+"""What a page costs, stage by stage and module by module: the towers, the fusion, the prefill, the decode steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+
+from pytest_dsocr.contract.grid import CROP_PX, crop_count
+from pytest_dsocr.cost import clip, decoder, sam
+from pytest_dsocr.cost.cost import Cost, StageCost, total
+from pytest_dsocr.cost.decoder import SESSION, Call, Way
+from pytest_dsocr.cost.experts import ALIKE, Reached, expected
+from pytest_dsocr.cost.operations import ITEM_BYTES, moved
+from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.engine.architecture import Architecture
+
+VISION = ("sam", "clip", "projector")
+NEWLINE = "model.image_newline"
+SEPARATOR = "model.view_seperator"
+OWN = (NEWLINE, SEPARATOR)
+"""Parameters that are vectors of their own."""
+
+Layers = dict[str, Cost]
+
+
+def stages_of(
+    arch: Architecture, work: Workload, *, way: Way = SESSION, reached: Reached = expected
+) -> dict[str, StageCost]:
+    """Give the cost of each stage of ``work``: all its pages, all its views, all its decode steps.
+
+    Pages of a batch go through vision and prefill one by one, and are decoded together. Weights are read once in each
+    call: of an encoder for the crops together and for the whole page, of the prefill, of each step.
+
+    Args:
+        arch: the model's dimensions.
+        work: the pages.
+        way: what right implementations do differently; the session's if left out.
+        reached: how many experts a call reads; as many as are expected if left out.
+    """
+    of_page = _sum([vision(arch, side_px, views, work.dtype) for side_px, views in calls(work)])
+    of_page["vision_fusion"] = _fusion(arch, work)
+    of_page["prefill"] = _prefill(arch, work, way, reached)
+    found = {stage: _times(layers, work.batch) for stage, layers in of_page.items()}
+    found["decode"] = _decode(arch, work, way, reached)
+    return {stage: StageCost(stage, layers) for stage, layers in found.items()}
+
+
+def calls(work: Workload) -> list[tuple[int, int]]:
+    """Give the calls of the encoders for one page: the side of the views in px, and how many there are."""
+    crops = crop_count(work.grid)
+    return [*([(CROP_PX, crops)] if crops else []), (work.preset.view_size, 1)]
+
+
+def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, Layers]:
+    """Give the cost of one call of SAM, of CLIP and of the projector on ``views`` views of ``side_px``."""
+    size, side = ITEM_BYTES[dtype], sam.features_side(arch.sam, side_px)
+    return {
+        "sam": sam.layers(arch.sam, side_px, views, size),
+        "clip": clip.layers(arch.clip, side, views, size),
+        "projector": clip.projector(arch, side, views, size),
+    }
+
+
+def decode_step(
+    arch: Architecture, work: Workload, length: int, *, way: Way = SESSION, reached: Reached = expected
+) -> StageCost:
+    """Give the cost of one step after which the cache of every row holds ``length`` positions, the new one included."""
+    size, config = ITEM_BYTES[work.dtype], arch.decoder
+    call = Call(work.batch, range(length - 1, length), size, way, reached)
+    embedded = decoder.embedding(config, work.batch, size)
+    return StageCost("decode", {decoder.EMBEDDING: embedded, **decoder.layers(config, call)})
+
+
+def parameters(arch: Architecture) -> dict[str, int]:
+    """Count the parameters of each module in the checkpoint."""
+    return {
+        **sam.parameters(arch.sam),
+        **clip.parameters(arch.clip),
+        clip.PROJECTOR: clip.projector_parameters(arch),
+        **dict.fromkeys(OWN, arch.decoder.hidden_size),
+        **decoder.parameters(arch.decoder),
+    }
+
+
+def cache_bytes(arch: Architecture, work: Workload) -> int:
+    """Give the bytes of keys and values when the last token has been written."""
+    positions = work.batch * (work.prompt_tokens + work.decode_steps)
+    return decoder.cache_bytes(arch.decoder, positions, ITEM_BYTES[work.dtype])
+
+
+def _fusion(arch: Architecture, work: Workload) -> Layers:
+    size, width = ITEM_BYTES[work.dtype], arch.decoder.hidden_size
+    features = sum(views * sam.features_side(arch.sam, side_px) ** 2 for side_px, views in calls(work))
+    through = moved(size, read=features * width, written=work.image_tokens * width)
+    return {NEWLINE: through + moved(size, weights=width), SEPARATOR: moved(size, weights=width)}
+
+
+def _prefill(arch: Architecture, work: Workload, way: Way, reached: Reached) -> Layers:
+    size, config = ITEM_BYTES[work.dtype], arch.decoder
+    call = Call(1, range(work.prompt_tokens), size, way, reached)
+    embedded = decoder.embedding(config, work.prompt_tokens, size)
+    scattered = moved(size, read=work.image_tokens * config.hidden_size)
+    return {decoder.EMBEDDING: embedded + scattered, **decoder.layers(config, call)}
+
+
+def _decode(arch: Architecture, work: Workload, way: Way, reached: Reached) -> Layers:
+    """Sum the steps, each of which costs as much more than the one before, unless the routing says otherwise."""
+    lengths = range(work.prompt_tokens + 1, work.prompt_tokens + 1 + work.decode_steps)
+    ends = (lengths[0], lengths[-1]) if lengths else ()
+    taken = [
+        decode_step(arch, work, length, way=way, reached=reached).layers
+        for length in (ends if reached in ALIKE else lengths)
+    ]
+    names = taken[0] if taken else ()
+    if reached in ALIKE:
+        return {name: _scaled(total(layers[name] for layers in taken), len(lengths), 2) for name in names}
+    return {name: total(layers[name] for layers in taken) for name in names}
+
+
+def _scaled(cost: Cost, times: int, parts: int = 1) -> Cost:
+    return Cost(**{field.name: getattr(cost, field.name) * times // parts for field in fields(Cost)})
+
+
+def _times(layers: Mapping[str, Cost], count: int) -> Layers:
+    return {name: _scaled(cost, count) for name, cost in layers.items()}
+
+
+def _sum(parts: list[dict[str, Layers]]) -> dict[str, Layers]:
+    """Add calls of the same stages up, module by module."""
+    return {stage: {name: total(part[stage][name] for part in parts) for name in parts[0][stage]} for stage in VISION}

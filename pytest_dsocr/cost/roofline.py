@@ -1,0 +1,132 @@
+"""The roof of a device: the time that no implementation can go below, and what a measured time says beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+from pytest_dsocr.cost.cost import Cost
+from pytest_dsocr.foundation.errors import DsocrError
+
+DEVICES = Path(__file__).with_name("devices.json")
+LAUNCH_BOUND = 0.5
+"""Share of a time that the device idles from which on the host's launches are what limits it."""
+NEAR = 0.5
+"""Share of the roof, in the time that the device works, from which on the roof is what limits it."""
+DTYPES = ("bfloat16", "float16", "float32")
+
+
+class Limit(StrEnum):
+    """What keeps a stage from being faster."""
+
+    LAUNCHES = "launch-bound"
+    """The device waits for the host."""
+    KERNELS = "kernel-bound"
+    """The device works, and its kernels are far from either peak."""
+    MEMORY = "memory-bound"
+    COMPUTE = "compute-bound"
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU's peaks, as its maker states them."""
+
+    name: str
+    gpus: tuple[str, ...]
+    """The names that its driver gives it."""
+    tflops: Mapping[str, float]
+    """By dtype: of matrix products without sparsity, accumulated in float32; ``float32`` without TF32."""
+    bandwidth_gb_s: float
+    memory_gb: float
+    source: str
+    """Where the peaks are from."""
+
+    def peak_in_words(self, dtype: str) -> str:
+        """Give the two peaks that make the roof."""
+        return f"{self.tflops[dtype]:g} TFLOP/s in {dtype}, {self.bandwidth_gb_s:g} GB/s"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The least time that a cost takes on a device, the roof; bounds of what comes one after the other add up."""
+
+    ms: float = 0.0
+    compute_ms: float = 0.0
+    """With every matrix product at the device's peak."""
+    memory_ms: float = 0.0
+    """With every byte at the device's peak."""
+
+    def __add__(self, other: Bound) -> Bound:
+        return Bound(self.ms + other.ms, self.compute_ms + other.compute_ms, self.memory_ms + other.memory_ms)
+
+    @property
+    def limit(self) -> Limit:
+        """Which of the two it is."""
+        return Limit.COMPUTE if self.compute_ms > self.memory_ms else Limit.MEMORY
+
+    def share(self, measured_ms: float) -> Share:
+        """Give what a measured time is beside it."""
+        return Share(self.ms / measured_ms, self.compute_ms / measured_ms, self.memory_ms / measured_ms)
+
+
+@dataclass(frozen=True)
+class Share:
+    """How near a measured time is to the roof; 1 is at it."""
+
+    roof: float
+    mfu: float
+    """Matrix FLOPs a second, of the device's peak: model FLOPs utilisation."""
+    bandwidth: float
+    """Bytes a second that have to be moved, of the device's peak."""
+
+
+def bound(cost: Cost, device: Device, dtype: str) -> Bound:
+    """Give the least time of a cost: that of its matrix products or that of its bytes, whichever is longer."""
+    compute_ms = cost.matrix_flops / (device.tflops[dtype] * 1e9)
+    memory_ms = cost.bytes / (device.bandwidth_gb_s * 1e6)
+    return Bound(max(compute_ms, memory_ms), compute_ms, memory_ms)
+
+
+def limit_of(roof: Bound, measured_ms: float, idle: float | None = None) -> Limit | None:
+    """Say what limits a measured time; None where it is far below the roof, and how much the device idled is unknown.
+
+    Args:
+        roof: the least time.
+        measured_ms: what it took.
+        idle: the share of it in which the device did nothing, where that was counted.
+    """
+    share = roof.share(measured_ms).roof
+    if idle is None and share < NEAR:  # from there on, it worked for half of the time at least
+        return None
+    idle = idle or 0.0
+    if idle > LAUNCH_BOUND:
+        return Limit.LAUNCHES
+    return roof.limit if share >= NEAR * (1 - idle) else Limit.KERNELS
+
+
+@cache
+def devices() -> Mapping[str, Device]:
+    """Give every device that is known, by its short name."""
+    found = json.loads(DEVICES.read_text(encoding="utf-8"))
+    return {key: Device(**{**values, "gpus": tuple(values["gpus"])}) for key, values in found.items()}
+
+
+def device_called(name: str) -> Device:
+    """Give the device of a short name, or of the name that its driver gives it.
+
+    Raises:
+        DsocrError: where it is not known.
+    """
+    found = devices().get(name.lower()) or device_of_gpu(name)
+    if found is None:
+        raise DsocrError(f"the peaks of a device {name!r} are not known; give one of {', '.join(devices())}")
+    return found
+
+
+def device_of_gpu(gpu: str) -> Device | None:
+    """Give the device whose driver calls it so; None where it is not known."""
+    return next((one for one in devices().values() if gpu in one.gpus), None)

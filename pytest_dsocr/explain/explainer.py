@@ -1,0 +1,113 @@
+"""Who asks the explaining process: once for each stage of a run, and with the first question it is started."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_dsocr.cases.exchange import CaseReport
+from pytest_dsocr.cases.explanation import Explanation
+from pytest_dsocr.explain.asking import question_of
+from pytest_dsocr.explain.question import Answer, Question
+from pytest_dsocr.explain.runtime import WhatIfRuntime
+from pytest_dsocr.foundation.words import count
+from pytest_dsocr.reference.live.client import Client
+from pytest_dsocr.reference.protocol import ReferenceFaultError
+from pytest_dsocr.subjects.protocol import Setup
+
+RUNTIME = f"{WhatIfRuntime.__module__}:{WhatIfRuntime.__qualname__}"
+FLAG = "--dsocr-explain"
+MOST_WORDS = 3
+"""So many mistakes are told that explain a divergence equally well."""
+
+
+class Explainer:
+    """Says what would explain a case's first divergence.
+
+    Args:
+        setup: the subject's; the session computes with the same checkpoint, device, dtype and attention.
+        budget_s: how long a search may take; with 0 nothing is asked.
+        time_limit_s: how long the process may take to load and to answer beside that.
+    """
+
+    def __init__(self, setup: Setup, budget_s: float, time_limit_s: float = 600) -> None:
+        self.budget_s = budget_s
+        self._asked: set[str] = set()
+        self._proven: dict[str, Explanation] = {}
+        load = {
+            "runtime": RUNTIME,
+            "vendor": None,
+            "checkpoint": setup.checkpoint,
+            "device": setup.device,
+            "dtype": setup.dtype,
+            "attention": setup.attention,
+            "command": "",
+        }
+        self._client = Client(Path(sys.executable), load, time_limit_s + budget_s, None)
+
+    def explain(self, report: CaseReport) -> Explanation | None:
+        """Explain the first divergence of a case, of the first case whose stage breaks.
+
+        Of another that breaks at the same comparison the first one's proof is told again; None of any other.
+        """
+        question = question_of(report, self.budget_s) if self.budget_s else None
+        if question is None or question.what in self._proven:
+            return self._proven.get(question.what) if question else None
+        if (stage := question.what.partition("/")[0].partition(".")[0]) in self._asked:
+            return None
+        self._asked.add(stage)
+        found = self.answered(question)
+        if found and found.is_proven:
+            self._proven[question.what] = replace(found, text=f"{found.text}; as in {report.case.id}")
+        return found
+
+    def answered(self, question: Question) -> Explanation | None:
+        """Have a question answered, whatever was asked before."""
+        try:
+            answer = self._client.ask(
+                question.what,
+                "explain",
+                {"question": question.to_json()},
+                lambda response, _: Answer.read(response.result),
+            )
+        except ReferenceFaultError as error:
+            return Explanation(f"nothing was tried: {str(error).splitlines()[0]}")
+        return told(question, answer)
+
+    def close(self) -> None:
+        """End the process, where one was started."""
+        self._client.close()
+
+
+def told(question: Question, answer: Answer) -> Explanation | None:
+    """Put an answer in words; None where nothing was tried."""
+    if not answer.tried:
+        return None
+    if not answer.found:
+        tried = count(answer.tried, "known mistake")
+        return Explanation(f"by none of {tried} tried at {question.what}{_ended(question, answer)}", question.what)
+    words = ", or ".join(answer.words[:MOST_WORDS])
+    if len(answer.words) > MOST_WORDS:
+        words += f", or {len(answer.words) - MOST_WORDS} more"
+    apart = "equal" if answer.error == 0 else f"{answer.error:.0e} apart"
+    without = "" if answer.without in (1.0, math.inf) else f", {answer.without:.0e} without"
+    if not answer.explained:
+        nearer = f"the session comes nearer at {question.what} to what the subject gave ({apart}{without})"
+        return Explanation(f"in part: with {words}, {nearer}", question.what, answer.found)
+    gives = f"the session gives at {question.what} what the subject gave ({apart}{without})"
+    return Explanation(f"with {words}, {gives}{_behind(answer)}", question.what, answer.found, is_proven=True)
+
+
+def _behind(answer: Answer) -> str:
+    if answer.beyond.startswith("not "):
+        return f", but not in {answer.beyond.removeprefix('not ')}"
+    return f", and so it does in {answer.beyond}" if answer.beyond else ""
+
+
+def _ended(question: Question, answer: Answer) -> str:
+    if answer.tried == answer.of:
+        return ""
+    left = count(answer.of - answer.tried, "other")
+    return f"; its {question.budget_s:g} s ended in front of {left}, {FLAG}=SECONDS gives more"

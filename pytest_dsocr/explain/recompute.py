@@ -1,0 +1,257 @@
+"""A stage of the session computed again from one seam to the next, with and without a mistake.
+
+What is in front of the seam is right, so it is computed once; of the blocks only the one that broke is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.pipeline import View
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.explain.changes import Changes
+from pytest_dsocr.explain.family import Bench, Plant
+from pytest_dsocr.observation.observation import Seam
+
+
+class Given(nn.Module):
+    """Stands for the blocks in front, and gives what they gave."""
+
+    def __init__(self, out: Tensor) -> None:
+        super().__init__()
+        self.out = out
+
+    def forward(self, *_: Any) -> Tensor:
+        """Give it."""
+        return self.out
+
+
+class Stop(nn.Module):
+    """Stands for the blocks behind, and ends the computation."""
+
+    def forward(self, x: Tensor, *_: Any) -> Tensor:
+        """End it."""
+        raise StopAtError(x)
+
+
+class StopAtError(Exception):
+    """The computation has come to the seam.
+
+    Args:
+        out: the seam's tensor.
+    """
+
+    def __init__(self, out: Tensor) -> None:
+        super().__init__()
+        self.out = out
+
+
+class Clean:
+    """The session's own tensors of a page, each computed when it is first needed.
+
+    Args:
+        session: without a mistake.
+        inputs: of the page.
+    """
+
+    def __init__(self, session: Session[Any], inputs: Inputs) -> None:
+        self.session, self.inputs = session, inputs
+        self._views: dict[str, View] = {}
+        self._sam: dict[str, Tensor] = {}
+
+    @property
+    def model(self) -> DeepseekOCR:
+        """The engine's model."""
+        model = self.session.model
+        assert isinstance(model, DeepseekOCR)
+        return model
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Columns and rows of crops."""
+        columns, rows = self.inputs.images_spatial_crop[0].tolist()
+        return columns, rows
+
+    def pixels(self, view: str) -> Tensor:
+        """Give the pixels of ``crops`` or ``page``."""
+        return self.inputs.images_crop if view == "crops" else self.inputs.images_ori
+
+    def view(self, view: str) -> View:
+        """Give the seams of a pass through the encoders."""
+        if view not in self._views:
+            self._views[view] = self.session.pipeline.view(self.pixels(view))
+        return self._views[view]
+
+    def sam_of(self, view: str) -> Tensor:
+        """Give SAM's features of a view, without what comes behind them."""
+        if view in self._views:
+            return self._views[view].sam
+        if view not in self._sam:
+            self._sam[view] = self.session.pipeline.sam(self.pixels(view))
+        return self._sam[view]
+
+    @cached_property
+    def fused(self) -> Tensor:
+        """What goes into the prompt."""
+        crops = self.view("crops").projector if self.grid != (1, 1) else None
+        return self.session.pipeline.vision_fusion(crops, self.view("page").projector, self.grid)
+
+    @property
+    def image(self) -> tuple[int, int]:
+        """The first position of the image's tokens in the prompt, and the first behind them."""
+        places = self.inputs.images_seq_mask[0].nonzero().flatten().tolist()
+        return (places[0], places[-1] + 1) if places else (0, 0)
+
+    def run(self, stage: str, view: str, most: int | None = None) -> Tensor:
+        """Compute a stage from the right tensors in front of it, of no more than ``most`` views."""
+        pipeline = self.session.pipeline
+        if stage == "sam":
+            return pipeline.sam(self.pixels(view)[:most])
+        if stage == "clip":
+            return pipeline.clip(self.sam_of(view)[:most])
+        if stage == "projector":
+            return pipeline.projector(self.view(view).clip, self.view(view).sam)
+        if stage == "vision_fusion":
+            crops = self.view("crops").projector if self.grid != (1, 1) else None
+            return pipeline.vision_fusion(crops, self.view("page").projector, self.grid)
+        features = self.fused if self.inputs.has_vision else None
+        return pipeline.prefill_with(self.inputs, features).logits[0]
+
+    def warm(self, stage: str, view: str) -> None:
+        """Have all that :meth:`run` starts from."""
+        if stage == "clip":
+            self.sam_of(view)
+        elif stage == "projector":
+            self.view(view)
+        elif stage in ("vision_fusion", "prefill") and self.inputs.has_vision:
+            _ = self.fused
+
+
+class Segment:
+    """What lies between two seams of a page, to be computed again.
+
+    Args:
+        clean: the page's right tensors.
+        what: the seam, such as ``sam.crops/3`` or ``projector.page``.
+        has_blocks: whether the seams of blocks are known to be right up to this one.
+    """
+
+    def __init__(self, clean: Clean, what: str, *, has_blocks: bool) -> None:
+        whole, _, depth = what.partition("/")
+        self.clean = clean
+        self.stage, _, self.view = whole.partition(".")
+        self.owner, self.attribute = _home(clean, self.stage)
+        self.all_blocks: Sequence[Any] = list(getattr(self.owner, self.attribute)) if self.owner else []
+        count = len(self.all_blocks)
+        is_behind = has_blocks and not depth and count > 0
+        self.first = int(depth) if depth else count if is_behind else 0
+        self.last = int(depth) + 1 if depth else count
+        self.stops = bool(depth)
+        with torch.no_grad():
+            clean.warm(self.stage, self.view)
+            self.feed = self._captured() if self.first else None
+
+    @property
+    def blocks(self) -> Sequence[Any]:
+        """Those that are computed."""
+        return self.all_blocks[self.first : self.last]
+
+    def compute(self, plant: Plant | None, most: int | None = None) -> Tensor:
+        """Give the seam's tensor, under a mistake or none, of no more than ``most`` views."""
+        with self._planted(plant, self.last, self.blocks, stops=self.stops, most=most):
+            try:
+                return self.clean.run(self.stage, self.view, most)
+            except StopAtError as stopped:
+                return stopped.out
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether it is a block of SAM that keeps to windows, so that its first windows can be computed alone."""
+        return self.stops and self.stage == "sam" and bool(self.blocks[0].window)
+
+    def first_rows(self, plant: Plant | None) -> Tensor:
+        """Give the first windows of the first view, of a block of SAM that keeps to windows."""
+        [block] = self.blocks
+        rows = self.block_input[:1, : block.window]
+        with Changes() as changes, torch.no_grad():
+            if plant is not None:
+                notes = {"all_blocks": self.all_blocks, "first": self.first, "stage": self.stage, "view": self.view}
+                plant(Bench(self.clean.session, changes, self.blocks, self.clean.image, notes))
+            with self.clean.session.pipeline.running("sam"):
+                out: Tensor = block(rows)
+        return out
+
+    @cached_property
+    def block_input(self) -> Tensor:
+        """What the block gets."""
+        kept: list[Tensor] = []
+        handle = self.blocks[0].register_forward_pre_hook(lambda _m, args: kept.append(args[0]))
+        try:
+            self.compute(None)
+        finally:
+            handle.remove()
+        return kept[0]
+
+    def behind(self, plant: Plant, *, alone: bool) -> Iterator[tuple[str, Seam]]:
+        """Yield the stage's seams behind this one, with the mistake in every block from here on, or in one alone."""
+        whole = f"{self.stage}.{self.view}" if self.view else self.stage
+        outs: list[tuple[str, Seam]] = []
+        blocks = self.blocks if alone else self.all_blocks[self.first :]
+        with self._planted(plant, len(self.all_blocks), blocks, stops=False):
+            handles = [
+                block.register_forward_hook(partial(_keep, outs, f"{whole}/{depth}"))
+                for depth, block in enumerate(self.all_blocks)
+                if depth >= self.last
+            ]
+            try:
+                out = Seam.of(self.clean.run(self.stage, self.view))
+            finally:
+                for handle in handles:
+                    handle.remove()
+        yield from (*outs, (whole, out))
+
+    @contextmanager
+    def _planted(
+        self, plant: Plant | None, last: int, blocks: Sequence[nn.Module], *, stops: bool, most: int | None = None
+    ) -> Iterator[None]:
+        with Changes() as changes, torch.no_grad():
+            if self.owner is not None and (self.feed is not None or stops):
+                given = [] if self.feed is None else [Given(self.feed[:most])]
+                left = [*given, *self.all_blocks[self.first : last], *([Stop()] if stops else [])]
+                changes.set(self.owner, self.attribute, nn.ModuleList(left))
+            if plant is not None:
+                notes = {"all_blocks": self.all_blocks, "first": self.first, "stage": self.stage, "view": self.view}
+                plant(Bench(self.clean.session, changes, blocks, self.clean.image, notes))
+            yield
+
+    def _captured(self) -> Tensor:
+        """Give what the block in front gave."""
+        kept: list[Tensor] = []
+        handle = self.all_blocks[self.first - 1].register_forward_hook(lambda _m, _a, out: kept.append(out))
+        try:
+            self.clean.run(self.stage, self.view)
+        finally:
+            handle.remove()
+        return kept[0]
+
+
+def _home(clean: Clean, stage: str) -> tuple[Any, str]:
+    core = clean.model.model
+    homes: dict[str, Callable[[], tuple[Any, str]]] = {
+        "sam": lambda: (core.sam_model, "blocks"),
+        "clip": lambda: (core.vision_model.transformer, "layers"),
+        "prefill": lambda: (core, "layers"),
+    }
+    return homes[stage]() if stage in homes else (None, "")
+
+
+def _keep(outs: list[tuple[str, Seam]], name: str, _module: nn.Module, _args: Any, out: Tensor) -> None:
+    outs.append((name, Seam.of(out)))

@@ -1,0 +1,98 @@
+"""Candidates tried one after the other within a budget; the nearest to what the subject gave is the answer."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_dsocr.explain.family import WhatIf
+from pytest_dsocr.explain.question import Answer
+
+TIMES_NEARER = 100
+"""So many times nearer than without it does a what-if come that explains."""
+SOMEWHAT_NEARER = 10
+"""So many times where another mistake is left."""
+AS_NEAR = 3
+"""What comes as near as this many times the nearest may be the mistake as well."""
+EXACT = 1e-7
+"""Below it float32 cannot tell one from the other."""
+
+Measure = Callable[[WhatIf], float]
+"""Gives how far the session with a what-if is from the subject, 0 where every bit is equal."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When a search ends."""
+
+    started: float
+    budget_s: float
+
+    @classmethod
+    def after(cls, budget_s: float) -> Deadline:
+        """Begin now."""
+        return cls(time.monotonic(), budget_s)
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been."""
+        return time.monotonic() - self.started
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more may be begun."""
+        return self.seconds > self.budget_s
+
+
+def search(
+    candidates: Iterable[WhatIf],
+    measure: Measure,
+    without: float,
+    near: float,
+    deadline: Deadline,
+    *,
+    goes_on: Callable[[WhatIf], bool] = lambda one: False,
+) -> tuple[Answer, list[WhatIf]]:
+    """Try the candidates in their order, up to the first that is equal to the bit.
+
+    Args:
+        candidates: what may be the mistake.
+        measure: how far each is from the subject; whatever it raises makes the candidate none.
+        without: how far the session is without any mistake.
+        near: up to this distance the subject's tensor counts as reproduced.
+        deadline: ends the search.
+        goes_on: whether to go on behind one that is equal to the bit.
+
+    Returns:
+        The answer, without what follows of it, and the candidates that it names.
+    """
+    left, found, tried = list(candidates), list[tuple[float, WhatIf]](), 0
+    for one in left if without > 0 else ():
+        if deadline.is_over:
+            break
+        tried += 1
+        found.append((_measured(measure, one), one))
+        if found[-1][0] == 0.0 and not goes_on(one):
+            break
+    answer = Answer(tried, len(left), deadline.seconds, without)
+    return _judged(answer, found, near)
+
+
+def _measured(measure: Measure, one: WhatIf) -> float:
+    try:
+        distance = measure(one)
+    except Exception:  # a mistake may fit this checkpoint's sizes as little as a port's would
+        return math.inf
+    return distance if math.isfinite(distance) else math.inf
+
+
+def _judged(answer: Answer, found: Sequence[tuple[float, WhatIf]], near: float) -> tuple[Answer, list[WhatIf]]:
+    least = min((distance for distance, _ in found), default=math.inf)
+    if least > answer.without / SOMEWHAT_NEARER or least == math.inf:
+        return answer, []
+    explained = least <= near and least <= answer.without / TIMES_NEARER
+    alike = [one for distance, one in found if distance <= max(AS_NEAR * least, EXACT if least else 0.0)]
+    ids, words = tuple(one.id for one in alike), tuple(one.words for one in alike)
+    return replace(answer, found=ids, words=words, error=least, explained=explained), alike

@@ -1,0 +1,106 @@
+"""Counted FLOPs held against computed ones: a stage, and module by module where a subject shows them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.cost import clip, sam
+from pytest_dsocr.cost.cost import Cost, by_module
+from pytest_dsocr.cost.decoder import HEAD, LAYERS, NORM, SESSION, Way
+from pytest_dsocr.cost.held import WHOLE, Difference, differences
+from pytest_dsocr.cost.model import decode_step, stages_of
+from pytest_dsocr.foundation.words import count, listed
+
+if TYPE_CHECKING:
+    from pytest_dsocr.cost.workload import Workload
+    from pytest_dsocr.engine.architecture import Architecture
+    from pytest_dsocr.perf.probe.flops import Flops
+
+    from .counted import Counted
+
+ENCODERS = {"sam": sam.NAME, "clip": clip.NAME, "projector": clip.PROJECTOR}
+WAYS = {
+    "": SESSION,
+    ", with the logits of all positions": Way(all_logits=True),
+    ", with rotary angles as products": Way(angle_products=True),
+    ", with the logits of all positions, and rotary angles as products": Way(all_logits=True, angle_products=True),
+}
+"""Right all of them, and what is said of each."""
+SHOWN = 4
+"""Differences that are told one by one: what is wrong in one layer is mostly wrong in all."""
+
+Ways = Mapping[str, Mapping[str, Cost]]
+
+
+def vision_of(arch: Architecture, counted: Counted) -> list[Comparison]:
+    """Compare the encoders and the projector, one by one where they are seen as modules."""
+    stages = stages_of(arch, counted.work)
+    found, flops = _apart(by_module(stages[stage] for stage in (*ENCODERS, "vision_fusion")), counted.vision), []
+    for stage, root in ENCODERS.items():
+        if root in counted.vision.modules:
+            inside = [one for one in found if f"{one.module}.".startswith(f"{root}.")]
+            found = [one for one in found if one not in inside]
+            flops.append(compared(f"{stage}/FLOPs", inside, counted.vision, root))
+    return [*flops, compared("vision/FLOPs", found, counted.vision)]
+
+
+def prefill_of(arch: Architecture, counted: Counted) -> Comparison:
+    """Compare the prefill."""
+    ways = {told: stages_of(arch, counted.work, way=way)["prefill"].layers for told, way in WAYS.items()}
+    return nearest("prefill/FLOPs", ways, counted.prefill)
+
+
+def step_of(arch: Architecture, work: Workload, length: int, found: Flops) -> Comparison:
+    """Compare a step after which the cache holds ``length`` positions."""
+    ways = {told: decode_step(arch, work, length, way=way).layers for told, way in WAYS.items()}
+    return nearest(f"decode/FLOPs of the step to {length} positions", ways, found)
+
+
+def page_of(arch: Architecture, work: Workload, found: Flops) -> Comparison:
+    """Compare a whole reading, which may have come to its end before its ceiling."""
+    ways = {
+        f", {tokens} of {work.generated_tokens} tokens{told}": by_module(
+            stages_of(arch, replace(work, generated_tokens=tokens), way=way).values()
+        )
+        for tokens in range(work.generated_tokens, 0, -1)
+        for told, way in WAYS.items()
+    }
+    return nearest("read/FLOPs", ways, replace(found, modules=_of_every_token(found)))
+
+
+def nearest(what: str, ways: Ways, found: Flops) -> Comparison:
+    """Compare with several ways, each of which is right; the one that least differs from is told."""
+    apart = {told: _apart(layers, found) for told, layers in ways.items()}
+    least = min(apart, key=lambda told: len(apart[told]))
+    return compared(what, apart[least], found, told=least)
+
+
+def compared(what: str, apart: Sequence[Difference], found: Flops, root: str = WHOLE, told: str = "") -> Comparison:
+    """Say whether FLOPs are as computed, and where they are not."""
+    if found.unknown:
+        runs = listed([f"{name} ({count(times, 'run')})" for name, times in found.unknown.items()], 3)
+        return not_compared(what, Reason.TELLS_NOTHING, f"no formula is known for {runs}")
+    if not found.algorithmic:
+        measured = "none was counted; what runs in a CUDA graph, in compiled code or in another process is not seen"
+        return not_compared(what, Reason.TELLS_NOTHING, measured)
+    if not apart:
+        flops = found.modules[root].total() if root else found.algorithmic
+        return Comparison(what, Verdict.MATCH, f"{flops:,}{told}")
+    first, *others = map(str, apart[:SHOWN])
+    more = [f"and {len(apart) - SHOWN} more"] if len(apart) > SHOWN else []
+    return Comparison(what, Verdict.WRONG, first, details=(*others, *more))
+
+
+def _of_every_token(found: Flops) -> dict[str, Counter[str]]:
+    """Leave out the decoder's modules that ran once: they saw the prompt, and no step, which may go past modules."""
+    seen = (name for name in found.modules if found.calls[name] > 1 or not name.startswith((LAYERS, NORM, HEAD)))
+    return {name: found.modules[name] for name in seen}
+
+
+def _apart(layers: Mapping[str, Cost], found: Flops) -> list[Difference]:
+    return differences(layers, {WHOLE: found.operators, **found.modules}, found.calls)

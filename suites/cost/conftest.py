@@ -1,0 +1,43 @@
+"""What the suite of FLOPs shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_dsocr.cases.config import Config
+
+    from .counted import Scales
+
+
+@pytest.fixture(autouse=True)
+def _without_gradients() -> Iterator[None]:
+    """With them, attention is computed by other operators."""
+    import torch
+
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture(scope="session")
+def made(dsocr_subject: Any, dsocr_config: Config, tmp_path_factory: pytest.TempPathFactory) -> Scales:
+    """The subject, to be counted."""
+    from pytest_dsocr.engine.checkpoint import resolve
+
+    from .counted import Scales
+
+    checkpoint = resolve(dsocr_config.checkpoint)
+    return Scales(dsocr_subject, checkpoint.architecture, checkpoint.tokenizer, tmp_path_factory.mktemp("white"))
+
+
+@pytest.fixture
+def scales(request: pytest.FixtureRequest, dsocr_config: Config) -> Scales:
+    """The same; a test is left out where the subject runs in another process."""
+    from pytest_dsocr.plugin.perf import leave_isolated_out
+
+    leave_isolated_out(request.node, dsocr_config)
+    found: Scales = request.getfixturevalue("made")
+    return found

@@ -1,0 +1,54 @@
+"""A decode step costs what its position needs, a later one more by its attention alone; a page costs their sum."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_dsocr.compare.expected import as_expected
+from pytest_dsocr.cost.model import decode_step
+from pytest_dsocr.plugin.check import Check
+
+if TYPE_CHECKING:
+    from .counted import Scales
+
+pytestmark = pytest.mark.dsocr_perf
+
+PAGE_PX = (512, 512)
+COUNTED = (1, 2, 3, 17, 40)
+"""Steps that are counted, from 1."""
+TOKEN = 5
+READ_TOKENS = 4
+
+
+@pytest.mark.dsocr_level("L2")
+def test_steps(scales: Scales, dsocr_check: Check) -> None:
+    """At several lengths; what does not depend on the length is equal in all."""
+    from .compared import step_of
+
+    counted = scales.begin(PAGE_PX, "free", "tiny")
+    taken, found = {}, []
+    for step in range(1, COUNTED[-1] + 1):
+        if step not in COUNTED:
+            scales.subject.step(counted.state, TOKEN)
+            continue
+        with scales.counting() as flops:
+            scales.subject.step(counted.state, TOKEN)
+        length = counted.work.prompt_tokens + step
+        taken[length] = flops.algorithmic
+        found.append(step_of(scales.arch, counted.work, length, flops))
+    for short, long in pairwise(taken):
+        grown = [decode_step(scales.arch, counted.work, length).cost.attention_flops for length in (short, long)]
+        what = f"decode/growth from {short} to {long} positions"
+        found.append(as_expected(what, taken[long] - taken[short], grown[1] - grown[0], "the attention's FLOPs"))
+    dsocr_check(found)
+
+
+def test_read(scales: Scales, dsocr_check: Check) -> None:
+    """Vision once, the prompt once, and a step for each further token."""
+    from .compared import page_of
+
+    work = scales.work(PAGE_PX, "free", "tiny", READ_TOKENS)
+    dsocr_check([page_of(scales.arch, work, scales.read(work, "free"))])

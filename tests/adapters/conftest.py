@@ -1,0 +1,27 @@
+"""A server in a process of its own, for the tests of this folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.adapters import server
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """Give the address of a server that is up."""
+    with subprocess.Popen([sys.executable, server.__file__], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        process.kill()
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    with serving() as found:
+        yield found

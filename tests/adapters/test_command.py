@@ -1,0 +1,201 @@
+"""``cli:`` on real processes: what is handed over, what is taken for text, and what is said of each misdeed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.loading import close_subject, level_before_loading, load_subject, open_subject
+from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.watch import watching
+from tests.adapters import reader
+
+READER = shlex.join([sys.executable, reader.__file__])
+ONCE = f"cli:{READER} {{page}} {{text}}"
+KEPT = f"--keep {READER} --stay"
+
+
+def read(spec: str, page: str = "fine", subject: Any = None) -> str:
+    found = subject or load_subject(spec, Setup())
+    text: str = found.read(
+        Path(page).with_suffix(".png"), prompt=PROMPTS["free"], preset=PRESETS["tiny"], max_new_tokens=7
+    )
+    return text
+
+
+def refused(spec: str, page: str, kind: type[SubjectFaultError] = SubjectFaultError, subject: Any = None) -> str:
+    with pytest.raises(kind) as caught:
+        read(spec, page, subject)
+    assert type(caught.value) is kind
+    assert caught.value.stage == "read"
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is not None
+    return f"{caught.value}\n{caught.value.__cause__}"
+
+
+def test_a_page_is_what_the_command_prints() -> None:
+    assert read(ONCE) == "fine|Free OCR.|<|ref|>té<|/ref|>\n"
+    assert level_before_loading(ONCE) is Level.TEXT
+
+
+def test_every_field_is_filled_in_and_no_shell_sees_it() -> None:
+    fields = (
+        "'{prompt};$HOME' {preset}-{base_size}-{image_size}-{crop} {max_new_tokens} {checkpoint} {device} '{\"a\": 1}'"
+    )
+    told = read(f"cli:{READER} {{page}} {fields}").split("|", 1)[1]
+    assert told.startswith('<image>\nFree OCR.;$HOME|tiny-512-512-false|7|mini|cpu|{"a": 1}|')
+
+
+def test_it_is_read_through_the_checks_and_needs_no_isolation(tmp_path: Path) -> None:
+    subject = open_subject(ONCE, Setup(), isolated_s=9)
+    (tmp_path / "fine.png").touch()
+    assert CheckedSubject(subject).read(make_case(tmp_path / "fine.png", "free", "tiny")).endswith("<|/ref|>")
+
+
+def test_the_text_stands_between_marks() -> None:
+    assert read(f"cli:--after='Free ' --before='|<|ref|>' {READER} {{page}} {{text}}") == "OCR."
+    for marks, mark in (("--after===", "=="), ("--after='OCR.' --before=fine", "fine")):
+        told = refused(f"cli:{marks} {READER} {{page}} {{text}}", "fine")
+        assert f"the command printed no {mark!r}, a mark of where the text is; give the marks that it prints" in told
+
+
+def test_an_environment_is_added() -> None:
+    assert read(f"cli:--env=BANNER=a=b {READER} {{page}}").startswith("a=bfine|")
+
+
+MISDEEDS = {
+    "crash": "the command ended with status 3; make it end with status 0 where it has read the page; it said last: "
+    r"Segmentation violation at 0x0\x1b[31m; it was: ",
+    "killed": "the command was killed by SIGABRT; ",
+    "huge": "the command printed more than 16 MiB; let it print the text of the page alone; ",
+    "latin": "the command printed what is not UTF-8 (byte 3 of ",
+}
+
+
+@pytest.mark.parametrize("page", MISDEEDS)
+def test_a_misdeed_is_a_fault_that_says_what_happened(page: str) -> None:
+    told = refused(ONCE, page)
+    assert told.startswith(MISDEEDS[page])
+    assert f"reader.py {page}.png 'Free OCR.'\nloading for {page}" in told
+
+
+def test_a_hang_ends_at_its_own_limit_and_at_the_runs(tmp_path: Path) -> None:
+    told = refused(f"cli:--time-limit=1.5 {READER} {{page}}", "hang", SubjectHungError)
+    assert told.startswith("the command took more than 1.5 s; if it was only slow, raise its time limit; it said last:")
+    (tmp_path / "hang.png").touch()
+    with watching([]) as watch:
+        watch.limit(1.5)
+        checked = CheckedSubject(load_subject(ONCE, Setup()))
+        with pytest.raises(SubjectHungError, match=r"did not return in read within 1\.5 s"):
+            checked.read(make_case(tmp_path / "hang.png", "free", "tiny"))
+
+
+def test_nothing_that_it_has_started_is_left() -> None:
+    """A process that it leaves behind holds its pipes open, and is waited for by nobody."""
+    left = int(read(f"cli:{READER} {{page}}", "child").split("|")[-1])
+    for _ in range(100):
+        if not is_alive(left):
+            return
+        time.sleep(0.05)
+    pytest.fail(f"process {left} runs on")
+
+
+def is_alive(process: int) -> bool:
+    status = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False)
+    return status.stdout.strip()[:1] not in ("", "Z")
+
+
+def test_one_that_cannot_be_started_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_bytes(b"\x7fELF no program")
+    (tmp_path / "mine").chmod(0o755)
+    assert "the command cannot be started (" in refused(f"cli:{tmp_path}/mine {{page}}", "fine")
+
+
+BAD = [
+    ("cli:", "there is no command; give cli:COMMAND with {page} in it, or cli:FILE.toml"),
+    ("cli:absent {page}", "there is no command 'absent'; install it, or give its path"),
+    (f"cli:{READER}", "hands no page over; write {page} where the command takes the image's file"),
+    (f"cli:{READER} {{page}} {{gguf}}", "there is no field {gguf}; the fields are {page}, {prompt}, {text}, "),
+    (f"cli:--keep {READER} {{page}}", "there is no field {page}; the fields are {checkpoint}, {device}, "),
+    (f"cli:--fast {READER}", "'--fast' is no option of cli:; in front of a command there may be --keep, "),
+    (f"cli:--time-limit=0 {READER} {{page}}", "a time limit of 0 s leaves no time; give more"),
+    ("cli:'open", "cannot be split into words (No closing quotation); close the quotes"),
+    ("cli:absent.toml", "absent.toml cannot be read ("),
+    ("cli:odd.toml", "odd.toml: there is no option words; the options are command, keep, "),
+    ("cli:typed.toml", "typed.toml: keep cannot be of type str"),
+]
+
+
+@pytest.mark.parametrize(("spec", "message"), BAD)
+def test_a_bad_name_is_refused_before_anything_runs(
+    spec: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("odd.toml").write_text("words = []")
+    Path("typed.toml").write_text("command = 'a'\nkeep = 'yes'")
+    with pytest.raises(DsocrError) as caught:
+        load_subject(spec, Setup())
+    assert message in str(caught.value)
+
+
+def test_a_file_holds_what_a_name_cannot(tmp_path: Path) -> None:
+    file = tmp_path / "my_ocr.toml"
+    words = [sys.executable, reader.__file__, "{page}", "<__media__>\n{text}"]
+    file.write_text(f"command = {json.dumps(words)}\nbefore = '|<|ref|>'\ntime_limit = 60\n[env]\nBANNER = 'a '\n")
+    assert read(f"cli:{file}") == "a fine|<__media__>\nFree OCR."
+
+
+@pytest.fixture
+def kept() -> Iterator[Any]:
+    subject = load_subject(f"cli:--time-limit=3 {KEPT}", Setup())
+    yield subject
+    close_subject(subject)
+
+
+def pid(text: str) -> str:
+    return text.split("|")[1].split()[0]
+
+
+def test_a_command_that_stays_is_asked_page_by_page(kept: Any) -> None:
+    first, second = (read("", page, kept) for page in ("one", "two"))
+    assert (first.split("|")[0], second.split("|")[0]) == ("one", "two")
+    assert pid(first) == pid(second)
+    assert "error: no such page; mend that; it said last: loading for two; " in refused("", "refuses", subject=kept)
+    assert pid(read("", "three", kept)) == pid(first), "a page that is refused does not end it"
+    close_subject(kept)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid(first)), 0)
+
+
+@pytest.mark.parametrize(
+    ("page", "kind", "message"),
+    [
+        ("crash", SubjectFaultError, "the command ended with status 3 and did not answer; another is started for the"),
+        ("hang", SubjectHungError, "the command took more than 3 s; "),
+        ("huge", SubjectFaultError, "the command printed more than 16 MiB; "),
+        ("broken", SubjectFaultError, "the command printed '{broken', which is no answer; print a line {\"id\": 2, "),
+        ("late", SubjectFaultError, 'which is no answer; print a line {"id": 2, "text": "..."}; it said last: '),
+    ],
+)
+def test_a_misdeed_of_one_that_stays_costs_a_page(
+    kept: Any, page: str, kind: type[SubjectFaultError], message: str
+) -> None:
+    before = pid(read("", "one", kept))
+    assert message in refused("", page, kind, kept)
+    assert pid(read("", "two", kept)) != before

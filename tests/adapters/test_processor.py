@@ -1,0 +1,74 @@
+"""``processor:``: inputs of a server's processor, with the session behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.subjects.loading import level_before_loading, load_subject, open_subject
+from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.session import session_subject
+
+HERE = "processor:tests.adapters.processors"
+
+
+def loaded(name: str) -> Any:
+    return load_subject(f"{HERE}:{name}", Setup())
+
+
+@pytest.mark.parametrize("name", ["Right", "AsSglang"])
+@pytest.mark.parametrize("preset", ["tiny", "gundam"])
+def test_a_right_processor_gives_the_sessions_inputs_and_text(name: str, preset: str) -> None:
+    subject, session = loaded(name), session_subject(Setup())
+    asked: dict[str, Any] = {"prompt": f" {PROMPTS['markdown']}\n", "preset": PRESETS[preset]}
+    page = shipped("dev-3")[0]
+    mine, theirs = subject.inputs(page, **asked), session.inputs(page, **asked)
+    for key, value in theirs.items():
+        assert mine[key].dtype == value.dtype, key
+        assert torch.equal(mine[key], value), key
+    if preset == "tiny":
+        read = {**asked, "max_new_tokens": 24}
+        assert subject.read(page, **read) == session.read(page, **read)
+
+
+def test_its_level_is_known_and_it_may_be_isolated() -> None:
+    assert level_before_loading(f"{HERE}:Right") is Level.INPUTS
+    subject = open_subject(f"{HERE}:Right", Setup(), 120.0)
+    try:
+        assert type(subject).__name__ == "IsolatedSubject"
+    finally:
+        subject.close()  # type: ignore[attr-defined]
+
+
+BAD = {
+    "processor:nowhere": "'processor:nowhere' names no processor; give processor:package.module:Class",
+    "processor:no_such_package:Any": "processor:no_such_package:Any cannot be had (ModuleNotFoundError: ",
+    f"{HERE}:Absent": f"{HERE}:Absent cannot be had (AttributeError: ",
+}
+
+
+@pytest.mark.parametrize("spec", BAD)
+def test_one_that_is_not_there_is_told(spec: str) -> None:
+    with pytest.raises(DsocrError) as caught:
+        load_subject(spec, Setup())
+    assert str(caught.value).startswith(BAD[spec])
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("WithoutPixels", "the processor gave input_ids, and no images_seq_mask; "),
+        ("OfPictures", "the processor takes images, and no prompt or text; name another"),
+    ],
+)
+def test_one_that_is_another_kind_is_told(name: str, told: str) -> None:
+    subject = loaded(name)
+    with pytest.raises(DsocrError, match=told):
+        subject.inputs(shipped("dev-3")[0], prompt=PROMPTS["markdown"], preset=PRESETS["tiny"])

@@ -1,0 +1,113 @@
+"""Programs that really read pages, held against recordings of the vendor's code; and what a run makes of a crash."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+
+import pytest
+
+from pytest_dsocr.cases.exchange import ask, judge
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.reference.opening import Wanted
+from pytest_dsocr.reference.recorded.recording import RecordedReference
+from pytest_dsocr.subjects.loading import close_subject, load_subject
+from pytest_dsocr.subjects.protocol import Setup
+from tests.adapters import reader, session_reader
+from tests.plugin.conftest import TEST_TEXT, Repository, repository
+from tests.plugin.standin import TEXT
+from tests.recordings import FOLDER, find_recording
+
+__all__ = ["repository"]
+SESSION = f"cli:--keep {shlex.join([sys.executable, session_reader.__file__])} {{checkpoint}}"
+PAGE = "figures_201"
+
+
+def verdicts(spec: str) -> dict[str, Verdict]:
+    recording = find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling())
+    [page] = [page for page in shipped("dev-3") if page.stem == PAGE]
+    subject = load_subject(spec, Setup())
+    found = judge(
+        ask(subject, RecordedReference(recording), make_case(page, "markdown", "gundam")), tolerances("float32")
+    )
+    close_subject(subject)
+    return {one.what: one.verdict for one in found.comparisons if one.verdict is not Verdict.NOT_COMPARED}
+
+
+def test_a_server_is_judged_by_its_text_alone(address: str) -> None:
+    found = verdicts(f"{address}/session/v1?preset={{preset}}")
+    assert found["text"] is Verdict.MATCH
+    assert {*found} <= {"text", "spans", "boxes"}
+
+
+@pytest.mark.parametrize(("more", "verdict"), [("", Verdict.MATCH), (" '<|ref|>more<|/ref|>'", Verdict.WRONG)])
+def test_a_command_is_judged_by_its_text_alone(more: str, verdict: Verdict) -> None:
+    found = verdicts(f"{SESSION}{more}")
+    assert found["text"] is verdict
+    assert {*found} <= {"text", "spans", "boxes"}
+
+
+def test_in_a_run_a_crash_costs_one_case_and_a_wrong_text_is_wrong(repository: Repository) -> None:
+    folder = repository.pytester.path
+    for name in ("crash", "good"):
+        shutil.copy(folder / "page.png", folder / f"{name}.png")
+    command = shlex.join([sys.executable, reader.__file__])
+    options = ("--dsocr-pages=crash.png", "--dsocr-pages=good.png", "--dsocr-isolate")
+    marked = f"--dsocr-subject=cli:--after='|' --before='|<|ref|>t' {command} {{page}}"
+    result = repository.run(TEST_TEXT, *options, f"{marked} {shlex.quote(TEXT)}")
+    result.assert_outcomes(passed=1, failed=1)
+    assert "the command ended with status 3; make it end with status 0" in result.stdout.str()
+    result = repository.run(TEST_TEXT, options[1], f"{marked} other")
+    result.assert_outcomes(failed=1)
+    assert "WRONG" in result.stdout.str()
+
+
+def test_in_a_run_the_handshake_is_told_and_a_server_without_special_tokens_is_no_wrong(
+    repository: Repository, address: str
+) -> None:
+    result = repository.run(TEST_TEXT, f"--dsocr-subject={address}/plain/v1", "--dsocr-isolate")
+    result.assert_outcomes(passed=1)
+    assert f"the server at {address}/plain/v1: model one; it keeps special tokens; " in unwrapped(result)
+    result = repository.run(TEST_TEXT, f"--dsocr-subject={address}/lost/v1")
+    result.assert_outcomes(errors=1)
+    assert "takes special tokens out of its text" in unwrapped(result)
+    assert "WRONG" not in result.stdout.str()
+
+
+def test_in_a_run_the_time_to_the_first_text_is_told(repository: Repository, address: str) -> None:
+    result = repository.run(TEST_TEXT, f"--dsocr-subject={address}/plain/v1", "--dsocr-out=out")
+    told = next(line for line in result.outlines if line.startswith("first token"))
+    [case] = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text())["cases"]
+    assert told.split(maxsplit=2)[2] == f"{case['first_token_ms']:.0f} ms in the median of 1 case, " + (
+        f"{case['first_token_ms']:.0f} ms at most"
+    )
+    assert "first token" in (repository.pytester.path / "out" / "summary.md").read_text()
+
+
+@pytest.mark.parametrize(("what", "other"), [("presets", "large"), ("prompts", "describe")])
+def test_in_a_run_what_is_not_offered_is_told_and_never_wrong(
+    repository: Repository, address: str, what: str, other: str
+) -> None:
+    one = {"presets": "gundam", "prompts": "markdown"}[what]
+    subject = f"--dsocr-subject={address}/plain/v1?{what}={one}"
+    both = [f"--dsocr-{what}={name}" for name in (one, other)]
+    result = repository.run(TEST_TEXT, subject, *both)
+    result.assert_outcomes(passed=1, skipped=1)
+    assert f"offers L0 text; {what}: {one}" in unwrapped(result)
+    assert f"1 test: not offered: the {what[:-1]} {other}; the subject offers {one}" in unwrapped(result)
+    result = repository.run(TEST_TEXT, subject, both[1])
+    result.assert_outcomes(skipped=1)
+    assert result.ret != 0, "nothing was compared"
+    assert "WRONG" not in result.stdout.str()
+
+
+def unwrapped(result: pytest.RunResult) -> str:
+    return " ".join(result.stdout.str().split())

@@ -1,0 +1,253 @@
+"""``http:`` against a real server: what it is asked, what the handshake says, and what is said of each misdeed."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.compare.output import compare_output
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Output
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.loading import level_before_loading, load_subject
+from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.watch import watching
+from tests.adapters.conftest import serving
+from tests.adapters.server import PIECE, SLOW_PAUSE_S, TEXT
+from tests.compare.made import observation
+
+
+def loaded(spec: str) -> tuple[Any, str]:
+    with watching([]) as watch:
+        subject = load_subject(spec, Setup())
+    [note] = watch.notes
+    return subject, note
+
+
+def read(subject: Any) -> str:
+    text: str = subject.read(shipped("dev-3")[0], prompt=PROMPTS["markdown"], preset=PRESETS["tiny"], max_new_tokens=7)
+    return text
+
+
+@pytest.mark.parametrize("stream", ["true", "false"])
+def test_a_page_is_what_the_server_answers(address: str, stream: str) -> None:
+    subject, note = loaded(f"{address}/plain/v1?model=one&stream={stream}")
+    assert read(subject) == TEXT
+    assert note == (
+        f"the server at {address}/plain/v1: model one; it keeps special tokens; it does not repeat the prompt; "
+        "the image takes 273 tokens, as with base; it gives logprobs"
+    )
+    assert level_before_loading(f"{address}/plain/v1") is Level.TEXT
+
+
+def test_what_it_is_asked(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THE_KEY", "s3cret")
+    query = "prompt={prompt}!&preset={preset}&seed=7&skip_special_tokens=null&key_env=THE_KEY&stream=false"
+    subject, note = loaded(f"{address}/tells/v1?{query}")
+    assert json.loads(read(subject)) == {
+        "model": "one",
+        "messages": [{"type": "text", "text": f"{PROMPTS['markdown']}!"}],
+        "max_tokens": 7,
+        "temperature": 0,
+        "preset": "tiny",
+        "seed": 7,
+        "stream": False,
+        "key": "Bearer s3cret",
+    }
+    assert "s3cret" not in note
+
+
+def test_a_file_holds_what_a_name_cannot(address: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        f"url = '{address}/tells/v1'\nstream = false\n[body]\nseed = 7\n[body.extra]\nsides = ['{{base_size}}']\n"
+    )
+    told = json.loads(read(loaded(f"http:{file}")[0]))
+    assert (told["seed"], told["extra"], told["skip_special_tokens"]) == (7, {"sides": ["512"]}, False)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("strict/v1", "; it refuses logprobs (400)"),
+        ("unlisted/v1?model=mine", "model mine; "),
+        ("many/v1?model=two", "model two; "),
+        ("tells/v1", "; whether it keeps special tokens cannot be told, as it found no box on a page that has some; "),
+    ],
+)
+def test_the_handshake_says_what_it_found(address: str, path: str, told: str) -> None:
+    assert told in loaded(f"{address}/{path}")[1]
+
+
+REFUSED = {
+    "lost/v1": "takes special tokens out of its text (there are boxes without <|det|>), so that no page",
+    "echo/v1": "repeats the prompt in front of its text, so that no page can be compared; let it give the answer alone",
+    "many/v1": "has not one model; it has one, two: name one, ?model=NAME",
+    "plain/v1?model=two": "has no model 'two'; it has one: name one, ?model=NAME",
+    "unlisted/v1": "answered 404 Not Found to GET /models: '<!DOCTYPE HTML>",
+    "load-error/v1": "answered 500 Out of memory to POST /chat/completions: '<!DOCTYPE HTML>",
+    "load-html/v1": "answered '<html>a gateway</html>', which is no JSON; name its /v1",
+    "load-odd/v1": "answered '{\"choices\": []}', without a text in choices[0].message.content; see its log",
+    "load-short/v1": "broke off in mid-answer, when it had sent nothing; see its log",
+    "load-silent/v1?time_limit=1": "took more than 1 s, when it had sent nothing; if it was only slow, raise",
+}
+
+
+@pytest.mark.parametrize("path", REFUSED)
+def test_a_server_that_cannot_be_right_is_refused_before_any_page(address: str, path: str) -> None:
+    with pytest.raises(DsocrError) as caught:
+        load_subject(f"{address}/{path}", Setup())
+    assert str(caught.value).startswith(f"the server at {address}/{path.partition('?')[0]} {REFUSED[path]}")
+
+
+MISDEEDS = {
+    "error/v1": "answered 500 Out of memory to POST /chat/completions: ",
+    "breaks/v1": "broke off in mid-answer, when it had sent 20 characters; see its log",
+    "midway/v1": 'sent an error in mid-answer, \'{"message": "the engine died"}\'; see its log',
+    "html/v1?stream=false": "answered '<html>a gateway</html>', which is no JSON; name its /v1",
+    "html/v1": "broke off in mid-answer, when it had sent nothing; see its log",
+    "huge/v1": "sent more than 16 MiB; let it stop at max_tokens",
+}
+
+
+@pytest.mark.parametrize("path", MISDEEDS)
+def test_a_misdeed_is_a_fault_that_says_what_happened(address: str, path: str) -> None:
+    subject, _ = loaded(f"{address}/{path}")
+    with pytest.raises(SubjectFaultError) as caught:
+        read(subject)
+    assert caught.value.stage == "read"
+    assert str(caught.value).startswith(f"the server at {address}/{path.partition('?')[0]} {MISDEEDS[path]}")
+
+
+@pytest.mark.parametrize(
+    ("deed", "had"),
+    [
+        ("slow", r"had sent \d+ characters"),
+        ("silent", "had sent nothing"),
+        ("drips", "had sent nothing"),
+        ("headers", "had sent nothing"),
+    ],
+)
+def test_a_slow_server_ends_at_its_limit_and_at_the_runs(address: str, deed: str, had: str) -> None:
+    subject, _ = loaded(f"{address}/{deed}/v1?time_limit=0.9")
+    with pytest.raises(SubjectHungError, match=rf"took more than 0\.9 s, when it {had}; if it was only slow, raise"):
+        read(subject)
+    hangs_until_the_runs_limit(f"{address}/{deed}/v1")
+
+
+@pytest.mark.parametrize(
+    ("path", "is_machines"),
+    [
+        ("error/v1", True),
+        ("memory/v1", True),
+        ("busy/v1", True),
+        ("silent/v1?time_limit=0.5", True),
+        ("drips/v1?time_limit=0.5", True),
+        ("crash/v1", False),
+        ("midway/v1", False),
+        ("breaks/v1", False),
+    ],
+)
+def test_a_server_without_memory_or_time_is_the_machines_fault(address: str, path: str, is_machines: bool) -> None:
+    subject, _ = loaded(f"{address}/{path}")
+    with pytest.raises(SubjectFaultError) as caught:
+        read(subject)
+    assert is_of_machine(caught.value) is is_machines
+
+
+def hangs_until_the_runs_limit(url: str) -> None:
+    subject, _ = loaded(url)
+    with watching([]) as watch:
+        watch.limit(1.0)
+        with pytest.raises(SubjectHungError, match="did not return in read within 1 s"):
+            CheckedSubject(subject).read(make_case(shipped("dev-3")[0], "free", "tiny"))
+
+
+def test_a_server_that_dies_in_mid_request_costs_what_comes_after() -> None:
+    with serving() as address:
+        subject, _ = loaded(f"{address}/dies/v1")
+        with pytest.raises(SubjectFaultError, match=r"broke .*off.*, when it had sent 20 characters; see its log"):
+            read(subject)
+        with pytest.raises(SubjectFaultError, match=r"cannot be reached|broke the connection off"):
+            read(subject)
+
+
+def test_the_end_of_sequence_is_no_text(address: str) -> None:
+    assert read(loaded(f"{address}/eos/v1")[0]) == TEXT
+
+
+def test_a_limit_that_the_server_names_is_told(address: str) -> None:
+    case = make_case(shipped("dev-3")[0], "free", "tiny")
+    told = {}
+    for deed in ("length", "plain"):
+        answer = follow(loaded(f"{address}/{deed}/v1")[0], case, observation())
+        told[deed] = next(compare_output(answer, Output(TEXT + "!", (), "", {}), tolerances("float32"), None))
+    assert told["length"].measured.startswith("stopped at its own limit of tokens, as the server says")
+    assert "limit of tokens" not in told["plain"].measured
+
+
+@pytest.mark.parametrize(("beside", "text"), [(0, TEXT), (3, f"{TEXT}.")])
+def test_a_page_is_read_beside_others(address: str, beside: int, text: str) -> None:
+    subject, _ = loaded(f"{address}/mixes/v1?beside={beside}&expects={beside}")
+    before = threading.active_count()
+    assert read(subject) == text
+    assert threading.active_count() == before, "nobody is left behind"
+
+
+def test_the_time_to_the_first_text_is_that_of_the_first_piece(address: str) -> None:
+    subject, _ = loaded(f"{address}/slow/v1")
+    began = time.perf_counter()
+    read(subject)
+    rest_ms = (time.perf_counter() - began) * 1e3 - subject.first_token_ms
+    pauses = -(-len(TEXT) // PIECE)
+    assert subject.first_token_ms > 0
+    assert rest_ms >= pauses * SLOW_PAUSE_S * 1e3, "the server pauses behind each piece"
+    at_once, _ = loaded(f"{address}/plain/v1?stream=false")
+    read(at_once)
+    assert at_once.first_token_ms is None
+
+
+def test_one_that_hangs_is_left_with_its_other_pages(address: str) -> None:
+    hangs_until_the_runs_limit(f"{address}/silent/v1?beside=2")
+
+
+def test_one_that_is_not_there_is_told() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    told = rf":{port}/v1 cannot be reached \(connection refused\); start it, or name"
+    with pytest.raises(DsocrError, match=told) as caught:
+        load_subject(f"http://127.0.0.1:{port}/v1", Setup())
+    assert is_of_machine(caught.value)
+
+
+BAD = [
+    ("http://here/v1?beside=-1", "there cannot be -1 pages beside one; give 0 or more"),
+    ("http:nowhere", "'http:nowhere' is no server; give http://HOST:PORT/v1?model=NAME, or http:FILE.toml"),
+    ("http://here/v1?time_limit=0", "a time limit of 0 s leaves no time; give more"),
+    ("http://here/v1?stream=maybe", "stream=maybe is of the wrong type in "),
+    ("http://here/v1?key_env=ABSENT_KEY", "there is no environment variable ABSENT_KEY with the server's key; set it"),
+    ("http://here/v1?prompt={pages}", "there is no field {pages}; the fields are {page}, "),
+    ("http:absent.toml", "absent.toml cannot be read ("),
+]
+
+
+@pytest.mark.parametrize(("spec", "message"), BAD)
+def test_a_bad_name_is_refused_before_anything_is_asked(spec: str, message: str) -> None:
+    with pytest.raises(DsocrError) as caught:
+        load_subject(spec, Setup())
+    assert message in str(caught.value)

@@ -1,0 +1,140 @@
+"""Each test of the suite of the cache fails on a subject with the fault that it is there to see, and on no other."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.cases.config import Config
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.subjects.kv_probe import KvProbe
+from pytest_dsocr.subjects.session import SessionSubject
+from suites.cache import (
+    test_batches,
+    test_bytes,
+    test_contents,
+    test_images,
+    test_length,
+    test_one_token,
+    test_pages,
+    test_reading,
+    test_views,
+    test_ways,
+)
+from suites.cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
+from suites.cache.walk import Walk
+from suites.contract.pages import write_page
+from tests.cache.faulty import FAULTS, KeepsGradients
+
+MODULES = (
+    *(test_batches, test_bytes, test_contents, test_images, test_length, test_one_token),
+    *(test_pages, test_reading, test_views, test_ways),
+)
+ON_A_GPU = {"test_decode_peaks_no_higher_than_prefill"}
+CAUGHT: dict[str, list[str]] = {
+    "test_a_token_takes_the_computed_bytes": ["twice as wide", "half of the channels", "one layer"],
+    "test_growth_is_linear": ["all its room", "no position"],
+    "test_earlier_positions_stay_as_they_are": ["a ring", "no position"],
+    "test_another_token_is_another_content": ["the same for any page", "zeros", "no position"],
+    "test_steps_do_not_change_with_the_pixels": ["looks at the page again", "looks at the features again"],
+    "test_vision_is_not_called_in_a_step": ["runs vision again", "names other modules"],
+    "test_as_many_layers_as_the_checkpoint_has": ["one layer"],
+    "test_it_starts_at_the_prompts_length": ["one position too few", "all its room"],
+    "test_it_grows_by_one_in_every_layer_a_step": ["one position too few", "all its room"],
+    "test_vision_gives_nothing": ["has no gate"],
+    "test_it_is_the_beginning_of_a_longer_one": ["forgets one token", "louder in steps"],
+    "test_the_first_page_reads_the_same_again": ["remembers the last page", "reads nothing"],
+    "test_a_prefill_begins_with_an_empty_cache": ["remembers the last page"],
+    "test_each_page_reads_as_alone": [
+        "exchanges the pages of a batch",
+        "blends the pages of a batch",
+        "reads nothing",
+    ],
+    "test_pages_of_unlike_lengths_read_as_alone": ["shows a batch its padding", "exchanges the pages of a batch"],
+    "test_read_says_what_its_own_steps_choose": ["reads nothing"],
+    "test_another_prompt_of_a_page_is_another_reading": ["reads nothing"],
+    "test_a_page_without_text_is_not_made_to_have_some": ["reads nothing"],
+    "test_a_crop_among_nine_is_seen_as_among_two": ["room for six crops"],
+    "test_a_blank_page_is_looked_at": ["skips blank pages"],
+    "test_step_by_step_is_one_call": ["louder in steps"],
+    "test_going_on_from_a_cache_is_one_call": ["louder in steps"],
+    "test_the_cache_holds_the_same_by_either_way": ["zeros", "no position", "no layer"],
+}
+GIVEN = {"stage": "clip", "kind": "values", "prefilled": 1, "name": "alpha"}
+TESTS: dict[str, Callable[..., None]] = {
+    name: function
+    for module in MODULES
+    for name, function in vars(module).items()
+    if name.startswith("test_") and callable(function) and name not in ON_A_GPU
+}
+
+
+@pytest.fixture(scope="module")
+def two_pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    return write_page("portrait", folder), write_page("landscape", folder)
+
+
+@pytest.fixture
+def outcome(tiny: Session[Any], two_pages: tuple[Path, Path], dsocr_config: Config) -> Callable[..., list[Comparison]]:
+    """Put a subject to a test of the suite; give what does not pass, of some comparisons at least."""
+
+    def put(test: str, make: Callable[[Session[Any]], SessionSubject]) -> list[Comparison]:
+        subject, made = make(tiny), list[Comparison]()
+
+        def check(found: Iterable[Comparison], *stages: str) -> None:
+            made.extend(found)
+
+        at_hand = {
+            **GIVEN,
+            "walk": Walk.along(subject, two_pages[0]),
+            "two_pages": two_pages,
+            "first_page": two_pages[0],
+            "tmp_path": two_pages[0].parent,
+            "limits": tolerances("float32"),
+            "dsocr_subject": subject,
+            "dsocr_config": replace(dsocr_config, checkpoint="synthetic:tiny", dtype="float32"),
+            "dsocr_kv": KvProbe,
+            "dsocr_check": check,
+        }
+        wanted = inspect.signature(TESTS[test]).parameters
+        TESTS[test](**{name: at_hand[name] for name in wanted})
+        return [one for one in made if not one.passes] if made else ["nothing was compared"]  # type: ignore[list-item]
+
+    return put
+
+
+def test_every_test_of_the_suite_is_here() -> None:
+    assert CAUGHT.keys() == TESTS.keys()
+    assert {fault for faults in CAUGHT.values() for fault in faults} == FAULTS.keys()
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("right", [SessionSubject, KeepsGradients])
+def test_a_right_subject_passes(
+    outcome: Callable[..., list[Comparison]], test: str, right: Callable[[Session[Any]], SessionSubject]
+) -> None:
+    torch.set_warn_always(True)  # and not of the first test alone
+    try:
+        assert outcome(test, right) == []
+    finally:
+        torch.set_warn_always(False)
+
+
+def test_a_page_of_which_vision_gives_nothing_is_told(tiny: Session[Any], tmp_path: Path) -> None:
+    with pytest.raises(DsocrError, match=r"gave nothing of halves\.png in tiny; .* put another page first"):
+        Walk.along(SessionSubject(tiny), write_page("halves", tmp_path))
+
+
+@pytest.mark.parametrize(("test", "fault"), [(test, fault) for test, faults in CAUGHT.items() for fault in faults])
+def test_a_faulty_subject_does_not(outcome: Callable[..., list[Comparison]], test: str, fault: str) -> None:
+    assert outcome(test, FAULTS[fault]) != []

@@ -1,0 +1,145 @@
+"""A case asked of both sides and judged: when it passes, and how often it is judged."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.cases.exchange import CaseReport, Exchange, ask, judge
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.reference.protocol import NotRecordedError
+from pytest_dsocr.subjects.session import SessionSubject
+from suites.contract.pages import write_page
+from tests.compare.made import answer, observation
+from tests.subjects.seen import seen
+
+FINE = Comparison("input_ids", Verdict.MATCH, "all 9", 0.0)
+NONE = not_compared("boxes", Reason.NEITHER)
+LEFT = not_compared("sam.page", Reason.NOT_OFFERED)
+LACKING = not_compared("sam.page", Reason.NOT_IN_REFERENCE)
+LIMITS = tolerances("float32")
+
+
+@dataclass
+class Reference:
+    """A reference with one answer."""
+
+    said: Observation
+
+    def observe(self, case: object) -> Observation:
+        return self.said
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return make_case(write_page("tiny", tmp_path_factory.mktemp("pages")), "free", "tiny", 4)
+
+
+def exchange(case: Case, mine: Answer | None = None) -> Exchange:
+    return Exchange(case, mine or answer(observation()), observation(), 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "passes", "verdict"),
+    [
+        ((FINE,), True, Verdict.MATCH),
+        ((FINE, NONE, LEFT), True, Verdict.MATCH),
+        ((FINE, replace(FINE, verdict=Verdict.DRIFT, error=1e-6)), True, Verdict.DRIFT),
+        ((FINE, replace(FINE, verdict=Verdict.TIE_FLIP)), True, Verdict.TIE_FLIP),
+        ((FINE, replace(FINE, verdict=Verdict.WRONG)), False, Verdict.WRONG),
+        ((FINE, LACKING), False, Verdict.MATCH),
+        ((NONE,), False, Verdict.NOT_COMPARED),
+        ((LEFT,), False, Verdict.NOT_COMPARED),
+        ((), False, Verdict.NOT_COMPARED),
+    ],
+)
+def test_a_case_passes_where_all_that_is_offered_was_compared(
+    comparisons: tuple[Comparison, ...], passes: bool, verdict: Verdict, case: Case
+) -> None:
+    report = CaseReport(exchange(case), comparisons, LIMITS)
+    assert (report.passes, report.verdict) == (passes, verdict)
+    assert sum(report.counts.values()) == len(comparisons)
+    assert report.worst_error == max((one.error or 0.0 for one in comparisons), default=0.0)
+
+
+@pytest.mark.parametrize("found", [FINE, replace(FINE, verdict=Verdict.WRONG)])
+def test_what_an_error_cut_short_has_no_verdict_but_a_wrong_one(found: Comparison, case: Case) -> None:
+    fault = SubjectFaultError("decode", "it raised")
+    report = CaseReport(exchange(case, answer(observation(), fault=fault)), (found,), LIMITS)
+    assert (report.fault, report.case) == (fault, case)
+    assert report.verdict is (Verdict.WRONG if found.verdict is Verdict.WRONG else Verdict.NOT_COMPARED)
+    assert not report.passes
+
+
+def test_a_stage_holds_its_views_and_blocks(case: Case) -> None:
+    names = (
+        "sam.crops/0",
+        "sam.crops",
+        "sam.page",
+        "clip.page/1",
+        "prefill/3",
+        "prefill",
+        "prefill_best",
+        "result.mmd",
+    )
+    report = CaseReport(exchange(case), tuple(replace(FINE, what=name) for name in names), LIMITS)
+    assert [one.what for one in report.of("sam")] == ["sam.crops/0", "sam.crops", "sam.page"]
+    assert [one.what for one in report.of("clip", "prefill")] == ["clip.page/1", "prefill/3", "prefill"]
+    assert [one.what for one in report.of("result.mmd", "result")] == ["result.mmd"]
+
+
+@pytest.mark.parametrize("lost", ["sam.page", "vision_fusion", "prefill"])
+def test_a_seam_that_the_reference_lacks_is_not_compared_and_does_not_pass(
+    lost: str, tiny: Session[Any], case: Case
+) -> None:
+    said = seen(tiny, case)
+    whole: Any = Reference(said)
+    found = judge(ask(SessionSubject(tiny), whole, case), LIMITS)
+    assert (found.passes, found.verdict) == (True, Verdict.MATCH)
+    without: Any = Reference(replace(said, seams={name: seam for name, seam in said.seams.items() if name != lost}))
+    found = judge(ask(SessionSubject(tiny), without, case), LIMITS)
+    assert [one.what for one in found.comparisons if not one.passes] == [lost]
+    assert not found.passes
+
+
+def test_one_exchange_is_judged_as_often_as_limits_differ(case: Case) -> None:
+    asked = exchange(case, answer(observation(), text="another"))
+    strict, loose = judge(asked, LIMITS), judge(asked, LIMITS.but({"text": 9.0}))
+    assert [report.passes for report in (strict, loose)] == [False, True]
+    assert strict.exchange is loose.exchange is asked
+    assert strict.divergence is not None
+    assert (strict.divergence.first.what, loose.divergence) == ("text", None)
+
+
+def test_both_sides_are_timed_apart_and_steps_are_told(tiny: Session[Any], case: Case) -> None:
+    reference: Any = Reference(seen(tiny, case))
+    told: list[int] = []
+    began = time.perf_counter()
+    found = ask(SessionSubject(tiny), reference, case, told.append)
+    assert found.subject_s > 0 <= found.reference_s
+    assert found.subject_s + found.reference_s <= time.perf_counter() - began
+    assert told == [0, 1, 2, 3]
+    assert not found.answer.reread
+    assert ask(SessionSubject(tiny), reference, case, always_read=True).answer.reread
+    assert found.case is case
+    assert found.findings == ()
+
+
+def test_a_case_that_was_not_recorded_is_not_asked_of_the_subject(case: Case) -> None:
+    class Empty:
+        def observe(self, case: object) -> Observation:
+            raise NotRecordedError("no such case")
+
+    reference, subject = Empty(), object()
+    with pytest.raises(NotRecordedError):
+        ask(subject, reference, case)  # type: ignore[arg-type]

@@ -1,0 +1,289 @@
+"""Mistakes planted in a subject's parts, alone and together: what the reference's tensors make right in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pytest_dsocr.cases import substitution
+from pytest_dsocr.cases.exchange import Exchange, judge
+from pytest_dsocr.cases.substitution import substitute
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.fusion import fuse
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.stages import STAGES
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.session import SessionSubject
+from suites.contract.pages import write_page
+from tests.subjects.examples.one_method import OneMethod
+from tests.subjects.seen import seen
+
+CHECKPOINT = "synthetic:tiny"
+NEW_TOKENS = 12
+LIMITS = tolerances("float32")
+
+VISION_RIGHT = "vision is right when given the reference's inputs"
+VISION_WRONG = "vision is still wrong when given the reference's inputs: vision is wrong by itself"
+INPUTS_RIGHT = "tokens are right when given the reference's inputs"
+INPUTS_WRONG = "tokens are still wrong when given the reference's inputs"
+BOTH_RIGHT = "tokens are right when given the reference's inputs and vision features"
+BOTH_WRONG = (
+    "tokens are still wrong when given the reference's inputs and vision features: the decoder is wrong by itself"
+)
+FEATURES_RIGHT = "tokens are right when given the reference's vision features"
+FEATURES_WRONG = "tokens are still wrong when given the reference's vision features: the decoder is wrong by itself"
+
+
+class Planted(SessionSubject):
+    """A session whose parts are wrong where they are told to be."""
+
+    def __init__(self, session: Session[Any], *wrong: str) -> None:
+        super().__init__(session)
+        self.wrong = wrong
+
+    def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
+        inputs = super().inputs(page, prompt=prompt, preset=preset)
+        if "ids" in self.wrong:
+            inputs["input_ids"][0, -1] += 1
+        if "grid's dtype" in self.wrong:
+            inputs["images_spatial_crop"] = inputs["images_spatial_crop"].int()
+        if "inputs" in self.wrong:
+            inputs["images_ori"] = inputs["images_ori"].flip(-1)
+        return inputs
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        seams = super().vision(inputs)
+        if "sam" in self.wrong:
+            seams["sam.page"] = 2 * seams["sam.page"]
+        if "vision" in self.wrong:
+            seams["vision_fusion"] = seams["vision_fusion"].roll(7, dims=0)
+        if "silent" in self.wrong:
+            return {}
+        return seams
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        if "picky" in self.wrong and vision_fusion is not None:
+            raise ValueError("these are not my features")
+        if "decoder" in self.wrong and vision_fusion is not None:
+            vision_fusion = 0.5 * vision_fusion
+        return super().prefill(inputs, vision_fusion)
+
+
+@pytest.fixture(scope="module")
+def session(tiny: Session[Any]) -> Session[Any]:
+    return tiny
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    page = write_page("portrait", tmp_path_factory.mktemp("pages"))
+    return make_case(page, "free", "tiny", NEW_TOKENS)
+
+
+@pytest.fixture(scope="module")
+def live(session: Session[Any], case: Case) -> Observation:
+    return seen(session, case, keep_values=True)
+
+
+@pytest.fixture(scope="module")
+def recorded(session: Session[Any], case: Case) -> Observation:
+    return seen(session, case)
+
+
+def exchange(subject: Any, case: Case, theirs: Observation) -> Exchange:
+    return Exchange(case, follow(subject, case, theirs), theirs, 0.0, 0.0)
+
+
+PLANTED = [
+    (("inputs",), (VISION_RIGHT, INPUTS_RIGHT)),
+    (("vision",), (FEATURES_RIGHT,)),
+    (("decoder",), (FEATURES_WRONG,)),
+    (("ids",), (INPUTS_RIGHT,)),
+    (("grid's dtype", "sam"), (VISION_WRONG,)),
+    (("inputs", "vision"), (VISION_WRONG, INPUTS_WRONG, BOTH_RIGHT)),
+    (("inputs", "decoder"), (VISION_RIGHT, INPUTS_WRONG, BOTH_WRONG)),
+    (("vision", "decoder"), (FEATURES_WRONG,)),
+    (("inputs", "vision", "decoder"), (VISION_WRONG, INPUTS_WRONG, BOTH_WRONG)),
+    (("silent",), (FEATURES_RIGHT,)),
+    ((), ()),
+]
+
+
+LENT_BY_A_DONOR = [("inputs",), ("vision",), ("inputs", "vision"), ()]
+"""Of a recording it makes no difference but to who lends inputs, features or both."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "findings"),
+    [
+        pytest.param(kind, wrong, findings, id=f"{', '.join(wrong) or 'none'}-{kind}")
+        for wrong, findings in PLANTED
+        for kind in ("live", "recorded")
+        if kind == "live" or wrong in LENT_BY_A_DONOR
+    ],
+)
+def test_each_part_is_told_to_be_wrong_by_itself_or_not(
+    kind: str,
+    wrong: tuple[str, ...],
+    findings: tuple[str, ...],
+    session: Session[Any],
+    case: Case,
+    request: pytest.FixtureRequest,
+) -> None:
+    theirs: Observation = request.getfixturevalue(kind)
+    subject = Planted(session, *wrong)
+    found = substitute(subject, exchange(subject, case, theirs), LIMITS, lambda: SessionSubject(session))
+    assert found == findings
+
+
+def test_the_blocks_inside_of_a_stage_are_not_asked_again(session: Session[Any], case: Case, live: Observation) -> None:
+    """They are told by the seam that they lead to."""
+    theirs = replace(live, seams=follow(SessionSubject(session), case, live).seams)
+    assert any("/" in name for name in theirs.seams)
+    subject = Planted(session, "inputs")
+    assert substitute(subject, exchange(subject, case, theirs), LIMITS) == (VISION_RIGHT, INPUTS_RIGHT)
+
+
+def test_what_was_asked_stays_as_it_was(session: Session[Any], case: Case, live: Observation) -> None:
+    subject = Planted(session, "inputs", "vision")
+    asked = exchange(subject, case, live)
+    before = judge(asked, LIMITS).comparisons
+    substitute(subject, asked, LIMITS)
+    assert judge(asked, LIMITS).comparisons == before
+
+
+def test_parts_are_the_stages_of_their_kind() -> None:
+    assert (substitution.TOKENS[0], *substitution.VISION) == (STAGES[5], *STAGES[1:5])
+
+
+def unneeded() -> Any:
+    raise AssertionError("a donor was made and nothing is asked of it")
+
+
+@pytest.mark.parametrize("kind", ["live", "recorded"])
+def test_a_donor_is_made_only_for_a_recording_and_a_wrong_case(
+    kind: str, session: Session[Any], case: Case, request: pytest.FixtureRequest
+) -> None:
+    theirs: Observation = request.getfixturevalue(kind)
+    subject = Planted(session, *(["vision"] if kind == "live" else []))
+    assert len(substitute(subject, exchange(subject, case, theirs), LIMITS, unneeded)) == (kind == "live")
+
+
+def test_without_a_donor_a_recording_tells_nothing(session: Session[Any], case: Case, recorded: Observation) -> None:
+    subject = Planted(session, "inputs", "vision")
+    assert substitute(subject, exchange(subject, case, recorded), LIMITS) == ()
+
+
+@pytest.mark.parametrize(
+    ("donor", "findings"),
+    [(("inputs",), ()), (("vision",), (VISION_WRONG, INPUTS_WRONG)), (("silent",), (VISION_WRONG, INPUTS_WRONG))],
+)
+def test_a_donor_lends_what_agrees_with_the_recording_and_no_more(
+    donor: tuple[str, ...], findings: tuple[str, ...], session: Session[Any], case: Case, recorded: Observation
+) -> None:
+    subject = Planted(session, "inputs", "vision")
+    found = substitute(subject, exchange(subject, case, recorded), LIMITS, lambda: Planted(session, *donor))
+    assert found == findings
+
+
+def test_what_a_donor_drifts_by_is_not_called_the_references(
+    session: Session[Any], case: Case, recorded: Observation
+) -> None:
+    """Of another dtype or device than the recording's it may be within the run's limits, and be no more right."""
+
+    class Drifting(SessionSubject):
+        def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: tensor * 1.01 for name, tensor in super().vision(inputs).items()}
+
+    subject = Planted(session, "vision")
+    asked = exchange(subject, case, recorded)
+    assert substitute(subject, asked, tolerances("bfloat16"), lambda: Drifting(session)) == ()
+
+
+def test_a_session_that_was_patched_in_process_finds_no_donor(
+    case: Case, recorded: Observation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_dsocr.engine.pipeline.fuse", lambda *given: fuse(*given).roll(7, dims=0))
+    subject = SessionSubject(Session.from_checkpoint(CHECKPOINT))
+    asked = exchange(subject, case, recorded)
+    assert not judge(asked, LIMITS).passes
+    assert substitute(subject, asked, LIMITS, lambda: SessionSubject(Session.from_checkpoint(CHECKPOINT))) == ()
+
+
+def test_a_donor_that_fails_lends_nothing(session: Session[Any], case: Case, recorded: Observation) -> None:
+    class Failing(SessionSubject):
+        def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            raise RuntimeError("patched as well")
+
+    subject = Planted(session, "vision")
+    assert substitute(subject, exchange(subject, case, recorded), LIMITS, lambda: Failing(session)) == ()
+
+
+def test_a_subject_that_cannot_take_the_references_tensors_is_told(
+    session: Session[Any], case: Case, live: Observation
+) -> None:
+    subject = Planted(session, "silent", "picky")
+    [finding] = substitute(subject, exchange(subject, case, live), LIMITS)
+    assert finding.startswith("the reference's tensors were not tried further: the subject's prefill raised in prefill")
+
+
+def test_what_is_wrong_in_the_text_alone_or_without_stages_tells_nothing(
+    session: Session[Any], case: Case, live: Observation
+) -> None:
+    class Misread(SessionSubject):
+        def text_of(self, token_ids: Any) -> str:
+            return "other"
+
+    subject = Misread(session)
+    assert not judge(exchange(subject, case, live), LIMITS).passes
+    assert substitute(subject, exchange(subject, case, live), LIMITS, unneeded) == ()
+    textual = OneMethod(Setup(CHECKPOINT))
+    asked = exchange(textual, case, replace(live, output=replace(live.output, text="other")))
+    assert asked.answer.level is Level.TEXT
+    assert substitute(textual, asked, LIMITS, unneeded) == ()
+
+
+def test_one_that_raised_is_asked_no_more(session: Session[Any], case: Case, live: Observation) -> None:
+    subject = Planted(session, "vision")
+    asked = exchange(subject, case, live)
+    raised = replace(asked, answer=replace(asked.answer, fault=SubjectFaultError("decode", "it raised")))
+    assert substitute(subject, asked, LIMITS) == (FEATURES_RIGHT,)
+    assert substitute(subject, raised, LIMITS) == ()
+
+
+def test_tensors_are_lent_in_the_subjects_own_dtype(
+    session: Session[Any], case: Case, live: Observation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A live reference on another device, or in another dtype, lends what this subject can compute with."""
+    subject, dtypes = Planted(session, "vision"), []
+    asked = exchange(subject, case, live)
+    lent: Callable[..., substitution.Lent] = substitution._lent
+
+    def doubled(*given: Any) -> substitution.Lent:
+        found = lent(*given)
+        assert found.vision_fusion is not None
+        return replace(found, vision_fusion=found.vision_fusion.double())
+
+    monkeypatch.setattr(substitution, "_lent", doubled)
+    prefill = subject.prefill
+
+    def noted(inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        assert vision_fusion is not None
+        dtypes.append(vision_fusion.dtype)
+        return prefill(inputs, vision_fusion)
+
+    monkeypatch.setattr(subject, "prefill", noted)
+    assert substitute(subject, asked, LIMITS) == (FEATURES_RIGHT,)
+    assert dtypes == [torch.float32]

@@ -1,0 +1,97 @@
+"""The second checkpoint: the same bytes anywhere, what it says, and who is not asked about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.weights import read_weights
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.reference.goldens import shipped_folder
+from pytest_dsocr.reference.opening import Wanted, open_recorded
+from pytest_dsocr.subjects.offers import NotOfferedError
+from pytest_dsocr.subjects.session import SessionSubject
+from suites.checkpoint.conftest import _is_asked
+from suites.checkpoint.made import NAME, PAGES
+from suites.checkpoint.second import FIRST_LAYER, IN_BFLOAT16, OF_FIRST_LAYER, Second
+from tests.checkpoint.subjects import InFloat32
+from tests.report.made import config
+
+RUN = config(subject="session", checkpoint="mini", device="cpu", dtype="float32", attention="eager")
+SUBJECTS = "tests.checkpoint.subjects"
+
+
+@pytest.fixture(scope="module")
+def second(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Second:
+    return Second.written(RUN, SessionSubject(tiny), tmp_path_factory.mktemp("second"))
+
+
+@pytest.mark.parametrize("dtype", PAGES)
+def test_what_is_written_is_what_was_recorded(dtype: str, second: Second) -> None:
+    """Else no recording of these weights would be found; in bfloat16 other choices are right than in float32."""
+    reference = open_recorded([shipped_folder() / "vendor"], Wanted(resolve(second.folder / NAME), "cpu", dtype))
+    [case] = reference.recording.cases.values()
+    text = case.observation.output.text
+    assert "s u<｜▁pad▁｜> w" in text
+    assert (" zebra yellow wonder winter" in text) == (dtype == "float32")
+    assert case.observation.steps[-1].token == 1
+    assert 2 in [step.token for step in case.observation.steps]
+
+
+def test_names_of_its_experts_sort_otherwise_than_their_numbers(second: Second) -> None:
+    weights = read_weights(second.folder / NAME)
+    experts = {name.split(".experts.")[1].split(".")[0] for name in weights if ".experts." in name}
+    assert sorted(experts) != sorted(experts, key=int)
+
+
+def test_it_has_equal_rows_and_nearly_equal_ones(second: Second) -> None:
+    """A row's twin differs in the last channel alone, or in nothing."""
+    head = read_weights(second.folder / NAME)["lm_head.weight"].float()
+    [vocabulary] = [resolve(second.folder / NAME).tokenizer]
+    pairs = {"<｜▁pad▁｜>": " v", " x": " y", " zebra": "Zebra", " water": " weather"}
+    apart = {text: head[vocabulary.encode(text)[0]] - head[vocabulary.encode(twin)[0]] for text, twin in pairs.items()}
+    nonzero = {text: torch.nonzero(difference).flatten().tolist() for text, difference in apart.items()}
+    assert nonzero == {"<｜▁pad▁｜>": [], " x": [], " zebra": [head.shape[1] - 1], " water": []}
+
+
+def test_a_right_subject_passes_and_its_first_layer_is_held_to_a_limit_of_its_own(second: Second) -> None:
+    report = second.report("bfloat16", second.reference("bfloat16"))
+    assert report.passes
+    assert report.limits.seam == IN_BFLOAT16["seam"]
+    assert FIRST_LAYER in [one.what for one in report.comparisons]
+    assert OF_FIRST_LAYER["seam"] < IN_BFLOAT16["seam"]
+
+
+@pytest.mark.parametrize(
+    ("subject", "dtype", "told"),
+    [
+        (f"{SUBJECTS}:takes_one", "float32", "another checkpoint or dtype .one checkpoint is built in"),
+        ("cli:my-ocr --image {page}", "float32", "a command or a server has its own"),
+        (f"{SUBJECTS}:InFloat32", "bfloat16", "the subject's dtypes do not name it"),
+    ],
+)
+def test_who_does_not_offer_it_is_told(subject: str, dtype: str, told: str, second: Second, tiny: Any) -> None:
+    asked = replace(second, config=replace(RUN, subject=subject), first=InFloat32(tiny))
+    with pytest.raises(NotOfferedError, match=told):
+        asked.report(dtype, second.reference(dtype))
+
+
+def test_a_factory_that_loads_another_checkpoint_than_it_is_told_to_is_an_error(second: Second) -> None:
+    asked = replace(second, config=replace(RUN, subject=f"{SUBJECTS}:ignores_it"))
+    with pytest.raises(DsocrError, match=r"features have 256 channels, .* has 160; load what Setup names"):
+        asked.report("float32", second.reference("float32"))
+
+
+@pytest.mark.parametrize(
+    ("other", "asked"),
+    [({}, True), ({"dtype": "bfloat16"}, False), ({"device": "cuda"}, False), ({"checkpoint": str(Path())}, False)],
+)
+def test_only_runs_of_the_embedded_checkpoint_in_float32_on_a_cpu_ask_for_it(
+    other: dict[str, Any], asked: bool
+) -> None:
+    assert _is_asked(replace(RUN, **other)) is asked

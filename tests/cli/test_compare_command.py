@@ -1,0 +1,182 @@
+"""``dsocr compare`` as a user runs it: the plugin's own run, whose status is 0 only where its result passes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.cli.compare import MEMORY_KEPT
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.plugin.unasked import MEASURING
+from pytest_dsocr.report.commands import suites
+from pytest_dsocr.report.file import UNFINISHED, read_result
+
+SUBJECTS = """
+    import os, time
+    from pathlib import Path
+
+    from pytest_dsocr.subjects.session import SessionSubject, session_subject
+
+
+    class Nonsense(SessionSubject):
+        def read(self, *args, **kwargs):
+            return "nonsense"
+
+
+    def nonsense(setup) -> Nonsense:
+        return Nonsense(session_subject(setup).session)
+
+
+    class Leaves:
+        def read(self, page, **how):
+            os._exit(0)
+
+
+    class Waits:
+        def read(self, page, **how):
+            Path("waits").touch()
+            time.sleep(600)
+"""
+[PAGE] = (str(page) for page in shipped("dev-3") if page.stem == "figures_201")  # the one soonest read
+TEXT_ALONE = ("--", "-k", "test_text", "-p", "no:cacheprovider")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an empty folder with subjects, and nothing said in the environment."""
+    pytester.makepyfile(mine=SUBJECTS)
+    for option in OPTIONS:
+        monkeypatch.delenv(option.env, raising=False)
+
+
+def compare(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it as a command of its own."""
+    return subprocess.run(command(arguments), capture_output=True, text=True, check=False)
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "pytest_dsocr", "compare", *arguments]
+
+
+def verdict(folder: str = "dsocr-out") -> Any:
+    return read_result(Path(folder))["verdict"]
+
+
+@pytest.mark.parametrize("own", ["", "131072"])
+def test_memory_is_kept_unless_the_user_says_otherwise(
+    own: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, kept = next(iter(MEMORY_KEPT.items()))
+    monkeypatch.delenv(name, raising=False)
+    if own:
+        monkeypatch.setenv(name, own)
+    pytester.makepyfile(test_told=f"import os\ndef test_it():\n    open('told', 'w').write(os.environ[{name!r}])")
+    compare("--tests=test_told.py")
+    assert Path("told").read_text(encoding="utf-8") == (own or kept)
+
+
+def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result() -> None:
+    done = compare(PAGE, "--out=mine", *TEXT_ALONE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "verdict         passes, " in done.stdout
+    result = read_result(Path("mine"))
+    assert (result["passes"], result["comparisons"], len(result["cases"])) == (True, 2, 1)
+    assert result["run"]["pages"] == [PAGE]
+
+
+def test_a_checkout_in_the_folder_is_not_run_in_place_of_the_installation(pytester: pytest.Pytester) -> None:
+    """As the README's main job is called: from a clone, with the command of an installed wheel."""
+    pytester.mkpydir("pytest_dsocr").joinpath("__init__.py").write_text("raise ImportError('not the installed one')")
+    asked = [sys.executable, "-P", "-m", "pytest_dsocr", "compare", PAGE, *TEXT_ALONE]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert verdict().startswith("passes, ")
+
+
+def test_a_subject_is_heard_reading_whatever_its_stages_give() -> None:
+    done = compare(PAGE, "--subject=mine:nonsense", *TEXT_ALONE)
+    assert done.returncode == 1
+    assert verdict() == "1 of 1 test failed"
+
+
+def test_a_subject_that_ends_the_process_with_0_is_no_pass() -> None:
+    Path("dsocr-out").mkdir()
+    done = compare(PAGE, "--subject=mine:Leaves", *TEXT_ALONE)
+    assert done.returncode == 1
+    assert UNFINISHED in done.stderr
+    with pytest.raises(DsocrError, match=UNFINISHED):
+        read_result(Path("dsocr-out"))
+
+
+@pytest.mark.usefixtures("cold")  # with children of its own, in one group of processes
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals) -> None:
+    """A terminal sends its interrupt to the whole group of processes."""
+    process = subprocess.Popen(
+        command([PAGE, "--subject=mine:Waits", *TEXT_ALONE]), stdout=subprocess.PIPE, start_new_session=True
+    )
+    while not Path("waits").exists():
+        assert process.poll() is None
+        time.sleep(0.1)
+    os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+    process.communicate()
+    assert process.returncode not in (0, None)
+    if number == signal.SIGINT:
+        assert "the run was interrupted" in verdict()
+    else:
+        assert process.returncode == 128 + signal.SIGTERM
+        with pytest.raises(DsocrError, match=UNFINISHED):
+            read_result(Path("dsocr-out"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (("--level=L9",), 4, "--dsocr-level: 'L9' is not a level"),
+        (("--dsocr-level=L9",), 4, "--dsocr-level: 'L9' is not a level"),
+        (("--", "--no-such-option"), 4, "unrecognized arguments: --no-such-option"),
+        (("--", "-k", "no_test_is_called_so"), 5, "verdict         no comparison was made"),
+        (("--out=mine.py/out",), 2, "mine.py/out cannot be made (Not a directory)"),
+        (
+            ("--", "--dsocr-out=there"),
+            2,
+            "--dsocr-out comes after --; give --out before it",
+        ),
+        (("--no-such-option",), 2, "unrecognized arguments: --no-such-option"),
+    ],
+)
+def test_what_cannot_be_compared_has_pytests_status_and_says_why(
+    arguments: Sequence[str], status: int, told: str
+) -> None:
+    done = compare(PAGE, *arguments)
+    assert done.returncode == status
+    assert told in done.stdout + done.stderr
+
+
+def test_every_option_of_the_plugin_is_offered_by_both_names(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    told = capsys.readouterr().out
+    for option in OPTIONS:
+        assert f"{option.flag} " in told or f"{option.flag}\n" in told
+        assert f"--{option.name.replace('_', '-')}" in told
+
+
+def test_the_suites_are_found_wherever_it_is_called() -> None:
+    """Whole pages first; the project's own tests, times and FLOPs are none of them."""
+    found = suites(MEASURING)
+    names = [Path(path).name for path in found]
+    assert [name.removeprefix("pytest_dsocr.suites.") for name in names if name != "--pyargs"] == [
+        *("parity", "cache", "checkpoint", "contract", "reference")
+    ]

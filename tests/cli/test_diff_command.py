@@ -1,0 +1,59 @@
+"""``dsocr diff`` as a user runs it, on files that runs have written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.report.file import mark_running, write_json
+from tests.report.test_difference import BAD, GOOD, night
+from tests.report.test_result import begun
+
+
+def written(folder: Path, result: dict[str, Any]) -> str:
+    folder.mkdir()
+    return str(write_json(folder, result))
+
+
+def test_its_status_and_its_markdown_say_what_became_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = written(tmp_path / "old", night(*GOOD)), written(tmp_path / "new", night(*BAD))
+    told = tmp_path / "diff.md"
+    assert main(["diff", old, str(tmp_path / "new"), f"--markdown={told}"]) == 1
+    assert "became wrong    a, clip.page" in capsys.readouterr().out
+    assert "### Became wrong" in told.read_text(encoding="utf-8")
+    assert main(["diff", new, old]) == 0
+    assert main(["diff", old, old]) == 0
+
+
+def test_what_is_unfinished_or_no_result_is_not_comparable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = written(tmp_path / "old", night(*GOOD))
+    mark_running(tmp_path / "new", begun().identity)
+    assert main(["diff", old, str(tmp_path / "new")]) == 12
+    assert "not finished" in capsys.readouterr().err
+    assert main(["diff", old, str(tmp_path / "nowhere")]) == 12
+    other = json.loads(Path(old).read_text(encoding="utf-8"))
+    other["run"]["key"] = "another"
+    assert main(["diff", old, written(tmp_path / "other", other)]) == 12
+    assert "obstacle        the references' keys differ" in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_written_is_a_bad_command_line(tmp_path: Path) -> None:
+    old = written(tmp_path / "old", night(*GOOD))
+    assert main(["diff", old, old, f"--markdown={tmp_path}/no/such/folder.md"]) == 2
+
+
+@pytest.mark.parametrize("value", [None, 5, "x", [], {}, [5], {"a": 5}, ...], ids=str)
+def test_what_is_damaged_is_not_comparable(tmp_path: Path, capsys: pytest.CaptureFixture[str], value: Any) -> None:
+    result = night(*BAD)
+    old = written(tmp_path / "old", result)
+    told: dict[str, int] = {}
+    for name in result:
+        damaged = {key: one for key, one in {**result, name: value}.items() if one is not ...}
+        told[name] = main(["diff", old, written(tmp_path / name, damaged)])
+        assert "Traceback" not in capsys.readouterr().err, name
+    assert {*told.values()} <= {0, 12}
+    assert told["tests"] == told["format"] == 12

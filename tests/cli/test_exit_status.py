@@ -1,0 +1,230 @@
+"""The exit status of ``dsocr compare``, and the same in words: what is wrong, what is the machine's, what is slower."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from errno import ENOSPC
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.cli.main import main, parser
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.perf.bench import Status as BenchStatus
+from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.report.difference import Status as DiffStatus
+from pytest_dsocr.report.ended import OF_ALL, OWN
+from pytest_dsocr.report.file import read_result
+from tests.checkout import CHECKOUT
+
+SUBJECTS = """
+    import os
+    import resource
+    from pathlib import Path
+
+    import torch
+
+    from standin import Broken, Misreader, Reader
+
+
+    class OutOfMemory(Reader):
+        def read(self, page, **how):
+            raise torch.OutOfMemoryError("as CUDA says it")
+
+
+    class WrongAndOutOfMemory(Misreader):
+        def read(self, page, **how):
+            return super().read(page, **how) if page.stem == "page" else OutOfMemory().read(page)
+
+
+    class FillsTheDisk(Reader):
+        def read(self, page, **how):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+            return super().read(page, **how)
+
+
+    class Unloaded(Reader):
+        def __init__(self):
+            from pytest_dsocr.foundation.errors import MachineError
+
+            raise MachineError("the weights are not mounted; mount them")
+"""
+TESTS = """
+    from pytest_dsocr.compare.verdict import Comparison, Verdict
+
+    def test_text(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report, "text")
+
+    def test_pace(dsocr_check):
+        dsocr_check([Comparison("perf/decode", Verdict.{pace}, "measured")])
+"""
+STANDIN = Path(__file__).parents[1] / "plugin" / "standin.py"
+
+
+@pytest.fixture(autouse=True)
+def _repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pages, both sides stood in for, and tests of the user's own."""
+    from PIL import Image
+
+    pytester.makepyfile(mine=SUBJECTS, test_it=TESTS.format(pace="MATCH"), standin=STANDIN.read_text(encoding="utf-8"))
+    pytester.makeconftest(
+        "import pytest, standin\n@pytest.fixture(scope='session')\ndef dsocr_reference(): return standin.Reference()"
+    )
+    Path("pages").mkdir()
+    for name in ("page", "second"):
+        Image.new("RGB", (32, 32)).save(Path("pages", f"{name}.png"))
+    for option in OPTIONS:
+        monkeypatch.delenv(option.env, raising=False)
+
+
+def ended(*arguments: str, subject: str = "Reader") -> tuple[int, str]:
+    """Run it; give its status and the word in its file."""
+    asked = ["pages", "--presets=tiny", "--tests=test_it.py", f"--subject=mine:{subject}", *arguments]
+    done = subprocess.run([sys.executable, "-m", "pytest_dsocr", "compare", *asked], capture_output=True, check=False)
+    told: dict[str, Any] = json.loads(Path("dsocr-out/dsocr.json").read_text(encoding="utf-8"))
+    return done.returncode, told.get("ended_as", told["status"])
+
+
+@pytest.mark.parametrize(
+    ("subject", "status", "word"),
+    [
+        ("Reader", 0, "passes"),
+        ("Misreader", 1, "wrong"),
+        ("Broken", 1, "wrong"),
+        ("OutOfMemory", 10, "infrastructure"),
+        ("Unloaded", 10, "infrastructure"),
+        ("WrongAndOutOfMemory", 1, "wrong"),
+    ],
+)
+def test_a_wrong_model_is_told_from_a_machine_out_of_order(subject: str, status: int, word: str) -> None:
+    assert ended(subject=subject) == (status, word)
+
+
+@pytest.mark.parametrize("subject", ["OutOfMemory", "Unloaded"])
+def test_so_it_is_where_the_subject_has_a_process_of_its_own(subject: str) -> None:
+    assert ended("--isolate", subject=subject) == (10, "infrastructure")
+
+
+def test_slower_is_neither(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=TESTS.format(pace="WRONG"))
+    assert ended() == (11, "slower")
+    assert ended(subject="Misreader") == (1, "wrong")
+
+
+def test_a_failed_test_of_somebody_elses_is_not_hidden_by_the_machine(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_other="def test_it(): raise MemoryError")
+    assert ended("--tests=test_other.py", subject="OutOfMemory") == (1, "wrong")
+
+
+def test_a_reference_that_is_not_there_is_the_machines_fault(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("")
+    assert ended("--checkpoint=synthetic:tiny") == (10, "infrastructure")
+
+
+def test_weights_that_are_not_there_refuse_the_run_and_are_the_machines_fault() -> None:
+    assert ended("--checkpoint=no/such/weights.bin") == (10, "infrastructure")
+    with pytest.raises(DsocrError, match=r"the run was refused: .*no/such/weights.bin' is not a checkpoint"):
+        read_result(Path("dsocr-out"))
+
+
+def test_a_bad_option_is_refused_as_pytest_does() -> None:
+    assert ended("--level=L9") == (4, "refused")
+
+
+def test_a_disk_that_is_full_at_the_end_is_the_machines_fault() -> None:
+    assert ended(subject="FillsTheDisk") == (10, "running")
+
+
+FULL = (
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--mount",
+    "sh",
+    "-c",
+    'mount -t tmpfs -o size=$0 tmpfs out && exec "$@"',
+)
+
+
+COMPARE, PYTEST = ("-m", "pytest_dsocr", "compare", "--out=out"), ("-m", "pytest", "--dsocr-out=out")
+
+
+@pytest.mark.parametrize(("how", "size"), [(COMPARE, "4k"), (COMPARE, "8k"), (PYTEST, "4k")])
+def test_a_disk_that_is_full_from_the_start_is_the_machines_fault(how: tuple[str, ...], size: str, cold: None) -> None:
+    """With 8 KiB ``dsocr compare`` can write its mark once, and pytest cannot write it again."""
+    Path("out").mkdir()
+    command = [*FULL, size, sys.executable, *how]
+    try:
+        done = subprocess.run([*FULL, size, "true"], capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("needs unshare")
+    if done.returncode:
+        pytest.skip("needs mounts of its own")
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, b"No space left" in done.stderr) == (10, True)
+
+
+def table() -> str:
+    """The statuses of every command, as the documentation has them."""
+    commands = {"every command, where nothing else is said": OF_ALL, **OWN}
+    names: dict[tuple[int, str], list[str]] = {}
+    for command, statuses in commands.items():
+        for status, meaning in sorted(statuses.items()):
+            names.setdefault((status, meaning), []).append(command if command not in OWN else f"`{command}`")
+    rows = [f"| {', '.join(of)} | {status} | {meaning} |" for (status, meaning), of in names.items()]
+    return "\n".join(["| command | status | meaning |", "| --- | --- | --- |", *rows])
+
+
+def test_the_documentation_has_every_status() -> None:
+    assert table() in (CHECKOUT / "docs" / "in-ci.md").read_text(encoding="utf-8")
+    declared: dict[str, Iterable[int]] = {"diff": DiffStatus, "bench": BenchStatus, "compare": {0, 1, 2, 4, 5, 11}}
+    assert {name: {*OWN[name]} for name in declared} == {name: {*map(int, found)} for name, found in declared.items()}
+
+
+ARGUMENTS = {
+    "run": [],
+    "compare": [],
+    "bisect": ["a", "b"],
+    "diff": ["a", "b"],
+    "merge": ["a", "--out=b"],
+    "doctor": [],
+    "bench": ["a", "b"],
+    "cost": ["a"],
+    "history": ["a"],
+    "watch-vendor": ["a"],
+    "new-adapter": ["cli", "a"],
+    "export": ["mini", "--to=hf", "a"],
+    "vendor setup": ["a"],
+    "vendor inspect": ["a"],
+    "vendor record": ["a", "dev-3"],
+}
+RAISED: dict[type[BaseException] | OSError, int] = {
+    DsocrError: 2,
+    MachineError: 10,
+    MemoryError: 10,
+    OSError(ENOSPC, "no room"): 10,
+    ZeroDivisionError: 3,
+    KeyError: 3,
+    FileNotFoundError: 3,
+    KeyboardInterrupt: 130,
+}
+
+
+@pytest.mark.parametrize("command", ARGUMENTS)
+def test_each_kind_of_failure_has_its_status_in_every_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [*command.split(), *ARGUMENTS[command]]
+    name = parser().parse_args(words).module
+    for error, status in RAISED.items():
+
+        def run(options: object, error: Any = error) -> Iterator[str]:
+            yield "begins"
+            raise error
+
+        monkeypatch.setitem(sys.modules, f"pytest_dsocr.cli.{name}", SimpleNamespace(run=run))
+        assert main(words) == status, error
+        assert status in {**OF_ALL, **OWN.get(command, {})}

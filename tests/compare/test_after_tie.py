@@ -1,0 +1,251 @@
+"""What may follow a tie, on real ones: the vendor's runs pass, and nothing passes that their steps do not give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from pytest_dsocr.compare.after_tie import BOXES, EDITS, LENGTH, Nearness, Tie, is_sure
+from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.contract.markup import find_spans
+from pytest_dsocr.observation.observation import Best, Output, Step
+from tests.compare.real_ties import LIMITS, ON_CPU, ON_GPU, RealTie, real_ties, said
+
+OUTPUTS = ("read", "text", "spans", "boxes", "result.mmd", "artefacts")
+MINI = real_ties("mini", ON_GPU, ON_CPU) | {
+    f"{name}, the other way": tie for name, tie in real_ties("mini", ON_CPU, ON_GPU).items()
+}
+SOME = dict(list(MINI.items())[::5])
+"""Of every kind of page one, for what is tried in thirty ways."""
+RANDOM = real_ties("synthetic:small", ON_GPU, ON_CPU)
+SOME_RANDOM = dict(list(RANDOM.items())[::3])
+
+
+def outputs(found: dict[str, Comparison]) -> dict[str, Verdict]:
+    return {what: one.verdict for what, one in found.items() if what in OUTPUTS}
+
+
+def test_there_are_ties_enough() -> None:
+    assert len(MINI) >= 50
+    assert len(RANDOM) >= 8
+    assert sum(tie.mine.output.text != tie.theirs.output.text for tie in RANDOM.values()) >= 8
+
+
+@pytest.mark.parametrize("ties", [MINI, RANDOM], ids=["mini", "random weights"])
+def test_real_flips_pass(ties: dict[str, RealTie]) -> None:
+    for name, tie in ties.items():
+        found = tie.compared()
+        assert found["tokens"].verdict is Verdict.TIE_FLIP, name
+        assert found["read"].verdict is Verdict.MATCH, name
+        assert found["text"].verdict is Verdict.TIE_FLIP, name
+        assert {*outputs(found).values()} <= {*Verdict} - {Verdict.WRONG}, name
+        assert found["text"].measured.startswith(f"follows the tie at step {tie.step}: ")
+
+
+def test_real_flips_stay_well_inside_the_bounds() -> None:
+    near = [Nearness.of(tie.mine.output, tie.theirs.output) for tie in MINI.values()]
+    assert max(one.edits / one.rest for one in near) < 0.7 * EDITS
+    assert max(one.longer / one.rest for one in near) < 0.7 * LENGTH
+    assert max(one.alone / one.boxes for one in near) < 0.7 * BOXES
+
+
+def test_one_that_reads_what_the_reference_does_needs_no_excuse() -> None:
+    for name, tie in MINI.items():
+        found = tie.compared(tie.theirs.output)
+        assert "read" not in found, name
+        assert {*outputs(found).values()} <= {Verdict.MATCH, Verdict.NOT_COMPARED}, name
+
+
+# What its own steps do not give.
+
+
+def spans(text: str) -> list[str]:
+    return [text[start:end] for start, _, _, end in find_spans(text)]
+
+
+def without(text: str, parts: Iterable[str]) -> str:
+    for part in parts:
+        text = text.replace(part, "", 1)
+    return text
+
+
+def changed(text: str, at: int) -> str:
+    return text[:at] + ("x" if text[at] != "x" else "y") + text[at + 1 :]
+
+
+def moved(text: str, by: int) -> str:
+    return re.sub(r"\d+(?=[^|]*<\|/det\|>)", lambda number: str((int(number[0]) + by) % 1000), text)
+
+
+def parted(tie: RealTie) -> int:
+    """The first character that differs."""
+    pairs = enumerate(zip(tie.mine.output.text, tie.theirs.output.text, strict=False))
+    return next(at for at, (a, b) in pairs if a != b)
+
+
+def other(tie: RealTie) -> str:
+    """Another page's text."""
+    names = sorted(name for name in MINI if name.partition("_")[0] != tie.name.partition("_")[0])
+    return MINI[names[len(tie.name) % len(names)]].theirs.output.text
+
+
+WRONG: dict[str, Callable[[str, RealTie], str]] = {
+    "empty": lambda text, tie: "",
+    "white space": lambda text, tie: " \n\n",
+    "nonsense": lambda text, tie: "nonsense",
+    **{f"the first {n} tenths": lambda text, tie, n=n: text[: len(text) * n // 10] for n in (1, 4, 9)},  # type: ignore[misc]
+    "all but the last character": lambda text, tie: text[:-1],
+    "a character more": lambda text, tie: text + ".",
+    "what stands before the tie": lambda text, tie: text[: parted(tie)],
+    "what stands after the tie": lambda text, tie: text[parted(tie) :],
+    "a character before the tie": lambda text, tie: changed(text, parted(tie) // 2),
+    "the first character": lambda text, tie: changed(text, 0),
+    "a character after the tie": lambda text, tie: changed(text, (parted(tie) + len(text)) // 2),
+    "the last character": lambda text, tie: changed(text, len(text) - 1),
+    "twice": lambda text, tie: f"{text}\n\n{text}",
+    "its end again and again": lambda text, tie: text + text[-40:] * 6,
+    "another page": lambda text, tie: other(tie),
+    "and another page": lambda text, tie: f"{text}\n\n{other(tie)}",
+    "another page after the tie": lambda text, tie: text[: parted(tie)] + other(tie),
+    "half of the boxes": lambda text, tie: without(text, spans(text)[1::2]),
+    "the last box": lambda text, tie: without(text, spans(text)[-1:]),
+    "no markup": lambda text, tie: re.sub(r"<\|/?(ref|det)\|>", "", text),
+    "every box moved": lambda text, tie: moved(text, 300),
+    "every box a little moved": lambda text, tie: moved(text, 1),
+    "other labels": lambda text, tie: re.sub(r"<\|ref\|>\w+", "<|ref|>seal", text),
+    "no first paragraph": lambda text, tie: text.partition("\n\n")[2],
+    "no last paragraph": lambda text, tie: text.rpartition("\n\n")[0],
+    "no paragraph in the middle": lambda text, tie: without(text, [text.split("\n\n")[len(text.split("\n\n")) // 2]]),
+    "in capitals": lambda text, tie: text.upper(),
+    "backwards": lambda text, tie: text[::-1],
+}
+
+
+@pytest.mark.parametrize("of", ["its own", "the reference's"])
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_its_own_steps_do_not_give_is_wrong(kind: str, of: str) -> None:
+    for name, tie in SOME.items():
+        text = (tie.mine if of == "its own" else tie.theirs).output.text
+        read = said(WRONG[kind](text, tie))
+        assert read.text not in (tie.mine.output.text, tie.theirs.output.text), name
+        found = tie.compared(read)
+        assert found["tokens"].verdict is Verdict.TIE_FLIP, name
+        assert found["read"].verdict is found["text"].verdict is Verdict.WRONG, name
+        assert found["text"].measured.startswith("is not what the subject's own steps give after the tie at step ")
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_of_random_weights_no_more_is_excused(kind: str) -> None:
+    for name, tie in SOME_RANDOM.items():
+        read = said(WRONG[kind](tie.mine.output.text, tie))
+        if read.text not in (tie.mine.output.text, tie.theirs.output.text):
+            assert tie.compared(read)["text"].verdict is Verdict.WRONG, name
+
+
+BOXLESS = ("empty", "white space", "nonsense", "no markup")
+
+
+@pytest.mark.parametrize("kind", [*BOXLESS, "half of the boxes", "every box moved", "other labels"])
+def test_boxes_that_its_own_steps_do_not_give_are_wrong(kind: str) -> None:
+    for name, tie in SOME.items():
+        found = tie.compared(said(WRONG[kind](tie.mine.output.text, tie)))
+        assert found["boxes"].verdict is Verdict.WRONG, name
+
+
+def test_files_that_do_not_belong_to_its_text_are_wrong() -> None:
+    for name, tie in SOME.items():
+        right = tie.mine.output
+        for files in (replace(right, mmd=""), replace(right, mmd=right.mmd + "x"), replace(right, artefacts={})):
+            found = outputs(tie.compared(files))
+            assert [*found.values()].count(Verdict.WRONG) == 1, name
+
+
+def test_a_text_of_the_references_beside_files_of_its_own_steps_is_wrong() -> None:
+    ties = [tie for tie in MINI.values() if tie.mine.output.mmd != tie.theirs.output.mmd]
+    assert ties
+    for tie in ties:
+        found = tie.compared(replace(tie.theirs.output, mmd=tie.mine.output.mmd))
+        assert found["result.mmd"].verdict is Verdict.WRONG, tie.name
+
+
+# Steps that go astray themselves.
+
+
+ASTRAY = (
+    *("empty", "white space", "nonsense", "the first 1 tenths", "the first 4 tenths"),
+    *("twice", "another page", "and another page", "another page after the tie"),
+    *("half of the boxes", "no markup", "every box moved", "other labels", "in capitals", "backwards"),
+)
+
+
+@pytest.mark.parametrize("kind", ASTRAY)
+def test_steps_that_read_the_page_no_more_are_wrong(kind: str) -> None:
+    for name, tie in SOME.items():
+        own = said(WRONG[kind](tie.mine.output.text, tie))
+        found = tie.compared(own, own)
+        assert found["read"].verdict is Verdict.MATCH, name
+        assert found["text"].verdict is Verdict.WRONG, name
+        assert found["text"].measured.startswith(f"no longer reads this page after the tie at step {tie.step}: "), name
+        assert found["text"].signs & {Sign.UNRELATED, Sign.LENGTH, Sign.ELSEWHERE, Sign.MARKUP}, name
+
+
+def test_random_weights_are_sure_of_nothing() -> None:
+    assert all(is_sure(tie.theirs.steps) for tie in MINI.values())
+    assert not any(is_sure(tie.theirs.steps) for tie in RANDOM.values())
+
+
+@pytest.mark.parametrize("logits", [(), (float("nan"),), (float("inf"), 0.0), (-float("inf"),), (0.0, 0.0)])
+def test_logits_that_say_nothing_are_no_surety(logits: tuple[float, ...]) -> None:
+    assert not is_sure([Step(1, Best(tuple(range(len(logits))), logits))])
+    assert not is_sure([])
+
+
+def test_without_what_its_steps_give_nothing_is_excused() -> None:
+    for tie in MINI.values():
+        unknown = replace(tie.answer(), continued=None)
+        found = {one.what: one.verdict for one in compare_observations(unknown, tie.theirs, LIMITS)}
+        assert found["tokens"] is Verdict.TIE_FLIP
+        assert found["text"] is Verdict.WRONG
+
+
+def test_an_output_without_text_is_near_to_itself() -> None:
+    nothing = Output("", (), "", {})
+    assert Nearness.of(nothing, nothing) == Nearness(0, 0, 0, 0, 0)
+
+
+def signs(start: int, count: int) -> str:
+    """Characters that no two of are equal."""
+    return "".join(map(chr, range(start, start + count)))
+
+
+PLAIN = signs(0x4E00, 100)
+
+
+@pytest.mark.parametrize(("boxes", "elsewhere", "told"), [(1, 1, 0), (3, 1, 0), (3, 2, 1), (6, 2, 0), (6, 3, 1)])
+def test_a_third_of_the_boxes_may_be_elsewhere_and_one_of_any(boxes: int, elsewhere: int, told: int) -> None:
+    places = [f"<|ref|>text<|/ref|><|det|>[[100, {k}00, 200, {k}50]]<|/det|>" for k in range(1, boxes + 1)]
+    mine = [place.replace("[[100", "[[-300") if k < elsewhere else place for k, place in enumerate(places)]
+    found = Tie(1, said("\n".join(mine)), sure=True).astray(said("\n".join(places)))
+    assert [one.how for one in found] == [f"{elsewhere} of {boxes} boxes have no partner (allowed 33%)"] * told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (signs(0x6000, 50) + PLAIN[50:], []),
+        (signs(0x6000, 51) + PLAIN[51:], ["unrelated: 51 edits of the 100 characters after it (allowed 50%)"]),
+        ("x" + PLAIN[1:] + signs(0x6000, 33), []),
+        ("x" + PLAIN[1:] + signs(0x6000, 34), ["length: 134 characters, the reference has 100 (allowed 25% apart)"]),
+        (PLAIN[:-1] + signs(0x6000, 24), []),
+        (PLAIN[:-1] + signs(0x6000, 25), ["unrelated: 25 edits of the 25 characters after it (allowed 50%)"]),
+        (PLAIN[:-1] + "Ġ", ["byte marks: it holds 'Ġ'"]),
+    ],
+)
+def test_each_bound_on_text_holds_by_itself(text: str, told: list[str]) -> None:
+    assert [str(one) for one in Tie(1, said(text), sure=True).astray(said(PLAIN))] == told
+    assert not Tie(1, said(text), sure=False).astray(said(PLAIN))

@@ -1,0 +1,275 @@
+"""A whole case: what is compared, in which order, under which limit, and what is not offered."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.compare import observations
+from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.signs import Reason, Sign
+from pytest_dsocr.compare.tolerances import Tolerances
+from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
+from pytest_dsocr.observation.answer import Part
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Best, InputsDigest, NotFinite, Observation, Seam, Step
+from tests.compare.made import OUTPUT, STEPS, along, answer, input_tensors, observation, seam_tensors
+
+LIMITS = Tolerances("float32", seam=1e-3, logits=1e-1, ties=64, mantissa_bits=23)
+INPUTS = ["input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"]
+SEAMS = ["sam.page", "vision_fusion", "prefill"]
+DECODING = ["prefill_best", "logits", "tokens"]
+OUTPUTS = ["text", "spans", "boxes", "result.mmd", "artefacts"]
+SEAM = observation().seams["sam.page"]
+OTHER = Seam.of(2 * seam_tensors()["sam.page"])
+
+
+def compared(theirs: Observation, level: Level = Level.STAGES, **changes: Any) -> dict[str, Comparison]:
+    """What is found of a subject that did the same as the reference but for ``changes``."""
+    found = list(compare_observations(answer(theirs, level, **changes), theirs, LIMITS))
+    assert len({comparison.what for comparison in found}) == len(found)
+    return {comparison.what: comparison for comparison in found}
+
+
+def verdicts(found: dict[str, Comparison]) -> dict[str, Verdict]:
+    """Those that are not MATCH."""
+    return {what: one.verdict for what, one in found.items() if one.verdict is not Verdict.MATCH}
+
+
+@pytest.mark.parametrize("keep_values", [True, False])
+def test_everything_of_a_case_is_compared_in_the_stages_order(keep_values: bool) -> None:
+    found = compared(observation(keep_values=keep_values))
+    assert list(found) == [*INPUTS, *SEAMS, *DECODING, *OUTPUTS]
+    assert verdicts(found) == {}
+
+
+def test_first_tokens_have_the_limit_of_logits_and_other_seams_their_own() -> None:
+    scaled = {name: Seam.of(tensor * 1.01) for name, tensor in seam_tensors().items()}
+    found = compared(observation(), seams=scaled)
+    assert [found[name].verdict for name in SEAMS] == [Verdict.WRONG, Verdict.WRONG, Verdict.DRIFT]
+    assert worst(found.values()) is Verdict.WRONG
+
+
+@pytest.mark.parametrize(
+    ("level", "left"),
+    [
+        (Level.TEXT, [*INPUTS, *SEAMS, *DECODING]),
+        (Level.INPUTS, [*SEAMS, *DECODING]),
+        (Level.STAGES, []),
+        (Level.MODULES, []),
+    ],
+)
+def test_what_is_above_the_level_is_not_offered_and_passes(level: Level, left: list[str]) -> None:
+    found = compared(observation(), level)
+    assert list(found) == [*INPUTS, *SEAMS, *DECODING, *OUTPUTS]
+    assert [what for what, one in found.items() if one.reason is Reason.NOT_OFFERED] == left
+    assert verdicts(found) == dict.fromkeys(left, Verdict.NOT_COMPARED)
+    assert all(one.passes for one in found.values())
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "promised", "verdict", "passes"),
+    [
+        (SEAM, SEAM, True, Verdict.MATCH, True),
+        (SEAM, SEAM, False, Verdict.MATCH, True),
+        (OTHER, SEAM, False, Verdict.WRONG, False),
+        (None, SEAM, True, Verdict.NOT_COMPARED, False),
+        (None, SEAM, False, Verdict.NOT_COMPARED, True),
+        (SEAM, None, True, Verdict.NOT_COMPARED, False),
+        (SEAM, None, False, Verdict.NOT_COMPARED, False),
+        (None, None, True, None, True),
+    ],
+)
+def test_a_seam_that_is_declared_must_be_given_where_the_reference_has_it(
+    mine: Seam | None, theirs: Seam | None, promised: bool, verdict: Verdict | None, passes: bool
+) -> None:
+    sides = [{**observation().seams, "clip.page": seam} for seam in (mine, theirs)]
+    given = [{name: seam for name, seam in side.items() if seam is not None} for side in sides]
+    declared = {"vision_fusion", "prefill", "sam.page", *(["clip.page"] if promised else [])}
+    found = compared(observation(seams=given[1]), seams=given[0], promised=frozenset(declared))
+    comparison = found.get("clip.page")
+    assert (comparison and comparison.verdict) == verdict
+    assert all(one.passes for one in found.values()) is passes
+
+
+@pytest.mark.parametrize(
+    ("level", "mine", "theirs", "verdict", "passes"),
+    [
+        (Level.MODULES, SEAM, SEAM, Verdict.MATCH, True),
+        (Level.MODULES, OTHER, SEAM, Verdict.WRONG, False),
+        (Level.MODULES, None, SEAM, Verdict.NOT_COMPARED, False),
+        (Level.MODULES, SEAM, None, None, True),
+        (Level.STAGES, None, SEAM, Verdict.NOT_COMPARED, True),
+        (Level.TEXT, None, SEAM, Verdict.NOT_COMPARED, True),
+    ],
+)
+def test_a_block_is_compared_where_the_reference_has_it_and_asked_only_of_named_modules(
+    level: Level, mine: Seam | None, theirs: Seam | None, verdict: Verdict | None, passes: bool
+) -> None:
+    sides = [{**observation().seams, "sam.page/3": seam} for seam in (mine, theirs)]
+    given = [{name: seam for name, seam in side.items() if seam is not None} for side in sides]
+    changes = {"seams": given[0]} if level >= Level.STAGES else {}
+    found = compared(observation(seams=given[1]), level, **changes)
+    comparison = found.get("sam.page/3")
+    assert (comparison and comparison.verdict) == verdict
+    assert all(one.passes for one in found.values()) is passes
+
+
+def test_blocks_stand_in_front_of_the_seam_that_they_lead_to_whatever_their_order() -> None:
+    names = ["prefill", "prefill/1", "sam.page/10", "sam.page/2", "sam.page", "sam.crops", "sam.crops/0", "prefill/0"]
+    seams = dict.fromkeys(names, SEAM)
+    found = compared(observation(seams=seams), Level.MODULES)
+    assert [what for what in found if what in seams] == [
+        *("sam.crops/0", "sam.crops", "sam.page/2", "sam.page/10", "sam.page"),
+        *("prefill/0", "prefill/1", "prefill"),
+    ]
+
+
+def test_the_names_of_what_comes_of_tokens() -> None:
+    named = observations.DECODING, (*observations.OUTPUT, *observations.FILES)
+    assert named == (tuple(DECODING), tuple(OUTPUTS))
+
+
+FAULT = SubjectFaultError("decode", "it raised")
+NO_PREFILL = {name: seam for name, seam in observation().seams.items() if name != "prefill"}
+PREVENTED: list[tuple[Part, dict[str, Any], list[str]]] = [
+    ("inputs", {"inputs": None}, INPUTS),
+    ("vision", {"seams": {"prefill": observation().seams["prefill"]}}, ["sam.page", "vision_fusion"]),
+    ("prefill", {"seams": NO_PREFILL, "prefill_best": None}, ["prefill", "prefill_best"]),
+    ("step", {"forced": None}, ["logits", "tokens"]),
+    ("read", {"mmd": None, "artefacts": None}, ["text", "spans", "boxes"]),
+    ("write", {"mmd": None, "artefacts": None}, ["result.mmd", "artefacts"]),
+]
+
+
+@pytest.mark.parametrize(("part", "changes", "names"), PREVENTED, ids=[part for part, _, _ in PREVENTED])
+def test_what_an_error_prevented_is_lost_and_nothing_else_is(
+    part: Part, changes: dict[str, Any], names: list[str]
+) -> None:
+    found = compared(observation(), fault=FAULT, lost=frozenset((part,)), **changes)
+    assert list(found) == [*INPUTS, *SEAMS, *DECODING, *OUTPUTS]
+    assert [what for what, one in found.items() if one.reason is Reason.LOST] == names
+    assert [what for what, one in found.items() if not one.passes] == names
+    assert all(found[name].lost_to is FAULT for name in names)
+
+
+@pytest.mark.parametrize(
+    ("heard", "verdict", "measured"),
+    [
+        ((), Verdict.NOT_COMPARED, "step 0 lost to an error: it raised; it was the first"),
+        (along(STEPS[:2]), Verdict.NOT_COMPARED, "step 2 lost to an error: it raised; MATCH up to there, all 2"),
+        (along((STEPS[0], STEPS[2])), Verdict.WRONG, "1 of 2 equal, 0 ties; first differing step 1"),
+    ],
+    ids=["at the first", "right until then", "wrong before"],
+)
+def test_steps_up_to_an_error_are_compared(heard: tuple[ForcedStep, ...], verdict: Verdict, measured: str) -> None:
+    found = compared(observation(), fault=FAULT, lost=frozenset(("step", "read", "write")), forced=heard)
+    assert (found["tokens"].verdict, found["tokens"].measured) == (verdict, measured)
+    assert not any(found[what].passes for what in (*DECODING[1:], *OUTPUTS))
+
+
+def test_each_part_is_held_against_the_references() -> None:
+    other_ids = {**input_tensors(), "input_ids": input_tensors()["input_ids"] + 1}
+    changes: dict[str, tuple[Any, str]] = {
+        "inputs": (InputsDigest.of(other_ids), "input_ids"),
+        "prefill_best": (Best((7, 3, 9, 4), (99.0, 4.0, 2.0, 1.0)), "prefill_best"),
+        "forced": ((*along(STEPS[:2]), replace(along(STEPS)[2], token=9)), "tokens"),
+        "text": ("other", "text"),
+        "spans": ((), "spans"),
+        "mmd": ("", "result.mmd"),
+        "artefacts": ({}, "artefacts"),
+    }
+    for field, (value, what) in changes.items():
+        assert what in verdicts(compared(observation(), **{field: value})), field
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "verdict"),
+    [(OUTPUT.text, 0.0, Verdict.MATCH), ("M" + OUTPUT.text[1:], 0.1, Verdict.DRIFT), ("no", 0.1, Verdict.WRONG)],
+)
+def test_what_is_read_against_ones_own_steps_is_told_before_the_text(text: str, limit: float, verdict: Verdict) -> None:
+    mine = answer(observation(), text=text, reread=True)
+    found = {one.what: one for one in compare_observations(mine, observation(), LIMITS.but({"text": limit}))}
+    assert list(found)[-6:] == ["read", *OUTPUTS]
+    assert found["read"].verdict is found["text"].verdict is verdict
+    says = "disagrees" if verdict is Verdict.WRONG else "agrees"
+    assert found["read"].measured == f"{says} with the subject's own 3 steps, which equal the reference's"
+
+
+def test_where_the_subject_makes_the_same_of_its_tokens_the_text_is_wrong_and_not_read() -> None:
+    mine = answer(observation(), text="no", reread=True, told="no")
+    found = {one.what: one.verdict for one in compare_observations(mine, observation(), LIMITS)}
+    assert (found["read"], found["text"]) == (Verdict.MATCH, Verdict.WRONG)
+    apart = answer(observation(), text="no", reread=True, told=OUTPUT.text)
+    found = {one.what: one.verdict for one in compare_observations(apart, observation(), LIMITS)}
+    assert (found["read"], found["text"]) == (Verdict.WRONG, Verdict.WRONG)
+
+
+def test_equal_tokens_that_the_subjects_policy_does_not_end_with_are_wrong() -> None:
+    mine = answer(observation(), ends=False)
+    [tokens] = [one for one in compare_observations(mine, observation(), LIMITS) if one.what == "tokens"]
+    assert (tokens.verdict, tokens.signs) == (Verdict.WRONG, frozenset((Sign.NO_END,)))
+    assert tokens.measured == "all 3, but by the subject's policy they are not the whole output"
+
+
+def test_another_token_is_told_before_an_end_that_is_missing() -> None:
+    forced = (*along(STEPS[:2]), replace(along(STEPS)[2], token=9))
+    found = [compared(observation(), forced=forced, ends=ends)["tokens"] for ends in (True, False)]
+    assert found[0] == found[1]
+    assert found[0].verdict is Verdict.WRONG
+
+
+def test_logits_that_are_not_finite_are_told_in_the_place_of_an_error() -> None:
+    forced = (*along(STEPS[:2]), replace(along(STEPS)[2], not_finite=NotFinite(2, 0, 129, (7,))))
+    found = compared(observation(), forced=forced)["logits"]
+    assert (found.verdict, found.error) == (Verdict.WRONG, math.inf)
+    assert found.measured == "step 2: 2 NaN of 129 values, the first at [7]; the reference is finite"
+    assert Sign.NOT_FINITE in found.signs
+
+
+def flipped(at: int, apart: float) -> tuple[tuple[Step, ...], list[ForcedStep]]:
+    """Steps of which one has its best two so far apart, and the subject taking the second there."""
+    first, second = STEPS[at].best.ids[:2]
+    close = Step(STEPS[at].token, Best((first, second), (8.0, 8.0 - apart)))
+    steps = (*STEPS[:at], close, *STEPS[at + 1 :])
+    forced = list(along(steps))
+    forced[at] = replace(forced[at], token=second)
+    return steps, forced
+
+
+OTHER_TEXT = replace(OUTPUT, text=OUTPUT.text.replace("Minutes", "Seconds"))
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_what_its_steps_give_after_a_tie_is_laid_to_it(at: int) -> None:
+    steps, forced = flipped(at, 2.0**-20)
+    tied: dict[str, Any] = {"forced": tuple(forced), "continued": OTHER_TEXT}
+    found = compared(observation(steps=steps), text=OTHER_TEXT.text, **tied)
+    assert list(found)[-6:] == ["read", *OUTPUTS]
+    assert found["tokens"].verdict is Verdict.TIE_FLIP
+    assert found["text"].verdict is Verdict.TIE_FLIP
+    assert found["text"].measured.startswith(f"follows the tie at step {at}: ")
+    assert compared(observation(steps=steps), text="nonsense", **tied)["text"].verdict is Verdict.WRONG
+    assert compared(observation(steps=steps), text="nonsense", forced=tuple(forced))["text"].verdict is Verdict.WRONG
+
+
+def test_what_follows_a_wrong_token_or_none_is_wrong() -> None:
+    gives: dict[str, Any] = {"text": OTHER_TEXT.text, "continued": OTHER_TEXT}
+    steps, forced = flipped(1, 1.0)
+    assert compared(observation(steps=steps), forced=tuple(forced), **gives)["text"].verdict is Verdict.WRONG
+    assert compared(observation(), **gives)["text"].verdict is Verdict.WRONG
+    tied, forced = flipped(0, 0.0)
+    forced[2] = replace(forced[2], token=5)
+    assert compared(observation(steps=tied), forced=tuple(forced), **gives)["text"].verdict is Verdict.WRONG
+
+
+def test_a_reference_without_steps_compares_none() -> None:
+    found = compared(observation(steps=()))
+    assert found["tokens"].verdict is found["logits"].verdict is Verdict.NOT_COMPARED
+    assert not found["tokens"].passes
+    assert found["text"].verdict is Verdict.MATCH

@@ -1,0 +1,256 @@
+"""What holds of every comparer, whatever it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from pytest_dsocr.compare.after_tie import Tie
+from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
+from pytest_dsocr.compare.divergence import first_divergence
+from pytest_dsocr.compare.output import compare_output
+from pytest_dsocr.compare.seams import compare_seam
+from pytest_dsocr.compare.text import compare_content, compare_text
+from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens
+from pytest_dsocr.compare.tolerances import Tolerances, tolerances
+from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
+from pytest_dsocr.contract.markup import UNITS, Box
+from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Artefact, Best, Output, Seam, SpanSeen, Step
+from tests.contract.fuzzing import fuzz
+
+EXACT = tolerances("float32")
+
+briefly = settings(max_examples=80, database=None, deadline=None)
+
+UNIT = st.integers(0, UNITS)
+BOXES = st.builds(Box, UNIT, UNIT, UNIT, UNIT)
+ANY_BOXES = st.builds(Box, *[st.floats(allow_nan=True, allow_infinity=True)] * 4)
+LABELS = st.sampled_from(["title", "text", "image"])
+TEXTS = st.text(max_size=40) | st.text("ab 1\n", max_size=400)
+TENSORS = arrays("f4", array_shapes(max_dims=3, max_side=5), elements=st.floats(-8, 8, width=32)).map(torch.from_numpy)
+ANY_TENSORS = arrays("f4", array_shapes(max_dims=3, max_side=5)).map(torch.from_numpy)
+
+
+def spans_of(boxes: st.SearchStrategy[Box], labels: st.SearchStrategy[str] = LABELS) -> Any:
+    return st.lists(st.builds(SpanSeen, labels, st.lists(boxes, max_size=3).map(tuple)), max_size=6).map(tuple)
+
+
+SPANS = spans_of(BOXES)
+LIMITS = st.builds(
+    lambda boxes, coords, text, seam, ties: replace(
+        EXACT, boxes=boxes, coords=coords, text=text, seam=seam, logits=seam, ties=ties
+    ),
+    st.integers(0, 3),
+    st.floats(0, 1),
+    st.floats(0, 2),
+    st.floats(0, 2),
+    st.integers(0, 100),
+)
+
+
+def bests(logits: st.SearchStrategy[float]) -> st.SearchStrategy[Best]:
+    made = st.lists(st.tuples(st.integers(0, 9), logits), max_size=5, unique_by=lambda one: one[0])
+    return made.map(lambda rows: Best(tuple(i for i, _ in rows), tuple(logit for _, logit in rows)))
+
+
+ANY_BESTS = bests(st.floats(allow_nan=True, allow_infinity=True))
+STEPS = st.builds(Step, st.integers(0, 9), ANY_BESTS)
+FORCED = st.builds(ForcedStep, st.integers(0, 9), ANY_BESTS, st.lists(st.floats(), max_size=5).map(tuple))
+FILES = st.dictionaries(
+    st.sampled_from(["result.mmd", "images/0.jpg", "images/1.jpg", "result_with_boxes.jpg", "info.json"]),
+    st.builds(Artefact, st.integers(0, 9), st.none() | st.tuples(st.integers(1, 99), st.integers(1, 99))),
+)
+OUTPUTS = st.builds(Output, TEXTS, SPANS, TEXTS, FILES)
+ANY_OUTPUTS = st.builds(Output, st.text(), spans_of(ANY_BOXES, st.text()), st.text(), FILES)
+
+
+def ties(outputs: st.SearchStrategy[Output]) -> st.SearchStrategy[Tie]:
+    return st.builds(Tie, st.integers(0, 9), outputs, st.booleans())
+
+
+def answer(said: Output) -> Answer:
+    return Answer("page", Level.TEXT, said.text, said.spans, said.mmd, said.artefacts)
+
+
+def outputs(mine: Output, theirs: Output, limits: Tolerances, tie: Tie | None = None) -> list[Comparison]:
+    return list(compare_output(answer(mine), theirs, limits, tie))
+
+
+def gravity(found: Comparison) -> int:
+    return SEVERITY.index(found.verdict)
+
+
+def looser(limits: Tolerances, other: Tolerances) -> Tolerances:
+    names = ("boxes", "coords", "text", "seam", "logits", "ties")
+    return replace(limits, **{name: max(getattr(limits, name), getattr(other, name)) for name in names})
+
+
+# Whatever it is given.
+
+
+@briefly
+@given(OUTPUTS, LIMITS, st.none() | ties(OUTPUTS))
+def test_an_output_matches_itself(said: Output, limits: Tolerances, tie: Tie | None) -> None:
+    assert {one.verdict for one in outputs(said, said, limits, tie)} <= {Verdict.MATCH, Verdict.NOT_COMPARED}
+    assert all(one.passes for one in outputs(said, said, limits, tie))
+
+
+def silence(*_: object) -> None:
+    raise AssertionError("a comparer printed")
+
+
+@fuzz
+@given(ANY_OUTPUTS, ANY_OUTPUTS, LIMITS, st.none() | ties(ANY_OUTPUTS))
+def test_outputs_never_raise_nor_print(mine: Output, theirs: Output, limits: Tolerances, tie: Tie | None) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builtins.print", silence)
+        found = outputs(mine, theirs, limits, tie)
+    parts = tie is not None and mine.text != theirs.text
+    assert [one.what for one in found] == ["read"] * parts + ["text", "spans", "boxes", "result.mmd", "artefacts"]
+    assert first_divergence(found) or all(one.verdict is not Verdict.WRONG for one in found)
+
+
+@fuzz
+@given(OUTPUTS, OUTPUTS, LIMITS, st.integers(0, 9))
+def test_what_its_own_steps_give_is_excused_whole_after_a_tie_and_nothing_else(
+    mine: Output, theirs: Output, limits: Tolerances, step: int
+) -> None:
+    assume(mine.text != theirs.text)
+    assert all(one.passes for one in outputs(mine, theirs, limits, Tie(step, mine, sure=False)))
+    alone, tied = outputs(mine, theirs, limits), outputs(mine, theirs, limits, Tie(step, theirs, sure=False))
+    assert [one.verdict for one in alone] == [one.verdict for one in tied[1:]]
+
+
+@briefly
+@given(st.lists(FORCED, max_size=4), st.lists(STEPS, max_size=4), LIMITS)
+def test_steps_never_raise(forced: list[ForcedStep], steps: list[Step], limits: Tolerances) -> None:
+    compared = len(steps) == len(forced) > 0
+    for found in (compare_logits(forced, steps, limits), compare_tokens(forced, steps, limits)):
+        assert (found.verdict is Verdict.NOT_COMPARED) is not compared
+    for one, step in zip(forced, steps, strict=False):
+        assert compare_best(one.best, step.best, limits).what == "prefill_best"
+
+
+@briefly
+@given(ANY_TENSORS, ANY_TENSORS, LIMITS, st.booleans())
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_seams_never_raise(mine: torch.Tensor, theirs: torch.Tensor, limits: Tolerances, whole: bool) -> None:
+    sides = [Seam.of(tensor, keep_values=whole) for tensor in (mine, theirs)]
+    found = compare_seam("sam.page", sides[0], sides[1], limits.seam)
+    if mine.shape != theirs.shape or (mine.isfinite().all() and not theirs.isfinite().all()):
+        assert found.verdict is Verdict.WRONG
+
+
+# Looser limits, and the other way round.
+
+
+@fuzz
+@given(OUTPUTS, OUTPUTS, LIMITS, LIMITS)
+def test_looser_limits_make_no_verdict_on_outputs_worse(
+    mine: Output, theirs: Output, limits: Tolerances, other: Tolerances
+) -> None:
+    strict, loose = (outputs(mine, theirs, one) for one in (limits, looser(limits, other)))
+    assert all(gravity(a) >= gravity(b) for a, b in zip(strict, loose, strict=True))
+
+
+@briefly
+@given(st.lists(st.tuples(FORCED, STEPS), max_size=4), LIMITS, LIMITS)
+def test_looser_limits_make_no_verdict_on_steps_worse(
+    steps: list[tuple[ForcedStep, Step]], limits: Tolerances, other: Tolerances
+) -> None:
+    mine, theirs = [one for one, _ in steps], [one for _, one in steps]
+    compare: Callable[..., Comparison]
+    for compare in (compare_logits, compare_tokens):
+        strict, loose = (compare(mine, theirs, one) for one in (limits, looser(limits, other)))
+        assert gravity(strict) >= gravity(loose)
+
+
+@briefly
+@given(OUTPUTS, OUTPUTS)
+def test_without_a_tolerance_sides_may_be_exchanged(mine: Output, theirs: Output) -> None:
+    for one, other in zip(outputs(mine, theirs, EXACT), outputs(theirs, mine, EXACT), strict=True):
+        assert one.verdict == other.verdict != Verdict.DRIFT
+
+
+@briefly
+@given(SPANS, SPANS, LIMITS)
+def test_labels_and_a_match_of_boxes_are_so_from_both_sides(
+    mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances
+) -> None:
+    one, other = compare_boxes(mine, theirs, limits), compare_boxes(theirs, mine, limits)
+    assert (one.verdict is Verdict.MATCH) is (other.verdict is Verdict.MATCH)
+    assert compare_spans(mine, theirs, limits).verdict is compare_spans(theirs, mine, limits).verdict
+
+
+# Boxes.
+
+
+@fuzz
+@given(st.lists(BOXES, min_size=2, max_size=8, unique=True), st.randoms())
+def test_another_order_is_wrong_under_any_limits(boxes: list[Box], random: Any) -> None:
+    shuffled = random.sample(boxes, len(boxes))
+    assume(shuffled != boxes)
+    limits = replace(EXACT, coords=0.5 / UNITS, boxes=9)
+    mine, theirs = ([SpanSeen("text", (box,)) for box in side] for side in (shuffled, boxes))
+    assert compare_boxes(mine, theirs, limits).verdict is Verdict.WRONG
+
+
+@fuzz
+@given(SPANS, st.integers(1, 200), st.sampled_from([1, -1]), st.integers(0, 3))
+def test_a_shift_by_the_tolerance_passes_and_by_more_fails(
+    spans: Sequence[SpanSeen], by: int, sign: int, side: int
+) -> None:
+    assume(any(span.boxes for span in spans))
+    shifted = tuple(
+        span._replace(boxes=tuple(Box(*(x + sign * by * (k == side) for k, x in enumerate(box))) for box in span.boxes))
+        for span in spans
+    )
+    for allowed, verdict in ((by, Verdict.DRIFT), (by - 0.01, Verdict.WRONG)):
+        assert compare_boxes(shifted, spans, replace(EXACT, coords=allowed / UNITS)).verdict is verdict
+
+
+# Texts.
+
+
+@briefly
+@given(st.text(min_size=1, max_size=60).filter(str.strip), st.integers(1, 20))
+def test_text_beside_the_limit(text: str, edits: int) -> None:
+    mine = text + "\x00" * edits
+    share = edits / len(text)
+    compare: Callable[[str, str, float], Comparison]
+    for compare in (compare_text, lambda a, b, allowed: compare_content("result.mmd", a, b, allowed)):
+        assert compare(mine, text, share).verdict is Verdict.DRIFT
+        assert compare(mine, text, share * 0.999).verdict is Verdict.WRONG
+
+
+# Tensors.
+
+
+@briefly
+@given(TENSORS, st.booleans())
+def test_a_seam_matches_itself(tensor: torch.Tensor, whole: bool) -> None:
+    sides = [Seam.of(tensor.clone(), keep_values=whole) for _ in range(2)]
+    assert compare_seam("sam.page", sides[0], sides[1], 0.0).verdict is Verdict.MATCH
+
+
+@briefly
+@given(TENSORS, st.floats(0.001, 0.5), st.booleans())
+def test_a_larger_error_is_never_less_grave(tensor: torch.Tensor, share: float, whole: bool) -> None:
+    assume(float(tensor.norm()) > 0.1)
+    theirs = Seam.of(tensor, keep_values=whole)
+    mine = Seam.of(tensor * (1 + share), keep_values=whole)
+    error = compare_seam("sam.page", mine, theirs, 0.0).error
+    assert error == pytest.approx(share, rel=1e-3 if whole else 1.0)
+    assert error is not None
+    assert compare_seam("sam.page", mine, theirs, error).verdict is Verdict.DRIFT
+    assert compare_seam("sam.page", mine, theirs, error * 0.999).verdict is Verdict.WRONG

@@ -1,0 +1,119 @@
+"""What the suites share."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.checkout import CHECKOUT
+from tests.leaks import Imports, OwnModulesSnapshot, changes, lost, state
+
+if TYPE_CHECKING:
+    from pytest_dsocr.engine.model import DeepseekOCR
+    from pytest_dsocr.engine.session import Session
+
+with suppress(ImportError):  # where only what needs a GPU is run
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("busy machine")
+
+
+PYTHON = sys.executable
+IN_ORDER = "-p no:randomly"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _imports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Imports]:
+    """What a test imports stays imported, and what it looks for is known."""
+    imports = Imports()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OwnModulesSnapshot, "folder", str(tmp_path_factory.getbasetemp()), raising=False)
+        patch.setattr("_pytest.pytester.SysModulesSnapshot", OwnModulesSnapshot)
+        patch.setattr(sys, "meta_path", [imports, *sys.meta_path])
+        yield imports
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing(_imports: Imports) -> Iterator[None]:
+    """A test that leaves the process changed fails itself, and not those after it."""
+    _imports.names.clear()
+    modules, before = dict(sys.modules), state()
+    yield
+    left = [*changes(before, state())]
+    if gone := sorted(lost(modules, _imports.names)):
+        left.append(f"{len(gone)} modules taken out of sys.modules, or imported anew: {', '.join(gone[:5])}")
+    if left:
+        pytest.fail("the test leaves its process changed; put back what it changed:\n" + "\n".join(left), pytrace=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _processes_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Processes that a test starts find these tests' examples, and do not depend on how this run was started."""
+    folder = tmp_path_factory.mktemp("path")
+    for name in ("suites", "tests"):
+        (folder / name).symlink_to(CHECKOUT / name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH")))))
+        patch.setenv("PYTEST_ADDOPTS", IN_ORDER)
+        patch.setenv("DSOCR_FRESH", "yes")  # no answer that a live reference gave to an earlier test
+        patch.setenv("DSOCR_EXPLAIN", "0")  # but where a test is about it
+        for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+            patch.delenv(name, raising=False)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as by nohup; a process inherits it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Its runs keep the order of their files."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", IN_ORDER)
+    return pytester
+
+
+@pytest.fixture(scope="session")
+def warm_python() -> Iterator[Path]:
+    """An interpreter that has imported torch already, where the system can do that, else the ordinary one."""
+    if sys.platform != "linux":
+        yield Path(PYTHON)
+        return
+    from tests.warm_python import warm_python
+
+    with warm_python() as python:
+        yield Path(python)
+
+
+@pytest.fixture
+def warm(warm_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that a test starts by ``sys.executable`` are of that interpreter."""
+    monkeypatch.setattr(sys, "executable", str(warm_python))
+
+
+@pytest.fixture
+def cold(warm: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that a test starts are interpreters of their own, all the same."""
+    monkeypatch.setattr(sys, "executable", PYTHON)
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Session[Any]:
+    """A session on the smallest synthetic checkpoint."""
+    from pytest_dsocr.engine.session import Session  # here, because a process that spreads the tests needs no torch
+
+    return Session.from_checkpoint("synthetic:tiny")
+
+
+def model_of(session: Session[Any]) -> DeepseekOCR:
+    """The engine's model behind a session, with its modules."""
+    from pytest_dsocr.engine.model import DeepseekOCR
+
+    assert isinstance(session.model, DeepseekOCR)
+    return session.model

@@ -1,0 +1,103 @@
+"""The session with one needless or missing computation each, right in all that it says but for the last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.contract.grid import MAX_CROPS
+from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.engine.attention import eager
+from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.pipeline import View
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.synthetic import fill
+from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.session import SessionSubject
+from tests.conftest import model_of
+
+CHECKPOINT = "synthetic:tiny"
+
+
+class ClipTwice(SessionSubject):
+    """Runs all views through CLIP twice."""
+
+    def __init__(self, session: Session[Any]) -> None:
+        super().__init__(session)
+        once = session.pipeline.clip
+
+        def twice(sam: Tensor) -> Tensor:
+            once(sam)
+            return once(sam)
+
+        session.pipeline.clip = twice  # type: ignore[method-assign]
+
+
+class NineCrops(SessionSubject):
+    """Pads the crops to nine, so that every page has the same shapes."""
+
+    def __init__(self, session: Session[Any]) -> None:
+        super().__init__(session)
+        one = session.pipeline.view
+
+        def padded(pixels: Tensor) -> View:
+            views = len(pixels)
+            if views == 1:
+                return one(pixels)
+            seen = one(torch.cat([pixels, pixels.new_zeros(MAX_CROPS - views, *pixels.shape[1:])]))
+            return View(seen.sam[:views], seen.clip[:views], seen.projector[:views])
+
+        session.pipeline.view = padded  # type: ignore[method-assign]
+
+
+class PromptAgain(SessionSubject):
+    """Computes the prompt and all that is written again in each step."""
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        self.given, self.features = Inputs(**inputs), vision_fusion
+        return super().prefill(inputs, vision_fusion)
+
+    def step(self, state: Any, token: int) -> Tensor:
+        given = self.given
+        self.given = replace(
+            given,
+            input_ids=torch.cat([given.input_ids, torch.tensor([[token]])], dim=1),
+            images_seq_mask=torch.cat([given.images_seq_mask, torch.tensor([[False]])], dim=1),
+        )
+        again = self.session.pipeline.prefill_with(self.given, self.features)
+        state.cache, state.logits = again.cache, again.logits
+        return again.logits[0]
+
+
+class Closed(PromptAgain):
+    """The same, and shows no modules."""
+
+    module = None  # type: ignore[assignment]
+
+
+class OneLayerLess(SessionSubject):
+    """Leaves out CLIP's last layer."""
+
+    def __init__(self, session: Session[Any]) -> None:
+        super().__init__(session)
+        transformer = session.model.get_submodule("model.vision_model.transformer")
+        assert isinstance(transformer.layers, torch.nn.ModuleList)
+        transformer.layers = transformer.layers[:-1]
+
+
+def clip_twice(setup: Setup) -> ClipTwice:
+    """Load one as the suites do."""
+    return ClipTwice(Session.from_checkpoint(setup.checkpoint))
+
+
+def deep_clip(session: Session[Any]) -> Session[Any]:
+    """A small model with as many layers of CLIP as the vendor's."""
+    small = model_of(session).arch
+    arch = replace(small, clip=replace(small.clip, layers=24))
+    model = DeepseekOCR.empty(arch, eager, session.model.device, session.model.dtype)
+    fill(model)
+    return Session(model, session.tokenizer)

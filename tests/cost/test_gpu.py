@@ -1,0 +1,88 @@
+"""At full size on a GPU: FLOPs in each attention, the kernels that torch's counter does not know, and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from pytest_dsocr.cost.cost import by_module
+from pytest_dsocr.cost.counting import UNCOUNTED, as_counted
+from pytest_dsocr.cost.memory import activation_peaks
+from pytest_dsocr.cost.model import stages_of
+from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.engine.attention import attention_function
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.perf.probe.flops import counted_flops
+from tests.conftest import model_of
+from tests.cost.full_size import FULL, apart, shown
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+
+PAGE = Image.new("RGB", (1400, 1400), "white")
+TOKEN, TOKENS = 5, 3
+NEEDS = {"flash_attention_2": "flash_attn"}
+
+
+@pytest.fixture(scope="module")
+def full() -> Session[Any]:
+    return Session.from_checkpoint("synthetic:full", device="cuda", dtype="bfloat16")
+
+
+@pytest.fixture(params=["eager", "sdpa", "flash_attention_2"])
+def attention(request: pytest.FixtureRequest, full: Session[Any]) -> str:
+    name: str = request.param
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    for layer in model_of(full).model.decoder_layers():
+        layer.self_attn.attend = attention_function(name)
+    return name
+
+
+def work_of(session: Session[Any], attention: str) -> Workload:
+    return Workload.of_prompt(
+        PAGE.size, "free", "gundam", session.tokenizer, generated_tokens=TOKENS, attention=attention
+    )
+
+
+def test_flops(full: Session[Any], attention: str) -> None:
+    inputs = full.prepare(PAGE, prompt="free", preset="gundam")
+    with counted_flops(shown(model_of(full))) as found:
+        state = full.prefill(inputs)
+        for _ in range(TOKENS - 1):
+            full.decode_step(state, TOKEN)
+    stages = stages_of(FULL, work_of(full, attention))
+    assert not apart(by_module(stages.values()), found)
+    assert found.as_counted == sum(as_counted(one, attention, "cuda") for one in stages.values())
+    hidden = {UNCOUNTED[attention, "cuda"]} if (attention, "cuda") in UNCOUNTED else set()
+    assert {*found.operators} & {*found.uncounted} == hidden
+    assert not found.unknown
+
+
+def test_peaks(full: Session[Any], attention: str) -> None:
+    pipeline, inputs = full.pipeline, full.prepare(PAGE, prompt="free", preset="gundam")
+    bound = activation_peaks(FULL, work_of(full, attention))
+    sam, sam_bytes = peak_of(lambda: pipeline.sam(inputs.images_crop))
+    _, clip_bytes = peak_of(lambda: pipeline.clip(sam))
+    features = pipeline.vision(inputs)[0].vision_fusion
+    state, prefill_bytes = peak_of(lambda: pipeline.prefill_with(inputs, features))
+    _, decode_bytes = peak_of(lambda: full.decode_step(state, TOKEN))
+    cache_bytes = sum(
+        side(layer).untyped_storage().nbytes()
+        for layer in range(state.cache.layers)
+        for side in (state.cache.keys, state.cache.values)
+    )
+    found = {"sam": sam_bytes, "clip": clip_bytes, "prefill": prefill_bytes - cache_bytes, "decode": decode_bytes}
+    assert {stage for stage in found if found[stage] > bound[stage]} == set(), (found, bound)
+
+
+def peak_of(run: Callable[[], Any]) -> tuple[Any, int]:
+    """Give what ``run`` gives, and the bytes that torch's allocator gave out for it."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    out = run()
+    return out, torch.cuda.max_memory_allocated() - before

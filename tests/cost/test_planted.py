@@ -1,0 +1,119 @@
+"""Needless and missing work is named by its stage and its layer; work that is done in another way is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import suites
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.subjects.session import SessionSubject
+from suites.cost.compared import page_of, prefill_of, step_of, vision_of
+from suites.cost.counted import Scales
+from tests.conftest import model_of
+from tests.cost import planted
+
+SUITE = Path(suites.__file__).parent / "cost" / "test_stages.py"
+WHOLE, CROPPED = ((64, 48), "tiny"), ((640, 1280), "gundam")
+READ_TOKENS = 3
+
+Weighed = dict[str, Comparison]
+Weigh = Callable[..., Weighed]
+
+
+@pytest.fixture
+def fresh() -> Session[Any]:
+    """One that may be spoilt."""
+    return Session.from_checkpoint(planted.CHECKPOINT)
+
+
+@pytest.fixture
+def weigh(tmp_path: Path) -> Weigh:
+    """All comparisons of the suite, of one page."""
+
+    def weighed(subject: SessionSubject, page: tuple[tuple[int, int], str] = WHOLE) -> Weighed:
+        session = subject.session
+        scales = Scales(subject, model_of(session).arch, session.tokenizer, tmp_path)
+        with torch.no_grad():
+            counted = scales.begin(page[0], "free", page[1])
+            found = [*vision_of(scales.arch, counted), prefill_of(scales.arch, counted)]
+            with scales.counting() as step:
+                subject.step(counted.state, 5)
+            found.append(step_of(scales.arch, counted.work, counted.work.prompt_tokens + 1, step))
+            work = scales.work(page[0], "free", page[1], READ_TOKENS)
+            found.append(page_of(scales.arch, work, scales.read(work, "free")))
+        return {one.stage: one for one in found}
+
+    return weighed
+
+
+def wrong(found: Weighed) -> dict[str, str]:
+    return {stage: "\n".join([one.measured, *one.details]) for stage, one in found.items() if not one.passes}
+
+
+def test_the_session_passes(fresh: Session[Any], weigh: Weigh) -> None:
+    found = weigh(SessionSubject(fresh), CROPPED)
+    assert {one.verdict for one in found.values()} == {Verdict.MATCH}
+    assert [*found] == ["sam", "clip", "projector", "vision", "prefill", "decode", "read"]
+
+
+def test_the_fast_session_passes(weigh: Weigh) -> None:
+    """Its steps go past the modules that its prefill is seen in."""
+    fast = SessionSubject(Session.from_checkpoint(planted.CHECKPOINT, engine="fast"))
+    assert {one.verdict for one in weigh(fast, CROPPED).values()} == {Verdict.MATCH}
+
+
+def test_all_views_twice_through_clip(fresh: Session[Any], weigh: Weigh) -> None:
+    found = wrong(weigh(planted.ClipTwice(fresh)))
+    assert [*found] == ["clip", "read"]
+    assert found["clip"].startswith("model.vision_model.transformer.layers.0.self_attn in 2 calls: ")
+    assert found["clip"].count(", 2 times as much; by addmm ") == 4
+
+
+def test_crops_padded_to_nine(fresh: Session[Any], weigh: Weigh) -> None:
+    found = wrong(weigh(planted.NineCrops(fresh), CROPPED))
+    assert [*found] == ["sam", "clip", "projector", "read"]
+    assert found["sam"].startswith("model.sam_model.patch_embed.proj in 2 calls: ")
+    assert "convolution" in found["sam"]
+
+
+def test_the_prompt_again_in_each_step(fresh: Session[Any], weigh: Weigh) -> None:
+    found = wrong(weigh(planted.PromptAgain(fresh)))
+    assert [*found] == ["decode"], "read goes another way"
+    assert found["decode"].startswith("model.layers.0.self_attn in 1 call: ")
+
+
+def test_where_no_modules_are_shown_the_stage_is_named(fresh: Session[Any], weigh: Weigh) -> None:
+    found = weigh(planted.Closed(fresh))
+    assert [*found] == ["vision", "prefill", "decode", "read"]
+    assert [*wrong(found)] == ["decode"]
+    said = r"in no module that is shown: [\d,]+, expected [\d,]+, [\d.]+ times as much; by .*mm [\d,]+"
+    assert re.fullmatch(said, wrong(found)["decode"])
+
+
+def test_23_layers_of_clip(fresh: Session[Any], weigh: Weigh) -> None:
+    subject = planted.OneLayerLess(planted.deep_clip(fresh))
+    found = wrong(weigh(subject))
+    assert [*found] == ["clip", "read"]
+    assert found["clip"].startswith("model.vision_model.transformer in 1 call: 0, expected ")
+    assert found["clip"].endswith(
+        "not seen: model.vision_model.transformer.layers.23.self_attn, model.vision_model.transformer.layers.23.mlp"
+    )
+
+
+def test_the_suite_names_the_layer(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_inprocess(
+        f"{SUITE}::test_preset[tiny]",
+        f"--dsocr-checkpoint={planted.CHECKPOINT}",
+        "--dsocr-subject=tests.cost.planted:clip_twice",
+        "--dsocr-reference=session",
+    )
+    result.assert_outcomes(failed=1)
+    layer = "model.vision_model.transformer.layers.0.self_attn"
+    result.stdout.fnmatch_lines([f"WRONG *clip/FLOPs: {layer} in 2 calls: 6,423,040, expected 3,211,520,"])

@@ -1,0 +1,210 @@
+"""``dsocr doctor``: what is missing is told with what to do about it, and only what is needed is a fault."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from packaging.requirements import Requirement
+
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.doctor import machine, references
+from pytest_dsocr.doctor.examination import CHECKS
+from pytest_dsocr.doctor.finding import Finding, Wanted
+from pytest_dsocr.engine.places import MINI_FOLDER
+from pytest_dsocr.perf.baseline import machine_name
+from pytest_dsocr.perf.calibration import Calibration
+from pytest_dsocr.perf.probe.machine import machine as machine_facts
+from pytest_dsocr.plugin.options import OPTIONS
+from tests.contract.test_pdf import pdf_of
+from tests.reference.small_folder import MAIN, change, write_small_folder
+
+needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+
+
+@pytest.fixture(autouse=True)
+def _by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing is said in the environment, and the user's cache is empty."""
+    for option in OPTIONS:
+        monkeypatch.delenv(option.env, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def doctor(*arguments: str | Path) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The exit status, and the findings by what they are of."""
+    status = main(["doctor", *map(str, arguments), "--json=found.json"])
+    told = json.loads(Path("found.json").read_text(encoding="utf-8"))
+    assert told["passes"] == (status == 0)
+    return status, {one["check"]: one for one in told["findings"]}
+
+
+def faults(found: dict[str, dict[str, Any]]) -> list[str]:
+    return [name for name, one in found.items() if one["level"] == "fault"]
+
+
+def test_a_machine_that_has_all_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = doctor()
+    assert (status, faults(found)) == (0, [])
+    assert {"python", "torch", "weights", "recordings", "pillow", "disk, out"} <= {
+        name for name, one in found.items() if one["level"] == "ok"
+    }
+    assert all(one["todo"] or "`dsocr " in one["told"] for one in found.values() if one["level"] == "note")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("ready  ")
+    assert all(len(line) <= 120 or "/" in line for line in lines), "a path is one word, however long"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "check", "said"),
+    [
+        (["--checkpoint=nowhere"], "weights", "is no checkpoint; give mini"),
+        (["--pages=none.pdf"], "pages", "there is no page none.pdf"),
+        (["--attention=flash_attention_2"], "attention", "flash"),
+        (["--checkpoint=synthetic:tiny"], "recordings", "holds no recording of synthetic-tiny/cpu-float32-eager"),
+    ],
+)
+def test_what_a_run_needs_and_is_not_there_is_a_fault(arguments: list[str], check: str, said: str) -> None:
+    status, found = doctor(*arguments)
+    assert status == 1
+    assert found[check]["level"] == "fault"
+    assert said in f"{found[check]['told']}; {found[check]['todo']}"
+    assert not any("broke down" in one["told"] for one in found.values())
+
+
+def test_where_the_nearest_recording_serves_it_says_so() -> None:
+    _, found = doctor("--dtype=bfloat16")
+    assert found["recordings"]["level"] == "note"
+    assert "nvidia-h200-bfloat16-eager" in found["recordings"]["told"]
+    assert "none is of cpu-bfloat16-eager" in found["recordings"]["told"]
+
+
+@needs_no_gpu
+def test_a_gpu_that_is_not_there_is_told_of_torch_and_of_nothing_else_that_follows() -> None:
+    status, found = doctor("--device=cuda", "--reference=session")
+    assert (status, faults(found)) == (1, ["torch", "gpu"])
+    assert "no GPU to look them up by" in found["baselines"]["told"]
+
+
+@needs_a_gpu
+def test_each_gpu_is_told_with_its_memory() -> None:
+    _, found = doctor("--device=cuda", "--reference=session")
+    told = [one["told"] for name, one in found.items() if name.startswith("cuda:")]
+    assert len(told) == torch.cuda.device_count()
+    assert all("GiB free" in one for one in told)
+    assert found["driver"]["level"] in ("ok", "note")
+    assert not any("broke down" in one["told"] for one in found.values())
+
+
+def test_damaged_weights_are_a_fault(tmp_path: Path) -> None:
+    shutil.copytree(MINI_FOLDER, tmp_path / "mine")
+    [weights, *_] = sorted((tmp_path / "mine").glob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-100])
+    status, found = doctor("--checkpoint=mine")
+    assert (status, faults(found)) == (1, ["weights", "recordings"])
+    assert "is not a whole safetensors file" in found["weights"]["told"]
+    assert found["recordings"]["told"] == references.UNREADABLE
+
+
+def test_where_the_session_is_the_reference_no_recording_is_needed() -> None:
+    status, found = doctor("--checkpoint=synthetic:tiny", "--reference=session")
+    assert (status, faults(found)) == (0, [])
+    assert found["recordings"]["level"] == "note"
+
+
+def test_a_pdf_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "it.pdf").write_bytes(pdf_of("red"))
+    assert doctor("--pages=it.pdf")[0] == 0
+    monkeypatch.setitem(sys.modules, "pypdfium2", None)
+    status, found = doctor("--pages=it.pdf")
+    assert (status, faults(found)) == (1, ["pages"])
+    assert "pip install 'pytest-dsocr[pdf]'" in found["pages"]["told"]
+
+
+def test_a_live_reference_needs_files_like_those_written_down_and_an_environment(tmp_path: Path) -> None:
+    folder = write_small_folder(tmp_path / "vendor")
+    status, found = doctor("--reference=vendor")
+    assert (status, faults(found)) == (1, ["vendor", "vendor's env"])
+    assert "anchors drifted: format_messages" in found["vendor"]["told"]
+    assert found["vendor"]["todo"] == "see what that affects: dsocr watch-vendor vendor"
+    (folder / MAIN).unlink()
+    assert f"lacks {MAIN}" in doctor("--reference=vendor")[1]["vendor"]["told"]
+
+
+def test_files_that_cannot_be_imported_are_told(tmp_path: Path) -> None:
+    folder = write_small_folder(tmp_path / "vendor")
+    change(folder, MAIN, "import json\n", "import json, no_such_module\n")
+    found = doctor("--reference=vendor", f"--vendor-env={sys.prefix}")[1]
+    assert "no_such_module" in found["vendor's env"]["told"]
+
+
+def test_another_pillow_is_told_with_the_one_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "resampling", lambda: "0123456789abcdef")
+    status, found = doctor()
+    assert (status, faults(found)) == (1, ["pillow"])
+    assert found["pillow"]["todo"].startswith("pip install 'pillow==")
+    assert doctor("--reference=session")[0] == 0
+
+
+def test_a_calibration_of_this_machine_is_quoted_and_a_damaged_one_told(tmp_path: Path) -> None:
+    folder = tmp_path / "golden" / "baselines" / machine_name(machine_facts("cpu"))
+    folder.mkdir(parents=True)
+    made = Calibration(90, 100, 2, {}, {}, {}, {}, {}, made="2026-11-20")
+    (folder / "calibration.json").write_bytes(made.to_bytes())
+    assert "of 2026-11-20: 2 of 90 false alarms" in doctor("--golden=golden")[1]["calibration"]["told"]
+    (folder / "calibration.json").write_bytes(made.to_bytes()[:-40])
+    assert "is damaged" in doctor("--golden=golden")[1]["calibration"]["told"]
+
+
+def test_a_disk_that_is_nearly_full_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "FEWEST_GIB", 1e9)
+    status, found = doctor()
+    assert (status, faults(found)) == (1, ["disk, out", "disk, temporary", "disk, cache"])
+    assert "make room" in found["disk, out"]["todo"]
+
+
+def test_a_package_that_is_missing_or_too_old_is_named() -> None:
+    assert machine._unmet(Requirement("numpy>=1")) == ""
+    assert machine._unmet(Requirement("numpy>=999")).endswith(", and >=999 is needed")
+    assert machine._unmet(Requirement("no-such-package")) == "no-such-package is not installed"
+    assert machine._unmet(Requirement('no-such-package; extra == "gpu"')) == ""
+
+
+def test_the_weights_in_memory_are_counted_in_the_dtype_of_the_run() -> None:
+    single, half = (
+        machine.wanted_bytes(Wanted("mini", "cpu", dtype, "eager", None, None, (), Path(), Path()))
+        for dtype in ("float32", "bfloat16")
+    )
+    assert single == 2 * half
+    assert 40e6 < single < 60e6
+
+
+def test_a_check_that_breaks_down_is_a_fault_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Wanted) -> Iterator[Finding]:
+        raise OSError("the driver hangs")
+
+    monkeypatch.setitem(CHECKS, "torch", broken)
+    status, found = doctor()
+    assert (status, faults(found)) == (1, ["torch"])
+    assert found["torch"]["told"] == "the check broke down: OSError: the driver hangs"
+    assert "disk, out" in found
+
+
+def test_the_environment_counts_behind_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DSOCR_CHECKPOINT", "nowhere")
+    monkeypatch.setenv("DSOCR_PAGES", "dev-20\ndev-3")
+    status, found = doctor()
+    assert (status, found["pages"]["told"]) == (1, "20 pages can be read: dev-20, dev-3")
+    assert doctor("--checkpoint=mini")[0] == 0
+
+
+def test_a_bad_option_is_a_sentence_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--dtype=int8"]) == 2
+    assert capsys.readouterr().err.startswith("dsocr: --dsocr-dtype: 'int8' is not one of float32")

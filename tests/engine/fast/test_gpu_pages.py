@@ -1,0 +1,134 @@
+"""What only a GPU can show of the fast session's vision, prefill and batches: captured work is that of a first call."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.engine.fast.batch import PageBatch
+from pytest_dsocr.engine.fast.calls import Graph
+from pytest_dsocr.engine.fast.model import MANY_ROWS
+from pytest_dsocr.engine.session import Session
+from suites.contract.pages import PAGES
+from tests.conftest import model_of
+from tests.waiting import no_waiting
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+
+TOKENS = 20
+LIMITS = {"float32": 1e-3, "bfloat16": 0.03}
+"""Relative; convolutions in float32 multiply in TF32, and products do not."""
+NAMES = ("portrait", "tiny", "landscape", "square")
+
+
+def on_gpu(dtype: str, engine: Any = "fast", attention: str = "eager") -> Session[Any]:
+    return Session.from_checkpoint("mini", device="cuda", dtype=dtype, engine=engine, attention=attention)
+
+
+def answers(session: Session[Any], inputs: Inputs) -> dict[str, torch.Tensor]:
+    """Every seam of a page, copied: vision's, the first logits, and a layer's keys."""
+    state = session.prefill(inputs)
+    kept = {**state.visions[0].seams, "logits": state.logits, "keys": state.cache.keys(1)}
+    return {name: tensor.clone() for name, tensor in kept.items()}
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("dtype", LIMITS)
+def test_a_page_is_the_same_before_and_after_it_is_captured(dtype: str, attention: str) -> None:
+    readable, fast = on_gpu(dtype, "readable", attention), on_gpu(dtype, attention=attention)
+    pages = [fast.prepare(PAGES[name]()) for name in ("portrait", "landscape")]
+    first = [answers(fast, page) for page in pages]
+    for _ in range(2):
+        for page, expected in zip(pages, first, strict=True):
+            for name, found in answers(fast, page).items():
+                assert torch.equal(found, expected[name]), name
+    for page, mine in zip(pages, first, strict=True):
+        for name, right in answers(readable, page).items():
+            assert (mine[name].float() - right.float()).norm() / right.float().norm() < LIMITS[dtype], name
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_watched_blocks_change_nothing(attention: str) -> None:
+    """To the bit, captured or not: else what is read is not what was watched."""
+    fast = on_gpu("bfloat16", attention=attention)
+    page = fast.prepare(PAGES["portrait"]())
+    expected = [answers(fast, page) for _ in range(2)][1]
+    hooked = ("model.sam_model.blocks.2", "model.vision_model.transformer.layers.1", "model.layers.1")
+    with ExitStack() as hooks:
+        heard: list[object] = []
+        for name in hooked:
+            module = model_of(fast).get_submodule(name)
+            hooks.enter_context(module.register_forward_hook(lambda _module, _given, out: heard.append(out)))
+        found = answers(fast, page)
+        assert len(heard) == 5, "two of SAM, two of CLIP, one of the decoder"
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_an_encoder_that_is_hooked_is_captured_all_the_same(attention: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where its time is taken: its hooks are called around the graph, and hear what the graph gives."""
+    fast, replay, replayed = on_gpu("bfloat16", attention=attention), Graph.replay, list[object]()
+    page = fast.prepare(PAGES["portrait"]())
+    expected = [answers(fast, page) for _ in range(2)][1]
+
+    def counted(graph: Graph[Any]) -> Any:
+        replayed.append(graph)
+        return replay(graph)
+
+    monkeypatch.setattr(Graph, "replay", counted)
+    heard: list[torch.Tensor] = []
+    with ExitStack() as hooks:
+        for name in ("model.sam_model", "model.vision_model"):
+            module = model_of(fast).get_submodule(name)
+            hooks.enter_context(module.register_forward_hook(lambda _module, _given, out: heard.append(out)))
+        fast.pipeline.vision(page)
+    assert len(replayed) == len(heard) == 4, "SAM and CLIP, of crops and page"
+    for name, out in zip(("sam.crops", "clip.crops", "sam.page", "clip.page"), heard, strict=True):
+        assert torch.equal(out, expected[name]), name
+
+
+def test_with_eager_attention_vision_is_the_readable_one_to_the_bit() -> None:
+    """CLIP's residual is in float32 under autocast, which is not to be lost."""
+    readable, fast = on_gpu("bfloat16", "readable"), on_gpu("bfloat16")
+    page = readable.prepare(PAGES["portrait"]())
+    [expected] = readable.pipeline.vision(page)
+    for _ in range(3):
+        [found] = fast.pipeline.vision(page)
+        for name, seam in expected.seams.items():
+            assert found.seams[name].dtype == seam.dtype
+            assert torch.equal(found.seams[name], seam), name
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("rows", [2, 3])
+def test_each_page_of_a_batch_is_read_as_if_it_were_alone(dtype: str, rows: int) -> None:
+    fast = on_gpu(dtype)
+    pages = [PAGES[name]() for name in NAMES]
+    alone = [fast.run(page, max_new_tokens=TOKENS).token_ids for page in pages]
+    batch = PageBatch(fast, rows)
+    for _ in range(2):
+        assert [result.token_ids for result in batch.read_many(pages, max_new_tokens=TOKENS)] == alone
+
+
+def test_many_rows_are_read_again_as_before() -> None:
+    fast = on_gpu("bfloat16")
+    pages = [PAGES[NAMES[index % len(NAMES)]]() for index in range(MANY_ROWS + 4)]
+    batch = PageBatch(fast, MANY_ROWS)
+    first, again = ([result.token_ids for result in batch.read_many(pages, max_new_tokens=TOKENS)] for _ in range(2))
+    assert first == again
+
+
+def test_steps_of_a_batch_do_not_wait_for_the_device() -> None:
+    fast = on_gpu("bfloat16")
+    batch = PageBatch(fast, 2)
+    batch.read_many([PAGES[name]() for name in NAMES[:2]], max_new_tokens=TOKENS)
+    step = batch._board._step
+    assert step is not None
+    with fast.pipeline.running("decode"), no_waiting():
+        for _ in range(3):
+            step[1]()

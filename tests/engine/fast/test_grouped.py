@@ -1,0 +1,159 @@
+"""Experts of many tokens at once, and a prompt through all layers, against the readable session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pytest_dsocr.engine.architecture import DecoderConfig
+from pytest_dsocr.engine.experts import MixtureOfExperts
+from pytest_dsocr.engine.fast import grouped, plain
+from pytest_dsocr.engine.fast.model import FastDeepseekOCR
+from pytest_dsocr.engine.fast.weights import Norm, experts_of
+from pytest_dsocr.engine.pipeline import DecodeState
+from pytest_dsocr.engine.session import ENGINES, Session
+from suites.contract.pages import PAGES
+from tests.conftest import model_of
+
+TOKENS = 50
+
+
+@pytest.fixture(scope="module")
+def fast() -> Session[Any]:
+    """With code of its own for SAM; with ``eager`` it captures the module."""
+    return Session.from_checkpoint("synthetic:tiny", attention="sdpa", engine="fast")
+
+
+def prefilled(session: Session[Any], page: str = "landscape") -> DecodeState[Any]:
+    return session.prefill(session.prepare(PAGES[page](), preset="tiny"), all_logits=True)
+
+
+@pytest.mark.parametrize(("experts", "per_token"), [(8, 3), (60, 2), (1, 1)], ids=["few", "many, some unused", "one"])
+def test_experts_are_those_of_the_readable_mixture(experts: int, per_token: int) -> None:
+    torch.manual_seed(0)
+    mixture = MixtureOfExperts(
+        DecoderConfig(hidden_size=16, n_routed_experts=experts, num_experts_per_tok=per_token, moe_intermediate_size=12)
+    ).requires_grad_(False)
+    for weight in mixture.parameters():
+        weight.normal_(std=0.3)
+    x, norm, feed = torch.randn(TOKENS, 16), Norm(torch.ones(16), 1e-6), experts_of(mixture)
+    assert feed.router is not None
+    inner, chosen, weights = grouped.gate_up(x, norm, plain.score(x, norm, feed.router, rounded=False), feed)
+    found = grouped.down(inner, chosen, weights, feed, torch.zeros_like(x))
+    torch.testing.assert_close(found, mixture(plain.normalise(x, norm)))
+
+
+def test_a_grouped_product_is_that_of_each_expert() -> None:
+    """As it is on a GPU that has one; PyTorch computes the same on a CPU."""
+    chosen = torch.tensor([[2, 0], [2, 3], [0, 2]])
+    order, ends = grouped.by_expert(chosen, 5)
+    assert (order.tolist(), ends.tolist()) == ([1, 4, 0, 2, 5, 3], [2, 2, 5, 6, 6])
+    rows, weights = torch.randn(6, 8).bfloat16(), torch.randn(5, 16, 8).bfloat16()
+    assert not grouped.has_grouped_product(weights)
+    found = torch._grouped_mm(rows, weights.transpose(1, 2), offs=ends)
+    torch.testing.assert_close(found, grouped.times(rows, weights, ends))
+
+
+def test_with_eager_attention_vision_is_the_readable_one_to_the_bit(tiny: Session[Any]) -> None:
+    expected, found = prefilled(tiny), prefilled(Session.from_checkpoint("synthetic:tiny", engine="fast"))
+    for name, seam in expected.visions[0].seams.items():
+        assert torch.equal(found.visions[0].seams[name], seam), name
+    torch.testing.assert_close(found.all_logits, expected.all_logits, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("page", ["landscape", "tiny"])
+def test_a_prompt_is_that_of_the_readable_session(tiny: Session[Any], fast: Session[Any], page: str) -> None:
+    expected, found = prefilled(tiny, page), prefilled(fast, page)
+    torch.testing.assert_close(found.all_logits, expected.all_logits, rtol=1e-4, atol=1e-5)
+    assert found.cache.lengths == expected.cache.lengths
+    for layer in range(expected.cache.layers):
+        torch.testing.assert_close(found.cache.keys(layer), expected.cache.keys(layer), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(found.cache.values(layer), expected.cache.values(layer), rtol=1e-4, atol=1e-5)
+
+
+def test_half_precision_is_as_near_to_the_truth_as_the_readable_one() -> None:
+    right = prefilled(Session.from_checkpoint("synthetic:tiny"))
+    errors = {}
+    for engine in ENGINES:
+        state = prefilled(Session.from_checkpoint("synthetic:tiny", dtype="bfloat16", attention="sdpa", engine=engine))
+        for name, seam in right.visions[0].seams.items():
+            error = (state.visions[0].seams[name].float() - seam).norm() / seam.norm()
+            errors[engine, name] = float(error)
+    for (engine, name), error in errors.items():
+        assert error < 1.5 * errors["readable", name], (engine, name)
+
+
+BLOCKS = ("model.sam_model.blocks.0", "model.vision_model.transformer.layers.1", "model.layers.1")
+INSIDE = {
+    "model.sam_model.blocks.0.mlp": True,
+    "model.layers.1.mlp.experts.0": False,
+    "lm_head": False,
+}
+"""Whether SAM is the readable one then; else prefill is."""
+
+
+def watched(session: Session[Any], name: str) -> tuple[list[torch.Tensor], DecodeState[Any]]:
+    """What a hook of a module hears, and the state that is prefilled then; the hook is gone afterwards."""
+    heard: list[torch.Tensor] = []
+    module: nn.Module = model_of(session).get_submodule(name)
+    with module.register_forward_hook(lambda _module, _given, out: heard.append(out)):
+        state = prefilled(session)
+    count = len(heard)
+    prefilled(session)
+    assert len(heard) == count, "not hooked any more"
+    return heard, state
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_block_that_is_hooked_tells_what_the_fast_session_computed(
+    tiny: Session[Any], fast: Session[Any], name: str
+) -> None:
+    """And what is computed is the same to the bit as where nothing is hooked: else reading is not what was watched."""
+    [found], state = watched(fast, name)
+    [expected], _ = watched(tiny, name)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    unwatched = prefilled(fast)
+    assert torch.equal(state.logits, unwatched.logits)
+    for seam, tensor in unwatched.visions[0].seams.items():
+        assert torch.equal(state.visions[0].seams[seam], tensor), seam
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_a_module_inside_is_called(tiny: Session[Any], fast: Session[Any], name: str) -> None:
+    """And its stage is the readable one then, to the bit."""
+    heard, state = watched(fast, name)
+    assert heard
+    seams, expected = state.visions[0].seams, prefilled(tiny).visions[0].seams
+    assert torch.equal(seams["sam.page"], expected["sam.page"]) is INSIDE[name]
+
+
+def test_hooks_of_a_block_may_change_what_goes_in_and_out(fast: Session[Any]) -> None:
+    block, usual = model_of(fast).get_submodule("model.layers.1"), prefilled(fast).logits
+    with block.register_forward_pre_hook(lambda _module, given: (given[0] * 1.5,)):
+        assert not torch.allclose(prefilled(fast).logits, usual)
+    with block.register_forward_hook(lambda _module, given, _out: given[0]):
+        assert not torch.allclose(prefilled(fast).logits, usual)
+    assert torch.equal(prefilled(fast).logits, usual)
+
+
+def test_more_tokens_behind_a_prompt_are_computed_by_the_layers(tiny: Session[Any], fast: Session[Any]) -> None:
+    states = [prefilled(session) for session in (tiny, fast)]
+    ids = torch.tensor([[5, 9, 300]])
+    expected, found = (
+        model_of(session).decode(model_of(session).embed(ids), state.cache, all_logits=True)
+        for session, state in zip((tiny, fast), states, strict=True)
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_cast_after_loading_is_not_computed_with_old_tables() -> None:
+    session = Session.from_checkpoint("synthetic:tiny", engine="fast")
+    model = model_of(session)
+    prefilled(session)
+    assert isinstance(model, FastDeepseekOCR)
+    model.double()
+    assert (model.vision, model.weights) == (None, None)
+    assert prefilled(session).visions[0].page.sam.dtype == torch.float64

@@ -1,0 +1,199 @@
+"""The fast session against the readable one: the same weights and seams, along the same tokens."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pytest_dsocr.engine.architecture import DecoderConfig
+from pytest_dsocr.engine.attention import eager, sdpa
+from pytest_dsocr.engine.experts import MixtureOfExperts
+from pytest_dsocr.engine.fast import plain, slots
+from pytest_dsocr.engine.fast.cache import StaticCache
+from pytest_dsocr.engine.fast.model import FastDeepseekOCR
+from pytest_dsocr.engine.fast.weights import Norm, experts_of
+from pytest_dsocr.engine.pipeline import DecodeState
+from pytest_dsocr.engine.session import ENGINES, Session
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.perf.probe.flops import counted_flops
+from suites.contract.pages import PAGES
+from tests.conftest import model_of
+from tests.engine.fast.layers import Sizes, make
+
+TOKENS = 12
+
+
+def assert_near(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def fast() -> Session[Any]:
+    return Session.from_checkpoint("synthetic:tiny", engine="fast")
+
+
+def prefilled(session: Session[Any], page: str = "portrait") -> DecodeState[Any]:
+    return session.prefill(session.prepare(PAGES[page](), preset="tiny"))
+
+
+def test_prefill_and_steps_are_within_rounding(tiny: Session[Any], fast: Session[Any]) -> None:
+    readable, mine = prefilled(tiny), prefilled(fast)
+    assert_near(mine.logits, readable.logits)
+    assert isinstance(mine.cache, StaticCache)
+    for _ in range(TOKENS):
+        token = int(readable.logits.argmax())
+        expected = tiny.decode_step(readable, token)
+        assert_near(fast.decode_step(mine, token), expected)
+        assert mine.cache.lengths == readable.cache.lengths
+    for layer in range(readable.cache.layers):
+        assert_near(mine.cache.keys(layer), readable.cache.keys(layer))
+        assert_near(mine.cache.values(layer), readable.cache.values(layer))
+
+
+def test_it_reads_what_the_readable_one_reads(tiny: Session[Any], fast: Session[Any]) -> None:
+    for first in ("prefill", "redecode"):
+        results = [one.run(PAGES["portrait"](), max_new_tokens=TOKENS, first_token=first) for one in (tiny, fast)]
+        assert results[0].token_ids == results[1].token_ids
+
+
+def test_batched_rows_equal_their_single_runs(fast: Session[Any]) -> None:
+    pages = [PAGES[name]() for name in ("square", "tiny", "landscape")]
+    alone = [fast.run(page, preset="tiny", max_new_tokens=TOKENS).token_ids for page in pages]
+    together = fast.run_batch(pages, preset="tiny", max_new_tokens=TOKENS)
+    assert [result.token_ids for result in together] == alone
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_stays_near_the_readable_one(dtype: str) -> None:
+    sessions = [Session.from_checkpoint("synthetic:tiny", dtype=dtype, engine=engine) for engine in ENGINES]
+    states = [prefilled(session) for session in sessions]
+    for token in (5, 9, 300):
+        expected, found = (one.decode_step(state, token) for one, state in zip(sessions, states, strict=True))
+        assert found.dtype == torch.float32
+        assert (found - expected).norm() / expected.norm() < 0.05
+
+
+def test_the_cache_outgrows_its_room(fast: Session[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    state = prefilled(fast)
+    free = prefilled(fast)
+    monkeypatch.setitem(slots.LEAST_ROOM, "cpu", 1)
+    small = prefilled(fast)
+    room = small.cache.ready().room
+    for token in range(3, 3 + room - small.cache.length + 2):
+        expected = fast.decode_step(state, token % 500)
+        assert_near(fast.decode_step(small, token % 500), expected)
+    assert small.cache.ready().room == 2 * room
+    assert torch.equal(free.logits, prefilled(fast).logits)
+
+
+def test_pages_do_not_disturb_each_other(fast: Session[Any]) -> None:
+    """Two states in turn; and one in the memory of a page that is gone, which held NaN."""
+    first, other = prefilled(fast), prefilled(fast, "landscape")
+    logits = first.logits.clone()
+    alone = fast.decode_step(prefilled(fast), 7)
+    fast.decode_step(other, 9)
+    assert torch.equal(first.logits, logits)
+    assert torch.equal(fast.decode_step(first, 7), alone)
+    slot = other.cache.ready()
+    slot.values.fill_(torch.nan)
+    slot.keys.fill_(torch.nan)
+    del other
+    gc.collect()
+    again = prefilled(fast)
+    assert again.cache.ready() is slot, "its memory is taken again"
+    assert torch.equal(fast.decode_step(again, 7), alone)
+
+
+def test_a_step_computes_no_more_than_the_readable_one(tiny: Session[Any], fast: Session[Any]) -> None:
+    """The room that is not filled yet is neither multiplied by nor read."""
+    steps = [(one, prefilled(one)) for one in (tiny, fast)]
+    mine = steps[1][1].cache
+    slot = mine.ready()
+    slot.keys[:, :, :, mine.length + TOKENS :] = torch.nan
+    slot.values[:, :, :, mine.length + TOKENS :] = torch.nan
+    for token in range(3, 3 + TOKENS):
+        flops = []
+        for session, state in steps:
+            with counted_flops() as counted:
+                assert session.decode_step(state, token).isfinite().all()
+            flops.append(counted.algorithmic)
+        assert flops[0] == flops[1]
+
+
+def test_logits_are_the_callers_own(fast: Session[Any]) -> None:
+    state = prefilled(fast)
+    first = fast.decode_step(state, 7)
+    kept = first.clone()
+    fast.decode_step(state, 8)
+    assert torch.equal(first, kept)
+
+
+def test_weights_are_in_memory_once_and_under_the_vendors_names(tiny: Session[Any], fast: Session[Any]) -> None:
+    expected, found = model_of(tiny).state_dict(), model_of(fast).state_dict()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    own = Session.from_checkpoint("synthetic:tiny", engine="fast")
+    state, changed = prefilled(own), prefilled(own)
+    before = own.decode_step(state, 7)
+    for name in ("model.layers.1.self_attn.v_proj", "model.layers.1.mlp.shared_experts.up_proj"):
+        weight = model_of(own).get_submodule(name).get_parameter("weight")
+        weight.mul_(2)
+    assert not torch.allclose(own.decode_step(changed, 7), before), "steps compute with the parameters' memory"
+
+
+def test_a_cast_after_loading_is_not_computed_with_old_weights() -> None:
+    session = Session.from_checkpoint("synthetic:tiny", engine="fast")
+    model_of(session).double()
+    state = prefilled(session)
+    session.decode_step(state, 7)
+    assert state.cache.keys(0).dtype == torch.float64
+
+
+@pytest.mark.parametrize(("normalise", "scale"), [(False, 1.0), (True, 1.5)])
+def test_experts_are_those_of_the_readable_mixture(normalise: bool, scale: float) -> None:
+    torch.manual_seed(0)
+    config = DecoderConfig(
+        hidden_size=16,
+        n_routed_experts=8,
+        num_experts_per_tok=3,
+        moe_intermediate_size=12,
+        norm_topk_prob=normalise,
+        routed_scaling_factor=scale,
+    )
+    mixture = MixtureOfExperts(config).requires_grad_(False)
+    for weight in mixture.parameters():
+        weight.normal_(std=0.3)
+    x, norm = torch.randn(2, 16), Norm(torch.ones(16), 1e-6)
+    expected = mixture(plain.normalise(x, norm)[:, None])[:, 0]
+    feed = experts_of(mixture)
+    assert feed.router is not None
+    inner, chosen, weights = plain.gate_up(x, norm, plain.score(x, norm, feed.router, rounded=False), feed)
+    torch.testing.assert_close(plain.down(inner, chosen, weights, feed, torch.zeros(2, 16)), expected)
+
+
+def test_attention_reads_its_own_positions_and_shares_key_heads() -> None:
+    made = make(Sizes(heads=6, groups=2, rows=3, length=200), torch.float32, "cpu")
+    place, q = made.slot.at(0), torch.randn(3, 6 * 8)
+    found = plain.attend(q, place, round_scores=False).view(3, 6, 1, 8)
+    for row, position in enumerate(place.positions.tolist()):
+        seen = [kept[row : row + 1, :, : position + 1] for kept in (place.keys, place.values)]
+        torch.testing.assert_close(found[row : row + 1], eager(q[row].view(1, 6, 1, 8), seen[0], seen[1], None))
+
+
+@pytest.mark.parametrize(("attention", "rounds"), [("eager", True), ("sdpa", False)])
+def test_scores_are_rounded_where_eager_attention_rounds_them(attention: str, rounds: bool) -> None:
+    session = Session.from_checkpoint("synthetic:tiny", attention=attention, engine="fast")
+    model = session.model
+    assert isinstance(model, FastDeepseekOCR)
+    assert model.weights is not None
+    assert model.weights.round_scores is rounds
+    assert {layer.self_attn.attend for layer in model.model.decoder_layers()} == {eager if rounds else sdpa}
+
+
+def test_another_engine_is_refused() -> None:
+    with pytest.raises(DsocrError, match="engine 'quick' is unknown; choose one of readable, fast"):
+        Session.from_checkpoint("synthetic:tiny", engine="quick")  # type: ignore[arg-type]

@@ -1,0 +1,108 @@
+"""SAM of the fast session against the readable one, and its attention in Triton against that in plain torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+import torch
+from torch import Tensor
+
+from pytest_dsocr.engine.architecture import SamConfig
+from pytest_dsocr.engine.fast import sam as fast
+from pytest_dsocr.engine.sam import Attention, Sam, join_windows, split_windows
+from tests.engine.fast.compiling import compiled_by
+
+ON_GPU = torch.cuda.is_available()
+DEVICE = "cuda" if ON_GPU else "cpu"
+HALF = torch.bfloat16 if ON_GPU else torch.float16
+"""Triton's interpreter multiplies no matrices of bf16."""
+LIMITS = {torch.float32: 2e-6, HALF: 0.02}
+SMALL = SamConfig(
+    width=24,
+    layers=2,
+    heads=2,
+    global_attn_indexes=(1,),
+    downsample_channels=(8, 16),
+    image_size=160,
+    neck_channels=8,
+)
+WINDOWS = {
+    "the whole view": (2, 9, 9),
+    "a wide view": (1, 17, 17),
+    "windows that fill it": (1, 16, 8),
+    "windows with padding": (2, 10, 14),
+    "more windows, more padding": (1, 17, 7),
+}
+"""Views, patches a side of them, patches a side of what attends."""
+
+
+def drawn(module: torch.nn.Module) -> None:
+    torch.manual_seed(0)
+    for weight in module.requires_grad_(False).parameters():
+        weight.normal_(std=0.3)
+
+
+def asked(views: int, height: int, side: int, dtype: torch.dtype, heads: int = 2) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Joined queries, keys and values, those of padding, offsets, and heads of 12 channels."""
+    torch.manual_seed(1)
+    length = 2 * (2 * side - 1)
+    offsets = torch.nn.functional.pad(torch.randn(length, 12), (0, 0, 0, -length % fast.ALIGNED))
+    given = (torch.randn(views, height, height, 3 * heads * 12), torch.randn(3 * heads * 12), offsets)
+    qkv, padding, table = (tensor.to(DEVICE, dtype) for tensor in given)
+    return qkv, padding, table, heads
+
+
+@pytest.mark.parametrize("side_px", [160, 96, 208], ids=["as the tables are", "smaller", "larger"])
+def test_features_are_those_of_the_readable_encoder(side_px: int) -> None:
+    sam = Sam(SMALL)
+    drawn(sam)
+    pixels = torch.randn(2, 3, side_px, side_px)
+    found = fast.encode(sam, pixels, fast.Tables.of(sam, side_px // SMALL.patch_size), fast.attend)
+    torch.testing.assert_close(found, sam(pixels), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("views", "height", "side"), WINDOWS.values(), ids=WINDOWS)
+def test_attention_is_that_of_the_readable_module(views: int, height: int, side: int) -> None:
+    config = SamConfig(width=24, heads=2, window_size=side)
+    module = Attention(config, side)
+    drawn(module)
+    x = torch.randn(views, height, height, 24)
+    expected = join_windows(module(split_windows(x, side)), height, height)
+    offsets = fast.offsets_of(module, side)
+    found = module.proj(fast.attend(module.qkv(x), module.qkv.bias, offsets, 2, side))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[fast.Attend]:
+    with pytest.MonkeyPatch.context() as patch:
+        if not ON_GPU:  # read as the kernel is imported
+            patch.setenv("TRITON_INTERPRET", "1")
+        from pytest_dsocr.engine.fast import sam_fused
+
+        if not ON_GPU:  # an interpreter takes its time for each program; a row of the wide view is a block of keys
+            patch.setattr(sam_fused, "WHOLE", sam_fused.Block(512, 32, 4, 2))
+        yield sam_fused.attend
+
+
+@pytest.mark.skipif(
+    not find_spec("triton"), reason="needs the triton package: on Linux, pip install triton; a GPU is not needed"
+)
+@pytest.mark.parametrize("dtype", LIMITS, ids=["float32", "half"])
+@pytest.mark.parametrize(("views", "height", "side"), WINDOWS.values(), ids=WINDOWS)
+def test_kernel(kernel: fast.Attend, views: int, height: int, side: int, dtype: torch.dtype) -> None:
+    given = asked(views, height, side, dtype)
+    found, expected = kernel(*given, side), fast.attend(*given, side)
+    assert (found.shape, found.dtype) == (expected.shape, dtype)
+    assert (found - expected).norm() / expected.norm() < LIMITS[dtype]
+
+
+@pytest.mark.skipif(ON_GPU, reason="a GPU compiles it for itself")
+@pytest.mark.skipif(
+    not find_spec("triton"), reason="needs the triton package: on Linux, pip install triton; a GPU is not needed"
+)
+def test_the_kernel_compiles_for_a_gpu_that_is_not_here() -> None:
+    """At full size, in bf16, for an H200."""
+    assert compiled_by("tests.engine.fast.compiled_sam") == 5 * ["attend_kernel"]

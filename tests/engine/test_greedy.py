@@ -1,0 +1,66 @@
+"""Greedy decoding: which token is best, what ends a row, and what an ended row gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.engine.greedy import generate, pick
+from pytest_dsocr.engine.session import Session
+from suites.contract.pages import PAGES
+from tests.crops import CROPPED, CROPS
+
+TOKENS = 8
+
+
+def test_the_first_of_equal_logits_is_best() -> None:
+    assert pick(torch.tensor([[1.0, 3.0, 3.0], [2.0, 0.0, 2.0]]), [[], []]) == [1, 0]
+
+
+def test_a_banned_token_is_passed_over_in_its_row_alone_and_the_logits_stay() -> None:
+    logits = torch.tensor([[1.0, 3.0, 2.0], [1.0, 3.0, 2.0]])
+    before = logits.clone()
+    assert pick(logits, [[1], []]) == [2, 1]
+    assert pick(logits, [[], [1, 2]]) == [1, 0]
+    assert torch.equal(logits, before)
+
+
+def test_an_ended_row_gives_pad_while_the_others_go_on(tiny: Session[Any]) -> None:
+    inputs = [tiny.prepare(PAGES[name](), preset="tiny") for name in ("portrait", "landscape")]
+    prompts = [row.input_ids[0].tolist() for row in inputs]
+    policy = replace(tiny.policy, max_new_tokens=TOKENS)
+
+    def steps(eos_id: int) -> list[list[int]]:
+        state = tiny.pipeline.join([tiny.prefill(row) for row in inputs])
+        return list(generate(tiny.pipeline, state, prompts, replace(policy, eos_id=eos_id), pad_id=2))
+
+    free = steps(eos_id=-1)
+    ends = next(token for step, (token, _) in enumerate(free) if step and token not in {row[1] for row in free})
+    at = [step[0] for step in free].index(ends)
+    held = steps(eos_id=ends)
+    assert [step[0] for step in held] == [step[0] for step in free[: at + 1]] + [2] * (TOKENS - at - 1)
+    assert [step[1] for step in held] == [step[1] for step in free]
+
+
+def test_all_rows_ended_is_the_end(tiny: Session[Any]) -> None:
+    inputs = tiny.prepare(PAGES["portrait"](), preset="tiny")
+    first = int(tiny.prefill(inputs).logits.argmax())
+    policy = replace(tiny.policy, eos_id=first, max_new_tokens=TOKENS)
+    steps = list(generate(tiny.pipeline, tiny.prefill(inputs), [inputs.input_ids[0].tolist()], policy, pad_id=2))
+    assert steps == [[first]]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_ngram_of_prompt_and_output_is_repeated(tiny: Session[Any], size: int) -> None:
+    inputs = tiny.prepare(PAGES[CROPPED](), preset=CROPS)
+    result = tiny.run_prepared(inputs, max_new_tokens=40, no_repeat_ngram_size=size)
+    prompt = inputs.input_ids[0].tolist()
+    tokens = [*prompt, *result.token_ids]
+    ngrams = [tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)]
+    of_prompt, of_output = ngrams[: len(prompt) - size + 1], ngrams[len(prompt) - size + 1 :]
+    assert len(set(of_output)) == len(of_output)
+    assert not set(of_output) & set(of_prompt)
+    assert tiny.run_prepared(inputs, max_new_tokens=40, no_repeat_ngram_size=0).token_ids != result.token_ids

@@ -1,0 +1,193 @@
+"""The session as its users call it: results, streaming, batches, stage times, bad input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.stages import STAGES
+from pytest_dsocr.engine.vendor_model import VendorModel
+from pytest_dsocr.foundation.errors import DsocrError
+from suites.contract.pages import PAGES
+from tests.conftest import model_of
+from tests.crops import CROPPED, CROPS
+
+TOKENS = 10
+
+
+def test_a_result_holds_what_was_asked_and_what_it_took(tiny: Session[Any]) -> None:
+    result = tiny.run(PAGES[CROPPED](), preset=CROPS, max_new_tokens=TOKENS)
+    inputs = tiny.prepare(PAGES[CROPPED](), preset=CROPS)
+    columns, rows = inputs.images_spatial_crop[0].tolist()
+    assert len(result.token_ids) == result.counts.output_tokens == TOKENS
+    assert result.counts.views == columns * rows + 1
+    assert result.counts.decode_steps == TOKENS - 1
+    assert (result.counts.prompt_tokens, result.counts.image_tokens) == (inputs.prompt_tokens, inputs.image_tokens)
+    assert result.finish_reason == "length"
+    assert result.text == tiny.tokenizer.decode(result.token_ids).strip()
+
+
+def test_every_stage_is_timed_and_decode_once_a_step(tiny: Session[Any]) -> None:
+    session = Session(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
+    result = session.run(PAGES[CROPPED](), preset=CROPS, max_new_tokens=TOKENS)
+    runs = {stage: len(times.runs_ms) for stage, times in result.stage_times.items()}
+    assert tuple(runs) == STAGES
+    assert runs == {**dict.fromkeys(STAGES, 1), "sam": 2, "clip": 2, "projector": 2, "decode": TOKENS - 1}
+    assert all(ms > 0 for times in result.stage_times.values() for ms in times.runs_ms)
+
+
+def test_a_page_run_twice_is_timed_twice_and_not_added_up(tiny: Session[Any]) -> None:
+    session = Session(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
+    inputs = session.prepare(PAGES["tiny"](), preset="tiny")
+    first, second = (session.run_prepared(inputs, max_new_tokens=2).stage_times for _ in range(2))
+    assert [len(times["prefill"].runs_ms) for times in (first, second)] == [1, 1]
+    assert "tokenizer" in first
+    assert "tokenizer" not in second
+
+
+def test_instrument_does_not_change_the_tokens(tiny: Session[Any]) -> None:
+    outputs = {
+        Session(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument=instrument)
+        .run(PAGES["portrait"](), preset="tiny", max_new_tokens=TOKENS)
+        .token_ids
+        for instrument in ("off", "nvtx", "timed")
+    }
+    assert len(outputs) == 1
+
+
+def test_streamed_texts_together_are_the_output(tiny: Session[Any]) -> None:
+    page = PAGES["portrait"]()
+    streamed = list(tiny.stream(page, preset="tiny", max_new_tokens=40))
+    result = tiny.run(page, preset="tiny", max_new_tokens=40)
+    assert [s.token_id for s in streamed if s.token_id is not None] == list(result.token_ids)
+    assert "".join(s.text for s in streamed) == tiny.tokenizer.decode(result.token_ids)
+
+
+def test_a_caller_is_told_of_each_token(tiny: Session[Any]) -> None:
+    told: list[int] = []
+    inputs = tiny.prepare(PAGES["tiny"](), preset="tiny")
+    result = tiny.run_prepared(inputs, max_new_tokens=TOKENS, on_token=told.append)
+    assert told == list(result.token_ids)
+
+
+def test_the_first_token_streams_before_the_second_is_computed(tiny: Session[Any]) -> None:
+    session = Session(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
+    stream = session.stream(PAGES["portrait"](), preset="tiny", max_new_tokens=5)
+    next(stream)
+    assert "decode" not in session.stages.times()
+    next(stream)
+    assert len(session.stages.times()["decode"].runs_ms) == 1
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_batched_rows_equal_their_single_runs(attention: str) -> None:
+    """Pages of three prompt lengths, one of which ends long before the others."""
+    session = Session.from_checkpoint("synthetic:tiny", attention=attention)
+    pages = [PAGES[name]() for name in ("square", "tiny", "landscape")]
+    free = [session.run(page, preset=CROPS, max_new_tokens=TOKENS).token_ids for page in pages]
+    others = {*free[0], *free[2]}
+    end = next(token for token in free[1][1:] if token not in others)
+    session.policy = replace(session.policy, eos_id=end)
+
+    alone = [session.run(page, preset=CROPS, max_new_tokens=TOKENS) for page in pages]
+    together = session.run_batch(pages, preset=CROPS, max_new_tokens=TOKENS)
+    assert [r.token_ids for r in together] == [r.token_ids for r in alone]
+    assert [r.finish_reason for r in together] == ["length", "eos", "length"]
+    assert [r.counts.views for r in together] == [r.counts.views for r in alone]
+    assert len(together[1].token_ids) < TOKENS
+
+
+def test_a_batch_of_no_pages_gives_no_results(tiny: Session[Any]) -> None:
+    assert tiny.run_batch([]) == []
+
+
+def test_attention_functions_agree(tiny: Session[Any]) -> None:
+    fused = Session.from_checkpoint("synthetic:tiny", attention="sdpa")
+    page = PAGES["landscape"]()
+    eager, sdpa = (s.prefill(s.prepare(page, preset="tiny")).logits for s in (tiny, fused))
+    torch.testing.assert_close(sdpa, eager, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_other_dtypes_stay_near_float32(tiny: Session[Any], dtype: str) -> None:
+    rounded = Session.from_checkpoint("synthetic:tiny", dtype=dtype)
+    page = PAGES["landscape"]()
+    wide, narrow = (s.prefill(s.prepare(page, preset="tiny")) for s in (tiny, rounded))
+    assert narrow.visions[0].page.sam.dtype == getattr(torch, dtype)
+    assert narrow.logits.dtype == torch.float32
+    error = (narrow.logits - wide.logits).norm() / wide.logits.norm()
+    assert 0 < error < 0.1
+
+
+def test_two_images_in_one_prompt_are_each_seen(tiny: Session[Any]) -> None:
+    prompt = "<image>\nand\n<image>\nFree OCR."
+    pages = [PAGES["square"](), PAGES["landscape"]()]
+    state = tiny.prefill(tiny.prepare(pages, prompt=prompt, preset=CROPS))
+    alone = [tiny.prefill(tiny.prepare(page, prompt="free", preset=CROPS)) for page in pages]
+    assert len(state.visions) == 2
+    for both, single in zip(state.visions, alone, strict=True):
+        assert torch.equal(both.vision_fusion, single.visions[0].vision_fusion)
+
+
+def test_no_cuda_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(DsocrError, match=r"finds no CUDA GPU; choose cpu"):
+        Session.from_checkpoint("synthetic:tiny", device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "tpu"}, "device 'tpu' is unknown; choose cpu"),
+        ({"device": "meta"}, "device 'meta' is not supported; choose cpu"),
+        ({"dtype": "int8"}, "dtype 'int8' is unknown; choose one of float32"),
+        ({"attention": "paged"}, "attention 'paged' is unknown; choose one of eager"),
+    ],
+)
+def test_bad_options_list_the_valid_ones(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DsocrError, match=message):
+        Session.from_checkpoint("synthetic:tiny", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"preset": "huge"}, "tiny.*small.*base.*large.*gundam"),
+        ({"prompt": "Free OCR."}, "<image>"),
+        ({"prompt": "<image> <image> two"}, "<image>"),
+    ],
+)
+def test_bad_requests_say_what_to_do(tiny: Session[Any], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DsocrError, match=f"(?is){message}"):
+        tiny.run(PAGES["tiny"](), max_new_tokens=1, **options)
+
+
+def test_a_page_that_is_no_image(tiny: Session[Any], tmp_path: Path) -> None:
+    path = tmp_path / "page.png"
+    path.write_bytes(b"not an image")
+    with pytest.raises(DsocrError, match=r"page\.png"):
+        tiny.run(path)
+
+
+def test_an_object_that_is_not_the_vendors_is_refused() -> None:
+    class Other(torch.nn.Module):
+        model = torch.nn.Linear(1, 1)
+
+    with pytest.raises(DsocrError, match="not the vendor's DeepseekOCRForCausalLM"):
+        VendorModel(Other())
+
+
+def test_a_vendor_model_in_training_mode_is_refused(tiny: Session[Any]) -> None:
+    """There the vendor's forward runs vision at every step."""
+    like_the_vendors = model_of(tiny)
+    like_the_vendors.train()
+    try:
+        with pytest.raises(DsocrError, match=r"training mode.*call model\.eval"):
+            VendorModel(like_the_vendors)
+    finally:
+        like_the_vendors.eval()

@@ -1,0 +1,88 @@
+"""What a what-if changes is put back, whatever it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pytest_dsocr.engine import clip
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.explain.changes import Changes
+from pytest_dsocr.explain.families import VISION_AND_PREFILL
+from pytest_dsocr.explain.family import Bench, WhatIf
+from pytest_dsocr.explain.of_pixels import PAIRS, PIXELS
+from pytest_dsocr.explain.of_prompt import PROMPT
+from pytest_dsocr.explain.of_steps import STEPS
+from tests.conftest import model_of
+
+FAMILIES = (*VISION_AND_PREFILL.values(), PIXELS, PROMPT, STEPS)
+
+
+def test_attributes_weights_and_forwards_are_put_back() -> None:
+    linear, before = nn.Linear(2, 2), clip.quick_gelu
+    weight, given = linear.weight.data.clone(), linear(torch.ones(2))
+    with Changes() as changes:
+        changes.set(clip, "quick_gelu", torch.relu)
+        changes.set(linear, "in_features", 7)
+        changes.weight(linear.weight, 2 * linear.weight.data)
+        changes.around(linear, lambda run, x: run(x) + 1)
+        changes.around(linear, lambda run, x: run(x) + 1)
+        assert clip.quick_gelu is torch.relu
+        assert torch.equal(linear(torch.ones(2)), nn.functional.linear(torch.ones(2), 2 * weight, linear.bias) + 1 + 1)
+    assert clip.quick_gelu is before
+    assert linear.in_features == 2
+    assert torch.equal(linear.weight, weight)
+    assert torch.equal(linear(torch.ones(2)), given)
+    assert "forward" not in vars(linear)
+
+
+def broken() -> None:
+    with Changes() as changes:
+        changes.set(clip, "quick_gelu", torch.relu)
+        raise ValueError("planted")
+
+
+def test_what_is_changed_is_put_back_where_an_error_ends_it() -> None:
+    before = clip.quick_gelu
+    with pytest.raises(ValueError, match="planted"):
+        broken()
+    assert clip.quick_gelu is before
+
+
+def test_ids_and_words_are_of_one_what_if_each() -> None:
+    every = [one for family in (*FAMILIES, PAIRS) for one in family]
+    assert len({one.id for one in every}) == len(every)
+    assert len(every) - len(PAIRS) > 500
+    for family in FAMILIES:
+        assert len({one.words for one in family}) == len(family), family.stage
+
+
+@pytest.mark.parametrize("stage", VISION_AND_PREFILL)
+def test_a_session_is_as_before_once_a_what_if_is_undone(tiny: Session[Any], stage: str) -> None:
+    state = {name: value.clone() for name, value in model_of(tiny).state_dict().items()}
+    given = _everything(tiny)
+    for one in VISION_AND_PREFILL[stage]:
+        _plant_and_undo(tiny, stage, one)
+    after = model_of(tiny).state_dict()
+    assert all(torch.equal(after[name], value) for name, value in state.items())
+    assert all(torch.equal(a, b) for a, b in zip(given, _everything(tiny), strict=True))
+
+
+def _plant_and_undo(tiny: Session[Any], stage: str, one: WhatIf) -> None:
+    core = model_of(tiny).model
+    homes: dict[str, Any] = {"sam": core.sam_model.blocks, "clip": core.vision_model.transformer.layers}
+    blocks = list(homes.get(stage, core.layers))
+    notes = {"all_blocks": blocks, "first": 0, "stage": stage, "view": "page"}
+    with Changes() as changes:
+        one.plant(Bench(tiny, changes, blocks, (1, 5), notes))
+
+
+def _everything(tiny: Session[Any]) -> list[Tensor]:
+    from PIL import Image
+
+    inputs = tiny.prepare(Image.new("RGB", (700, 300), "red"), preset="gundam")
+    state = tiny.prefill(inputs)
+    return [*state.visions[0].seams.values(), state.logits, tiny.decode_step(state, 3)]

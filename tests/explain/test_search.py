@@ -1,0 +1,86 @@
+"""What the search for a failure's explanation takes for one, and how it ends."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pytest_dsocr.explain.explainer import told
+from pytest_dsocr.explain.family import WhatIf
+from pytest_dsocr.explain.question import Answer, Question
+from pytest_dsocr.explain.search import Deadline, search
+
+NEAR, WITHOUT = 1e-4, 0.04
+
+
+def made(distances: dict[str, float], *, budget_s: float = 60, without: float = WITHOUT) -> Answer:
+    """What a search says of what-ifs that come so near."""
+
+    def measure(one: WhatIf) -> float:
+        if distances[one.id] < 0:
+            raise ValueError("it does not fit these sizes")
+        return distances[one.id]
+
+    candidates = [WhatIf(name, f"the mistake {name}", "block", lambda on: None) for name in distances]
+    return search(candidates, measure, without, NEAR, Deadline.after(budget_s))[0]
+
+
+def in_words(answer: Answer, what: str = "clip.page/0") -> str:
+    explanation = told(Question({}, what, 3, 20, NEAR), answer)
+    return explanation.text if explanation else ""
+
+
+def test_what_is_equal_to_the_bit_ends_the_search() -> None:
+    answer = made({"a": 0.03, "b": 0.0, "c": 0.0})
+    assert (answer.found, answer.explained, answer.tried, answer.of) == (("b",), True, 2, 3)
+    assert in_words(answer).startswith(
+        "with the mistake b, the session gives at clip.page/0 what the subject gave (equal"
+    )
+
+
+def test_the_nearest_explains_where_only_rounding_is_left() -> None:
+    answer = made({"a": 0.03, "b": 3e-7, "c": 2e-5, "broken": -1})
+    assert (answer.found, answer.explained) == (("b",), True)
+    assert "(3e-07 apart, 4e-02 without)" in in_words(answer)
+
+
+def test_those_that_come_as_near_are_told_together() -> None:
+    answer = made({"a": 3e-7, "b": 4e-7, "c": 0.04})
+    assert answer.found == ("a", "b")
+    assert "with the mistake a, or the mistake b, the session" in in_words(answer)
+
+
+@pytest.mark.parametrize(("least", "without"), [(3e-3, 0.04), (3e-6, 1e-4)])
+def test_what_only_comes_nearer_is_told_as_such(least: float, without: float) -> None:
+    answer = made({"a": without, "b": least}, without=without)
+    assert (answer.found, answer.explained) == (("b",), False)
+    assert in_words(answer).startswith("in part: with the mistake b")
+
+
+def test_a_little_nearer_is_nothing() -> None:
+    answer = made({"a": 0.01, "b": math.inf, "c": math.nan})
+    assert (answer.found, answer.tried) == ((), 3)
+    assert in_words(answer) == "by none of 3 known mistakes tried at clip.page/0"
+
+
+def test_a_budget_that_ends_is_told() -> None:
+    answer = made({"a": 0.03, "b": 0.0}, budget_s=-1)
+    assert (answer.tried, answer.of, answer.found) == (0, 2, ())
+    assert not in_words(answer), "where nothing was tried, nothing is told"
+    part = Answer(1, 2, 20.0, WITHOUT)
+    assert in_words(part).endswith("its 20 s ended in front of 1 other, --dsocr-explain=SECONDS gives more")
+
+
+def test_a_session_that_agrees_with_the_subject_explains_nothing() -> None:
+    assert made({"a": 0.0}, without=0.0).tried == 0
+
+
+def test_another_shape_is_explained_by_what_gives_it() -> None:
+    answer = made({"a": math.inf, "b": 5e-5}, without=math.inf)
+    assert (answer.found, answer.explained) == (("b",), True)
+
+
+def test_an_answer_survives_json() -> None:
+    for answer in (made({"a": 3e-7}), made({"a": math.inf}), made({"b": 0.0}, without=math.inf)):
+        assert Answer.read(answer.to_json()) == answer

@@ -1,0 +1,89 @@
+"""A run over a subject with a mistake: its failure, its result and its summary name the mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.pages.shipped import shipped
+from tests.checkout import CHECKOUT
+
+SUBJECT = """
+import torch.nn.functional as F
+
+from pytest_dsocr.subjects.session import session_subject
+
+
+def port(setup):
+    made = session_subject(setup)
+    for layer in made.session.model.model.vision_model.transformer.layers:
+        layer.mlp.forward = lambda x, mlp=layer.mlp: mlp.fc2(F.gelu(mlp.fc1(x)))
+    return made
+"""
+TEST = """
+def test_all(dsocr_report, dsocr_check):
+    dsocr_check(dsocr_report)
+
+
+def test_text(dsocr_report, dsocr_check):
+    dsocr_check(dsocr_report, "text")
+"""
+WORDS = "with CLIP's exact GELU in place of the quick GELU"
+
+
+def run(folder: Path, seconds: str, tests: str, *flags: str, out: bool = True) -> str:
+    """What a run on the page that is soonest read says."""
+    (folder / "own_port.py").write_text(SUBJECT)
+    (folder / "test_port.py").write_text(tests)
+    [page] = (page for page in shipped("dev-3") if page.stem == "figures_201")
+    options = [
+        "--dsocr-subject=own_port:port",
+        f"--dsocr-pages={page}",
+        *["--dsocr-out=out"] * out,
+        f"--dsocr-explain={seconds}",
+        *flags,
+    ]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+    said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert said.returncode == 1, said.stdout + said.stderr
+    return said.stdout
+
+
+@pytest.mark.parametrize("seconds", ["600", "0"])
+def test_the_mistake_is_named_everywhere(tmp_path: Path, seconds: str) -> None:
+    said = run(tmp_path, seconds, TEST)
+    [case] = json.loads((tmp_path / "out" / "dsocr.json").read_text())["cases"]
+    summary = (tmp_path / "out" / "summary.md").read_text()
+    is_asked = seconds != "0"
+    assert ("explained       with CLIP's exact GELU" in said) is is_asked
+    assert said.count("explained  ") == is_asked, "one test tells it, the others name that one"
+    assert ("check           CLIP" in said) is not is_asked, "a guess is not told beside a proof"
+    assert (case["proven"], (case["explained"] or "").startswith(WORDS)) == (is_asked, is_asked)
+    assert (WORDS in summary) is is_asked
+    assert (WORDS in (tmp_path / "out" / "index.html").read_text().replace("&#39;", "'")) is is_asked
+
+
+def test_a_test_of_ones_own_is_told_the_proof_as_well(tmp_path: Path) -> None:
+    """It compares what comes behind the mistake, and no result is written."""
+    own = "def test_logits(dsocr_report, dsocr_check):\n    dsocr_check(dsocr_report, 'logits')\n"
+    lines = run(tmp_path, "600", own, "--junit-xml=junit.xml", out=False).splitlines()
+    told = [line for line in lines if line.startswith(("explained  ", "first broke  "))]
+    assert [WORDS in line for line in told] == [True, True]
+    assert told[1].startswith("first broke     clip.")
+    assert "(proven)" in " ".join(lines[lines.index(told[1]) : -1])
+    junit = (tmp_path / "junit.xml").read_text()
+    assert junit.count(WORDS.replace("'", "&apos;")) + junit.count(WORDS) >= 3, "the run's, the test's, its text"
+
+
+def test_a_wrong_epsilon_on_the_second_checkpoint_is_named(tmp_path: Path) -> None:
+    """No page of the first one shows it; and a picture that nobody draws is not named."""
+    planted = "--dsocr-subject=tests.faults.subject:CLP_02"
+    options = ["-k", "float32", planted, "--dsocr-explain=600", f"--dsocr-out={tmp_path / 'out'}"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "suites/checkpoint", *options]
+    said = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False).stdout
+    assert "explained       with an epsilon of 1e-06 in place of 1e-05 in the norms of CLIP, the session gives" in said
+    assert "\npicture" not in said

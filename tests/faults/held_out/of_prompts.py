@@ -1,0 +1,93 @@
+"""Mistakes in prompts and their image tokens, listed before the checks were read."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.contract import inputs, schedule
+from pytest_dsocr.contract import prompt as prompt_module
+from pytest_dsocr.contract.schedule import global_token_count, tokens_per_side
+from pytest_dsocr.subjects.session import SessionSubject
+from tests.faults.of_pixels import TALL
+from tests.faults.of_prompt import ANOTHER, _ids, _prompt
+from tests.faults.registry import LONG, fault
+
+TWO_IMAGES = "a prompt of two images"
+NO_SECOND = "the vendor's infer takes one page, and its forward raises for two: nothing says what is right"
+
+
+@fault(
+    "HLD-21",
+    "Runs of blanks in the prompt made one",
+    "tokenizer",
+    ANOTHER,
+    "white space|blanks",
+    "a prompt that has some",
+)
+def collapsed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The request is tidied."""
+    _prompt(patch, lambda prompt: re.sub(" {2,}", " ", prompt))
+
+
+@fault("HLD-22", "Markup in the prompt escaped", "tokenizer", ANOTHER, "special|markup", "a prompt that locates")
+def escaped(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """A guard against special tokens in requests, which the model's own prompt has."""
+    _prompt(patch, lambda prompt: prompt.replace("<|ref|>", "< |ref|>").replace("<|/ref|>", "< |/ref|>"))
+
+
+@fault("HLD-23", "Prompts cut to 1,024 tokens", "tokenizer", "the page's upper part lost", "cut|truncat|too long", LONG)
+def cut(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The server's longest prompt; what stands in front goes."""
+    _ids(patch, lambda ids, mask: (ids[-1024:], mask[-1024:]))
+
+
+@fault(
+    "HLD-24",
+    "The mask begins behind BOS",
+    "tokenizer",
+    "the page over the text",
+    "in front|mask",
+    "text in front of the image",
+)
+def mask_behind_bos(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """It is made for BOS, image, text, and the prompt has text in front."""
+
+    def made(ids: Any, mask: Any) -> Any:
+        at = torch.arange(len(mask))
+        return ids, (at >= 1) & (at < 1 + mask.sum())
+
+    _ids(patch, made)
+
+
+@fault(
+    "HLD-25",
+    "Columns and rows exchanged in the count",
+    "tokenizer",
+    "an error, or a page shifted",
+    "columns and rows",
+    TALL,
+)
+def exchanged_count(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """A newline is counted for each column of the crops."""
+
+    def count(preset: Any, grid: tuple[int, int]) -> int:
+        side = tokens_per_side(preset.image_size)
+        crops = schedule.crop_token_count(side, grid[::-1])
+        return global_token_count(tokens_per_side(preset.view_size)) + crops
+
+    patch.setattr(inputs, "image_token_count", count)
+    patch.setattr(inputs, "check_inputs", lambda *args: None)
+
+
+@fault(
+    "HLD-26", "The text between two images dropped", "tokenizer", ANOTHER, "between", TWO_IMAGES, equivalent=NO_SECOND
+)
+def between(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The prompt is taken for what stands in front of the image and behind it."""
+    right = prompt_module.split_at_images
+    ends: Any = lambda pieces: [pieces[0], *[""] * (len(pieces) - 2), *pieces[1:][-1:]]  # noqa: E731
+    patch.setattr(inputs, "split_at_images", lambda prompt, images: ends(right(prompt, images)))

@@ -1,0 +1,49 @@
+"""What was measured: no correct variant is suspicious, and the picture is of it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+
+import pytest
+
+from pytest_dsocr.cases.exchange import judge
+from pytest_dsocr.compare.tolerances import BY_DTYPE, tolerances
+from tests.faults.all import FAULTS
+from tests.faults.calibration import MEASURED, SETTINGS, picture_of
+from tests.faults.calibration_picture import picture
+from tests.faults.trial import cases, hold, loaded, planted
+
+MEASURED_ROWS = json.loads(MEASURED.read_text(encoding="utf-8"))
+USUAL = BY_DTYPE["float32"].usual
+MARGIN = 2**0.5
+"""Two errors of kernels add up to so much: a CPU that was not measured may have both."""
+BELOW = {"SAM-W15"}
+"""Mistakes that are smaller than rounding."""
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_variant_was_measured(name: str) -> None:
+    assert [row["name"] for row in MEASURED_ROWS[name]] == [*SETTINGS[name].correct, *SETTINGS[name].small]
+
+
+def test_no_correct_variant_is_suspicious_and_every_small_mistake_is_but_those_below_rounding() -> None:
+    for row in MEASURED_ROWS["cpu-float32"]:
+        worst = max(row["errors"].values())
+        assert (worst > USUAL) is not (row["correct"] or row["name"] in BELOW), row["name"]
+        assert not row["correct"] or worst * MARGIN < USUAL, row["name"]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_picture_is_of_what_was_measured(name: str) -> None:
+    setting = SETTINGS[name]
+    assert picture_of(name).read_text(encoding="utf-8") == picture(setting.title, setting.limits, MEASURED_ROWS[name])
+
+
+@pytest.mark.parametrize("name", ["SAM-13", "CLP-02", None])
+def test_a_wrong_epsilon_is_wrong_where_a_run_asks_for_what_is_usual(name: str | None) -> None:
+    [case] = [case for case in cases() if case.page.stem == "figures_201"]
+    with planted(FAULTS[name]) if name else nullcontext(loaded()) as subject:
+        held = hold(subject, case, "prefill").exchange
+    found = judge(held, tolerances("float32").but({"seam": USUAL})).divergence
+    assert (found and found.first.stage) == (FAULTS[name].stage if name else None)

@@ -1,0 +1,347 @@
+"""Every kind of file that comes from outside, damaged in every way: it is read, or refused by a sentence, and soon.
+
+DSOCR_FUZZ_SECONDS=60 pytest tests/foundation/test_fuzzed_files.py
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import shutil
+import signal
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_dsocr.adapters.command import check as check_command
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.engine.portable import VOCABULARY, _fill, _texts
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.reading import Finite, Format
+from pytest_dsocr.foundation.sealed import seal
+from pytest_dsocr.nights import record
+from pytest_dsocr.nights.config import Config, read_config
+from pytest_dsocr.nights.state import STATE_NAME, Entry, NightState, read_night
+from pytest_dsocr.pages.named import make_cases
+from pytest_dsocr.perf import history
+from pytest_dsocr.perf.against import PerfRun, judged
+from pytest_dsocr.perf.baseline import Baseline, find
+from pytest_dsocr.perf.calibrating import quoted
+from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.plugin.snapshots import GoldenSnapshots, _holds
+from pytest_dsocr.plugin.xfails import read_ledger
+from pytest_dsocr.reference.anchors.drift import drifts, read_json
+from pytest_dsocr.reference.recorded.case import RecordedCase
+from pytest_dsocr.reference.recorded.counts import Counts
+from pytest_dsocr.reference.recorded.facts import read_facts
+from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.report.difference import difference
+from pytest_dsocr.report.difference_told import lines
+from pytest_dsocr.report.file import read_result, write_json
+from tests.checkout import CHECKOUT
+from tests.contract.fuzzing import fuzz
+from tests.engine.written import write_synthetic
+from tests.perf.made import PARITY, identity, measured
+from tests.report.made import MATCH, case_payload, payload, run_payload
+from tests.report.test_ended import SLOWER
+from tests.report.test_result import result
+
+LIMIT_S = 20
+VENDOR, BASELINES = CHECKOUT / "golden/vendor", CHECKOUT / "golden/baselines/nvidia-h200"
+RECORDED = VENDOR / "mini/cpu-float32-eager"
+CASE = "figures_009-gundam-markdown"
+TIMES = measured({name: [1.0, 2.0] for name in ("first_token", "decode", "page")}, {"tokens": 3})
+DEEP, DEEP_OBJECTS = b"[" * 200_000, b'{"a":' * 200_000
+ODD: tuple[Any, ...] = (
+    *(None, True, 0, -1, 1, 2**31, 10**9, 10**18, -(10**400), 0.5, math.nan, math.inf, -math.inf, 1e308),
+    *("", "x", "../../x", "\x00", "\ud800", "a\n::stop-commands::x", "2999-01-01", "1/999999999", "x" * 10_000),
+    *([], [[]], [None], ["x"] * 1000, {}, {"": None}, {"a": {"b": []}}),
+)
+JUNK = (b"", b"\xff\xfe", b"{", b"\x00" * 9, DEEP)
+
+
+class Kind(NamedTuple):
+    """A kind of file, where a real one is, and what reads it."""
+
+    source: Callable[[Path], Path]
+    """Makes a real file in a folder."""
+    read: Callable[[Path], Any]
+    sealed: bool = False
+
+
+def _copied(source: Path, name: str = "") -> Callable[[Path], Path]:
+    return lambda folder: Path(shutil.copy(source, folder / (name or source.name)))
+
+
+def _written(name: str, text: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        (folder / name).write_text(text)
+        return folder / name
+
+    return make
+
+
+def _result(folder: Path) -> Path:
+    made = result(("passed", payload(MATCH, case=case_payload("a", MATCH), run=run_payload())), SLOWER)
+    judgement = Judgement("decode", Pace.SAME, 10.0, 10.0, 1.0, 0.99, 1.01, 0.05, 24, 24)
+    perf = PerfRun(TIMES, (judgement,)).to_json()
+    return write_json(folder, {**made.to_json(), "perf": {**perf, "baseline": {"made": "2026-11-01", "commit": ""}}})
+
+
+def _read_result(path: Path) -> None:
+    found = read_result(path)
+    assert [*lines(difference(found, found), found, found)]
+    assert record.of_run(found).started
+
+
+def _line(folder: Path) -> Path:
+    history.append(folder / "history.jsonl", [history.Line.of(TIMES)])
+    return folder / "history.jsonl"
+
+
+def _show(path: Path) -> None:
+    place = path if path.suffix == ".jsonl" else path.parent
+    assert main(["history", str(place), f"--html={path.parent}/x.html"]) in (0, 2)
+
+
+def _find_baseline(path: Path) -> None:
+    found = find([path.parents[1]], identity(), 1e6)
+    assert history.title_of(found.measured.identity)
+    judged(found.measured, TIMES, {}, 1, 1)
+
+
+def _calibration(path: Path) -> None:
+    here = path.parent / "a-cpu-2-cores"
+    here.mkdir(exist_ok=True)
+    path.replace(here / path.name)
+    assert [*quoted({"cpu": "a cpu", "cores": 2}, [path.parent], ["page", "decode"])]
+
+
+def _among(source: Path, folder: Path, name: str) -> Path:
+    """Link a folder's files, and copy the one of this name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in source.iterdir():
+        if file.name != name:
+            (folder / file.name).symlink_to(file)
+    return Path(shutil.copy(source / name, folder / name))
+
+
+def _case(folder: Path) -> Path:
+    shutil.copy(RECORDED / f"{CASE}.safetensors", folder)
+    return Path(shutil.copy(RECORDED / f"{CASE}.json", folder))
+
+
+def _snapshot(path: Path) -> None:
+    if _holds(path.parent, "0") or not path.is_file():
+        return
+    own = type("Own", (GoldenSnapshots,), {"origin": {"checkpoint_sha256": "0"}, "limits": tolerances("float32")})
+    mine = json.dumps({"value": {"spans": [], "boxes": 3, "characters": 5}}).encode()
+    assert [*object.__new__(own)._differences(mine, path.read_bytes())]
+
+
+@cache
+def _synthetic() -> Path:
+    folder = Path(mkdtemp(prefix="dsocr-fuzz-"))
+    write_synthetic("tiny", folder)
+    return folder
+
+
+def _portable(path: Path) -> None:
+    found = VOCABULARY.read(path)
+    texts = _texts(found)
+    _fill(found["model"], [token for token in range(max(texts) + 1) if token not in texts][:9], set())
+
+
+def _state(folder: Path) -> Path:
+    NightState("a", Config(), entries=[Entry("a", "recorded", ("dev-3",))]).write(folder)
+    return folder / STATE_NAME
+
+
+def _in(name: str) -> Callable[[Path], Path]:
+    return lambda folder: _among(_synthetic(), folder, name)
+
+
+def _load(path: Path) -> None:
+    assert Session.from_checkpoint(str(path.parent))
+
+
+def _tokenizer(path: Path) -> None:
+    assert Tokenizer.from_folder(path.parent).encode("a")
+
+
+KINDS: dict[str, Kind] = {
+    "result": Kind(_result, _read_result),
+    "night": Kind(lambda folder: record.add(folder, record.of_run(read_result(_result(folder)))), _show),
+    "history": Kind(_line, _show),
+    "baseline": Kind(
+        lambda folder: Baseline(TIMES, PARITY, "2026-11-01", "pytest", None).write(folder), _find_baseline, sealed=True
+    ),
+    "calibration": Kind(_copied(BASELINES / "calibration.json"), _calibration, sealed=True),
+    "manifest": Kind(
+        lambda folder: _among(RECORDED, folder / "mini" / RECORDED.name, "manifest.json"),
+        lambda path: Recording.open(path.parent),
+        sealed=True,
+    ),
+    "case": Kind(_case, RecordedCase.read, sealed=True),
+    "counts": Kind(_copied(VENDOR / "mini/flops-eager.json"), lambda path: Counts.open(path).encode(), sealed=True),
+    "facts": Kind(_copied(VENDOR / "inputs-pillow-12.json"), lambda path: read_facts(path.parent, "inputs")),
+    "snapshot": Kind(
+        _copied(next((CHECKOUT / "golden/snapshots").rglob("*.json")), "snapshot.json"), _snapshot, sealed=True
+    ),
+    "config": Kind(_in("config.json"), _load),
+    "index": Kind(_in("model.safetensors.index.json"), _load),
+    "weights": Kind(_in("model-00001-of-000001.safetensors"), _load),
+    "tokenizer": Kind(_in("tokenizer.json"), _tokenizer),
+    "tokenizer_config": Kind(_in("tokenizer_config.json"), _tokenizer),
+    "export": Kind(_in("tokenizer.json"), _portable),
+    "anchors": Kind(
+        _copied(VENDOR / "anchors.json"), lambda path: drifts(read_json(path), read_json(VENDOR / "anchors.json"))
+    ),
+    "toml": Kind(_copied(CHECKOUT / "ci/nightly/example.toml"), read_config),
+    "state": Kind(_state, lambda path: read_night(path.parent).verdict),
+    "ledger": Kind(
+        _written("known.txt", "a.py::test_b  # until 2027-01-31: a reason\n"), lambda path: read_ledger(path).over()
+    ),
+    "pages": Kind(_written("pages.lst", "a.png\n# a\nb.png\n"), lambda path: make_cases([path], ["free"], ["tiny"])),
+    "adapter": Kind(
+        _written("own.toml", 'command = "cat {page}"\npresets = ["tiny"]\n'), lambda path: check_command(f"cli:{path}")
+    ),
+}
+
+
+@contextmanager
+def in_time() -> Iterator[None]:
+    """End what hangs."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"not done after {LIMIT_S} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def tried(kind: Kind, damage: Callable[[Path], None], folder: Path) -> str:
+    """Damage a real file and read it: the complaint, or nothing where it is taken."""
+    path = kind.source(folder)
+    damage(path)
+    try:
+        with in_time():
+            kind.read(path)
+    except DsocrError as error:
+        told = str(error)
+        assert told
+        assert len(told) < 20_000
+        return told
+    return ""
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield at
+    inner = value.items() if isinstance(value, dict) else enumerate(value[:3]) if isinstance(value, list) else ()
+    for name, one in inner:
+        yield from places(one, (*at, name))
+
+
+@cache
+def values_of(name: str) -> tuple[Any, list[tuple[Any, ...]]] | None:
+    """The content of a kind of file, and every place in it; None of what is no JSON."""
+    data = KINDS[name].source(Path(mkdtemp(prefix="dsocr-fuzz-"))).read_bytes()
+    try:
+        value = tomllib.loads(data.decode()) if name == "toml" else json.loads(data)
+    except ValueError:
+        return None
+    return value, [*places({key: one for key, one in value.items() if key != "sha256"})]
+
+
+def with_value(name: str, at: tuple[Any, ...], odd: Any) -> bytes:
+    """The file with another value at a place, or without it."""
+    found = values_of(name)
+    assert found is not None
+    value = copy.deepcopy(found[0])
+    value.pop("sha256", None)
+    if not at:
+        return json.dumps({} if odd is ... else odd).encode()
+    odd = "x" if odd == "\ud800" and KINDS[name].sealed else odd  # which is never written
+    holder = value
+    for key in at[:-1]:
+        holder = holder[key]
+    if odd is ...:
+        del holder[at[-1]]
+    else:
+        holder[at[-1]] = odd
+    if name == "toml":
+        return "\n".join(f"{key} = {json.dumps(one)}" for key, one in value.items()).encode()
+    return seal(value) if KINDS[name].sealed else json.dumps(value).encode() + b"\n"
+
+
+@st.composite
+def damaged(draw: st.DrawFn, name: str) -> bytes:
+    found = values_of(name)
+    if found and draw(st.integers(0, 4)):
+        return with_value(name, draw(st.sampled_from(found[1])), draw(st.sampled_from((*ODD, ...))))
+    data = KINDS[name].source(Path(mkdtemp(prefix="dsocr-fuzz-"))).read_bytes()
+    at, junk = (
+        draw(st.integers(0, min(len(data), 4000))),
+        draw(st.sampled_from((b"", b"\xff\xfe", b"{", b"\x00" * 9, DEEP))),
+    )
+    return data[:at] + junk + (data[at + len(junk) :] if draw(st.booleans()) else b"")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_damaged_files_are_read_or_refused_by_a_sentence(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check(data: bytes) -> None:
+        tried(KINDS[name], lambda path: _put(path, data), Path(mkdtemp(dir=tmp_path)))
+        capsys.readouterr()
+
+    fuzz(given(damaged(name))(check), examples=20)()
+
+
+def _put(path: Path, data: bytes) -> None:
+    path.unlink()
+    path.write_bytes(data)
+
+
+def _fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_whole_file_is_read_and_what_is_none_ends_at_once(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damages = [lambda path, data=data: _put(path, data) for data in (DEEP, DEEP_OBJECTS, b"")]
+    for number, damage in enumerate((_fifo, _folder, *damages)):
+        (tmp_path / str(number)).mkdir()
+        tried(KINDS[name], damage, tmp_path / str(number))
+    assert tried(KINDS[name], lambda path: None, tmp_path) == "" or name == "facts"  # recorded under another Pillow
+
+
+def test_a_number_too_large_for_a_float_is_refused() -> None:
+    with pytest.raises(DsocrError, match=r"a\.json"):  # msgspec before 0.22 ended in a SystemError
+        Format(dict[str, Finite], "measure again").decode(b'{"ms": 1%s}' % (b"0" * 400), "a.json")

@@ -1,0 +1,296 @@
+"""Deep seams: what each block gave, by the names, the shapes and the bits that the vendor's run has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.contract.presets import PRESETS, Preset
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.block_seams import BLOCKS, in_stage_order, watch_deep
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.observation import Observation, Seam
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.reference.opening import Wanted
+from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.session import SessionSubject
+from suites.contract.pages import write_page
+from tests.conftest import model_of
+from tests.crops import CROPPED, CROPS
+from tests.recordings import FOLDER, find_recording
+
+LIMITS = tolerances("float32")
+PAGE, STEPS = "receipt_086", 4
+SAM, CLIP, LAYERS = BLOCKS["sam"], BLOCKS["clip"], BLOCKS["prefill"]
+
+
+def watched(session: Session[Any], page: Path, preset: Preset) -> dict[str, Seam]:
+    inputs = session.prepare(page, preset=preset)
+    with watch_deep(model_of(session).get_submodule) as deep:
+        session.prefill(inputs)
+    return deep.seams
+
+
+def blocks(session: Session[Any]) -> dict[str, int]:
+    """How many there are of each stage."""
+    arch = model_of(session).arch
+    return {"sam": arch.sam.layers, "clip": arch.clip.layers, "prefill": arch.decoder.num_hidden_layers}
+
+
+def names(stage: str, count: int) -> list[str]:
+    return [f"{stage}/{depth}" for depth in range(count)]
+
+
+@pytest.mark.parametrize(("preset", "views"), [(CROPS, ["crops", "page"]), (PRESETS["tiny"], ["page"])])
+def test_every_block_is_seen_in_the_stages_order(
+    tiny: Session[Any], preset: Preset, views: list[str], tmp_path: Path
+) -> None:
+    there = blocks(tiny)
+    of_views = [name for stage in ("sam", "clip") for view in views for name in names(f"{stage}.{view}", there[stage])]
+    seams = watched(tiny, write_page(CROPPED, tmp_path), preset)
+    assert list(seams) == [*of_views, *names("prefill", there["prefill"])]
+    assert all(seam.values is None for seam in seams.values())
+
+
+def test_a_seam_is_what_the_next_module_is_handed(tiny: Session[Any], tmp_path: Path) -> None:
+    inputs = tiny.prepare(write_page(CROPPED, tmp_path), preset=CROPS)
+    model = model_of(tiny)
+    last = {stage: count - 1 for stage, count in blocks(tiny).items()}
+    with (
+        watch_deep(model.get_submodule) as deep,
+        handed(model.model.sam_model.neck) as to_neck,
+        handed(model.get_submodule(f"{CLIP}.1")) as to_second,
+        handed(model.model.norm) as to_norm,
+    ):
+        state = tiny.prefill(inputs)
+    [vision] = state.visions
+    whole = [vision.crops, vision.page]
+    for k, view in enumerate(("crops", "page")):
+        same(deep.seams[f"sam.{view}/{last['sam']}"], to_neck[k].permute(0, 2, 3, 1))
+        same(deep.seams[f"clip.{view}/0"], to_second[k])
+        of_view = whole[k]
+        assert of_view is not None
+        same(deep.seams[f"clip.{view}/{last['clip']}"], of_view.clip)
+    same(deep.seams[f"prefill/{last['prefill']}"], to_norm[0])
+
+
+def same(seam: Seam, tensor: Tensor) -> None:
+    assert (seam.shape, seam.sha256) == (tuple(tensor.shape), Seam.of(tensor).sha256)
+
+
+@contextmanager
+def handed(module: nn.Module) -> Iterator[list[Tensor]]:
+    """What ``module`` is handed, pass by pass."""
+    seen: list[Tensor] = []
+    with module.register_forward_pre_hook(lambda _, args: seen.append(args[0].clone())):
+        yield seen
+
+
+class Toy:
+    """One block a stage, found as a subject's modules are, that gives what it is handed."""
+
+    def __init__(self, block: nn.Module | None = None) -> None:
+        self.blocks = {f"{path}.0": block or nn.Identity() for path in BLOCKS.values()}
+
+    def module(self, name: str) -> nn.Module:
+        if name not in self.blocks:
+            raise AttributeError(name)
+        return self.blocks[name]
+
+    def run(self, path: str, *shape: int, fill: float = 1.0) -> Tensor:
+        out: Tensor = self.blocks[f"{path}.0"](torch.full(shape, fill))
+        return out
+
+
+def test_the_prompts_pass_is_kept_and_no_decode_step() -> None:
+    toy = Toy()
+    with watch_deep(toy.module) as deep:
+        for tokens, fill in ((1, 1.0), (5, 2.0), (1, 3.0), (5, 4.0)):
+            toy.run(LAYERS, 1, tokens, 8, fill=fill)
+    assert list(deep.seams) == ["prefill/0"]
+    assert deep.seams["prefill/0"].shape == (1, 5, 8)
+    assert deep.seams["prefill/0"].mean == 2.0
+
+
+@pytest.mark.parametrize("views", [("crops", "page"), ("page", "crops")], ids="-then-".join)
+def test_views_are_told_apart_in_whatever_order_they_run(views: tuple[str, str]) -> None:
+    toy, shapes = Toy(), {"crops": (2, 40, 40, 8), "page": (1, 64, 64, 8)}
+    with watch_deep(toy.module) as deep:
+        for view in views:
+            toy.run(SAM, *shapes[view])
+    assert {name: seam.shape for name, seam in deep.seams.items()} == {
+        "sam.crops/0": shapes["crops"],
+        "sam.page/0": shapes["page"],
+    }
+    assert list(deep.seams) == ["sam.crops/0", "sam.page/0"]
+
+
+def test_the_first_of_a_tuple_is_the_output() -> None:
+    class Layer(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, None]:
+            return x, None
+
+    toy = Toy(Layer())
+    with watch_deep(toy.module) as deep:
+        toy.run(LAYERS, 1, 5, 8)
+    assert deep.seams["prefill/0"].shape == (1, 5, 8)
+
+
+@pytest.mark.parametrize("page_at", [0, 1, 3])
+def test_crops_that_are_encoded_one_by_one_are_laid_side_by_side(page_at: int) -> None:
+    toy, page = Toy(), torch.full((1, 64, 64, 8), 9.0)
+    crops = [torch.full((1, 40, 40, 8), float(fill)) for fill in range(3)]
+    passes = [*crops[:page_at], page, *crops[page_at:]]
+    with watch_deep(toy.module) as deep:
+        for one in passes:
+            toy.blocks[f"{SAM}.0"](one)
+    assert list(deep.seams) == ["sam.crops/0", "sam.page/0"]
+    same(deep.seams["sam.crops/0"], torch.cat(crops))
+    same(deep.seams["sam.page/0"], page)
+
+
+def test_a_page_without_crops_that_runs_again_is_seen_once() -> None:
+    toy = Toy()
+    with watch_deep(toy.module) as deep:
+        for fill in (1.0, 2.0):
+            toy.run(SAM, 1, 40, 40, 8, fill=fill)
+    assert {name: seam.mean for name, seam in deep.seams.items()} == {"sam.page/0": 1.0}
+
+
+def test_a_prompt_in_chunks_is_an_error() -> None:
+    toy = Toy()
+    with watch_deep(toy.module):
+        toy.run(LAYERS, 1, 512, 8)
+        with pytest.raises(DsocrError) as raised:
+            toy.run(LAYERS, 1, 390, 8)
+    assert str(raised.value) == (
+        f"{LAYERS}.0 gave [1, 512, 8] and then [1, 390, 8], so prefill/0 cannot be compared; have it run once on all "
+        "crops, once on the page and once on the prompt, or do not offer modules"
+    )
+
+
+def test_single_views_of_three_shapes_are_an_error() -> None:
+    toy = Toy()
+    with watch_deep(toy.module):
+        for side in (40, 64):
+            toy.run(SAM, 1, side, side, 8)
+        with pytest.raises(DsocrError, match=r"gave 1 times \[1, 40, 40, 8\] and .* so sam cannot be compared"):
+            toy.run(SAM, 1, 80, 80, 8)
+
+
+def test_a_tensor_written_into_later_is_seen_as_it_was() -> None:
+    toy = Toy()
+    with watch_deep(toy.module) as deep:
+        toy.run(CLIP, 1, 5, 8).zero_()
+    assert deep.seams["clip.page/0"].mean == 1.0
+
+
+def test_no_hook_is_left_behind() -> None:
+    toy = Toy()
+    with pytest.raises(RuntimeError, match="at this shape"), watch_deep(toy.module) as deep:  # noqa: PT012
+        toy.run(SAM, 1, 8, 8, 4)
+        raise RuntimeError("at this shape")
+    assert all(not block._forward_hooks for block in toy.blocks.values())
+    toy.run(CLIP, 1, 5, 8)
+    assert list(deep.seams) == ["sam.page/0"]
+
+
+def test_no_hook_is_left_behind_where_a_module_cannot_be_found() -> None:
+    toy = Toy()
+
+    def module(name: str) -> nn.Module:
+        if name == f"{LAYERS}.0":
+            raise RuntimeError("not on this device")
+        return toy.module(name)
+
+    with pytest.raises(RuntimeError, match="not on this device"), watch_deep(module):
+        pytest.fail("nothing is watched")
+    assert all(not block._forward_hooks for block in toy.blocks.values())
+
+
+def test_a_subject_without_these_modules_gives_none() -> None:
+    with watch_deep(nn.Linear(2, 2).get_submodule) as deep:
+        pass
+    assert deep.seams == {}
+
+
+def test_blocks_stand_in_front_of_their_stage_and_unknown_names_last() -> None:
+    ordered = [
+        *("sam.crops/2", "sam.crops/10", "sam.crops", "sam.page/0", "sam.page", "clip.page/1", "clip.page"),
+        *("projector.page", "vision_fusion", "prefill/9", "prefill/11", "prefill", "own", "own/part"),
+    ]
+    seam = Seam.of(torch.ones(2))
+    assert list(in_stage_order(dict.fromkeys([*ordered[:-2][::-1], "own", "own/part"], seam))) == ordered
+
+
+@pytest.fixture(scope="module")
+def mini() -> Session[Any]:
+    return Session.from_checkpoint(MINI)
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    """A page with crops."""
+    [page] = [page for page in shipped("all") if page.stem == PAGE]
+    return make_case(page, "markdown", "gundam", STEPS)
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Observation:
+    """What was recorded of the page, as far as the first steps."""
+    recorded = find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling()).cases[f"{PAGE}-gundam-markdown"]
+    return replace(recorded.observation, steps=recorded.observation.steps[:STEPS])
+
+
+def compared(session: Session[Any], case: Case, theirs: Observation) -> list[Comparison]:
+    return list(compare_observations(follow(SessionSubject(session), case, theirs), theirs, LIMITS))
+
+
+def test_every_block_of_mini_is_the_vendors(mini: Session[Any], case: Case, theirs: Observation) -> None:
+    there = blocks(mini)
+    deep = {one.what: one for one in compared(mini, case, theirs) if "/" in one.what}
+    assert len(deep) == 2 * there["sam"] + 2 * there["clip"] + there["prefill"]
+    assert not {name: one.measured for name, one in deep.items() if one.verdict not in (Verdict.MATCH, Verdict.DRIFT)}
+
+
+@pytest.mark.parametrize(
+    ("module", "first", "plant"),
+    [
+        (f"{SAM}.2.norm1", "sam.crops/2", "epsilon"),
+        (f"{CLIP}.1.layer_norm2", "clip.crops/1", "weight"),
+        (f"{LAYERS}.0.input_layernorm", "prefill/0", "epsilon"),
+        (f"{LAYERS}.3.post_attention_layernorm", "prefill/3", "weight"),
+    ],
+)
+def test_the_first_wrong_seam_names_the_block_that_broke(
+    mini: Session[Any], case: Case, theirs: Observation, module: str, first: str, plant: str
+) -> None:
+    norm: Any = model_of(mini).get_submodule(module)
+    eps, weight = norm.eps, norm.weight.clone()
+    try:
+        if plant == "epsilon":
+            norm.eps = 1.0
+        else:
+            norm.weight.mul_(1.01)
+        comparisons = compared(mini, case, theirs)
+    finally:
+        norm.eps = eps
+        norm.weight.copy_(weight)
+    wrong = [one for one in comparisons if one.verdict is Verdict.WRONG]
+    assert wrong[0].what == first
+    assert wrong[0].error is not None
+    assert 3 * LIMITS.seam < wrong[0].error < 1

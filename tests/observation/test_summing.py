@@ -1,0 +1,99 @@
+"""What a tensor is summed up to, on the host and on a device; and that nothing waits for a GPU meanwhile."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pytest_dsocr.observation import block_seams
+from pytest_dsocr.observation.block_seams import BLOCKS, watch_deep
+from pytest_dsocr.observation.observation import Seam
+from pytest_dsocr.observation.sketch import CHUNK_VALUES, SKETCH_VALUES, sketched
+from pytest_dsocr.observation.summing import device_sums, host_sums
+from tests.compare.made import random
+from tests.waiting import no_waiting
+
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+LARGE = 2 * CHUNK_VALUES + 77
+TENSORS = {
+    "one value": torch.tensor([2.5]),
+    "less than a chunk": random(3, 40, 5),
+    "more than two chunks": random(LARGE),
+    "bf16": random(9, 10, 1024).bfloat16(),
+    "f16": random(90).half(),
+}
+
+
+@pytest.mark.parametrize("tensor", TENSORS.values(), ids=TENSORS)
+def test_a_device_comes_to_what_the_host_comes_to(tensor: Tensor) -> None:
+    mean, std, norm, sample, sketch = device_sums(tensor)
+    host = host_sums(tensor)
+    assert [float(one) for one in (mean, std, norm)] == pytest.approx([host.mean, host.std, host.norm], rel=1e-12)
+    assert torch.equal(sample.float(), host.sample)
+    assert torch.allclose(sketch.float(), host.sketch, rtol=1e-6, atol=1e-9)
+    assert {one.dtype for one in (mean, std, norm, sample, sketch)} == {torch.float64}
+
+
+def test_a_sketch_adds_up_every_value_of_every_chunk() -> None:
+    whole = np.arange(1.0, LARGE + 1)
+    parts = [np.where(np.arange(LARGE) // 50_000 == part, whole, 0.0) for part in range(LARGE // 50_000 + 1)]
+    assert np.array_equal(sketched(whole), sum(map(sketched, parts)))
+    ones = sketched(np.eye(1, LARGE, LARGE - 1)[0])
+    assert sorted(np.abs(ones)) == [0.0] * (SKETCH_VALUES - 1) + [1.0]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_device_tells_what_is_not_finite(bad: float) -> None:
+    tensor = random(200)
+    tensor[17] = bad
+    _, std, norm, _, sketch = device_sums(tensor)
+    assert math.isnan(float(std))
+    assert not math.isfinite(float(norm))
+    assert int(sketch.isfinite().sum()) == SKETCH_VALUES - 1
+
+
+@on_gpu
+@pytest.mark.parametrize("tensor", [*TENSORS.values(), random(30, 20).T[3:, ::2]], ids=[*TENSORS, "a view"])
+def test_a_seam_of_a_gpu_is_that_of_its_copy(tensor: Tensor) -> None:
+    mine, host = Seam.of(tensor.cuda(), keep_values=True), Seam.of(tensor, keep_values=True)
+    assert (mine.shape, mine.dtype, mine.sha256) == (host.shape, host.dtype, host.sha256)
+    assert (mine.mean, mine.std, mine.norm) == pytest.approx((host.mean, host.std, host.norm), rel=1e-12)
+    assert torch.equal(mine.sample, host.sample)
+    assert torch.allclose(mine.sketch, host.sketch, rtol=1e-6, atol=1e-9)
+    assert mine.values is not None
+    assert host.values is not None
+    assert torch.equal(mine.values, host.values)
+
+
+@on_gpu
+def test_infinities_on_a_gpu_are_counted() -> None:
+    tensor = random(3, 40)
+    tensor[1, 7], tensor[2, 0] = math.inf, math.nan
+    assert Seam.of(tensor.cuda()).not_finite == Seam.of(tensor).not_finite
+
+
+@on_gpu
+@pytest.mark.parametrize("most_bytes", [block_seams.MOST_WAITING_BYTES, 0], ids=["at the end", "as they come"])
+def test_blocks_are_summed_up_as_they_were_and_without_waiting(
+    most_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_seams, "MOST_WAITING_BYTES", most_bytes)
+    path, values = f"{BLOCKS['prefill']}.0", random(1, 500, 1280).cuda()
+    expected = Seam.of(values).sha256
+    blocks = {path: nn.Identity()}
+
+    def module(name: str) -> nn.Module:
+        if name not in blocks:
+            raise AttributeError(name)
+        return blocks[name]
+
+    with watch_deep(module) as deep:
+        with no_waiting() if most_bytes else nullcontext():
+            blocks[path](values)
+        values.zero_()
+        assert deep.seams["prefill/0"].sha256 == expected

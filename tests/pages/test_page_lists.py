@@ -1,0 +1,148 @@
+"""Pages by list files and by the names of shipped subsets."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from pytest_dsocr.cli.main import parser
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.pages.named import pages_in
+from pytest_dsocr.pages.page_list import SUBSETS, BadPage, read_list
+from pytest_dsocr.pages.shipped import PAGES, shipped
+from tests.cli.cases import cases_of
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "pages").mkdir()
+    for name in ("a.png", "b.jpg", "c d.png", "#1.png", "café.png"):
+        Image.new("RGB", (4, 4)).save(tmp_path / "pages" / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def written(text: str | bytes, name: str = "pages.txt") -> Path:
+    path = Path(name)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def options(*pages: str | Path) -> Namespace:
+    return parser().parse_args(["vendor", "record", "code", *map(str, pages)])
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pages/b.jpg\npages/c d.png\n",
+        "pages/b.jpg\r\npages/c d.png",
+        "# two pages\n\n  pages/b.jpg  \n\t\n  # the other\npages/c d.png\n",
+        "\ufeffpages/b.jpg\npages/c d.png",
+    ],
+)
+def test_a_list_is_a_path_a_line_with_comments(text: str) -> None:
+    assert read_list(written(text)) == [Path("pages/b.jpg"), Path("pages/c d.png")]
+
+
+@pytest.mark.usefixtures("folder")
+def test_only_at_its_beginning_does_a_hash_make_a_line_a_comment() -> None:
+    assert read_list(written("pages/#1.png\npages/café.png")) == [Path("pages/#1.png"), Path("pages/café.png")]
+
+
+def test_paths_are_relative_to_the_list_or_absolute(folder: Path) -> None:
+    (folder / "lists").mkdir()
+    path = written(f"../pages/a.png\n{folder / 'pages' / 'b.jpg'}\n", "lists/two.lst")
+    assert read_list(path) == [Path("lists/../pages/a.png"), folder / "pages" / "b.jpg"]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the list pages.txt names no pages; write the path of one on each line"),
+        ("# none\n\n", "the list pages.txt names no pages; write the path of one on each line"),
+    ],
+)
+def test_a_list_without_pages_is_refused(text: str, message: str) -> None:
+    with pytest.raises(DsocrError) as caught:
+        list(pages_in([written(text)]))
+    assert str(caught.value) == message
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_line_that_names_no_file_is_a_bad_page_among_the_good() -> None:
+    told = "line {} of pages.txt names {}, which is no file; correct the line, or put it there"
+    found = list(pages_in([written("# one\npages/a.png\n\npages/z.png\npages\nwith\0zero.png\npages/b.jpg")]))
+    assert found == [
+        Path("pages/a.png"),
+        BadPage(Path("pages/z.png"), told.format(4, "pages/z.png")),
+        BadPage(Path("pages"), told.format(5, "pages")),
+        BadPage(Path("with\0zero.png"), told.format(6, "with\0zero.png")),
+        Path("pages/b.jpg"),
+    ]
+    with pytest.raises(DsocrError, match=r"^line 4 of pages\.txt names pages/z\.png"):
+        cases_of(options("pages.txt"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_list_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(DsocrError, match=r"^absent\.txt cannot be read \(No such file.*\); give a text file"):
+        list(pages_in([Path("absent.txt")]))
+    with pytest.raises(DsocrError, match=r"^pages\.txt is not text in UTF-8 \(.*\); give a text file"):
+        list(pages_in([written(Image.new("L", (300, 300), 255).tobytes())]))
+
+
+@pytest.mark.usefixtures("folder")
+def test_lists_folders_and_files_stand_beside_each_other() -> None:
+    a_list = written("pages/c d.png\npages/a.png", "Two.TXT")
+    named = [str(page) for page in pages_in([Path("pages/b.jpg"), a_list, Path("pages/a.png")])]
+    assert named == ["pages/b.jpg", "pages/c d.png", "pages/a.png", "pages/a.png"]
+    assert [case.page.name for case in cases_of(options(*named))] == ["b.jpg", "c d.png", "a.png"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_two_pages_of_one_name_on_lists_are_refused_by_both_their_paths() -> None:
+    Path("others").mkdir()
+    Image.new("RGB", (4, 4)).save("others/a.png")
+    a_list = written("pages/a.png\nothers/a.png")
+    with pytest.raises(DsocrError, match=r"^pages/a\.png and others/a\.png are both a-gundam-markdown; give pages of"):
+        cases_of(options(a_list))
+
+
+@pytest.mark.parametrize("subset", SUBSETS)
+def test_a_subset_is_named_like_a_page(subset: str) -> None:
+    assert list(pages_in([Path(subset)])) == shipped(subset)
+    assert {page.parent.parent for page in shipped(subset)} == {PAGES}
+
+
+def test_subsets_that_share_pages_make_each_case_once() -> None:
+    assert len(cases_of(options("dev-3", "dev-20", "typeset"))) == len(shipped("dev-20")) + len(shipped("typeset"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_file_or_folder_of_a_subsets_name_wins() -> None:
+    Image.new("RGB", (4, 4)).save("dev-3", "PNG")
+    assert list(pages_in([Path("dev-3")])) == [Path("dev-3")]
+    Path("pages").rename("typeset")
+    assert Path("typeset/a.png") in list(pages_in([Path("typeset")]))
+
+
+def test_what_is_no_page_and_no_subset_is_refused_with_what_there_is() -> None:
+    with pytest.raises(DsocrError) as caught:
+        list(pages_in([Path("dev-4")]))
+    assert str(caught.value) == (
+        "there is no page dev-4; give an image, a folder of images, a PDF, a list file (.lst, .txt) "
+        "or a subset of the shipped pages (dev-3, dev-20, typeset, all)"
+    )
+
+
+def test_the_help_names_the_subsets_and_the_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["vendor", "record", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"list files (.lst, .txt), PDFs, or shipped pages: {', '.join(SUBSETS)}" in told

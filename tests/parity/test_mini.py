@@ -1,0 +1,92 @@
+"""The embedded checkpoint to the last token: the session held against the vendor's real code.
+
+Against recordings of a page of each grid, beside those that ``suites/parity`` reads; live, where ``DSOCR_VENDOR`` names
+the vendor's files, on every shipped page.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from pytest_dsocr.cases.exchange import ask, judge
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.contract.grid import crop_grid
+from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.pipeline import View
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.reference.opening import Wanted, open_reference
+from pytest_dsocr.reference.protocol import Reference
+from pytest_dsocr.subjects.session import SessionSubject
+from tests.parity.checks import assert_all
+from tests.recordings import FOLDER, find_recording
+
+LIVE = os.environ.get("DSOCR_VENDOR")
+RECORDING = find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling())
+PAGES = shipped("all")
+GRIDS = ("figures_009", "receipt_011", "receipt_086", "slide_032", "letter_helvetica", "list_1003")
+"""Of each that the quick pages do not have, one page."""
+
+
+@pytest.fixture(scope="module")
+def subject() -> SessionSubject:
+    return SessionSubject(Session.from_checkpoint(MINI))
+
+
+@pytest.fixture(scope="module")
+def reference() -> Iterator[Reference]:
+    opened = open_reference(Path(LIVE or RECORDING.folder), Wanted(resolve(MINI)))
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if LIVE or page.stem in GRIDS], ids=lambda page: page.stem)
+def test_session_is_the_vendors(subject: SessionSubject, reference: Reference, page: Path) -> None:
+    assert_all(judge(ask(subject, reference, make_case(page, "markdown", "gundam")), tolerances("float32")))
+
+
+class OneByOne(SessionSubject):
+    """Encodes one view after the other."""
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        whole = self.session.pipeline.view
+
+        def view(pixels: Tensor) -> View:
+            views = [whole(one) for one in pixels.split(1)]
+            rows = ([getattr(one, field.name) for one in views] for field in fields(View))
+            return View(*map(torch.cat, rows))
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.session.pipeline, "view", view)
+            return super().vision(inputs)
+
+
+def test_crops_that_are_encoded_one_by_one_are_right(subject: SessionSubject, reference: Reference) -> None:
+    [page] = [page for page in PAGES if page.stem == "receipt_086"]
+    case = make_case(page, "markdown", "gundam")
+    assert_all(judge(ask(OneByOne(subject.session), reference, case), tolerances("float32")))
+
+
+def test_every_grid_of_the_shipped_pages_is_read() -> None:
+    grids = {page: crop_grid(*load_image(page).size) for page in PAGES}
+    read = {grid for page, grid in grids.items() if page.stem in GRIDS or page in shipped("dev-3")}
+    assert read == {*grids.values()}
+
+
+def test_the_recording_holds_every_shipped_page_and_has_many_boxes_each() -> None:
+    recorded = {case_id: case.observation for case_id, case in RECORDING.cases.items()}
+    assert recorded.keys() == {make_case(page, "markdown", "gundam").id for page in PAGES}
+    boxes = [sum(len(span.boxes) for span in seen.output.spans) for seen in recorded.values()]
+    assert min(boxes) >= 2
+    assert sum(boxes) > 6 * len(PAGES)

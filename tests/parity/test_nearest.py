@@ -1,0 +1,71 @@
+"""A run on a device that has no recording: the nearest serves, up to the run's ceiling, and every view says so."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.observation.provenance import Key
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.plugin.sides import open_wanted
+from pytest_dsocr.reference.protocol import NoRecordingError
+from pytest_dsocr.report.file import read_result
+from tests.recordings import FOLDER, find_recording
+from tests.report.made import config
+
+TESTS = """
+    from pytest_dsocr.compare.verdict import Comparison, Verdict
+
+    def test_it(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report)
+
+    def test_fails(dsocr_report, dsocr_check):
+        dsocr_check([Comparison("it", Verdict.WRONG, "")])
+"""
+CEILING = 12
+TOLD = "the nearest recording, as none is of cpu-bfloat16-eager"
+
+
+@pytest.fixture
+def of_h200(tmp_path: Path) -> Path:
+    """A folder of recordings that holds one of an H200 in bf16 alone."""
+    key = Key("mini", "nvidia-h200", "bfloat16", "eager", resolve("mini").sha256)
+    folder = find_recording(FOLDER, key, resampling()).folder
+    shutil.copytree(folder, tmp_path / "recordings" / "mini" / folder.name)
+    return tmp_path / "recordings"
+
+
+@pytest.mark.usefixtures("warm")
+def test_it_serves_within_limits_between_devices_and_says_so(pytester: pytest.Pytester, of_h200: Path) -> None:
+    pytester.makepyfile(TESTS)
+    [page] = [page for page in shipped("dev-3") if page.stem == "figures_201"]
+    options = ("--dsocr-dtype=bfloat16", f"--dsocr-max-new-tokens={CEILING}", "--dsocr-out=out", "-rA")
+    run = pytester.runpytest_subprocess(f"--dsocr-pages={page}", f"--dsocr-reference={of_h200}", *options)
+    run.assert_outcomes(passed=1, failed=1)
+    out = pytester.path / "out"
+    result = read_result(out)
+    assert result["run"]["nearest"] == TOLD
+    [case] = result["cases"]
+    assert case["tokens"]["reference"] == CEILING
+    verdicts = {one["what"]: one["verdict"] for one in case["comparisons"]}
+    assert "WRONG" not in verdicts.values()
+    assert verdicts["text"] in ("MATCH", "TIE-FLIP")
+    assert any("cut to a lower ceiling" in note for note in result["notes"])
+    shown = " ".join(run.stdout.str().split())
+    assert shown.count(TOLD) == 2, "in the failure and in the summary"
+    for name in ("summary.md", "index.html"):
+        assert TOLD in " ".join((out / name).read_text("utf-8").split()), name
+
+
+@pytest.mark.parametrize(
+    "asked", [{"reference_device": "cpu"}, {"reference_dtype": "float32"}, {"reference_attention": "flash_attention_2"}]
+)
+def test_what_was_asked_for_and_is_not_there_is_refused(asked: dict[str, str], of_h200: Path) -> None:
+    [option] = asked
+    with pytest.raises(NoRecordingError, match=f"leave out --dsocr-{option.replace('_', '-')}, and"):
+        open_wanted(config(reference=of_h200, **asked))
+    assert open_wanted(config(reference=of_h200)).provenance.device == "nvidia-h200"

@@ -1,0 +1,298 @@
+"""``dsocr bench`` with real processes: what it finds, and what it says of a side that cannot be measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import suites
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.perf import history
+from pytest_dsocr.perf.bench import Bench
+from pytest_dsocr.perf.candidate import TEMPORARY
+
+SUBJECTS = "tests.perf.sleeping:"
+QUICK = ("--preset=tiny", "--max-new-tokens=4")
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: None) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def bench(a: str, b: str, *options: str) -> int:
+    return main(["bench", f"subject:{SUBJECTS}{a}", f"subject:{SUBJECTS}{b}", *QUICK, "--out=out.json", *options])
+
+
+def result() -> Any:
+    return json.loads(Path("out.json").read_text(encoding="utf-8"))
+
+
+def paces() -> dict[str, str]:
+    return {one["quantity"]: one["pace"] for one in result()["judgements"]}
+
+
+def test_a_side_against_itself_is_the_same_and_one_that_sleeps_longer_slower(capsys: Capture) -> None:
+    assert bench("Sleeping", "Sleeping", "--slower=page=0.4") == 0
+    assert paces() == {"page": "SAME"}
+    assert [path.name for path in Path().rglob("*")] == ["out.json"], "nothing is written that was not asked for"
+    assert bench("Sleeping", "Slower", "--slower=page=0.1") == 1
+    assert paces() == {"page": "SLOWER"}
+    assert 1.3 < result()["judgements"][0]["ratio"] < 1.7
+    assert bench("Slower", "Sleeping", "--slower=page=0.1") == 0
+    assert paces() == {"page": "FASTER"}
+    told = capsys.readouterr().out
+    assert [line.split(maxsplit=1)[1] for line in told.splitlines() if line.startswith("verdict")] == [
+        "B is the same",
+        "B is slower: page",
+        "B is faster: page",
+    ]
+    assert re.search(r"^page +\d+\.?\d* +\d+\.?\d* +1\.\d+ +1\.\d+ to 1\.\d+ +1\.100  SLOWER$", told, re.MULTILINE)
+
+
+def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
+    assert bench("Staged", "StagedSlower", "--slower=0.6", "--slower=decode=0.1", "--rounds=24") == 1
+    found = paces()
+    assert found.pop("decode") == "SLOWER"
+    assert {found[name] for name in ("vision", "prefill")} == {"SAME"}
+
+
+def test_a_planted_slowdown_is_found_and_kept_out_of_the_history() -> None:
+    planted = ("--planted=prefill=1", "--history=history.jsonl")
+    assert bench("Staged", "Staged", "--slower=0.3", *planted, "--rounds=24") == 1
+    assert {name for name, pace in paces().items() if pace == "SLOWER"} >= {"prefill"}
+    assert result()["b"]["identity"]["planted"] == {"prefill": 1.0}
+    assert not Path("history.jsonl").exists()
+
+
+def test_a_run_of_the_plugin_stands_in_the_same_chart() -> None:
+    """Machine, subject, setting and page have the same names whichever of the two measures them."""
+    Path("golden").mkdir()
+    page, name = shipped("dev-3")[0], f"{SUBJECTS}Sleeping"
+    plugin = ["--dsocr-golden=golden", f"--dsocr-subject={name}", f"--dsocr-pages={page}", "--dsocr-presets=tiny"]
+    stages = str(Path(suites.__file__).parent / "perf" / "test_stages.py")
+    command = [sys.executable, "-m", "pytest", stages, *plugin, "--dsocr-max-new-tokens=4", "-p", "no:cacheprovider"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert "no baseline of" in ran.stdout
+    bench("Sleeping", "Sleeping", "--rounds=2", "--history=golden/history.jsonl")
+    found, damaged = history.read(Path("golden"))
+    assert ([len(series.lines) for series in found], damaged) == ([3], []), [series.what for series in found]
+    setup = found[0].what["setup"]
+    assert (setup["checkpoint"], setup["checkpoint_sha256"]) == ("mini", resolve("mini").sha256)
+
+
+def test_nothing_is_planted_where_there_is_no_such_stage(capsys: Capture) -> None:
+    assert bench("Sleeping", "Sleeping", "--planted=decode=0.5") == 3
+    assert "nothing can be planted in decode; there are page" in capsys.readouterr().err
+
+
+def test_the_status_is_told_even_where_nobody_reads_the_table() -> None:
+    sides = [f"subject:{SUBJECTS}{name}" for name in ("Sleeping", "Slower")]
+    command = [sys.executable, "-m", "pytest_dsocr", "bench", *sides, *QUICK, "--slower=0.1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout
+    process.stdout.close()
+    assert process.wait(30) == 1
+
+
+def test_rounds_are_taken_in_turn_and_the_order_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the time that each round began."""
+    from pytest_dsocr.perf import side
+
+    asked: list[str] = []
+    ask = side.Side.ask
+
+    def noted(self: side.Side, what: str, **how: Any) -> Any:
+        if what == "round":
+            asked.append(self.label)
+        return ask(self, what, **how)
+
+    monkeypatch.setattr(side.Side, "ask", noted)
+    bench("Sleeping", "Sleeping", "--rounds=4")
+    assert len(asked) >= 8
+    assert ("ABBA" * len(asked)).startswith("".join(asked))
+
+
+def test_texts_that_differ_are_no_verdict_on_time(capsys: Capture) -> None:
+    assert bench("Sleeping", "Other", "--slower=0.4") == 2
+    assert paces() == {"page": "SAME"}
+    told = capsys.readouterr().out
+    assert "the two do not read the same: A 6 characters, B 22 characters, apart from character 6 on" in told
+    assert "verdict         could not tell: the sides do different work" in told
+
+
+def test_a_stage_that_one_side_lacks_or_nobody_has_is_not_compared(capsys: Capture) -> None:
+    assert bench("Sleeping", "Sleeping", "--slower=page=0.5", "--slower=decode=0.1") == 2
+    assert paces() == {"page": "SAME", "decode": "NOT-COMPARED"}
+    assert "decode" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_what_a_subject_prints_does_no_harm() -> None:
+    assert bench("Sleeping", "Loud", "--slower=page=0.5") == 0
+
+
+@pytest.mark.parametrize(
+    ("subject", "told"),
+    [
+        ("Raising", r"B \(subject:.*Raising\): read failed with RuntimeError: out of luck\n.*Traceback"),
+        ("Crashing", r"B \(.*\): \w+: its process ended with status 7\ncannot go on"),
+        ("Hanging", r"B \(.*\): read: its process gave no answer within 2 s and was ended; see --time-limit"),
+        ("Garbled", r"B \(.*\): read: its process gave something that is no answer: 'no answer'"),
+        ("Absent", r"B \(.*\): load failed with DsocrError: .* has no Absent; it has"),
+    ],
+)
+def test_a_side_that_cannot_be_measured_is_told_in_words(capsys: Capture, subject: str, told: str) -> None:
+    assert bench("Sleeping", subject, *(["--time-limit=2"] if subject == "Hanging" else [])) == 3
+    assert re.match(f"dsocr: {told}", capsys.readouterr().err, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ["nothing", "."],
+            "'nothing' names nothing to measure, and there is no git repository here; give a commit, tag",
+        ),
+        (["absent.whl", "."], "there is no wheel absent.whl"),
+        (["env:absent", "."], "env:absent is no environment"),
+        (["."], "name two sides, not 1"),
+        ([".", ".", "--calibrate"], "--calibrate takes one side, not 2"),
+        ([".", ".", "--slower=decode"], "'decode' is not a number above 0, such as 0.05, or decode=0.05"),
+        ([".", ".", "--planted=0.05"], "--planted=0.05 is no stage and share"),
+        ([".", ".", "--out=absent/out.json"], "there is no folder absent for --out=absent/out.json"),
+        ([".", ".", "--rounds=0"], "'0' is not a number of rounds, 1 or more"),
+        ([".", ".", "--page=absent.png"], "there is no page absent.png"),
+    ],
+)
+def test_bad_names_and_options_are_refused(capsys: Capture, arguments: list[str], told: str) -> None:
+    assert main(["bench", *arguments]) == 3
+    assert capsys.readouterr().err.startswith(f"dsocr: {told}")
+
+
+def git(*arguments: str) -> str:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b.invalid", "-c", "init.defaultBranch=main")
+    return subprocess.run(["git", *identity, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of two commits, the second of which sleeps longer; its module is in ``src``."""
+    temporary = str(tmp_path_factory.mktemp("temporary"))
+    monkeypatch.setenv("TMPDIR", temporary)
+    monkeypatch.setattr(tempfile, "tempdir", temporary)
+    (tmp_path / "src").mkdir()
+    git("init")
+    for name in ("Sleeping", "Slower"):
+        code = f"from tests.perf.sleeping import {name} as Engine\n"
+        (tmp_path / "src" / "my_engine.py").write_text(code, encoding="utf-8")
+        git("add", "src")
+        git("commit", "-m", name)
+    return tmp_path
+
+
+def left_behind() -> list[Path]:
+    return [*Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*")]
+
+
+def test_two_commits_are_compared_and_their_worktrees_removed(repository: Path, capsys: Capture) -> None:
+    (repository / "src" / "my_engine.py").write_text("raise ImportError('not to be imported')\n", encoding="utf-8")
+    both = ("bench", "HEAD~1", "main", "--subject=my_engine:Engine", "--slower=page=0.1", "--out=out.json", *QUICK)
+    assert main(both) == 1
+    found = result()
+    assert [found[side]["identity"]["commit"] for side in "ab"] == [
+        git("rev-parse", "HEAD~1"),
+        git("rev-parse", "HEAD"),
+    ]
+    assert found["judgements"][0]["pace"] == "SLOWER"
+    assert git("worktree", "list").count("\n") == 0
+    assert left_behind() == []
+    assert re.search(r"^A  +HEAD~1, commit [0-9a-f]{12}, my_engine:Engine", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_the_working_tree_is_measured_as_it_is(repository: Path, capsys: Capture) -> None:
+    code = "from tests.perf.sleeping import Sleeping as Engine\n"
+    (repository / "src" / "my_engine.py").write_text(code, encoding="utf-8")
+    assert main(["bench", "HEAD", ".", "--subject=my_engine:Engine", "--slower=page=0.1", *QUICK]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"^B  +\., commit [0-9a-f]{12} with changes", told, re.MULTILINE)
+    assert "B is faster: page" in told
+
+
+def test_a_commit_whose_code_is_not_what_runs_is_refused(repository: Path, capsys: Capture) -> None:
+    assert main(["bench", "HEAD~1", "HEAD", f"--subject={SUBJECTS}Sleeping", *QUICK]) == 3
+    assert "would not be measured: nothing that was loaded is its code" in capsys.readouterr().err
+
+
+def test_an_unknown_commit_is_refused(repository: Path, capsys: Capture) -> None:
+    assert main(["bench", "HEAD~9", "HEAD"]) == 3
+    assert "'HEAD~9' names nothing to measure, and" in capsys.readouterr().err
+
+
+def test_a_folder_named_from_here_is_found_from_a_worktree(repository: Path) -> None:
+    code = "from tests.perf.sleeping import Sleeping\n\n\ndef engine(setup):\n"
+    code += (
+        "    import pathlib\n    assert pathlib.Path(setup.checkpoint, 'weights').is_file()\n    return Sleeping()\n"
+    )
+    (repository / "src" / "my_engine.py").write_text(code, encoding="utf-8")
+    git("commit", "-am", "it has weights")
+    (repository / "mine").mkdir()
+    (repository / "mine" / "weights").touch()
+    both = ("bench", "HEAD", ".", "--subject=my_engine:engine", "--checkpoint=mine", "--slower=0.4", *QUICK)
+    assert main(both) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_both_sides_and_removes_the_worktrees(repository: Path, number: signal.Signals) -> None:
+    code = "from tests.perf.sleeping import Hanging\n\n\nclass Engine(Hanging):\n    def __init__(self):\n"
+    code += "        import os\n        open(os.environ['STARTED'], 'a').write(f'{os.getpid()}\\n')\n"
+    (repository / "src" / "my_engine.py").write_text(code, encoding="utf-8")
+    git("commit", "-am", "it hangs")
+    started = repository / "started"
+    command = [sys.executable, "-m", "pytest_dsocr", "bench", "HEAD", "HEAD", "--subject=my_engine:Engine", *QUICK]
+    process = subprocess.Popen(command, env={**os.environ, "STARTED": str(started)}, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: started.is_file() and len(started.read_text(encoding="utf-8").split()) == 2)
+    assert (git("worktree", "list").count("\n"), len(left_behind())) == (2, 2)
+    process.send_signal(number)
+    _, told = process.communicate()
+    assert (process.returncode, told.strip()) == (130, "dsocr: interrupted")
+    assert git("worktree", "list").count("\n") == 0
+    assert left_behind() == []
+    wait_until(lambda: not any(is_running(int(pid)) for pid in started.read_text(encoding="utf-8").split()))
+
+
+def wait_until(condition: Any, limit_s: float = 600.0) -> None:
+    until = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_quantity_that_is_counted_and_grows_is_worse(tmp_path: Path) -> None:
+    from pytest_dsocr.perf.rounds import Measured
+
+    a, b = Measured({}, {"decode.waits": 1}, ()), Measured({}, {"decode.waits": 3}, ())
+    [change] = Bench(a, b, ()).changes
+    assert change.is_worse
+    assert change.told == "decode.waits: A 1, B 3, which is worse"

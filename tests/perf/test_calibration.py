@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.sealed import seal
+from pytest_dsocr.perf.calibration import CALIBRATIONS, Calibration, calibrate, spread_of, wilson
+from tests.perf.simulated import Noise, Times, all_at, clocks, normal, table
+
+WINDOWS = 40
+
+
+def windows(noise: Noise, count: int = WINDOWS) -> list[Times]:
+    """Of two quantities."""
+    rng = np.random.default_rng(1)
+    return [table(rng, noise, 48, 2) for _ in range(count)]
+
+
+def calibrated(drawn: list[Times], limit: float = 0.05) -> Calibration:
+    return calibrate(drawn, all_at(limit, drawn[0]))
+
+
+@pytest.fixture(scope="module")
+def quiet() -> Calibration:
+    return calibrated(windows(normal))
+
+
+def test_a_quiet_machine_has_no_false_alarms_and_finds_what_is_above_the_limit(quiet: Calibration) -> None:
+    assert (quiet.windows, quiet.false_alarms) == (WINDOWS, 0)
+    assert quiet.alarms == quiet.ambiguous == {"stage0": 0, "stage1": 0}
+    assert quiet.smallest_found == {"stage0": 0.1, "stage1": 0.1}
+    assert quiet.sentence("stage0") == (
+        "on this machine: 0 of 40 false alarms; a slowdown of 10 % of stage0 is found 95 times in 100"
+    )
+
+
+def test_a_smaller_limit_finds_smaller_slowdowns_until_nothing_can_be_told() -> None:
+    assert calibrated(windows(normal), 0.02).smallest_found["stage0"] == 0.05
+    blunt = calibrated(windows(clocks), 0.01)
+    assert all(blunt.ambiguous[name] >= WINDOWS / 2 for name in blunt.ambiguous)
+
+
+def test_a_restless_machine_says_how_little_it_finds() -> None:
+    rng = np.random.default_rng(2)
+    wild = calibrated([table(rng, lambda rng, rounds: rng.normal(0, 0.5, rounds), 48, 2) for _ in range(WINDOWS)])
+    assert wild.smallest_found["stage1"] is None
+    assert wild.ambiguous["stage1"] >= 0.95 * WINDOWS
+    assert wild.sentence("stage1").endswith("; no slowdown up to 30 % of stage1 is found 95 times in 100")
+
+
+def test_a_process_that_is_slower_by_itself_makes_nothing_easier_to_find() -> None:
+    rng = np.random.default_rng(5)
+    found = calibrated([table(rng, normal, 48, 2, 0.03) for _ in range(WINDOWS)])
+    assert found.smallest_found == {"stage0": 0.15, "stage1": 0.1}, "0.07, were the slower process alone slowed"
+
+
+def test_sides_that_are_not_the_same_are_false_alarms() -> None:
+    rng = np.random.default_rng(3)
+    found = calibrated([table(rng, normal, 48, 2, 0.15) for _ in range(5)] + windows(normal, count=5))
+    assert (found.false_alarms, found.alarms) == (5, {"stage0": 5, "stage1": 0})
+    faster = calibrated([table(rng, normal, 48, 2, -0.5) for _ in range(5)])
+    assert faster.smallest_found["stage0"] is None, "an alarm in the other direction finds no slowdown"
+
+
+def test_the_spread_is_what_the_processes_of_a_pair_differ_by() -> None:
+    rng = np.random.default_rng(4)
+    found = calibrated([table(rng, normal, 48, 2, by) for by in (0.03, -0.03)])
+    assert found.spread["stage0"] == pytest.approx(0.03, abs=0.015)
+    assert spread_of([([1.0], [1.1]), ([1.1], [1.1]), ([2.0], [1.8])]) == pytest.approx(0.1)
+    assert spread_of([([1.0], [1.0]), ([1.1], [1.1])]) == 0, "a machine that got slower touches both alike"
+    assert spread_of([([1.0], [1.0]), ([0.0], [1.0])]) == 0, "a window without times"
+
+
+@pytest.mark.parametrize(("found", "trials"), [(0, 100), (3, 100), (20, 20), (7, 9)])
+def test_the_interval_is_wilsons(found: int, trials: int) -> None:
+    of = stats.binomtest(found, trials).proportion_ci(0.95, method="wilson")
+    assert wilson(found, trials) == pytest.approx((of.low, of.high), abs=1e-4)
+
+
+def test_the_share_of_false_alarms_has_an_interval(quiet: Calibration) -> None:
+    assert quiet.false_alarm_interval == wilson(0, WINDOWS)
+
+
+def test_it_is_kept_as_sealed_json(quiet: Calibration) -> None:
+    data = quiet.to_bytes()
+    assert CALIBRATIONS.decode(data, "a") == quiet
+    with pytest.raises(DsocrError, match="SHA-256"):
+        CALIBRATIONS.decode(data.replace(b'"windows": 40', b'"windows": 90'), "a")
+    with pytest.raises(DsocrError, match="missing required field pairs"):
+        CALIBRATIONS.decode(seal({"windows": 40}), "a")
+
+
+def test_no_windows_are_an_error() -> None:
+    with pytest.raises(ValueError, match="needs a window"):
+        calibrate([], {})

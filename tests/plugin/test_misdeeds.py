@@ -1,0 +1,198 @@
+"""Whatever a subject does on one page, the run goes on to the next and says so, or ends and says why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.subjects.time_limit import EXIT_STATUS
+from tests.plugin import misdeeds
+from tests.plugin.conftest import TEST_TEXT, Repository
+
+CONFTEST = """
+    import pytest
+    import standin
+    from pytest_dsocr.plugin.stash import NOTES
+
+    @pytest.fixture(scope="session")
+    def dsocr_reference():
+        return standin.Reference()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(session):
+        notes = session.config.stash[NOTES]
+        if notes:
+            (session.config.rootpath / "notes").write_text("\\n".join(notes))
+"""
+PAGES = ("--dsocr-pages=bad.png", "--dsocr-pages=good.png")
+RUN_S = 600
+ISOLATE = "--dsocr-isolate"
+
+
+@pytest.fixture
+def settled(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """One whose subject misbehaves on its first page."""
+    shutil.copy(misdeeds.__file__, repository.pytester.path)
+    for name in ("good", "bad"):
+        shutil.copy(repository.pytester.path / "page.png", repository.pytester.path / f"{name}.png")
+    repository.pytester.makeconftest(CONFTEST)
+    repository.pytester.makeini("[pytest]\ndsocr_subject = misdeeds:Reader\ndsocr_presets = tiny\n")
+    repository.pytester.makepyfile(test_it=TEST_TEXT)
+    monkeypatch.delenv("MISDEED_FILE", raising=False)
+    return repository
+
+
+def run(repository: Repository, misdeed: str, *arguments: str) -> pytest.RunResult:
+    """Run both pages in a process of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MISDEED", misdeed)
+        return repository.pytester.runpytest_subprocess(*PAGES, *arguments, timeout=RUN_S)
+
+
+def notes(repository: Repository) -> str:
+    file = repository.pytester.path / "notes"
+    return file.read_text() if file.exists() else ""
+
+
+def costs_one_case(result: pytest.RunResult, *told: str) -> None:
+    result.assert_outcomes(passed=1, failed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    text = result.stdout.str()
+    for words in told:
+        assert words in text
+    assert "INTERNALERROR" not in text
+    assert "\x1b" not in text
+    assert len(text) < 60_000
+
+
+@pytest.mark.parametrize("arguments", [("-n", "2"), (ISOLATE,)])
+def test_a_hang_costs_one_case(settled: Repository, arguments: tuple[str, ...]) -> None:
+    """The limit is one for loading as well, on a machine that is busy."""
+    result = run(settled, "read:sleep", "--dsocr-subject-time-limit=3", *arguments)
+    costs_one_case(result, "the subject's read did not return in read within 3 s", "misdeeds.py")
+
+
+def test_a_hang_that_cannot_be_interrupted_ends_the_run_with_its_stack(settled: Repository) -> None:
+    result = run(settled, "read:c", "--dsocr-subject-time-limit=1")
+    assert result.ret == EXIT_STATUS
+    told = "dsocr: the subject's read in read took more than 1 s and cannot be interrupted; the process ends"
+    assert told in result.stderr.str()
+    assert "misdeeds.py" in result.stderr.str()
+
+
+@pytest.mark.parametrize(
+    ("deed", "how", "workers"),
+    [
+        ("exit 0", "ended with status 0", "0"),
+        ("exit 0", "ended with status 0", "2"),
+        ("abort", "was killed by SIGABRT", "0"),
+        ("kill", "was killed by SIGKILL", "2"),
+    ],
+)
+def test_an_isolated_subject_that_ends_costs_one_case(settled: Repository, deed: str, how: str, workers: str) -> None:
+    result = run(settled, f"read:{deed}", ISOLATE, "-n", workers)
+    costs_one_case(result, f"the subject's process ended in read, under read: it {how}")
+    assert notes(settled) == f"the subject's process {how} in read; another is started for what comes after"
+
+
+@pytest.mark.parametrize("deed", ["system exit", "keyboard interrupt", "skip", "exit", "unspeakable", "rude"])
+def test_whatever_it_raises_costs_one_case(settled: Repository, monkeypatch: pytest.MonkeyPatch, deed: str) -> None:
+    monkeypatch.setenv("MISDEED", f"read:{deed}")
+    result = settled.run(TEST_TEXT, *PAGES)
+    costs_one_case(result, "the subject's read raised in read (", "Traceback (most recent call last):")
+
+
+@pytest.mark.parametrize("deed", ["huge", "many lines", "escapes"])
+@pytest.mark.parametrize("isolate", [(), (ISOLATE,)])
+def test_whatever_it_says_fits_a_terminal(settled: Repository, deed: str, isolate: tuple[str, ...]) -> None:
+    costs_one_case(run(settled, f"read:{deed}", *isolate), "the subject's read raised in read (ValueError: ")
+
+
+@pytest.mark.parametrize("deed", ["system exit", "keyboard interrupt", "skip", "exit"])
+def test_a_factory_that_raises_ends_the_run_in_words(
+    settled: Repository, monkeypatch: pytest.MonkeyPatch, deed: str
+) -> None:
+    monkeypatch.setenv("MISDEED", f"load:{deed}")
+    result = settled.run(TEST_TEXT, *PAGES)
+    result.assert_outcomes(errors=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["misdeeds:Reader could not make its subject (*); see the error it came from"])
+
+
+@pytest.mark.parametrize("deed", ["system exit", "skip"])
+def test_an_error_of_closing_is_told(settled: Repository, monkeypatch: pytest.MonkeyPatch, deed: str) -> None:
+    monkeypatch.setenv("MISDEED", f"close:{deed}")
+    result = settled.run(TEST_TEXT, *PAGES)
+    result.assert_outcomes(passed=2, errors=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["the subject's close raised in close (*); see the error that this one came from"])
+
+
+@pytest.mark.parametrize("body", ["import os; os._exit(0)", "import sys; sys.exit(0)"])
+def test_what_is_isolated_is_imported_nowhere_else(settled: Repository, body: str) -> None:
+    settled.pytester.makepyfile(odd_module=body)
+    result = run(settled, "", ISOLATE, "--dsocr-subject=odd_module:Reader")
+    result.assert_outcomes(errors=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    text = result.stdout.str()
+    assert "odd_module:Reader could not make its subject: it ended with status 0" in text or (
+        "odd_module cannot be imported (SystemExit: 0)" in text
+    )
+
+
+def test_a_leaked_thread_of_an_isolated_subject_holds_nobody_up(settled: Repository) -> None:
+    result = run(settled, "read:leak thread", ISOLATE)
+    result.assert_outcomes(passed=2)
+    assert result.ret == pytest.ExitCode.OK
+    assert "('MainThread', 'leaked')" in notes(settled)
+
+
+@pytest.mark.parametrize("isolate", [(), (ISOLATE,)])
+def test_what_it_changes_is_told_once(settled: Repository, isolate: tuple[str, ...]) -> None:
+    result = run(settled, "read:chdir", "--dsocr-out=out", *isolate)
+    result.assert_outcomes(passed=2)
+    assert (settled.pytester.path / "out" / "dsocr.json").is_file()
+    home = settled.pytester.path
+    assert notes(settled) == (
+        f"the subject's read changed the working directory from {home} to /; the run keeps its own"
+    )
+
+
+@pytest.mark.parametrize("isolate", [(), (ISOLATE,)])
+def test_a_users_ctrl_c_interrupts_the_run(settled: Repository, isolate: tuple[str, ...]) -> None:
+    environment = {**os.environ, "MISDEED": "read:sleep"}
+    marker = settled.pytester.path / "began"
+    settled.pytester.makepyfile(
+        slow="from pathlib import Path\nimport misdeeds\n\nclass Reader(misdeeds.Reader):\n"
+        "    def read(self, page, **how):\n        Path('began').touch()\n        return super().read(page, **how)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *PAGES, *isolate, "--dsocr-subject=slow:Reader"],
+        cwd=settled.pytester.path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    _wait_for(marker)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    told, _ = process.communicate(timeout=RUN_S)
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    assert "KeyboardInterrupt" in told
+    assert "raised in read" not in told
+
+
+def _wait_for(marker: Path) -> None:
+    for _ in range(RUN_S * 10):
+        if marker.exists():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{marker} did not come")

@@ -1,0 +1,76 @@
+"""Plugins of others that change what a test's outcome is, or what is told of it."""
+
+from __future__ import annotations
+
+import json
+from textwrap import dedent
+
+import pytest
+
+from pytest_dsocr.report.file import read_result
+from tests.plugin.conftest import CONFTEST, TEST_TEXT, Repository
+
+SECOND_TRY = """
+    from pathlib import Path
+
+    def test_text(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report, "text")
+        first = not Path("tried").exists()
+        Path("tried").touch()
+        assert not first
+"""
+OTHER_OUTCOME = """
+    import pytest
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(item, call):
+        report = yield
+        if report.when == "call":
+            report.outcome = "postponed"
+        return report
+
+    def pytest_report_teststatus(report):
+        if report.outcome == "postponed":
+            return "postponed", "p", "POSTPONED"
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_what_passed_only_when_run_again_is_flaky(repository: Repository, workers: tuple[str, ...]) -> None:
+    result = repository.run(SECOND_TRY, "--reruns=2", "--dsocr-out=out", *workers, apart=True)
+    assert result.ret == 0
+    test = "test_it.py::test_text[[]page-tiny-markdown[]]"
+    result.stdout.fnmatch_lines(
+        [f"FLAKY           {test}: passed only when run again, after 1 failure", "*passes; 1 test FLAKY"]
+    )
+    told = read_result(repository.pytester.path / "out")
+    assert told["flaky"] == ["test_it.py::test_text[page-tiny-markdown]"]
+    assert [one["outcome"] for one in told["tests"]] == ["flaky"]
+    assert told["comparisons"] == 1, "of its last try alone"
+
+
+def test_what_fails_however_often_it_is_run_has_failed(repository: Repository) -> None:
+    repository.settle("Misreader")
+    result = repository.run(TEST_TEXT, "--reruns=2", "--dsocr-out=out", apart=True)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "INTERNALERROR" not in result.stdout.str()
+    told = read_result(repository.pytester.path / "out")
+    assert (told["verdict"], told["tests"][0]["failed_before"]) == ("1 of 1 test failed", 2)
+
+
+def test_an_outcome_that_nobody_knows_is_told_and_is_no_pass(repository: Repository) -> None:
+    both = (CONFTEST.format(reference="Reference"), OTHER_OUTCOME)
+    repository.pytester.makeconftest("\n".join(map(dedent, both)))
+    result = repository.run(TEST_TEXT, "--dsocr-out=out", apart=True)
+    assert "INTERNALERROR" not in result.stdout.str()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert json.loads((repository.pytester.path / "out" / "dsocr.json").read_text())["passes"] is False
+    result.stdout.fnmatch_lines(["verdict         1 test ended as 'postponed'"])
+
+
+def test_benchmarks_that_warn_of_workers_break_no_run(repository: Repository) -> None:
+    """pytest-benchmark warns of workers at configure time, which the project's own ini file would make an error."""
+    repository.settle(ini="filterwarnings =\n    error\n    ignore:Benchmarks are automatically disabled\n")
+    result = repository.run(TEST_TEXT, "-n", "2", "-p", "benchmark", apart=True)
+    result.assert_outcomes(passed=1)
+    assert result.ret == 0

@@ -1,0 +1,208 @@
+"""Times, as a run of the suites takes them: from the baseline that it accepts to the stage that is slower.
+
+The subject takes as long as a file says, by a clock that nothing else moves, so that a busy machine changes no verdict.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.perf import history
+from pytest_dsocr.report.file import read_result
+from tests.plugin.conftest import Repository
+
+STAGES = (Path(__file__).parents[2] / "suites/perf/test_stages.py").read_text(encoding="utf-8")
+SLEEPER = """
+    from pathlib import Path
+
+    import standin
+
+    class Sleeper(standin.Reader):
+        def read(self, page, **how):
+            import test_clock  # which another process has none of
+
+            test_clock.clock.sleep(float(Path("sleep_ms.txt").read_text()))
+            return super().read(page, **how)
+
+    class Misreader(Sleeper):
+        text = standin.Misreader.text
+"""
+OPTIONS = ("--dsocr-golden=gold", "--dsocr-slower=0.5")
+SLEEP_MS = 15.0
+UPDATE = "--dsocr-baseline-update"
+TEST = r"'test_it\.py::test_is_no_slower\[page\]'"
+OTHERS = 12
+"""Quantities that a subject of one method does not offer."""
+
+
+class Clock:
+    """A clock that is moved by who sleeps, a little more or less each time."""
+
+    def __init__(self) -> None:
+        self.now_ns, self._sleeps = 0, 0
+
+    def sleep(self, ms: float) -> None:
+        self._sleeps += 1
+        self.now_ns += int(1e6 * ms * (1 + 0.01 * (self._sleeps % 5)))
+
+    def perf_counter_ns(self) -> int:
+        return self.now_ns
+
+
+class Ticking:
+    """A clock by which all takes a millisecond."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def perf_counter_ns(self) -> int:
+        self.now_ns += 1_000_000
+        return self.now_ns
+
+
+class Timed:
+    """A user's repository with a subject that sleeps."""
+
+    def __init__(self, repository: Repository) -> None:
+        self.repository, self.path = repository, repository.pytester.path
+        repository.pytester.makepyfile(sleeper=SLEEPER)
+        (self.path / "gold").mkdir()
+
+    def run(self, *more: str, subject: str = "Sleeper", sleep_ms: float = SLEEP_MS) -> pytest.RunResult:
+        """Run the suite of times."""
+        (self.path / "sleep_ms.txt").write_text(str(sleep_ms))
+        return self.repository.run(STAGES, f"--dsocr-subject=sleeper:{subject}", *OPTIONS, *more)
+
+    @property
+    def baselines(self) -> list[Path]:
+        """Those that were written."""
+        return sorted((self.path / "gold").glob("baselines/*/*.json"))
+
+
+def told(result: pytest.RunResult) -> str:
+    """What a run says, without its line breaks."""
+    return " ".join(result.stdout.str().split())
+
+
+@pytest.fixture
+def timed(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Iterator[Timed]:
+    """One on a machine that may be as busy as it likes."""
+    module = types.ModuleType("test_clock")
+    vars(module)["clock"] = clock = Clock()
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # by which pytest-benchmark knows that it is to be off
+    monkeypatch.setitem(sys.modules, "test_clock", module)
+    monkeypatch.setattr("pytest_dsocr.perf.probe.stopwatch.time", clock)
+    monkeypatch.setattr("pytest_dsocr.perf.probe.yardstick.time", Ticking())
+    monkeypatch.setattr("pytest_dsocr.perf.probe.conditions.WAITED_SHARE", 1e9)
+    gc.freeze()  # each round begins with a collection, which takes long in a process with as much in it as this one
+    yield Timed(repository)
+    gc.unfreeze()
+
+
+@pytest.fixture
+def accepted(timed: Timed) -> Timed:
+    """One with a baseline."""
+    timed.run(UPDATE).assert_outcomes(passed=1, skipped=OTHERS)
+    return timed
+
+
+def test_without_a_baseline_it_is_skipped_with_a_reason_and_no_skip_fails_it(timed: Timed) -> None:
+    result = timed.run("-k", "page")
+    result.assert_outcomes(skipped=1)
+    assert re.search(r"no baseline of \S+/sleeper-sleeper-mini-float32-eager-page-tiny", told(result))
+    timed.run("-k", "page", "--dsocr-no-skip").assert_outcomes(failed=1)
+    timed.run("-k", "page", "--dsocr-no-skip", "--dsocr-may-miss=baseline").assert_outcomes(skipped=1)
+
+
+def test_a_run_is_accepted_and_says_so(timed: Timed) -> None:
+    result = timed.run(UPDATE, "--dsocr-out=out")
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=1, skipped=OTHERS)
+    [path] = timed.baselines
+    assert path.name == "sleeper-sleeper-mini-float32-eager-page-tiny.json"
+    assert re.search(
+        rf"noticed accepted as the baseline: \S+/{path.name}, 24 rounds; what it reads: \d MATCH", told(result)
+    )
+    kept = json.loads(path.read_bytes())
+    assert kept["parity"]["passes"] is True
+    assert kept["parity"]["comparisons"] > 0
+    assert UPDATE in kept["command"]
+    assert read_result(timed.path / "out")["perf"]["accepted"] == str(path.relative_to(timed.path))
+
+
+def test_one_that_reads_wrong_is_not_accepted(timed: Timed) -> None:
+    result = timed.run(UPDATE, "-k", "page", subject="Misreader")
+    result.assert_outcomes(errors=1)
+    assert "no baseline was made: what the subject reads is not right (" in told(result)
+    assert timed.baselines == []
+
+
+def test_the_same_again_passes_and_is_told_everywhere(accepted: Timed) -> None:
+    result = accepted.run("--dsocr-out=out", "--benchmark-json=benchmark.json")
+    result.assert_outcomes(passed=1, skipped=OTHERS)
+    result.stdout.re_match_lines([r" +page .* SAME", r"times +a page takes \d\d.* ms"])
+    perf = read_result(accepted.path / "out")["perf"]
+    assert [(one["quantity"], one["pace"]) for one in perf["judgements"]] == [("page", "SAME")]
+    page = (accepted.path / "out/index.html").read_text(encoding="utf-8")
+    assert "rounds used, against the baseline of" in page
+    assert '<td class="SAME">SAME</td>' in page
+    [benchmark] = json.loads((accepted.path / "benchmark.json").read_bytes())["benchmarks"]
+    assert benchmark["extra_info"]["quantity"] == "page"
+    rounds_ms = [1e3 * one for one in benchmark["stats"]["data"]]
+    assert len(rounds_ms) == perf["rounds"]["used"]
+    assert 1e3 * benchmark["stats"]["median"] == pytest.approx(perf["median_ms"]["page"])
+    [series], damaged = history.read(accepted.baselines[0].with_name(history.FILE_NAME))
+    assert [one.verdicts for one in series.lines] == [{}, {"page": "SAME"}]
+    assert damaged == []
+
+
+def test_a_slower_one_fails_its_own_test_and_says_all_there_is_to_say(accepted: Timed) -> None:
+    result = accepted.run(sleep_ms=3 * SLEEP_MS)
+    result.assert_outcomes(failed=1, skipped=OTHERS)
+    result.stdout.re_match_lines(
+        [
+            r"_+ test_is_no_slower\[page\] _+",
+            r"perf/page: SLOWER: \+\d+\.\d% \(.*\), allowed \+50\.0%; \d\d.* ms, the baseline \d\d.* ms, \d\d rounds",
+            r"WRONG +perf/page",
+            r" +baseline \|.*\| \d\d.* ms to .* ms, 24 rounds",
+            r" +this run \|.*\| \d\d rounds",
+            r" +what else changed: .*",
+            r" +the baseline is of 20\d\d-\d\d-\d\d, commit .*",
+            rf" +accept: pytest {TEST} --dsocr-subject=.* --dsocr-slower=0.5 --dsocr-baseline-update",
+            rf" +profile: nsys profile --trace=cuda,nvtx python -m pytest {TEST} .* --dsocr-slower=0.5",
+            rf"rerun +pytest {TEST} .*",
+            r"FAILED test_it.py::test_is_no_slower\[page\].*",
+        ]
+    )
+    assert accepted.run(UPDATE, sleep_ms=3 * SLEEP_MS).ret == pytest.ExitCode.OK
+    accepted.run(sleep_ms=3 * SLEEP_MS).assert_outcomes(passed=1, skipped=OTHERS)
+
+
+@pytest.mark.parametrize(
+    ("argument", "why"),
+    [
+        ("-n2", "times are not taken beside other workers; run suites/perf without -n"),
+        ("--dsocr-isolate", "the subject is timed and counted in this process; run this without --dsocr-isolate"),
+    ],
+)
+def test_where_nothing_can_be_timed_the_run_says_so(timed: Timed, argument: str, why: str) -> None:
+    result = timed.run(argument)
+    result.assert_outcomes(skipped=OTHERS + 1)
+    assert why in told(result)
+    assert "the run does not pass" in result.stdout.str()
+
+
+def test_once_a_machine_has_baselines_one_that_does_not_fit_is_an_error(accepted: Timed) -> None:
+    more = ("-k", "page", "--dsocr-max-new-tokens=9")
+    result = accepted.run(*more)
+    result.assert_outcomes(errors=1)
+    assert "has page.max_new_tokens 24, here 9; accept this one" in told(result)
+    accepted.run(*more, "--dsocr-may-miss=baseline").assert_outcomes(skipped=1)

@@ -1,0 +1,155 @@
+"""How tests are spread over the workers of pytest-xdist: by case, unless somebody wants otherwise."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+import pytest
+
+from pytest_dsocr.foundation.threads import cores
+from pytest_dsocr.plugin.hooks import pytest_xdist_auto_num_workers
+from pytest_dsocr.plugin.xdist.scheduling import SPREAD, WORKERS, make_scheduler, on_own_gpu, scope_of
+from tests.plugin.conftest import TEST_TEXT, Repository
+from tests.report.made import config
+
+CASES = [f"page_{number}-gundam-markdown" for number in range(6)]
+CONFTEST = """
+    import pytest
+    from pytest_dsocr.plugin.xdist import scheduling
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_xdist_make_scheduler(config, log):
+        return scheduling.make_scheduler(config, log)
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "reference", "worker", "placed"),
+    [
+        ("cuda", "cuda", "gw0", ("cuda:0", "cuda:0")),
+        ("cuda", "cuda", "gw1", ("cuda:1", "cuda:1")),
+        ("cuda", "cuda", "gw2", ("cuda:0", "cuda:0")),
+        ("cuda", "nvidia-h200", "gw1", ("cuda:1", "nvidia-h200")),
+        ("cuda:0", "cuda", "gw1", ("cuda:0", "cuda")),
+        ("cpu", "cuda", "gw1", ("cpu", "cuda")),
+        ("cuda", "cuda", "", ("cuda", "cuda")),
+    ],
+)
+def test_each_worker_has_a_gpu_of_its_own(
+    device: str, reference: str, worker: str, placed: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    own = on_own_gpu(config(device=device, reference_device=reference), worker)
+    assert (own.device, own.reference_device) == placed
+
+
+@pytest.mark.parametrize(
+    ("test", "scope"),
+    [
+        ("suites/parity/test_case.py::test_boxes[form_015-gundam-markdown]", "form_015-gundam-markdown"),
+        ("a/test_mine.py::TestIt::test_it[x-1-tiny-free-2]", "x-1-tiny-free"),
+        ("t.py::test_it[scan [1]-base-ocr]", "scan [1]-base-ocr"),
+        ("t.py::test_it[a-large-prompt_0123abcd]", "a-large-prompt_0123abcd"),
+        ("t.py::test_it[a-gundam-markdowns]", None),
+        ("t.py::test_it[a-huge-markdown]", None),
+        ("t.py::test_a-gundam-markdown", None),
+        ("t.py::test_grid[640x641]", None),
+        ("t.py::test_it", None),
+    ],
+)
+def test_a_test_of_a_case_goes_where_the_case_is(test: str, scope: str | None) -> None:
+    assert scope_of(test) == (scope or test)
+
+
+def workers(pytester: pytest.Pytester, cases: list[str], *arguments: str) -> Mapping[str, set[str]]:
+    """Run four tests of each case on two workers; give the workers that each case was on."""
+    pytester.makeconftest(CONFTEST)
+    tests = "".join(f"\n@each\ndef test_{letter}(case): time.sleep(0.01)\n" for letter in "abcd")
+    mark = f"import pytest, time\neach = pytest.mark.parametrize('case', {cases})\n"
+    pytester.makepyfile(mark + tests + "\ndef test_alone(): pass\n")
+    result = pytester.runpytest_subprocess("-v", "-p", "no:cacheprovider", *arguments)
+    result.assert_outcomes(passed=4 * len(cases) + 1)
+    found = defaultdict(set)
+    for worker, case in re.findall(r"\[(gw\d)\].*PASSED.*::test_[a-d]\[(.*)\]", result.stdout.str()):
+        found[case].add(worker)
+    assert set(found) == ({*cases} if "-n" in arguments else set())
+    return found
+
+
+def test_the_tests_of_a_case_share_a_worker(pytester: pytest.Pytester) -> None:
+    found = workers(pytester, CASES, "-n", "2")
+    assert {len(on) for on in found.values()} == {1}
+    assert set.union(*found.values()) == {"gw0", "gw1"}
+
+
+@pytest.mark.parametrize(
+    ("cases", "arguments"),
+    [
+        pytest.param(CASES, ("-n", "2", "--dist", "worksteal"), id="another distribution was chosen"),
+        pytest.param(["a", "b", "c", "d", "e", "f"], ("-n", "2"), id="no test is of a case"),
+    ],
+)
+def test_others_are_spread_as_ever(pytester: pytest.Pytester, cases: list[str], arguments: tuple[str, ...]) -> None:
+    assert 2 in {len(on) for on in workers(pytester, cases, *arguments).values()}
+
+
+@pytest.mark.parametrize(
+    ("tests", "chosen"),
+    [
+        (["a.py::test_it[page-gundam-markdown]", "a.py::test_that"], "CaseScopeScheduling"),
+        (["a.py::test_it[page]", "a.py::test_that"], "LoadScheduling"),
+        ([], "LoadScheduling"),
+    ],
+)
+def test_only_where_there_are_cases_are_others_done_one_by_one(
+    pytester: pytest.Pytester, tests: list[str], chosen: str
+) -> None:
+    config = pytester.parseconfigure("-n", "2")
+    config.hook.pytest_cmdline_main(config=config)
+    scheduler = make_scheduler(config, None)
+    workers = [object(), object()]
+    for worker in workers:
+        scheduler.add_node(worker)
+        scheduler.add_node_collection(worker, tests)
+    assert type(scheduler._chosen).__name__ == chosen
+    assert scheduler.collection_is_completed
+    assert scheduler.nodes == workers
+
+
+@pytest.mark.parametrize("arguments", [(), ("-p", "no:xdist"), ("-p", "no:dsocr")])
+def test_nothing_needs_pytest_xdist(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    workers(pytester, CASES, *arguments)
+
+
+def test_what_is_left_of_a_case_that_killed_a_worker_is_told_and_not_tried(repository: Repository) -> None:
+    repository.pytester.makepyfile(
+        dies="import os, standin\n\nclass Dies(standin.Reader):\n    def read(self, page, **how): os._exit(0)\n"
+    )
+    tests = TEST_TEXT + TEST_TEXT.replace("text", "boxes")
+    result = repository.run(tests, "-n", "2", "--dsocr-subject=dies:Dies", apart=True)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        ["not run, for its case killed a worker in test_it.py::test_text[[]page-tiny-markdown]"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "workers"),
+    [
+        ((), WORKERS),
+        (("--dsocr-subject=cli:my-ocr {page}",), 0),
+        (("--dsocr-checkpoint=synthetic:tiny",), 0),
+        (("--dsocr-device=cuda:0",), 0),
+        (("--dsocr-level=L9",), 0),
+    ],
+)
+def test_compare_spreads_a_subject_with_stages_and_no_other(
+    arguments: tuple[str, ...], workers: int, pytester: pytest.Pytester
+) -> None:
+    config = pytester.parseconfig("-p", "dsocr", SPREAD, *arguments)
+    chosen = config.hook.pytest_xdist_auto_num_workers(config=config)
+    assert chosen == (workers if cores() >= WORKERS else 0)
+    assert pytest_xdist_auto_num_workers(pytester.parseconfig("-n", "auto", *arguments)) is None, "not ours to choose"

@@ -1,0 +1,115 @@
+"""``--dsocr-shard``: each page in one shard, in the order of the list, and what is of no page in the first."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.shard import Shard
+from pytest_dsocr.pages.named import make_cases
+from tests.plugin.conftest import Repository
+
+TESTS = """
+    import pytest
+
+    def test_text(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report, "text")
+
+    def test_page(dsocr_page):
+        pass
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_of_no_page(number, dsocr_config):
+        pass
+"""
+NAMES = ("a", "b", "c", "d", "e")
+
+
+@pytest.fixture(autouse=True)
+def _pages(repository: Repository) -> None:
+    """Five, of which the fourth cannot be opened."""
+    Path("scans").mkdir()
+    for name in NAMES:
+        shutil.copy("page.png", f"scans/{name}.png")
+    Path("scans/d.png").unlink()
+    Path("scans/d.png").mkdir()
+
+
+def run(repository: Repository, shard: str, *arguments: str, apart: bool = False) -> list[str]:
+    """Give the tests that were run."""
+    out = f"out-{shard[0]}"
+    repository.run(
+        TESTS, "--dsocr-pages=scans", f"--dsocr-shard={shard}", f"--dsocr-out={out}", *arguments, apart=apart
+    )
+    told = json.loads(Path(out, "dsocr.json").read_text(encoding="utf-8"))
+    return sorted(test["nodeid"].partition("::")[2] for test in told["tests"])
+
+
+def test_every_nth_page_is_run_and_the_rest_in_the_first_shard(repository: Repository) -> None:
+    first, second = run(repository, "1/2"), run(repository, "2/2")
+    assert [name for name in first if name.startswith("test_text")] == [
+        f"test_text[{name}-tiny-markdown]" for name in "ace"
+    ]
+    assert [name for name in second if name.startswith("test_text")] == [
+        "test_text[b-tiny-markdown]",
+        "test_text[d.png]",
+    ]
+    assert {name for name in first if "no_page" in name} == {"test_of_no_page[1]", "test_of_no_page[2]"}
+    assert not [name for name in second if "no_page" in name]
+    assert not {*first} & {*second}
+    assert [*{*first, *second}.difference(run(repository, "1/1"))] == []
+
+
+def test_workers_share_a_shard(repository: Repository) -> None:
+    assert run(repository, "2/2", "-n", "2", apart=True) == run(repository, "2/2")
+
+
+def test_merged_they_are_the_whole(repository: Repository, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("scans/d.png").rmdir()
+    repository.settle("Misreader")
+    whole = run(repository, "1/1")
+    for shard in ("1/3", "2/3", "3/3"):
+        run(repository, shard)
+    capsys.readouterr()
+    assert main(["merge", "out-1", "out-2", "out-3", "--out=merged"]) == 1
+    told = json.loads(Path("merged/dsocr.json").read_text(encoding="utf-8"))
+    assert sorted(test["nodeid"].partition("::")[2] for test in told["tests"]) == whole
+    assert [case["page"] for case in told["cases"]] == ["a.png", "b.png", "c.png", "e.png"]
+    assert all(Path("merged", case["picture"]).is_file() for case in told["cases"])
+    kept = [f"pages/{case['id']}/{side}/info.json" for case in told["cases"] for side in ("reference", "subject")]
+    assert all(Path("merged", name).is_file() for name in kept)
+    assert "4 of 10 tests failed" in capsys.readouterr().out
+    assert "4 of 10 tests failed" in Path("merged/summary.md").read_text(encoding="utf-8")
+    assert Path("merged/index.html").is_file()
+
+
+def test_a_merge_that_is_refused_says_why(repository: Repository, capsys: pytest.CaptureFixture[str]) -> None:
+    run(repository, "1/2")
+    assert main(["merge", "out-1", "--out=out-1"]) == 2
+    assert main(["merge", "out-1", "nowhere", "--out=merged"]) == 2
+    assert "out-1 is one of the folders to merge" in capsys.readouterr().err
+    assert not Path("merged").exists()
+
+
+def test_a_shard_without_a_page_is_refused() -> None:
+    with pytest.raises(DsocrError, match="shard 6/6 has no page, for there are only 5; make no more shards than pages"):
+        make_cases(["scans"], ["markdown"], ["tiny"], shard=Shard(6, 6))
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "1/0", "a/b", "1/2/3", "-1/2"])
+def test_what_is_no_shard_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        Shard.read(text)
+
+
+def test_places_of_parts_make_up_the_whole() -> None:
+    cases = [(page, case) for page in range(7) for case in range(2)]
+    for number in (1, 2, 3):
+        shard = Shard(number, 3)
+        part = [one for one in cases if shard.has(one[0])]
+        assert [cases[shard.place(place, 2)] for place in range(len(part))] == part

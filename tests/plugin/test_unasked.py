@@ -1,0 +1,56 @@
+"""Suites that measure are left out of all suites, and never of a run that asks for them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import suites
+from pytest_dsocr.plugin.stash import NOTES
+from pytest_dsocr.plugin.unasked import MEASURING, is_unasked
+
+[ALL] = map(Path, suites.__path__)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left_out"),
+    [
+        ((ALL,), {"perf", "cost"}),
+        ((ALL.parent, "-n2"), {"perf", "cost"}),
+        (("--pyargs", "pytest_dsocr.suites"), {"perf", "cost"}),
+        ((ALL, "--dsocr-may-miss=gpu", "-m", "not dsocr_gpu"), {"perf", "cost"}),
+        ((ALL, "--dsocr-baseline-update"), {"cost"}),
+        ((ALL, "--dsocr-slower=0.1"), {"cost"}),
+        ((ALL, "--dsocr-may-miss=timings"), {"cost"}),
+        ((ALL, "--dsocr-may-miss=gpu", "--dsocr-may-miss=baseline"), {"cost"}),
+        ((ALL, ALL / "perf"), {"cost"}),
+        ((ALL / "perf" / "test_counts.py::test_counts", ALL), {"cost"}),
+        ((ALL, "--pyargs", "pytest_dsocr.suites.cost"), {"perf"}),
+        ((ALL, "-m", "dsocr_perf"), set()),
+        ((ALL, "-k", "not page"), {"perf", "cost"}),
+        ((ALL, "-k", "test_is_no_slower[page]"), set()),
+        ((ALL / "perf", ALL / "cost"), set()),
+        (("--pyargs", "pytest_dsocr.suites.perf", "pytest_dsocr.suites.cost.test_steps"), set()),
+    ],
+)
+def test_they_are_left_out_only_where_all_suites_are_named(
+    arguments: tuple[Path | str, ...], left_out: set[str], pytester: pytest.Pytester
+) -> None:
+    config = pytester.parseconfig(*map(str, arguments))
+    found = {folder.name for folder in ALL.iterdir() if is_unasked(folder, config)}
+    assert found == left_out
+    notes = config.stash.get(NOTES, [])
+    assert sorted(note.split()[2] for note in notes) == sorted(left_out)
+    assert {*MEASURING} <= {folder.name for folder in ALL.iterdir()}
+
+
+@pytest.mark.parametrize("more", [[], ["--dsocr-may-miss=timings"]])
+def test_pytest_collects_them_accordingly(more: list[str]) -> None:
+    asked = [sys.executable, "-m", "pytest", "--collect-only", "-q", str(ALL), *more]
+    collected = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=ALL.parent).stdout
+    assert "suites/parity/" in collected
+    assert ("suites/perf/" in collected) is bool(more)
+    assert "suites/cost/" not in collected

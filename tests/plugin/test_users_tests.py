@@ -1,0 +1,239 @@
+"""The fixtures in a user's own repository: tests, cases and subjects of their own, without a suite of ours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from textwrap import dedent
+
+import pytest
+
+from pytest_dsocr.pages.shipped import shipped
+from tests.plugin.conftest import Repository
+
+CONFTEST = """
+    from pathlib import Path
+
+    import pytest
+    from pytest_dsocr.subjects.session import session_subject
+
+    def note(what):
+        with Path("made.txt").open("a") as made:
+            made.write(what + "\\n")
+
+    @pytest.fixture(scope="session")
+    def dsocr_subject(dsocr_config):
+        note("subject")
+        subject = session_subject(dsocr_config.setup)
+        inputs, vision = subject.inputs, subject.vision
+        subject.inputs = lambda *args, **kwargs: note("inputs") or inputs(*args, **kwargs)
+        subject.vision = lambda *args: note("vision") or vision(*args)
+        return subject
+
+    class Noted:
+        def __init__(self, reference):
+            self.reference = reference
+            self.provenance = reference.provenance
+
+        def observe(self, case):
+            note(f"observe {case.id}")
+            return self.reference.observe(case)
+
+    @pytest.fixture(scope="session")
+    def dsocr_reference(dsocr_reference):
+        note("reference")
+        return Noted(dsocr_reference)
+"""
+TESTS = """
+    import pytest
+    from pathlib import Path
+    from pytest_dsocr.observation.case import make_case
+
+    PAGE = Path({page!r})
+
+    def test_report(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report)
+
+    @pytest.mark.parametrize("stage", ["boxes", "tokens"])
+    def test_stage(dsocr_report, dsocr_check, stage):
+        dsocr_check(dsocr_report, stage)
+
+    @pytest.mark.parametrize("dsocr_case", [make_case(PAGE, "markdown", "gundam")], ids=["mine"])
+    def test_case_of_my_own(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report, "text")
+
+    def test_page(dsocr_page):
+        assert dsocr_page == PAGE
+
+    def test_reading_and_golden(dsocr_reading, dsocr_golden):
+        assert dsocr_reading.text == dsocr_golden.output.text
+        assert sum(len(span.boxes) for span in dsocr_reading.spans) >= 2
+
+    @pytest.mark.dsocr_level("L1")
+    def test_inputs(dsocr_inputs, dsocr_golden):
+        assert dsocr_inputs["input_ids"][0].tolist() == dsocr_golden.inputs.prompt_ids
+
+    @pytest.mark.dsocr_level("L2")
+    def test_vision(dsocr_vision, dsocr_inputs):
+        assert len(dsocr_vision["vision_fusion"]) == dsocr_inputs["images_seq_mask"].sum()
+
+    @pytest.mark.dsocr_level("L2")
+    @pytest.mark.parametrize("time", ["first", "second"])
+    def test_state_is_fresh_each_time(dsocr_state, dsocr_subject, dsocr_inputs, dsocr_kv, time):
+        prompt = dsocr_inputs["input_ids"].shape[1]
+        assert set(dsocr_kv(dsocr_state).lengths) == {{(prompt, prompt)}}
+        dsocr_subject.step(dsocr_state, int(dsocr_state.logits.argmax()))
+        assert set(dsocr_kv(dsocr_state).lengths) == {{(prompt + 1, prompt + 1)}}
+
+    @pytest.mark.dsocr_level("L2")
+    def test_the_size_of_the_cache_is_that_of_a_fresh_state(dsocr_kv_size, dsocr_state, dsocr_kv):
+        assert dsocr_kv_size == dsocr_kv(dsocr_state).size
+
+    @pytest.mark.dsocr_level("L2")
+    def test_stage_timer(dsocr_stage_timer, dsocr_subject, dsocr_inputs):
+        with dsocr_stage_timer("sam"):
+            dsocr_subject.vision(dsocr_inputs)
+        assert dsocr_stage_timer.times()["sam"].total_ms > 0
+"""
+READER = """
+    import pytest
+    import standin
+
+    @pytest.fixture(scope="session")
+    def dsocr_subject():
+        return standin.{name}()
+"""
+OWN_CASES = """
+    import pytest
+    from dataclasses import replace
+    from pytest_dsocr.observation.case import make_case
+
+    class TestOne:
+        @pytest.fixture
+        def dsocr_case(self):
+            return make_case("page.png", "free", "base")
+
+        def test_it(self, dsocr_report, dsocr_check):
+            assert dsocr_report.case.id == "page-base-free"
+            dsocr_check(dsocr_report, "text")
+
+    class TestTwo:
+        @pytest.fixture(params=["ocr", "figure"])
+        def dsocr_case(self, request):
+            return make_case("page.png", request.param, "base")
+
+        def test_it(self, dsocr_report, dsocr_check):
+            assert dsocr_report.case.id in ("page-base-ocr", "page-base-figure")
+            dsocr_check(dsocr_report, "text")
+
+    class TestChanged:
+        @pytest.fixture
+        def dsocr_case(self, dsocr_case):
+            return replace(dsocr_case, max_new_tokens=3)
+
+        def test_it(self, dsocr_report, dsocr_check):
+            assert (dsocr_report.case.id, dsocr_report.case.max_new_tokens) == ("page-tiny-markdown", 3)
+            dsocr_check(dsocr_report, "text")
+
+    @pytest.mark.parametrize("dsocr_case", ["page-large-markdown"], indirect=True)
+    class TestGiven:
+        @pytest.fixture
+        def dsocr_case(self, request):
+            return make_case("page.png", "markdown", "large")
+
+        def test_it(self, dsocr_report, dsocr_check):
+            assert dsocr_report.case.id == "page-large-markdown"
+            dsocr_check(dsocr_report, "text")
+"""
+
+
+def test_every_fixture_on_the_embedded_checkpoint(pytester: pytest.Pytester) -> None:
+    """What the two sides make of a case is made once, whoever asks for it; one test calls vision by itself."""
+    page = max(shipped("dev-3"), key=lambda path: path.stem.startswith("figures"))
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(TESTS.format(page=str(page)))
+    result = pytester.runpytest_subprocess("--dsocr-pages", str(page), "-rs")
+    result.assert_outcomes(passed=12)
+    case = f"{page.stem}-gundam-markdown"
+    made = Counter(pytester.path.joinpath("made.txt").read_text().splitlines())
+    assert made == {"subject": 1, "reference": 1, f"observe {case}": 1, "inputs": 1, "vision": 2}
+
+
+def test_each_folder_is_asked_of_its_own_subject(repository: Repository) -> None:
+    """Of the same case and in one run; each again after the other."""
+    for folder, name in {"a": "Reader", "b": "Misreader", "c": "Reader"}.items():
+        path = repository.pytester.mkdir(folder)
+        path.joinpath("conftest.py").write_text(dedent(READER.format(name=name)))
+        path.joinpath(f"test_{folder}.py").write_text(
+            "def test_text(dsocr_report, dsocr_check): dsocr_check(dsocr_report, 'text')\n"
+        )
+    result = repository.pytester.runpytest_inprocess("-v", "a", "b", "c")
+    told = {line.split()[0].partition("/")[0]: line.split()[1] for line in result.outlines if "%]" in line}
+    assert told == {"a": "PASSED", "b": "FAILED", "c": "PASSED"}
+
+
+def test_a_case_may_be_made_in_any_of_pytests_ways(repository: Repository) -> None:
+    result = repository.run(OWN_CASES, "-v")
+    result.assert_outcomes(passed=5)
+    assert {line.split()[0].partition("::")[2] for line in result.outlines if "PASSED" in line} == {
+        "TestOne::test_it",
+        "TestTwo::test_it[ocr]",
+        "TestTwo::test_it[figure]",
+        "TestChanged::test_it[page-tiny-markdown]",
+        "TestGiven::test_it[page-large-markdown]",
+    }
+    result.stdout.fnmatch_lines(["5 comparisons in 5 cases: 5 MATCH"])
+
+
+@pytest.mark.parametrize("fixture", ["dsocr_inputs", "dsocr_vision", "dsocr_state"])
+def test_a_fixture_above_the_subject_says_what_it_needs(repository: Repository, fixture: str) -> None:
+    result = repository.run(f"def test_it({fixture}): pass")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["dsocr_inputs needs a subject of L1 (inputs); mark the test dsocr_level('L1')"])
+
+
+def test_every_page_is_given_to_a_test_that_asks_for_pages(repository: Repository) -> None:
+    """Once, in however many presets and with however many prompts."""
+    arguments = ("--dsocr-presets", "tiny", "--dsocr-presets", "base", "--dsocr-prompts", "ocr")
+    asks = "def test_page(dsocr_page): pass\ndef test_case(dsocr_case): pass"
+    result = repository.run(asks, "--collect-only", "-q", *arguments)
+    ids = ["test_page[page]", "test_case[page-tiny-ocr]", "test_case[page-base-ocr]"]
+    assert [line.partition("::")[2] for line in result.outlines if "::" in line] == ids
+
+
+READING = """
+    def test_reading(dsocr_reading):
+        assert dsocr_reading.text.endswith("Minutes")
+        assert [tuple(box) for span in dsocr_reading.spans for box in span.boxes] == [(1, 2, 3, 4)]
+
+    def test_again(dsocr_reading):
+        assert (dsocr_reading.mmd, dsocr_reading.inputs) == (None, None)
+"""
+AFTER = """
+    def test_report(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report, "text")
+"""
+
+
+@pytest.mark.parametrize("reference", ["Unrecorded", "Silent", "Unopened"])
+@pytest.mark.parametrize("first", ["reading", "comparing"])
+def test_a_reading_needs_no_reference(repository: Repository, reference: str, first: str) -> None:
+    """Whichever way there is none; and the subject is asked once, though both sides may be asked about the case."""
+    repository.settle("Counted", reference)
+    tests = READING + AFTER if first == "reading" else AFTER + READING
+    result = repository.run(tests)
+    result.assert_outcomes(passed=2, errors=1)
+    assert repository.pytester.path.joinpath("read.txt").read_text() == "page.png\n"
+
+
+@pytest.mark.parametrize(("tests", "times"), [(READING + AFTER, 2), (AFTER + READING, 1)])
+def test_what_was_said_to_a_comparison_is_the_reading(repository: Repository, tests: str, times: int) -> None:
+    repository.settle("Counted")
+    repository.run(tests).assert_outcomes(passed=3)
+    assert len(repository.pytester.path.joinpath("read.txt").read_text().splitlines()) == times
+
+
+def test_a_subject_that_cannot_read_is_an_error_of_its_own(repository: Repository) -> None:
+    repository.settle("Broken", "Unrecorded")
+    result = repository.run(READING)
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["the subject's read raised in read (ValueError: no kernel for page.png)*"])

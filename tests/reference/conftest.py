@@ -1,0 +1,72 @@
+"""What the suites of the reference share: whose files to run, and by which interpreter."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.reference.environment.environment import find_environment, interpreter
+from tests.reference.replay import Made, make_cases, observe
+
+STAND_IN = Path(__file__).with_name("stand_in")
+
+
+@dataclass(frozen=True)
+class Home:
+    """A folder with the vendor's files, or with the stand-in for them, and an interpreter that can run them."""
+
+    folder: Path
+    python: Path
+
+
+def home_names() -> list[str]:
+    """Give the stand-in, and the vendor's own where ``DSOCR_VENDOR`` and ``DSOCR_VENDOR_ENV`` name them."""
+    return ["stand_in", *(["vendor"] if {"DSOCR_VENDOR", "DSOCR_VENDOR_ENV"} <= os.environ.keys() else [])]
+
+
+@pytest.fixture(scope="module", params=home_names())
+def home(request: pytest.FixtureRequest, warm_python: Path) -> Home:
+    if request.param == "stand_in":
+        return Home(STAND_IN, warm_python)
+    return Home(Path(os.environ["DSOCR_VENDOR"]), find_environment(None))
+
+
+@pytest.fixture(scope="session")
+def warm_environment(warm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment, for all that is asked of one, with that interpreter."""
+    if sys.platform != "linux":
+        return Path(sys.prefix)
+    folder = tmp_path_factory.mktemp("warm-environment")
+    interpreter(folder).parent.mkdir()
+    interpreter(folder).symlink_to(warm_python)
+    return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of this process's own for temporary files, so that whatever is left behind is seen."""
+    folder = tmp_path_factory.mktemp("temporary")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def made(tiny: Session[Any], tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """What tests of recordings record."""
+    pages = tmp_path_factory.mktemp("pages")
+    cases = make_cases(pages)
+    return Made(pages, cases, {case.id: observe(tiny, case) for case in cases})
+
+
+def worker_folders(temporary: Path) -> set[Path]:
+    """The folders of workers that are alive, or have left theirs behind."""
+    return set(temporary.glob("dsocr-worker-*"))

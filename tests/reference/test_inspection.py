@@ -1,0 +1,157 @@
+"""``dsocr vendor inspect`` on a folder in our own words, by the interpreter that runs the tests."""
+
+from __future__ import annotations
+
+import os
+import py_compile
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.reference.anchors.inspection import copies_of, load_in, modules_of, transformers_of
+from pytest_dsocr.reference.vendor_code.files import FILES
+from tests.reference.small_folder import CONFIG, ENCODER, MAIN, body_of, change, write_small_folder
+
+PYTHON = Path(sys.executable)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("DSOCR_VENDOR_ENV", "HF_HOME", "HF_MODULES_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return write_small_folder(tmp_path / "folder")
+
+
+def test_without_an_environment_the_static_part_and_the_drift_are_told(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["vendor", "inspect", str(folder), "--anchors", str(tmp_path / "new" / "anchors.json")]
+    assert main(command) == 2
+    assert "name another file with --anchors, or --write it" in capsys.readouterr().err
+    assert main([*command, "--write"]) == 0
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert "environment  there is no environment for the vendor's code with Python" in out
+    assert "image gate, line 16: len(pages.views) > 3 or self.eager" in out
+    assert "no drift     from" in out
+    change(folder, ENCODER, "quick_gelu as it was", "other")
+    assert main(command) == 1
+    assert (
+        f"1 of 57 anchors are not as in {tmp_path / 'new' / 'anchors.json'}:\n  quick_gelu" in capsys.readouterr().out
+    )
+
+
+def test_an_environment_that_is_named_must_be_there(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["vendor", "inspect", str(folder), "--env", str(tmp_path / "none")]) == 10
+    assert f"{tmp_path / 'none'} is no virtual environment" in capsys.readouterr().err
+
+
+def test_what_is_loaded_is_told_and_the_folder_is_left_as_it_was(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('of the caller')", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    environment = str(PYTHON.parents[1])
+    command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", str(tmp_path / "anchors.json")]
+    assert main([*command, "--write"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[-1] for row in rows if row[:1] == ["sam"]] == ["there"] * 13
+    assert {path.name for path in folder.iterdir()} == set(FILES)
+
+
+def test_what_runs_in_the_place_of_the_folder_s_code_is_told(
+    folder: Path, tmp_path: Path, warm_environment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main_before = (folder / MAIN).read_text(encoding="utf-8")
+    change(folder, MAIN, body_of("re_match"), "from json import dumps as re_match\n")
+    py_compile.compile(str(folder / ENCODER), doraise=True)
+    times = (folder / ENCODER).stat()
+    change(folder, ENCODER, "quick_gelu as it was", "quick_gelu as it is!")
+    os.utime(folder / ENCODER, ns=(times.st_atime_ns, times.st_mtime_ns))
+    environment = str(warm_environment)
+    command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", str(tmp_path / "anchors.json")]
+    assert main([*command, "--write"]) == 1
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("elsewhere", "stale"))]
+    assert len(told) == 2
+    assert "re_match: loaded from" in told[0]
+    assert "json/__init__.py, sha256 " in told[0]
+    assert f"{ENCODER}: what runs is an older source" in told[1]
+    (folder / MAIN).write_text(main_before, encoding="utf-8")
+    assert main([*command, "--write"]) == 1, "each of the two is told by the status"
+    assert "elsewhere" not in capsys.readouterr().out
+
+
+def test_versions_are_told_where_the_import_fails(
+    folder: Path, tmp_path: Path, warm_environment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(folder, CONFIG, "def DeepseekV2Config", "import torch, no_such_module\ndef DeepseekV2Config")
+    environment = str(warm_environment)
+    command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", str(tmp_path / "anchors.json")]
+    assert main([*command, "--write"]) == 2
+    done = capsys.readouterr()
+    assert f"cannot import {folder}" in done.err
+    assert "No module named 'no_such_module'" in done.err
+    rows = [line.split() for line in done.out.splitlines()]
+    assert ["no_such_module", "any", "missing"] in rows
+    assert [row[1].split("+")[0] == row[2].split("+")[0] for row in rows if row[:1] == ["torch"]] == [True]
+
+
+@pytest.mark.parametrize(
+    ("code", "time_limit_s", "message"),
+    [
+        ("import time\ntime.sleep(6000)", 0.5, r"was still importing .* after 0\.5 s"),
+        ("import os, sys\nprint('last words', file=sys.stderr)\nos._exit(3)", 600, r"(?s)failed while .*last words"),
+    ],
+)
+def test_an_interpreter_that_breaks_down_is_an_error(
+    folder: Path, code: str, time_limit_s: float, message: str, warm_python: Path
+) -> None:
+    change(folder, CONFIG, "def DeepseekV2Config", f"{code}\ndef DeepseekV2Config")
+    with pytest.raises(DsocrError, match=message):
+        load_in(warm_python, folder, time_limit_s)
+
+
+def test_an_interpreter_that_does_not_start_is_an_error(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(DsocrError, match=r"could not be started .*; make the environment again"):
+        load_in(tmp_path / "python", folder)
+
+
+def test_modules_are_those_of_third_parties_and_whether_they_must_be_there(folder: Path) -> None:
+    change(folder, MAIN, "import json", "import json\nimport here.under\nif json:\n    from there.over import x")
+    change(folder, ENCODER, "def quick_gelu", "import there as again\nfrom . import conversation\ndef quick_gelu")
+    assert modules_of(folder) == {"here": True, "there": True}
+    change(folder, ENCODER, "import there as again\n", "")
+    assert modules_of(folder) == {"here": True, "there": False}
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [('{"transformers_version": "4.46.3"}', "4.46.3"), ("{}", None), ("[", None), ("[]", None)]
+)
+def test_the_version_of_transformers_is_the_configuration_s(folder: Path, text: str, version: str | None) -> None:
+    assert transformers_of(folder) is None
+    (folder / "config.json").write_text(text, encoding="utf-8")
+    assert transformers_of(folder) == version
+
+
+@pytest.mark.parametrize(
+    ("variable", "below"),
+    [("XDG_CACHE_HOME", "huggingface/modules"), ("HF_HOME", "modules"), ("HF_MODULES_CACHE", ".")],
+)
+def test_copies_in_the_hub_s_cache_are_found(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, below: str
+) -> None:
+    monkeypatch.setenv(variable, str(tmp_path / "hub"))
+    copies = tmp_path / "hub" / below / "transformers_modules" / "someone" / "model"
+    for name in ("a", "b"):
+        shutil.copytree(folder, copies / name)
+    change(copies / "b", ENCODER, "quick_gelu as it was", "other")
+    (copies / "b" / CONFIG).unlink()
+    assert copies_of(folder) == {copies / "a": (), copies / "b": (ENCODER, CONFIG)}
+    assert list(copies_of(copies / "a")) == [copies / "b"]

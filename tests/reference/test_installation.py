@@ -1,0 +1,186 @@
+"""The vendor's environment, made by real venvs and real pip from tiny wheels, without a network."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.reference.environment.environment import STAMP, EnvironmentPlan, find_environment, plan_here
+from pytest_dsocr.reference.environment.installation import is_made, prove, set_up
+from tests.reference.small_folder import write_small_folder
+from tests.reference.wheels import write_wheel, write_wheels_of
+
+LEAST = EnvironmentPlan(plan_here().python, ("torch", "tokenizers", "transformers"), (), ())
+"""What is proved at the end of every setup, in whatever version there is."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The only place from which pip gets anything, and a user's cache of its own."""
+    wheels = tmp_path_factory.mktemp("wheels")
+    write_wheels_of(plan_here(), wheels)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DSOCR_VENDOR_ENV", raising=False)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("PIP_CONFIG_FILE", os.devnull)
+        patch.setenv("PIP_NO_INDEX", "1")
+        patch.setenv("PIP_FIND_LINKS", str(wheels))
+        yield wheels
+
+
+COPYING = """\
+#!/bin/sh
+# PYTHON -I -m venv FOLDER, whose pip takes seconds to install: one environment is made so, all others are its copies.
+made="{made}"
+[ "$3" = venv ] || exec "{python}" "$@"
+[ -d "$made" ] || "{python}" "$1" "$2" "$3" "$made"
+cp -a "$made/." "$4"
+"""
+
+
+@pytest.fixture
+def copying(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what comes after the virtual environment."""
+    python = tmp_path / "copying"
+    made = tmp_path_factory.getbasetemp() / "made-by-venv"
+    python.write_text(COPYING.format(python=sys.executable, made=made), encoding="utf-8")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return ["vendor", "setup", str(write_small_folder(tmp_path_factory.mktemp("user") / "vendor"))]
+
+
+@pytest.fixture(scope="module")
+def told(command: list[str]) -> list[str]:
+    """What the user is told as the environment is made in the cache."""
+    with redirect_stdout(StringIO()) as out:
+        assert main(command) == 0
+    return out.getvalue().splitlines()
+
+
+def test_setup_makes_an_environment_and_it_is_found(told: list[str]) -> None:
+    assert {f"  {pin.partition('==')[0]}" for pin in plan_here().pins} <= set(told)
+    python = find_environment(None)
+    assert python == plan_here().folder / "bin" / "python"
+    assert _said_by(python, "import tokenizers; print(tokenizers.__version__)") == "0.20.3"
+    assert _said_by(python, "import importlib.util as u; print(u.find_spec('pytest'))") == "None"
+
+
+@pytest.mark.usefixtures("told")
+def test_setup_of_what_is_made_only_makes_it_the_last(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    stamp = plan_here().folder / STAMP
+    made = _made_in(plan_here().folder)
+    os.utime(stamp, (1, 1))
+    assert main(command) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert _made_in(plan_here().folder) == made
+    assert stamp.stat().st_mtime > 1
+
+
+@pytest.mark.usefixtures("copying")
+def test_torch_is_reused_behind_the_environment_s_own_packages(
+    tmp_path: Path, wheels: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    callers = plan_here(reuse_torch=True).torch_from
+    before = _listing(callers)
+    write_wheel(wheels, "needs-torch", "1.0", requires="torch")
+    folder = tmp_path / "env"
+    options = ["--env", str(folder), "--reuse-torch", "--with", "needs-torch"]
+    assert main([*command, *options]) == 0, capsys.readouterr().err
+    assert f"torch       reused from {', '.join(callers)}" in capsys.readouterr().out
+    names = ("torch", "pytest", "tokenizers", "transformers", "numpy", "needs_torch")
+    code = f"from importlib.util import find_spec\nprint(*(find_spec(name).origin for name in {names}))"
+    files = _said_by(folder / "bin" / "python", code).split()
+    assert [Path(file).is_relative_to(folder) for file in files] == [False, False, True, True, True, True]
+    assert _listing(callers) == before
+
+
+@pytest.mark.usefixtures("copying")
+def test_a_setup_waits_for_another_and_finishes_what_that_left_when_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "env"
+    code = (
+        "from pathlib import Path\nfrom pytest_dsocr.reference.environment.environment import EnvironmentPlan\n"
+        "from pytest_dsocr.reference.environment.installation import set_up\n"
+        f"for step in set_up({LEAST!r}, Path({str(folder)!r})): print(step, flush=True)"
+    )
+    steps = set_up(LEAST, folder)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        try:
+            assert other.stdout.readline() == "a virtual environment\n"
+            other.send_signal(signal.SIGSTOP)
+            (folder / "half-written").touch()
+            assert next(steps) == "waiting for another setup of the same folder"
+        finally:
+            other.kill()
+    assert next(steps) == "a virtual environment"
+    assert not (folder / "half-written").exists()
+    assert not is_made(LEAST, folder)
+    assert list(steps)[:3] == ["torch", "tokenizers", "transformers"]
+    assert is_made(LEAST, folder)
+
+
+@pytest.mark.usefixtures("copying")
+def test_pip_that_fails_is_quoted_with_advice_and_what_it_left_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with pytest.raises(DsocrError) as raised:
+        list(set_up(LEAST, tmp_path / "env"))
+    message = str(raised.value)
+    assert message.startswith(
+        "pip failed; name a package index with PIP_INDEX_URL, or a folder of wheels with PIP_FIND"
+    )
+    assert message.endswith("\n  ERROR: No matching distribution found for torch")
+    with pytest.raises(DsocrError, match="is half made"):
+        find_environment(tmp_path / "env")
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("import sys; sys.path.insert(0, '{elsewhere}')", r"has tokenizers from .*elsewhere"),
+        ("import importlib.metadata as m; m.version = lambda _: '9'", r"has torch 9 in place of .*, transformers 9 in"),
+        ("import sys; sys.modules['transformers.models.llama'] = None", r"(?s)the new environment failed.*llama"),
+    ],
+)
+def test_what_is_imported_in_the_end_must_be_what_was_installed(tmp_path: Path, line: str, message: str) -> None:
+    made = plan_here().folder
+    (tmp_path / "elsewhere" / "tokenizers").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "tokenizers" / "__init__.py").touch()
+    (site,) = made.glob("lib/python*/site-packages")
+    (site / "impostor.pth").write_text(line.format(elsewhere=tmp_path / "elsewhere"), encoding="utf-8")
+    try:
+        with pytest.raises(DsocrError, match=message):
+            prove(plan_here(), made)
+    finally:
+        (site / "impostor.pth").unlink()
+    assert prove(plan_here(), made)["transformers"] == "4.46.3"
+
+
+def _made_in(environment: Path) -> dict[Path, tuple[int, int]]:
+    """Every file of an environment but its stamp, with its inode and when it was last written."""
+    seen = {path: path.lstat() for path in environment.rglob("*") if path.name not in (STAMP, "__pycache__")}
+    return {path: (at.st_ino, at.st_mtime_ns) for path, at in seen.items() if path.suffix != ".pyc"}
+
+
+def _said_by(python: Path, code: str) -> str:
+    return subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _listing(folders: tuple[str, ...]) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for folder in folders for path in Path(folder).iterdir() if path.suffix}

@@ -1,0 +1,121 @@
+"""``dsocr vendor record`` from the command line to the recording, and interrupted on the way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.reference.recorded.recording import Recording
+from suites.contract.pages import write_page
+from tests.reference.conftest import STAND_IN
+from tests.reference.played import await_
+
+HOME = "synthetic-tiny/cpu-float32-eager"
+
+
+@pytest.fixture(autouse=True)
+def _started_at_once(warm: None, warm_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both the command and the reference's worker; ``test_goldens.py`` names an environment by ``--env``."""
+    monkeypatch.setenv("DSOCR_VENDOR_ENV", str(warm_environment))
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for page in ("tiny", "square"):
+        write_page(page, folder)
+    (folder / "notes.txt").write_text("no page")
+    return folder
+
+
+def arguments(pages: Path, golden: Path, *more: str, vendor: Path = STAND_IN) -> list[str]:
+    return [
+        *("vendor", "record", str(vendor), str(pages), *([str(pages / "tiny.png")] if pages.is_dir() else [])),
+        *("--golden", str(golden), "--checkpoint", "synthetic:tiny"),
+        *("--presets", "tiny", "small", "--max-new-tokens", "4", *more),
+    ]
+
+
+def test_pages_are_recorded_once_and_then_are_there(
+    pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    golden = tmp_path / "golden"
+    assert main(arguments(pages, golden)) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    lines = told.out.splitlines()
+    assert lines[0] == "reference   synthetic:tiny, cpu, float32, eager"
+    assert lines[1] == f"recording   {golden / HOME}: 0 of 4 cases are there"
+    cases = ["square-tiny-markdown", "square-small-markdown", "tiny-tiny-markdown", "tiny-small-markdown"]
+    assert [line.split()[0] for line in lines[2:6]] == cases
+    assert all("4 tokens" in line and line.endswith(" s") for line in lines[2:6])
+    assert lines[6] == f"flops       {golden / HOME.partition('/')[0] / 'flops-eager.json'}: 0 of 4 cases are there"
+    assert lines[7].startswith(f"holds       {golden / HOME}: 4 cases, ")
+    assert lines[8].startswith(f"next        dsocr compare {pages} ")
+
+    recording = Recording.open(golden / HOME)
+    command = (
+        "dsocr vendor record stand_in pages tiny.png --checkpoint synthetic:tiny --device cpu --dtype float32 "
+        "--attention eager --presets tiny small --prompts markdown --max-new-tokens 4"
+    )
+    assert recording.provenance.command == command
+    assert {len(case.observation.steps) for case in recording.cases.values()} == {4}
+    assert recording.cases.keys() == {*cases}
+    assert str(tmp_path) not in json.dumps(recording.provenance.to_json())
+
+    assert main(arguments(pages, golden)) == 0
+    assert capsys.readouterr().out.count(": 4 of 4 cases are there") == 2
+
+
+def test_what_cannot_be_recorded_ends_in_a_sentence(
+    pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert main([one for one in arguments(empty, tmp_path) if one != str(empty / "tiny.png")]) == 10
+    assert capsys.readouterr().err == f"dsocr: the folder {empty} holds no images; give one that does, or image files\n"
+    assert main([*arguments(pages, tmp_path), "--presets", "huge"]) == 2
+    assert "there is no preset 'huge'" in capsys.readouterr().err
+
+
+def test_an_interrupted_recorder_says_what_it_kept_and_goes_on(
+    pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C while the reference hangs in the second case."""
+    vendor, golden = Path(shutil.copytree(STAND_IN, tmp_path / "vendor")), tmp_path / "golden"
+    command = arguments(pages, golden, vendor=vendor)
+    (vendor / "planted.json").write_text(json.dumps({"fault": "hang", "at": "token", "run": 2}))
+    with subprocess.Popen(
+        [sys.executable, "-m", "pytest_dsocr", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        await_(lambda: (vendor / "planted.log").exists() or process.poll() is not None)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert (process.returncode, err) == (130, "dsocr: interrupted\n")
+    assert out.splitlines()[-1] == "kept        1 of 4 cases; the same command continues from there"
+
+    (vendor / "planted.json").unlink()
+    assert main(command) == 0
+    assert ": 1 of 4 cases are there\n" in capsys.readouterr().out
+    assert len(Recording.open(golden / HOME).cases) == 4
+
+
+def test_a_reference_that_fails_leaves_what_was_recorded(
+    pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vendor, golden = Path(shutil.copytree(STAND_IN, tmp_path / "vendor")), tmp_path / "golden"
+    assert main(arguments(pages / "tiny.png", golden, vendor=vendor)) == 0
+    (vendor / "planted.json").write_text(json.dumps({"fault": "kill", "at": "token"}))
+    assert main(arguments(pages, golden, vendor=vendor)) == 10
+    told = capsys.readouterr()
+    assert told.out.splitlines()[-1] == "kept        2 of 4 cases; the same command continues from there"
+    assert "was killed by SIGKILL" in told.err
+    assert len(Recording.open(golden / HOME).cases) == 2

@@ -1,0 +1,342 @@
+"""The recorder: what it keeps, what it makes anew, and what is left where it is killed, at every step."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.reference.protocol import ReferenceFaultError
+from pytest_dsocr.reference.recorded.case import RecordedCase
+from pytest_dsocr.reference.recorded.recorder import recorder
+from pytest_dsocr.reference.recorded.recording import MANIFEST
+from tests.recordings import find_recording
+from tests.reference.replay import MADE, Made, content_of, record
+
+HOME = "synthetic-tiny/cpu-float32-eager"
+WORK = "synthetic-tiny/.cpu-float32-eager.recording"
+LOCK = "synthetic-tiny/.cpu-float32-eager.lock"
+OTHER_TORCH = replace(MADE, versions={**MADE.versions, "torch": "2.12.0"})
+OLDER_PILLOW = replace(MADE, resampling="0123456789abcdef", versions={**MADE.versions, "pillow": "12.0.0"})
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    return tmp_path / "golden"
+
+
+def ids(cases: Sequence[Case]) -> list[str]:
+    return [case.id for case in cases]
+
+
+def test_a_recording_is_extended_and_the_same_as_one_made_at_once(made: Made, golden: Path, tmp_path: Path) -> None:
+    first, *rest = made.cases
+    record(golden, made.reference(), [first])
+    reference = made.reference()
+    extended = record(golden, reference, made.cases)
+    assert reference.asked == ids(rest)
+    assert extended.cases.keys() == set(ids(made.cases))
+    record(tmp_path / "at_once", made.reference(), made.cases)
+    assert content_of(golden) == content_of(tmp_path / "at_once")
+
+
+def test_cases_recorded_before_stay_where_others_are_named(made: Made, golden: Path) -> None:
+    *before, last = made.cases
+    record(golden, made.reference(), before)
+    assert record(golden, made.reference(), [last]).cases.keys() == set(ids(made.cases))
+
+
+def test_nothing_is_done_where_nothing_is_missing(made: Made, golden: Path) -> None:
+    record(golden, made.reference(), made.cases)
+    before = {path: path.stat().st_mtime_ns for path in golden.rglob("*")}
+    reference = made.reference(provenance=replace(MADE, date="2026-02-03", command="again"))
+    record(golden, reference, made.cases[:1])
+    assert reference.asked == []
+    files = {path: path.stat().st_mtime_ns for path in golden.rglob("*") if path.is_file()}
+    assert files == {path: at for path, at in before.items() if path.is_file()}
+
+
+def test_again_makes_the_named_cases_anew_and_no_other(made: Made, golden: Path) -> None:
+    record(golden, made.reference(), made.cases)
+    reference = made.reference(provenance=replace(MADE, date="2026-02-03"))
+    recording = record(golden, reference, made.cases[1:], again=True)
+    assert reference.asked == ids(made.cases[1:])
+    dates = {case_id: case.origin.date for case_id, case in recording.cases.items()}
+    assert dates == dict(zip(ids(made.cases), ["2026-01-02", "2026-02-03", "2026-02-03"], strict=True))
+
+
+def test_again_makes_unfinished_cases_anew_as_well(made: Made, golden: Path) -> None:
+    with recorder(golden, MADE) as target:
+        target.add(made.cases[0], made.reference().observe(made.cases[0]))
+    reference = made.reference()
+    record(golden, reference, made.cases, again=True)
+    assert reference.asked == ids(made.cases)
+
+
+def test_what_again_was_to_make_anew_is_made_by_the_next_recorder(made: Made, golden: Path) -> None:
+    record(golden, made.reference(), made.cases)
+    with recorder(golden, MADE) as target:
+        target.missing(made.cases, again=True)
+        target.add(made.cases[0], made.reference().observe(made.cases[0]))
+    reference = made.reference()
+    record(golden, reference, made.cases)
+    assert reference.asked == ids(made.cases[1:])
+
+
+def test_what_again_left_and_nobody_names_is_as_it_was(made: Made, golden: Path) -> None:
+    before = record(golden, made.reference(), made.cases[:2])
+    with recorder(golden, MADE) as target:
+        target.missing(made.cases, again=True)
+    recording = record(golden, made.reference(), made.cases[:1])
+    assert recording.cases.keys() == before.cases.keys()
+
+
+def test_a_reference_made_otherwise_makes_the_whole_anew_and_says_why(made: Made, golden: Path) -> None:
+    record(golden, made.reference(), made.cases)
+    with recorder(golden, OTHER_TORCH) as target:
+        [note] = target.notes
+        assert ids(target.missing(made.cases)) == ids(made.cases)
+    assert note.startswith("3 cases recorded before are given up: versions.torch: 2.13.0 and 2.12.0")
+    assert "2.13.0" in note
+    assert "2.12.0" in note
+    recording = record(golden, made.reference(provenance=OTHER_TORCH), made.cases[:1])
+    assert [*recording.cases] == ids(made.cases[:1])
+    assert recording.provenance == OTHER_TORCH
+
+
+def test_unfinished_cases_made_otherwise_are_given_up(made: Made, golden: Path) -> None:
+    with recorder(golden, OTHER_TORCH) as target:
+        target.add(made.cases[0], made.reference(provenance=OTHER_TORCH).observe(made.cases[0]))
+    with recorder(golden, MADE) as target:
+        [note] = target.notes
+        assert note.startswith("1 unfinished cases are given up: versions.torch: 2.12.0 and 2.13.0")
+        assert ids(target.missing(made.cases)) == ids(made.cases)
+
+
+def test_unfinished_cases_that_are_given_up_do_not_hide_recorded_ones(made: Made, golden: Path) -> None:
+    record(golden, made.reference(), made.cases)
+    with recorder(golden, OTHER_TORCH) as target:
+        target.add(made.cases[0], made.reference(provenance=OTHER_TORCH).observe(made.cases[0]))
+    reference = made.reference()
+    record(golden, reference, made.cases)
+    assert reference.asked == []
+    assert [path.name for path in (golden / HOME).parent.iterdir()] == ["cpu-float32-eager"]
+
+
+def test_another_date_or_command_gives_nothing_up(made: Made, golden: Path) -> None:
+    record(golden, made.reference(), made.cases[:1])
+    reference = made.reference(provenance=replace(MADE, date="2026-02-03", command="other"))
+    record(golden, reference, made.cases)
+    assert reference.asked == ids(made.cases[1:])
+
+
+@pytest.mark.parametrize("change", ["page", "ceiling"])
+def test_a_case_that_has_changed_is_made_anew(change: str, made: Made, golden: Path, tmp_path: Path) -> None:
+    record(golden, made.reference(), made.cases)
+    case = made.cases[0]
+    if change == "page":
+        page = tmp_path / case.page.name
+        shutil.copy(made.cases[1].page, page)
+        changed = replace(case, page=page)
+    else:
+        changed = replace(case, max_new_tokens=case.max_new_tokens + 1)
+    reference = made.reference()
+    recording = record(golden, reference, [changed, *made.cases[1:]])
+    assert reference.asked == [case.id]
+    assert recording.cases[case.id].described == changed.to_json()
+
+
+def test_two_pages_of_one_name_are_refused(made: Made, golden: Path, tmp_path: Path) -> None:
+    page = tmp_path / made.cases[0].page.name.upper()
+    shutil.copy(made.cases[0].page, page)
+    with recorder(golden, MADE) as target, pytest.raises(DsocrError, match=r"TINY\.PNG would both be .* rename one"):
+        target.missing([made.cases[0], replace(made.cases[0], page=page)])
+
+
+def test_another_pillow_has_a_folder_of_its_own(made: Made, golden: Path) -> None:
+    for made_by in (MADE, OLDER_PILLOW, MADE, OLDER_PILLOW):
+        record(golden, made.reference(provenance=made_by), made.cases[:2])
+    assert find_recording(golden, MADE.key, MADE.resampling).folder == golden / HOME
+    older = find_recording(golden, MADE.key, OLDER_PILLOW.resampling)
+    assert older.folder == golden / f"{HOME}-pillow-12"
+    third = replace(OLDER_PILLOW, resampling="feed")
+    assert record(golden, made.reference(provenance=third), made.cases[:1]).folder.name.endswith("-resampling-feed")
+
+
+def test_a_reference_that_changes_on_the_way_is_refused(made: Made, golden: Path) -> None:
+    reference = made.reference()
+    with recorder(golden, MADE) as target:
+        target.add(made.cases[0], reference.observe(made.cases[0]))
+        reference.provenance = replace(MADE, vendor_sha256={"deepencoder.py": "ff" * 32})
+        with pytest.raises(
+            ReferenceFaultError, match=r"changed while it was recorded \(vendor_sha256\.deepencoder\.py: .*record again"
+        ):
+            target.add(made.cases[1], reference.observe(made.cases[1]))
+    with recorder(golden, MADE) as target:
+        assert ids(target.missing(made.cases)) == ids(made.cases[1:])
+
+
+def test_a_damaged_recording_is_neither_extended_nor_touched(made: Made, golden: Path) -> None:
+    damaged = record(golden, made.reference(), made.cases[:1]).folder / MANIFEST
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    before = content_of(golden)
+    with pytest.raises(ReferenceFaultError, match=r"manifest\.json is damaged"):
+        record(golden, made.reference(), made.cases)
+    assert content_of(golden) == before
+
+
+@pytest.mark.parametrize("suffix", [".json", ".safetensors"])
+@pytest.mark.parametrize("named", [3, 1])
+def test_a_damaged_unfinished_case_is_made_anew_where_it_is_named(
+    suffix: str, named: int, made: Made, golden: Path
+) -> None:
+    with recorder(golden, MADE) as target:
+        for case in made.cases:
+            target.add(case, made.reference().observe(case))
+    damaged = golden / WORK / f"{made.cases[1].id}{suffix}"
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    reference = made.reference()
+    recording = record(golden, reference, made.cases[:named])
+    assert reference.asked == ([made.cases[1].id] if named > 1 else [])
+    assert len(recording.cases) == (3 if named > 1 else 2)
+
+
+def test_a_place_that_cannot_be_written_is_said(made: Made, golden: Path) -> None:
+    golden.write_text("in the way")
+    with pytest.raises(DsocrError, match=r"cannot be locked \(.*\); give a folder that can be written"):
+        record(golden, made.reference(), made.cases)
+
+
+def test_a_full_disk_is_said_and_what_is_done_stays(made: Made, golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with recorder(golden, MADE) as target:
+        target.add(made.cases[0], made.reference().observe(made.cases[0]))
+
+        def full(_: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(DsocrError, match=r"safetensors cannot be written \(No space left on device\); make room"):
+            target.add(made.cases[1], made.reference().observe(made.cases[1]))
+        monkeypatch.undo()
+    with recorder(golden, MADE) as target:
+        assert ids(target.missing(made.cases)) == ids(made.cases[1:])
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from pytest_dsocr.reference.recorded.recorder import recorder
+from tests.reference.replay import MADE
+with recorder(Path(sys.argv[1]), MADE):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_one_recorder_at_a_time_and_a_killed_one_lets_go(made: Made, golden: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(golden)], stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            with pytest.raises(DsocrError, match=rf"^process {holder.pid} on .+ is at work on .*synthetic-tiny; wait"):
+                record(golden, made.reference(), made.cases)
+        finally:
+            holder.kill()
+    record(golden, made.reference(), made.cases)
+    assert [path.name for path in (golden / HOME).parent.iterdir()] == ["cpu-float32-eager"]
+
+
+def test_a_lock_that_its_holder_deletes_as_it_is_taken_holds_nobody_off(
+    made: Made, golden: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opened it before the deletion must not think that it holds what the next one makes anew."""
+    flock, deletions = fcntl.flock, iter([True])
+
+    def late(lock: IO[str], operation: int) -> None:
+        if next(deletions, False):
+            (golden / LOCK).unlink()
+        flock(lock, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with recorder(golden, MADE), pytest.raises(DsocrError, match="is at work on"):
+        record(golden, made.reference(), made.cases)
+
+
+SCENARIOS = {"nothing": None, "one-case": MADE, "another-torch": OTHER_TORCH, "again": MADE}
+"""How what is there was made when the recorder that is to be killed begins; for ``again`` it is all, else one case."""
+
+
+@pytest.fixture(scope="module")
+def killed(made: Made, warm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An undisturbed recording of two cases and, for each scenario, what recorders left that were killed."""
+    folder, cases = tmp_path_factory.mktemp("killed"), made.cases[:2]
+    record(folder / "undisturbed", made.reference(), cases)
+    for scenario, made_by in SCENARIOS.items():
+        start = folder / scenario / "start"
+        start.mkdir(parents=True)
+        if made_by:
+            record(start, made.reference(provenance=made_by), cases if scenario == "again" else cases[:1])
+    command = [warm_python, "-m", "tests.reference.killed", folder / "undisturbed" / HOME, made.pages]
+    subprocess.run([*map(str, command), *(str(folder / scenario) for scenario in SCENARIOS)], check=True)
+    return folder
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_kill_at_any_step_leaves_the_old_the_new_or_one_to_go_on_with(
+    scenario: str, made: Made, killed: Path
+) -> None:
+    folders = [folder for folder in (killed / scenario).iterdir() if folder.name != "start"]
+    *left, whole = sorted(folders, key=lambda folder: int(folder.name))
+    old, new = content_of(killed / scenario / "start"), content_of(killed / "undisturbed")
+    assert content_of(whole) == new
+    assert len(left) > 4 * len(new), "the steps were not seen"
+    readable = [can_be_read(golden, old=old, new=new) for golden in left]
+    if old:
+        assert readable.count(False) == 1, "nothing is to be read only between the two renames"
+        with recorder(left[readable.index(False)], MADE):
+            assert can_be_read(left[readable.index(False)], old=old, new=new), "the old is put back at once"
+    made_anew = [go_on(golden, made, made.cases[:2], again=scenario == "again") for golden in left]
+    assert all(content_of(golden) == new for golden in left)
+    assert {*made_anew} == ({0, 1} if scenario == "one-case" else {0, 1, 2})
+
+
+def can_be_read(golden: Path, *, old: dict[str, bytes], new: dict[str, bytes]) -> bool:
+    """Whether there is a recording; it is then the old or the new one, to the byte."""
+    try:
+        folder = find_recording(golden, MADE.key, MADE.resampling).folder
+    except ReferenceFaultError as error:
+        if "holds no recording" not in str(error):
+            raise
+        return False
+    found = {f"{HOME}/{name}": content for name, content in content_of(folder).items()}
+    assert found in (old, new)
+    return True
+
+
+def go_on(golden: Path, made: Made, cases: list[Case], *, again: bool) -> int:
+    """Let the next recorder finish; give how many cases it made, none of which was finished."""
+    folders = [golden / WORK] if again else [*golden.glob("*/*eager*")]
+    finished = {path.stem for folder in folders for path in folder.glob("*-*.json") if is_finished(path)}
+    reference = made.reference()
+    record(golden, reference, cases)
+    if again:
+        assert not finished & {*reference.asked}
+    else:
+        assert {*reference.asked} == {*ids(cases)} - finished
+    return len(reference.asked)
+
+
+def is_finished(path: Path) -> bool:
+    return path.stat().st_size > 0 and not RecordedCase.read(path).origin.differences(MADE)

@@ -1,0 +1,109 @@
+"""``dsocr vendor run`` from the command line to the files: resumed, over pages that fail, and refused at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.foundation.sealed import sha256, unseal
+from pytest_dsocr.reference.vendor_code.files import FILES
+from suites.contract.pages import write_page
+from tests.reference.conftest import STAND_IN, home_names
+
+MACHINE, BAD_INPUT = 10, 2
+CASES = ["square-tiny-markdown", "tiny-tiny-markdown"]
+
+
+@pytest.fixture(params=home_names())
+def vendor(request: pytest.FixtureRequest, warm_environment: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stand-in's files in this environment; the vendor's own in theirs, where both are named."""
+    if request.param == "vendor":
+        return Path(os.environ["DSOCR_VENDOR"])
+    monkeypatch.setenv("DSOCR_VENDOR_ENV", str(warm_environment))
+    return STAND_IN
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for page in ("tiny", "square"):
+        write_page(page, folder)
+    return folder
+
+
+def run(vendor: Path, pages: Path, *more: str) -> int:
+    tokens = [] if any(word.startswith("--max-new-tokens") for word in more) else ["--max-new-tokens=4"]
+    small = ["--checkpoint=synthetic:tiny", "--presets", "tiny", *tokens]
+    return main(["vendor", "run", str(vendor), str(pages), *small, f"--out={pages.parent / 'out'}", *more])
+
+
+def info(home: Path) -> dict[str, Any]:
+    return unseal((home / "info.json").read_bytes())
+
+
+def times(out: Path) -> list[int]:
+    return [(out / case / "info.json").stat().st_mtime_ns for case in CASES]
+
+
+def test_every_page_that_can_be_read_is_kept_and_not_read_again(
+    vendor: Path, pages: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (pages / "torn.png").write_bytes((pages / "square.png").read_bytes()[:200])
+    out = pages.parent / "out"
+    assert run(vendor, pages) == MACHINE
+    told = capsys.readouterr()
+    assert "torn.png" in told.out
+    assert "1 case could not be read" in told.err
+    assert sorted(path.name for path in out.iterdir()) == CASES
+    for case in CASES:
+        kept = info(out / case)
+        files = {path.relative_to(out / case).as_posix() for path in (out / case).rglob("*") if path.is_file()}
+        assert files == {*kept["files"], "info.json"} >= {"result.mmd", "result_with_boxes.jpg"}
+        assert kept["grid"] == [[1, 1]]
+        assert len(kept["token_ids"]) == 4
+        assert kept["shapes"]["images_ori"].startswith("bfloat16 [1, 3, ")
+        hashes = {name: sha256((vendor / name).read_bytes()) for name in FILES}
+        assert kept["provenance"]["vendor_sha256"] == hashes
+
+    (pages / "torn.png").unlink()
+    before = times(out)
+    (out / CASES[1] / "result.mmd").unlink()
+    assert run(vendor, pages) == 0
+    assert ": 1 of 2 are there\n" in capsys.readouterr().out
+    after = times(out)
+    assert (after[0] == before[0], after[1] == before[1]) == (True, False), "what is whole is not read again"
+    assert run(vendor, pages, "--max-new-tokens=5") == 0
+    assert ": 0 of 2 are there\n" in capsys.readouterr().out
+    assert all(now != then for now, then in zip(times(out), after, strict=True)), "it was made otherwise"
+
+
+def test_a_page_that_fails_does_not_end_the_others(
+    pages: Path, warm_environment: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DSOCR_VENDOR_ENV", str(warm_environment))
+    vendor, out = Path(shutil.copytree(STAND_IN, pages.parent / "vendor")), pages.parent / "out"
+    (vendor / "planted.json").write_text(json.dumps({"fault": "memory", "at": "token", "run": 1}))
+    assert run(vendor, pages) == MACHINE
+    assert f"failed      {CASES[0]}: " in capsys.readouterr().out
+    assert [path.name for path in out.iterdir()] == CASES[1:], "and nothing half made is left"
+    (vendor / "planted.json").unlink()
+    assert run(vendor, pages) == 0
+    assert ": 1 of 2 are there\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("fault", ["no such page", "no such preset", "a file in the way of --out"])
+def test_a_bad_command_line_is_refused_before_anything_is_loaded(
+    fault: str, pages: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (pages.parent / "file").touch()
+    more = {"no such preset": ["--presets=huge"], "a file in the way of --out": [f"--out={pages.parent / 'file'}"]}
+    status = run(STAND_IN, pages / "nowhere.png" if fault == "no such page" else pages, *more.get(fault, []))
+    assert status == (MACHINE if fault == "no such page" else BAD_INPUT)
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,66 @@
+"""The shipped recordings serve whoever installs the package, whichever Pillow comes with it."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import pytest
+
+from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.observation.provenance import Key, Provenance
+from pytest_dsocr.reference.recorded.counts import Counts, counts_file
+from pytest_dsocr.reference.recorded.recording import MANIFEST, Recording
+from tests.recordings import FOLDER, find_recording
+
+MADE = [
+    Provenance.from_json(json.loads(path.read_text(encoding="utf-8"))["provenance"])
+    for path in sorted(FOLDER.glob(f"*/[!.]*/{MANIFEST}"))
+]
+KEYS = sorted({made.key for made in MADE}, key=str)
+ONE_WAY, OTHER_WAY = sorted({made.resampling for made in MADE})
+"""How Pillow resizes before and since 13.0."""
+
+
+@cache
+def recorded(key: Key, resampling: str) -> Recording:
+    return find_recording(FOLDER, key, resampling)
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_a_key_is_recorded_under_every_pillow(key: Key) -> None:
+    one, other = recorded(key, ONE_WAY), recorded(key, OTHER_WAY)
+    assert one.cases
+    assert list(one.cases) == list(other.cases)
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_what_pillow_resizes_alike_is_read_alike(key: Key) -> None:
+    """To the bit: two recordings of a key differ in Pillow, and in nothing else. A single page is resized alike."""
+    one, other = recorded(key, ONE_WAY).cases, recorded(key, OTHER_WAY).cases
+    pairs = [(case.observation, other[case_id].observation) for case_id, case in one.items()]
+    alike = [(mine, theirs) for mine, theirs in pairs if pixels(mine) == pixels(theirs)]
+    assert 0 < len(alike) < len(pairs) or len(alike) == len(pairs) == 1
+    for mine, theirs in alike:
+        assert mine.steps == theirs.steps
+        assert mine.output.text == theirs.output.text
+        assert hashes(mine) == hashes(theirs)
+
+
+@pytest.mark.parametrize("resampling", [ONE_WAY, OTHER_WAY])
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_every_case_has_its_flops(key: Key, resampling: str) -> None:
+    recording = recorded(key, resampling)
+    counted = Counts.open(counts_file(recording.folder.parent, key.attention)).cases
+    for case_id, case in recording.cases.items():
+        assert counted[case_id].described == case.described
+        assert counted[case_id].differences(recording.provenance) == []
+        assert min(counted[case_id].flops.values()) > 0
+
+
+def pixels(seen: Observation) -> tuple[str, str]:
+    return seen.inputs.images_crop, seen.inputs.images_ori
+
+
+def hashes(seen: Observation) -> dict[str, str]:
+    return {name: seam.sha256 for name, seam in seen.seams.items()}

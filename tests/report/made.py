@@ -1,0 +1,141 @@
+"""Reports made up for tests: an exchange in which both sides said the same, and payloads as workers send them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from PIL import Image
+
+from pytest_dsocr.cases.config import Config
+from pytest_dsocr.cases.exchange import CaseReport, Exchange, judge
+from pytest_dsocr.compare.tolerances import Tolerances, tolerances
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.reference.recorded.recording import RecordedReference
+from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, RunPayload, TestPayload, of_comparison, of_run
+from tests.compare.made import OUTPUT, observation
+
+Payload = TestPayload
+"""Under a name that pytest does not take for a class of tests."""
+LIMITS = tolerances("float32")
+MATCH = Comparison("input_ids", Verdict.MATCH, "all 702")
+DRIFT = Comparison("sam.page", Verdict.DRIFT, "relative error 3.2e-07 (allowed 1e-04)", 3.2e-7)
+WRONG = Comparison(
+    "clip.page",
+    Verdict.WRONG,
+    "relative error 7.1e-01 (allowed 1e-04)",
+    0.71,
+    ("mean      0.0123      0.0456 (reference)", "64 of 64 sampled values differ, at most by 1.5"),
+)
+MADE = Provenance(
+    checkpoint="mini",
+    checkpoint_sha256="a" * 64,
+    vendor_sha256={"modeling_deepseekocr.py": "5835e0b9e194" + "0" * 52},
+    device="cpu",
+    dtype="float32",
+    attention="eager",
+    resampling=resampling(),
+    versions={"torch": "2.13.0"},
+    overrides=(),
+    date="2026-11-21",
+    command="dsocr vendor record",
+)
+
+
+def config(**changes: Any) -> Config:
+    """The run's choices where a user gives no option but ``changes``."""
+    given: dict[str, Any] = {option.name: option.value_if_unset for option in OPTIONS}
+    given |= {"tolerances": {}, "may_miss": frozenset(), "golden": Path("golden"), "out": Path("dsocr-out")}
+    return Config(**{**given, **changes})
+
+
+def recorded() -> RecordedReference:
+    """A recording that nothing is asked of but who made it."""
+    folder: Any = SimpleNamespace(provenance=MADE, folder=Path("golden/vendor/mini/cpu-float32-eager"))
+    return RecordedReference(folder)
+
+
+def exchange(folder: Path, findings: tuple[str, ...] = (), **changes: Any) -> Exchange:
+    """A case whose page lies in ``folder``; the subject says what the reference does but for ``changes``."""
+    page = folder / "page.png"
+    Image.new("RGB", (300, 400), "white").save(page)
+    theirs = observation()
+    answer = Answer(
+        case_id=theirs.case_id,
+        level=Level.STAGES,
+        text=OUTPUT.text,
+        spans=OUTPUT.spans,
+        mmd=OUTPUT.mmd,
+        artefacts=OUTPUT.artefacts,
+        inputs=theirs.inputs,
+        seams=theirs.seams,
+        promised=frozenset(theirs.seams),
+        prefill_best=theirs.prefill_best,
+        forced=tuple(ForcedStep(step.token, step.best, step.best.logits) for step in theirs.steps),
+    )
+    return Exchange(make_case(page, "free", "tiny"), replace(answer, **changes), theirs, 0.25, 1.5, findings)
+
+
+def report(folder: Path, *comparisons: Comparison, limits: Tolerances = LIMITS, **said: Any) -> CaseReport:
+    """What comes of an exchange, or ``comparisons`` in the place of that."""
+    found = exchange(folder, **said)
+    return CaseReport(found, comparisons, limits) if comparisons else judge(found, limits)
+
+
+def run_payload(**changes: Any) -> RunPayload:
+    made: Any = {**of_run(config(), recorded(), Level.STAGES), **changes}
+    payload: RunPayload = made
+    return payload
+
+
+def case_payload(case_id: str = "page-tiny-free", *comparisons: Comparison, **changes: Any) -> CasePayload:
+    """As :func:`pytest_dsocr.report.payload.of_case` gives it."""
+    told = [of_comparison(one) for one in comparisons or (MATCH,)]
+    made: Any = {
+        "id": case_id,
+        "place": 0,
+        "page": "page.png",
+        "prompt": "<image>\nFree OCR.",
+        "preset": "tiny",
+        "verdict": "MATCH",
+        "passes": True,
+        "counts": {"MATCH": len(told)},
+        "worst_error": 0.0,
+        "first_wrong": None,
+        "right_before": 0,
+        "cause": None,
+        "explained": None,
+        "proven": False,
+        "fault": None,
+        "findings": [],
+        "seconds": {"reference": 0.25, "subject": 1.5},
+        "first_token_ms": None,
+        "tokens": {"reference": 3, "subject": 3},
+        "boxes": {"reference": 7, "subject": 7},
+        "shapes": {"reference": {"input_ids": "int64 [1, 78]"}, "subject": None},
+        "compression": None,
+        "said": {"text": "Minutes", "boxes": [["title", 1, 2, 3, 4]]},
+        "picture": f"pages/{case_id}.jpg",
+        "by_session": False,
+        "comparisons": told,
+        **changes,
+    }
+    payload: CasePayload = made
+    return payload
+
+
+def payload(*comparisons: Comparison, **changes: Any) -> TestPayload:
+    """What a test tells that made ``comparisons``."""
+    told: list[ComparisonPayload] = [of_comparison(one) for one in comparisons]
+    made: Any = {"comparisons": told, "case": None, "left_out": None, "reason": None, **changes}
+    given: TestPayload = made
+    return given

@@ -1,0 +1,91 @@
+"""What a report tells a user to type next."""
+
+from __future__ import annotations
+
+import shlex
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.cli.main import parser
+from pytest_dsocr.plugin.typed import joined, typed_options
+from pytest_dsocr.report.commands import following, record, rerun
+from pytest_dsocr.report.payload import RunPayload
+from tests.report.made import MADE, MATCH, WRONG, payload, run_payload
+from tests.report.test_result import result
+
+GPU = {**MADE.to_json(), "checkpoint": "synthetic:full", "device": "cuda:0", "dtype": "bfloat16"}
+LOST = payload(left_out="recording", reason="lost", run=run_payload())
+
+
+@pytest.mark.parametrize(
+    ("run", "command"),
+    [
+        (None, "dsocr vendor record path/to/vendor PAGES"),
+        (run_payload(), "dsocr vendor record path/to/vendor dev-3"),
+        (
+            run_payload(pages=["my pages/a.png"], presets=["tiny", "gundam"], prompts=["free"]),
+            "dsocr vendor record path/to/vendor 'my pages/a.png' --presets tiny gundam --prompts free",
+        ),
+        (
+            run_payload(provenance=GPU),
+            "dsocr vendor record path/to/vendor dev-3 --checkpoint synthetic:full --device cuda:0 --dtype bfloat16",
+        ),
+    ],
+)
+def test_what_is_missing_is_recorded_with_the_runs_choices(run: RunPayload | None, command: str) -> None:
+    assert record(run) == command
+    parser().parse_args(shlex.split(command)[1:])
+
+
+@pytest.mark.parametrize(
+    ("tests", "command"),
+    [
+        ([("passed", payload(MATCH))], None),
+        ([("passed", payload(MATCH, run=run_payload()))], "pytest suites --dsocr-subject=package.module:factory"),
+        (
+            [("passed", payload(MATCH, run=run_payload(subject="a:B")))],
+            "pytest suites --dsocr-reference=path/to/vendor",
+        ),
+        (
+            [("passed", payload(MATCH, run=run_payload(subject="a:B", reference="session")))],
+            "pytest suites --dsocr-reference=path/to/vendor",
+        ),
+        ([("passed", payload(MATCH, run=run_payload(subject="a:B", reference="live")))], None),
+        ([("failed", payload(WRONG, run=run_payload())), ("failed", payload(WRONG))], "pytest 'test_case.py::test[0]'"),
+        ([("passed", payload(MATCH)), ("skipped", LOST)], "dsocr vendor record path/to/vendor dev-3"),
+        ([("error", LOST)], "dsocr vendor record path/to/vendor dev-3"),
+        ([("error", LOST), ("failed", payload(WRONG))], "pytest 'test_case.py::test[0]'"),
+    ],
+)
+def test_the_next_command_is_that_of_what_came_out(tests: list[tuple[str, Any]], command: str | None) -> None:
+    assert [told for _, told in following(result(*tests))] == ([command] if command else [])
+
+
+def test_without_the_vendors_files_the_session_stands_in_for_any_subject_but_itself() -> None:
+    lost = payload(left_out="recording", reason="lost", run=run_payload(subject="a:B"))
+    commands = [told for _, told in following(result(("error", lost)))]
+    assert commands == ["dsocr vendor record path/to/vendor dev-3", "pytest suites --dsocr-reference=session"]
+    by_session = payload(left_out="recording", reason="lost", run=run_payload(subject="a:B", reference="session"))
+    assert [told for _, told in following(result(("error", by_session)))] == commands[:1]
+    passed = [("passed", payload(MATCH)), ("skipped", by_session)]
+    assert [told for _, told in following(result(*passed))] == ["pytest suites --dsocr-reference=path/to/vendor"]
+
+
+def test_a_test_is_run_again_as_a_shell_reads_it() -> None:
+    command = rerun("suites/a.py::test[a page-b]", ["-k", "x or y"])
+    assert shlex.split(command) == ["pytest", "suites/a.py::test[a page-b]", "-k", "x or y"]
+
+
+def test_what_was_typed_beside_the_tests_is_kept() -> None:
+    typed = ("suites", "--dsocr-subject", "a:B", "-n", "2", "other.py::test")
+    config: Any = SimpleNamespace(args=["suites", "other.py::test"], invocation_params=SimpleNamespace(args=typed))
+    assert typed_options(config) == ["--dsocr-subject=a:B", "-n", "2"]
+
+
+def test_a_flag_of_ours_is_shown_joined_to_its_value() -> None:
+    typed = ["-n", "2", "--dsocr-reference", "path", "--dsocr-no-skip", "suites", "--dsocr-pages=a", "--dsocr-out"]
+    assert joined(typed) == [
+        "-n", "2", "--dsocr-reference=path", "--dsocr-no-skip", "suites", "--dsocr-pages=a", "--dsocr-out",
+    ]  # fmt: skip

@@ -1,0 +1,190 @@
+"""Two results: what became wrong, right, slower or faster, what is not compared any more, and what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import not_compared
+from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.report.difference import Change, Difference, Status, difference
+from pytest_dsocr.report.difference_told import lines, markdown, readings, verdict
+from tests.report.made import DRIFT, MATCH, WRONG, Payload, case_payload, payload, run_payload
+from tests.report.test_ended import LOST, SLOW, SLOWER
+from tests.report.test_result import result
+from tests.report.test_times import perf
+
+Told = tuple[str, Payload]
+RIGHT_CLIP = replace(WRONG, verdict=MATCH.verdict, measured="all")
+LEFT_OPEN = not_compared("clip.page", Reason.NOT_GIVEN)
+CASE = case_payload("a")
+BASELINE = {"made": "2026-11-20", "commit": "ab"}
+
+
+def night(*tests: Told, **changes: Any) -> dict[str, Any]:
+    """A finished run, of which the first test says what is compared."""
+    first, *others = tests
+    made = result((first[0], {**first[1], "run": run_payload()}), *others)
+    made.plan.exit_status = int(bool(made.failing))
+    return {**made.to_json(), **changes}
+
+
+def clip(comparison: Any, outcome: str = "passed") -> tuple[Told, ...]:
+    return ("passed", payload(MATCH, case=CASE)), (outcome, payload(comparison, case=CASE))
+
+
+GOOD, BAD = clip(RIGHT_CLIP), clip(WRONG, "failed")
+OPEN = (GOOD[0], ("failed", payload(LEFT_OPEN, case=CASE, left_out="recording")))
+
+
+def named(changes: list[Change]) -> list[tuple[str, str]]:
+    return [(one.case, one.what) for one in changes]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "status"),
+    [
+        (GOOD, GOOD, None, Status.NOTHING_WORSE),
+        (BAD, BAD, None, Status.NOTHING_WORSE),
+        (GOOD, clip(replace(DRIFT, what="clip.page")), None, Status.NOTHING_WORSE),
+        (GOOD, BAD, "became_wrong", Status.WRONG),
+        (OPEN[:1], BAD, "became_wrong", Status.WRONG),
+        (BAD, GOOD, "became_right", Status.NOTHING_WORSE),
+        (OPEN[:1], GOOD, "new", Status.NOTHING_WORSE),
+        (GOOD, OPEN, "left", Status.NOT_COMPARABLE),
+        (BAD, OPEN, "left", Status.NOT_COMPARABLE),
+        (GOOD, GOOD[:1], "left", Status.NOT_COMPARABLE),
+    ],
+)
+def test_a_change_is_called_by_its_name(
+    old: tuple[Told, ...], new: tuple[Told, ...], where: str | None, status: Status
+) -> None:
+    found = difference(night(*old), night(*new))
+    parts = ("became_wrong", "became_right", "slower", "faster", "left", "new")
+    told = {name for name in parts if any(what == "clip.page" for _, what in named(getattr(found, name)))}
+    assert (told, found.status) == ({where} - {None}, status)
+
+
+def test_a_test_that_raised_and_one_that_was_not_run_are_told_with_their_reason() -> None:
+    own = ("failed", payload(MATCH, case=CASE))
+    found = difference(night(*GOOD), night(GOOD[0], own))
+    assert named(found.became_wrong) == [("a", "test_case.py::test[1]")]
+    found = difference(night(*GOOD), night(GOOD[0], LOST))
+    assert ("", "clip.page") not in named(found.left)
+    assert found.status is Status.NOT_COMPARABLE
+
+
+def test_what_is_wrong_counts_before_what_was_lost_and_that_before_what_is_slower() -> None:
+    change = Change("a", "sam", "", "")
+    assert Difference(became_wrong=[change], left=[change], slower=[change]).status is Status.WRONG
+    assert Difference(left=[change], slower=[change]).status is Status.NOT_COMPARABLE
+    assert Difference(slower=[change]).status is Status.SLOWER
+    assert Difference(faster=[change], new=[change], became_right=[change]).status is Status.NOTHING_WORSE
+
+
+def test_a_quantity_that_left_its_baseline_is_slower_and_none_that_is_wrong() -> None:
+    pace = ("passed", payload(replace(SLOW, verdict=MATCH.verdict)))
+    assert named(difference(night(GOOD[0], pace), night(GOOD[0], SLOWER)).slower) == [
+        ("test_case.py::test[1]", "perf/decode")
+    ]
+    assert difference(night(GOOD[0], pace), night(GOOD[0], SLOWER)).status is Status.SLOWER
+    assert named(difference(night(GOOD[0], SLOWER), night(GOOD[0], pace)).faster)
+
+
+def paced(ratio: float, baseline: Mapping[str, str] = BASELINE, wide: float = 0.01) -> dict[str, Any]:
+    """A night whose decode takes so much of the baseline's time, and whose prefill was not compared."""
+    decode = Judgement("decode", Pace.SAME, 10.0, 10 * ratio, ratio, ratio - wide, ratio + wide, 0.05, 24, 24)
+    none = Judgement("prefill", Pace.NOT_COMPARED, 0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0, 0)
+    return night(*GOOD, perf={**perf(decode, none), "baseline": baseline})
+
+
+@pytest.mark.parametrize(
+    ("new", "status", "slower", "faster"),
+    [
+        (1.10, Status.SLOWER, 1, 0),
+        (1.04, Status.NOTHING_WORSE, 0, 0),  # apart, and within what is allowed
+        (0.90, Status.NOTHING_WORSE, 0, 1),
+        (1.00, Status.NOTHING_WORSE, 0, 0),
+    ],
+)
+def test_times_are_told_apart_by_their_intervals_and_by_what_is_allowed(
+    new: float, status: Status, slower: int, faster: int
+) -> None:
+    found = difference(paced(1.0), paced(new))
+    assert (found.status, len(found.slower), len(found.faster)) == (status, slower, faster)
+
+
+def test_intervals_that_overlap_tell_nothing() -> None:
+    found = difference(paced(1.0, wide=0.1), paced(1.1, wide=0.1))
+    assert (found.slower, found.faster) == ([], [])
+
+
+def test_what_is_compared_only_where_it_fails_is_mended_by_its_test() -> None:
+    read = replace(WRONG, what="read")
+    wrong = ("failed", payload(RIGHT_CLIP, read, case=CASE))
+    mended = difference(night(GOOD[0], wrong), night(*GOOD))
+    assert (named(mended.became_right), mended.left) == ([("a", "read")], [])
+    lost = difference(night(GOOD[0], wrong), night(*OPEN))
+    assert ("a", "read") in named(lost.left)
+
+
+def test_times_against_other_baselines_are_not_compared_and_this_is_told() -> None:
+    found = difference(paced(1.0), paced(2.0, {"made": "2026-11-21", "commit": "cd"}))
+    assert (found.slower, found.status) == ([], Status.NOTHING_WORSE)
+    assert "none in common" in found.untold
+    assert difference(paced(1.0), night(*GOOD)).untold == "only one of the two took times"
+
+
+def _provenance(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda run: run.update(provenance={**run["provenance"], name: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda run: run.update(key="mini/nvidia-h200-bfloat16-eager"), "the references' keys differ: mini/cpu"),
+        (_provenance("vendor_sha256", {"modeling_deepseekocr.py": "00"}), "the vendor's files differ"),
+        (_provenance("checkpoint_sha256", "b" * 64), "the checkpoints' weights differ"),
+    ],
+)
+def test_other_references_are_not_comparable_and_it_says_why(change: Callable[[Any], None], why: str) -> None:
+    new = night(*BAD)
+    change(new["run"])
+    found = difference(night(*GOOD), new)
+    assert found.status is Status.NOT_COMPARABLE
+    assert [one[: len(why)] for one in found.obstacles] == [why]
+
+
+def test_runs_of_nothing_or_of_other_cases_are_not_comparable() -> None:
+    assert difference(night(*GOOD), night(*GOOD, run=None)).obstacles
+    other = night(("passed", payload(MATCH, case=case_payload("b"))))
+    assert difference(night(*GOOD), other).obstacles == ["they hold no comparison in common"]
+
+
+def test_texts_and_boxes_stand_side_by_side() -> None:
+    said = {"text": "Minutes of May", "boxes": [["title", 1, 2, 3, 4], ["text", 5, 6, 7, 8]]}
+    now = {"text": "Minuets of May", "boxes": [["title", 1, 2, 3, 5], ["text", 5, 6, 7, 8]]}
+    old, new = (night(("passed", payload(MATCH, case=case_payload("a", said=one)))) for one in (said, now))
+    assert [*readings(old, new)] == [
+        ("a", "text", "Minutes of May", "Minuets of May"),
+        ("a", "boxes, 2 and 2", "title [1, 2, 3, 4]", "title [1, 2, 3, 5]"),
+    ]
+    assert not readings(old, old)
+    lost = night(("passed", payload(MATCH, case=case_payload("a", said=None))))
+    assert not readings(old, lost)
+
+
+def test_it_is_told_line_by_line_and_as_markdown() -> None:
+    old, new = night(*GOOD), night(*BAD)
+    found = difference(old, new)
+    told = [*lines(found, old, new)]
+    assert told[-1] == "verdict         something became wrong: 1 became wrong, 4 comparisons in common"
+    assert any(line.startswith("became wrong    a, clip.page: WRONG: relative error 7.1e-01") for line in told)
+    text = markdown(found, old, new)
+    assert f"\n{verdict(found)}\n" in text
+    assert "### Became wrong" in text
+    assert "| a | clip.page | MATCH: all | WRONG: relative error 7.1e-01 (allowed 1e-04) |" in text

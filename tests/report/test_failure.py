@@ -1,0 +1,120 @@
+"""What a failing test says: each text is a snapshot, and fits one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from pytest_dsocr.cases import exchange as parity
+from pytest_dsocr.cases.exchange import CaseReport
+from pytest_dsocr.compare.divergence import Divergence, first_divergence
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.text import compare_text
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.contract.markup import Box
+from pytest_dsocr.foundation.words import COLUMNS
+from pytest_dsocr.observation.observation import SpanSeen
+from pytest_dsocr.report.failure import MOST_LINES, failure_text
+from tests.compare.made import OUTPUT
+from tests.report.made import DRIFT, MATCH, WRONG, config, recorded, report
+
+NODEID = "suites/parity/test_case.py::test_vision[page-tiny-free-clip]"
+CAUSE = "what real ports got wrong at this stage, and what tells one of these mistakes from another, " * 2
+FINDING = "tokens are right when given the reference's vision features"
+WORSE = Comparison("projector.page", Verdict.WRONG, "relative error 8.9e-01 (allowed 1e-04)", 0.89, ("its anatomy",))
+UNGIVEN = not_compared("clip.page", Reason.NOT_GIVEN)
+MANY = [
+    Comparison(f"prefill/{k}", Verdict.WRONG, "relative error 1.0e+00 " * 30, 1.0, tuple("abcdefgh")) for k in range(30)
+]
+HOSTILE = Comparison("text", Verdict.WRONG, "\x1b[2J\nparts at", None, ("subject \x9b31m", "reference \r\n ok"))
+SPELT = compare_text("The minuets of the meeting", "The minutes of the meeting", 0.0)
+MOVED = (SpanSeen("title", (Box(1, 2, 3, 13),)), OUTPUT.spans[1])
+
+Made = Callable[[Path], tuple[list[Comparison], CaseReport | None]]
+FAILURES: dict[str, Made] = {
+    "breaks_here": lambda page: ([WRONG, WORSE], report(page, MATCH, DRIFT, WRONG, WORSE, findings=(FINDING,))),
+    "breaks_elsewhere": lambda page: ([WORSE], report(page, MATCH, DRIFT, WRONG, WORSE, findings=(FINDING,))),
+    "was_not_given": lambda page: ([UNGIVEN], report(page, MATCH, UNGIVEN)),
+    "boxes_moved": lambda page: ([Comparison("boxes", Verdict.WRONG, "1 moved")], report(page, spans=MOVED)),
+    "text_differs": lambda page: ([SPELT], report(page, MATCH, SPELT)),
+    "gravest_first": lambda page: ([UNGIVEN, WORSE], report(page, UNGIVEN, WORSE)),
+    "of_no_case": lambda page: ([Comparison("cache", Verdict.WRONG, "901 positions; allowed 900")], None),
+    "very_much": lambda page: (MANY, report(page, *MANY, findings=("a b " * 300,) * 9)),
+    "hostile": lambda page: ([HOSTILE], report(page, MATCH, HOSTILE)),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to check is a table of its own, with tests of its own."""
+
+    def found(comparisons: Sequence[Comparison]) -> Divergence | None:
+        first = first_divergence(comparisons)
+        return first and replace(first, cause=CAUSE)
+
+    monkeypatch.setattr(parity, "first_divergence", found)
+
+
+@pytest.mark.parametrize("made", FAILURES.values(), ids=FAILURES)
+def test_the_text_of_a_failure(made: Made, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    told = text(*made(tmp_path))
+    lines = told.splitlines()
+    assert len(lines) <= MOST_LINES
+    assert all(len(line) <= COLUMNS for line in lines)
+    assert told.replace("\n", "").isprintable()
+    assert lines[-1].startswith("rerun")
+    assert told == snapshot
+
+
+def test_what_breaks_first_is_told_with_the_test_that_failed_over_it(tmp_path: Path) -> None:
+    asked: list[Comparison] = []
+
+    def told_by(wrong: Comparison) -> str | None:
+        asked.append(wrong)
+        return "test_case.py::test_vision[clip]"
+
+    said = report(tmp_path, MATCH, WRONG, WORSE)
+    told = failure_text([WORSE], said, config(), NODEID, recorded(), told_by=told_by).splitlines()
+    assert asked == [WRONG]
+    assert f"{'':<16}this comes before what this test compares; see test_case.py::test_vision[clip]" in told
+    assert not any("see test_" in line for line in text([WORSE], said).splitlines())
+
+
+def test_a_test_that_asked_for_no_reference_names_none(tmp_path: Path) -> None:
+    told = failure_text([WRONG], None, config(), NODEID, None)
+    assert not any(line.startswith(("subject", "reference")) for line in told.splitlines())
+
+
+def test_without_a_case_a_cause_is_told_of_inputs_and_files_and_of_nothing_else() -> None:
+    grid = replace(WRONG, what="images_spatial_crop")
+    [cause] = [line for line in _alone(grid) if line.startswith("check")]
+    assert cause.startswith("check           that the grid is columns, then rows")
+    read = replace(WRONG, what="read")
+    assert any(line.startswith("check           that read goes through the same prefill") for line in _alone(read))
+    for other in ("prefill/again", "text/read again"):
+        assert not any(line.startswith("check") for line in _alone(replace(WRONG, what=other)))
+
+
+def _alone(wrong: Comparison) -> list[str]:
+    return failure_text([wrong], None, config(), NODEID, None).splitlines()
+
+
+def test_the_command_is_whole_and_has_the_runs_options() -> None:
+    options = ["--dsocr-subject=a_package.of_mine:" + "a_very_long_name" * 9, "-k", "a or b"]
+    told = failure_text([WRONG], None, config(), NODEID, None, options)
+    assert told.splitlines()[-1] == f"rerun           pytest '{NODEID}' {options[0]} -k 'a or b'"
+
+
+@pytest.mark.parametrize(("out", "named"), [(Path("dsocr-out"), True), (None, False)])
+def test_the_picture_is_named_where_one_was_drawn(out: Path | None, named: bool, tmp_path: Path) -> None:
+    told = text([WRONG], report(tmp_path, WRONG), out=out)
+    assert ("dsocr-out/pages/page-tiny-free.jpg" in told) is named
+
+
+def text(failed: list[Comparison], said: CaseReport | None, **changes: Any) -> str:
+    return failure_text(failed, said, config(**changes), NODEID, recorded(), ("--dsocr-subject=mine:Model",))

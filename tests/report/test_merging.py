@@ -1,0 +1,182 @@
+"""Results of shards made into one: as one run would have told it, and refused where they are of different runs."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.report.file import mark_refused, mark_running, write_json
+from pytest_dsocr.report.merging import Part, merged, read_parts
+from pytest_dsocr.report.plan import Plan
+from tests.report.made import MATCH, WRONG, Payload, case_payload, payload, run_payload
+from tests.report.test_ended import LOST, MISSING
+from tests.report.test_result import begun
+
+Told = tuple[str, str, Payload]
+
+
+def of_page(name: str, place: int, *, wrong: bool = False, **changes: Any) -> Told:
+    made = WRONG if wrong else MATCH
+    first = {"first_wrong": made.what, "passes": False, "verdict": "WRONG"} if wrong else {}
+    case = case_payload(name, made, place=place, **first, **changes)
+    return f"test_case.py::test[{name}]", "failed" if wrong else "passed", payload(made, case=case)
+
+
+def told(*tests: Told, shard: str | None = None) -> dict[str, Any]:
+    """A finished run."""
+    made = begun()
+    made.plan = Plan(exit_status=int(any(outcome != "passed" for _, outcome, _ in tests)))
+    for name, outcome, one in tests:
+        run: Any = run_payload(shard=shard)
+        made.add(name, outcome, {**one, "run": run})
+        made.plan.add([name])
+        made.plan.ended.add(name)
+    return made.to_json()
+
+
+def merge(*results: dict[str, Any]) -> dict[str, Any]:
+    return merged([Part(Path(f"s{k}"), result) for k, result in enumerate(results, 1)], "dsocr merge")
+
+
+OF_NO_PAGE = ("test_ids.py::test", "passed", payload(MATCH))
+PAGES = [of_page(name, place) for place, name in enumerate("cab")]
+FIRST, SECOND = told(of_page("c", 0), of_page("b", 1), OF_NO_PAGE, shard="1/2"), told(of_page("a", 0), shard="2/2")
+
+
+def test_the_whole_is_what_one_run_would_have_told() -> None:
+    """In whatever order its parts are given."""
+    whole = told(*PAGES, OF_NO_PAGE)
+    for result in (merge(FIRST, SECOND), merge(SECOND, FIRST)):
+        result["tests"].sort(key=lambda test: [one["nodeid"] for one in whole["tests"]].index(test["nodeid"]))
+        of_the_run = ("id", "started", "ended", "command", "merged")
+        assert {name: value for name, value in result.items() if name not in of_the_run} == {
+            name: value for name, value in whole.items() if name not in of_the_run
+        }
+        assert [one["verdict"] for one in result["merged"]] == ["passes", "passes"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "ended"),
+    [
+        (of_page("a", 0, wrong=True), "wrong"),
+        (("test_case.py::test[a]", *LOST), "infrastructure"),
+        (("test_case.py::test[a]", *MISSING), "infrastructure"),
+    ],
+)
+def test_what_one_of_them_found_the_whole_has_found(bad: Told, ended: str) -> None:
+    result, alone = merge(FIRST, told(bad, shard="2/2")), told(*PAGES[::2], bad, OF_NO_PAGE)
+    assert (result["passes"], result["ended_as"], result["verdict"]) == (False, ended, "1 of 4 tests failed")
+    for name in ("ended_as", "verdict", "counts", "faults", "missing"):
+        assert result[name] == alone[name]
+    [failed] = [test for test in result["tests"] if test["why"]]
+    assert failed["rerun"] == "pytest 'test_case.py::test[a]'"
+
+
+def test_a_failure_of_somebody_elses_test_stays_one() -> None:
+    second = {**SECOND, "others_failed": True, "exit_status": 1}
+    assert merge(FIRST, second)["ended_as"] == "wrong"
+
+
+def changed(change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    result = copy.deepcopy(SECOND)
+    change(result)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (changed(lambda one: one.update(commit="ffff")), "their commits are abc-dirty and ffff"),
+        (changed(lambda one: one["run"].update(subject="mine:Other")), "subject is session and mine:Other"),
+        (changed(lambda one: one["run"].update(key="mini/other")), "key is mini/cpu-float32-eager and mini/other"),
+        (changed(lambda one: one["run"].update(reference="live")), "reference is recorded and live"),
+        (changed(lambda one: one["run"].update(presets=["tiny"])), r"presets is \['gundam'\] and \['tiny'\]"),
+        (
+            changed(lambda one: one["run"]["provenance"].update(vendor_sha256={"a.py": "0"})),
+            "provenance: vendor_sha256: modeling_deepseekocr.py is 5835e0b9e194.* and None",
+        ),
+        (
+            changed(lambda one: one["run"]["settings"]["tolerances"].update(text=1)),
+            "settings: tolerances: text is None and 1",
+        ),
+        (changed(lambda one: one["run"]["settings"].update(max_new_tokens=12)), "settings: max_new_tokens is None"),
+        (changed(lambda one: one["left"].update(whole=["d.png"])), r"all pages is \[\] and \['d.png'\]"),
+        (changed(lambda one: one["environment"]["versions"].update(torch="1.0")), "torch is .* and 1.0"),
+        (changed(lambda one: one.update(pytest_dsocr="0.0")), "pytest_dsocr is .* and 0.0"),
+        (changed(lambda one: one["left"].update(by=["-k text"])), r"selected by is \[\] and \['-k text'\]"),
+        (changed(lambda one: one["run"].update(shard="2/3")), "they are shards 1/2 and 2/3"),
+        (told(of_page("c", 0, wrong=True), shard="2/2"), "c is MATCH in one and WRONG in the other"),
+    ],
+)
+def test_parts_of_different_runs_are_refused_in_words(other: dict[str, Any], why: str) -> None:
+    with pytest.raises(DsocrError, match=f"s1 and s2 are not of one run: {why}.*; merge only those of one"):
+        merge(FIRST, other)
+
+
+def test_a_case_that_two_of_them_hold_with_one_verdict_is_one_case() -> None:
+    result = merge(FIRST, told(of_page("c", 0), of_page("a", 1), shard="2/2"))
+    assert sorted(case["id"] for case in result["cases"]) == ["a", "b", "c"]
+    assert result["passes"]
+
+
+def test_a_shard_that_is_not_there_is_no_pass() -> None:
+    result = merge(FIRST)
+    assert (result["passes"], result["verdict"], result["ended_as"]) == (
+        False,
+        "shard 2/2 is not there",
+        "infrastructure",
+    )
+
+
+@pytest.mark.parametrize("shard", ["1/999999999", "0/0", "3/2", "", "of", 5])
+def test_what_is_no_shard_is_refused_in_words(shard: Any) -> None:
+    with pytest.raises(DsocrError, match=r"the run in s\d calls itself shard .*, which is none; run it again"):
+        merge(FIRST, changed(lambda one: one["run"].update(shard=shard)))
+
+
+def test_of_many_shards_that_are_not_there_the_first_are_named() -> None:
+    verdict = merge(changed(lambda one: one["run"].update(shard="2/90000")))["verdict"]
+    assert "shard 1/90000 is not there; shard 3/90000" in verdict
+    assert verdict.endswith("nor are 89996 more shards")
+
+
+def folders(tmp_path: Path, *results: dict[str, Any]) -> Sequence[Path]:
+    found = [tmp_path / f"s{k}" for k in range(len(results))]
+    for folder, result in zip(found, results, strict=True):
+        folder.mkdir()
+        write_json(folder, result)
+    return found
+
+
+def test_a_run_that_did_not_finish_is_merged_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    [first] = folders(tmp_path, FIRST)
+    running, refused = tmp_path / "running", tmp_path / "refused"
+    mark_running(running, begun().identity)
+    refused.mkdir()
+    mark_refused(refused, begun().identity, "no weights", "infrastructure")
+    for other in (running, refused):
+        with pytest.raises(DsocrError, match=f"the run in {other} did not finish; run it again, or give --unfinished"):
+            read_parts([first, other], unfinished=False)
+        result = merged(read_parts([first, other], unfinished=True), "dsocr merge")
+        assert (result["passes"], result["comparisons"]) == (False, 3)
+        assert f"the run in {other} did not finish" in result["verdict"]
+    with pytest.raises(DsocrError, match="none of the runs has finished"):
+        merged(read_parts([running], unfinished=True), "dsocr merge")
+
+
+def test_a_run_that_was_interrupted_did_not_finish_either(tmp_path: Path) -> None:
+    second = {**SECOND, "exit_status": 2, "not_ended": ["test_case.py::test[d]"], "passes": False, "planned": 2}
+    parts = folders(tmp_path, FIRST, second)
+    with pytest.raises(DsocrError, match="did not come to its end"):
+        read_parts(parts, unfinished=False)
+    result = merged(read_parts(parts, unfinished=True), "dsocr merge")
+    assert result["not_ended"] == ["test_case.py::test[d]"]
+    assert "1 of 5 planned tests did not end" in result["verdict"]
+    assert (result["planned"], result["ended_as"]) == (5, "interrupted")
+    assert json.loads(json.dumps(result)) == result

@@ -1,0 +1,177 @@
+"""The page twice: what both sides read alike is grey, and what they did not stands out on its side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageChops
+
+from pytest_dsocr.contract.markup import UNITS, Box
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.observation import SpanSeen
+from pytest_dsocr.report.payload import picture_name
+from pytest_dsocr.report.pictures import draw
+from pytest_dsocr.report.side_by_side import (
+    BLUE,
+    FOOT_PX,
+    GREY,
+    HEAD_PX,
+    LARGEST_PX,
+    MARGIN_PX,
+    RED,
+    paired_by_overlap,
+    side_by_side,
+)
+from tests.report.made import report
+
+Spans = Sequence[SpanSeen]
+HERE, NEAR, FAR = Box(100, 100, 500, 300), Box(120, 110, 540, 330), Box(100, 700, 500, 900)
+WHITE = (255, 255, 255)
+
+
+def text(*boxes: Box, label: str = "text") -> tuple[SpanSeen, ...]:
+    """A span for each box."""
+    return tuple(SpanSeen(label, (box,)) for box in boxes)
+
+
+def panes(reference: Spans, subject: Spans, size: tuple[int, int] = (600, 800)) -> list[Image.Image]:
+    """The reference's side and the subject's, without head and legend."""
+    sheet = side_by_side(Image.new("RGB", size, "white"), reference, subject, "WRONG")
+    width = (sheet.width - 3 * MARGIN_PX) // 2
+    lefts = (MARGIN_PX, 2 * MARGIN_PX + width)
+    return [sheet.crop((left, HEAD_PX, left + width, sheet.height - FOOT_PX)) for left in lefts]
+
+
+def colours(pane: Image.Image, box: Box | None = None) -> set[tuple[int, ...]]:
+    """Those of grey, blue and red that are seen: anywhere, or on the lower edge of a box, where no label is."""
+    if box is not None:
+        y = round(box.y2 / UNITS * (pane.height - 1))
+        x1, x2 = (round(x / UNITS * (pane.width - 1)) for x in (box.x1, box.x2))
+        pane = pane.crop((x1, y - 3, x2, y + 4))
+    return {colour for _, colour in pane.getcolors(1 << 20) or () if isinstance(colour, tuple)} & {GREY, BLUE, RED}
+
+
+def test_what_both_read_alike_is_grey_and_the_same_on_both_sides() -> None:
+    reference, subject = panes(text(HERE, FAR), text(HERE, FAR))
+    assert ImageChops.difference(reference, subject).getbbox() is None
+    assert colours(reference) == {GREY}
+    assert colours(reference, HERE) == colours(reference, FAR) == {GREY}
+
+
+@pytest.mark.parametrize(
+    ("subject", "box", "seen"),
+    [
+        (text(NEAR, FAR), HERE, ({BLUE}, {BLUE, RED})),  # a side of the red box crosses it
+        (text(NEAR, FAR), NEAR, (set(), {RED})),
+        (text(HERE, label="title") + text(FAR), HERE, ({BLUE}, {BLUE, RED})),
+        (text(FAR), HERE, ({BLUE}, {BLUE})),
+        (text(HERE), FAR, ({BLUE}, {BLUE})),
+        (text(HERE, FAR, Box(600, 400, 900, 500)), Box(600, 400, 900, 500), (set(), {RED})),
+        (text(HERE, FAR, HERE), HERE, ({GREY}, {RED})),
+    ],
+    ids=["moved", "moved_to", "renamed", "missing", "missing_last", "surplus", "read_twice"],
+)
+def test_what_differs_is_blue_for_the_reference_and_red_for_the_subject(
+    subject: Spans, box: Box, seen: tuple[set[object], set[object]]
+) -> None:
+    both = panes(text(HERE, FAR), subject)
+    assert tuple(colours(pane, box) for pane in both) == seen
+
+
+def test_where_the_reference_has_a_box_is_dashed_on_the_subjects_side() -> None:
+    shares = []
+    for pane in panes(text(HERE), ()):
+        y = round(HERE.y2 / UNITS * (pane.height - 1))
+        row = [pane.getpixel((x, y)) for x in range(100, 250)]
+        shares.append(row.count(BLUE) / len(row))
+    assert shares[0] == 1
+    assert 0.4 < shares[1] < 0.6
+
+
+def test_a_missing_and_a_surplus_box_are_thicker_than_one_that_moved() -> None:
+    def thickness(pane: Image.Image, box: Box) -> int:
+        x, y = pane.width // 4, round(box.y2 / UNITS * (pane.height - 1))
+        return sum(pane.getpixel((x, y + d)) in (BLUE, RED) for d in range(-9, 10))
+
+    reference, subject = panes(text(HERE, FAR), text(NEAR))
+    assert thickness(reference, FAR) > thickness(reference, HERE) > 1
+    reference, subject = panes(text(HERE), text(NEAR, FAR))
+    assert thickness(subject, FAR) > thickness(subject, NEAR) > 1
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "pairs"),
+    [
+        ((), (), []),
+        ((HERE, FAR), (FAR, HERE), [(0, 1), (1, 0)]),
+        ((HERE, HERE), (HERE,), [(0, 0)]),
+        ((NEAR, FAR), (HERE,), [(0, 0)]),
+        ((FAR,), (HERE,), []),
+        ((NEAR, HERE), (HERE,), [(1, 0)]),
+        ((Box(1, 1, 1e300, 1e300),), (Box(0, 0, math.inf, 900),), [(0, 0)]),
+        ((Box(*[math.nan] * 4),), (HERE,), []),
+    ],
+)
+def test_equal_boxes_are_paired_first_and_then_those_that_overlap(
+    mine: Sequence[Box], theirs: Sequence[Box], pairs: list[tuple[int, int]]
+) -> None:
+    assert sorted(paired_by_overlap(text(*mine), text(*theirs)).places) == pairs
+
+
+@pytest.mark.parametrize("box", [HERE, Box(5, 5, 5, 5)], ids=["some_area", "none"])
+def test_of_boxes_in_one_place_those_under_one_label_are_pairs(box: Box) -> None:
+    mine, theirs = text(box, label="title") + text(box), text(box) + text(box, label="title")
+    assert sorted(paired_by_overlap(mine, theirs).places) == [(0, 1), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        Box(1e300, -1e300, 5, 5),
+        Box(900, 900, 100, 100),
+        Box(math.inf, 0, -math.inf, 9),
+        Box(*[math.nan] * 4),
+        Box(0, 0, 0, 0),
+        Box(999, 999, 999, 999),
+    ],
+)
+def test_a_box_that_lies_nowhere_is_drawn_on_the_page_and_no_error(box: Box) -> None:
+    panes(text(box, label="a\nlabel \x1b[2J" + "long" * 99), text(box, HERE), (40, 30))
+
+
+@pytest.mark.parametrize("size", [(600, 5000), (5000, 600), (1, 1), (2500, 3500)])
+def test_a_sheet_of_any_page_fits_a_screen(size: tuple[int, int]) -> None:
+    sheet = side_by_side(Image.new("L", size), text(HERE), text(NEAR), "WRONG")
+    assert sheet.height <= LARGEST_PX[1] + HEAD_PX + FOOT_PX
+    assert sheet.width <= 2 * LARGEST_PX[0] + 3 * MARGIN_PX
+
+
+def test_the_legend_says_more_where_something_differs() -> None:
+    def legend(subject: Spans) -> Image.Image:
+        sheet = side_by_side(Image.new("RGB", (600, 800), "white"), text(HERE), subject, "WRONG")
+        return sheet.crop((0, sheet.height - FOOT_PX, sheet.width, sheet.height))
+
+    assert colours(legend(text(HERE))) == {GREY}
+    assert colours(legend(text(NEAR))) == {GREY, BLUE, RED}
+
+
+def test_a_case_is_drawn_into_the_runs_folder(tmp_path: Path) -> None:
+    path = draw(report(tmp_path, spans=()), tmp_path / "out")
+    assert path == tmp_path / "out" / picture_name("page-tiny-free")
+    with Image.open(path) as sheet:
+        middle = sheet.width // 2
+        assert sheet.width == 2 * LARGEST_PX[0] + 3 * MARGIN_PX
+        sides = [sheet.crop((left, HEAD_PX, left + middle, sheet.height - FOOT_PX)) for left in (0, middle)]
+    reds, blues = ([np.asarray(side)[..., channel].astype(int) for side in sides] for channel in (0, 2))
+    blue = [int((b - r > 99).sum()) for r, b in zip(reds, blues, strict=True)]
+    assert blue[0] > 2 * blue[1] > 0, "the reference's boxes, and where the subject ought to have them"
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(DsocrError, match=r"page-tiny-free.jpg cannot be written .*; make room, or give another folder"):
+        draw(report(tmp_path), tmp_path / "taken")

@@ -1,0 +1,132 @@
+"""A session that is wrong where it is told to be: NaN in a seam, an error in a method, buffers that are used again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.subjects.session import SessionSubject
+from tests.conftest import model_of
+
+WHOLE = ("sam", "clip", "project")
+"""The model's own stages, which give the crops' features first and the page's then."""
+
+
+class Spoilt(SessionSubject):
+    """Holds ``bad`` in the midst of one seam, and whatever follows from it.
+
+    Args:
+        session: one whose model is the engine's.
+        seam: ``sam.crops``, ``vision_fusion``, ``prefill``, ``step``, or a block such as ``sam.page/1``.
+        bad: NaN or an infinity.
+    """
+
+    def __init__(self, session: Session[Any], seam: str, bad: float) -> None:
+        super().__init__(session)
+        self.seam, self.bad = seam, bad
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        stage, _, rest = self.seam.partition(".")
+        view, _, depth = rest.partition("/")
+        model, spoilt = model_of(self.session), "project" if stage == "projector" else stage
+        if depth:
+            path = {"sam": "model.sam_model.blocks", "clip": "model.vision_model.transformer.layers"}[stage]
+            block = model.get_submodule(f"{path}.{depth}")
+            hook = block.register_forward_hook(lambda module, given, out: self._of(view, out), prepend=True)
+            try:
+                return super().vision(inputs)
+            finally:
+                hook.remove()
+        if spoilt in WHOLE:
+            method = getattr(model, spoilt)
+            setattr(model, spoilt, lambda *given: self._of(view, method(*given)))
+            try:
+                return super().vision(inputs)
+            finally:
+                delattr(model, spoilt)
+        seams = super().vision(inputs)
+        if self.seam == "vision_fusion":
+            seams["vision_fusion"] = spoil(seams["vision_fusion"], self.bad)
+        return seams
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        state = super().prefill(inputs, vision_fusion)
+        if self.seam == "prefill":
+            state.logits = spoil(state.logits, self.bad)
+        return state
+
+    def step(self, state: Any, token: int) -> Tensor:
+        logits = super().step(state, token)
+        return spoil(logits, self.bad) if self.seam == "step" and state.steps == 3 else logits
+
+    def _of(self, view: str, out: Tensor) -> Tensor:
+        return spoil(out, self.bad) if (len(out) > 1) == (view == "crops") else out
+
+
+def spoil(tensor: Tensor, bad: float) -> Tensor:
+    """Give a copy of which the third value and those of the last row are ``bad``."""
+    spoilt = tensor.clone(memory_format=torch.contiguous_format)
+    spoilt.view(-1)[2] = bad
+    spoilt.view(-1)[-5:] = bad
+    return spoilt
+
+
+class Raising(SessionSubject):
+    """Raises in one method, ``step`` only in its fourth call."""
+
+    def __init__(self, session: Session[Any], method: str, error: Exception | None = None) -> None:
+        super().__init__(session)
+        self.error = error or RuntimeError(f"no kernel for {method}")
+        self.calls = 0
+        setattr(self, method, self._raise if method != "step" else self._raise_late)
+
+    def _raise(self, *given: Any, **how: Any) -> Any:
+        raise self.error
+
+    def _raise_late(self, state: Any, token: int) -> Tensor:
+        self.calls += 1
+        if self.calls == 4:
+            raise self.error
+        return super().step(state, token)
+
+
+class Reusing(SessionSubject):
+    """Gives its tensors in buffers that it uses again at the next call, as CUDA graphs do; spoils what it is given."""
+
+    def __init__(self, session: Session[Any]) -> None:
+        super().__init__(session)
+        self._buffers: list[Tensor] = []
+
+    def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
+        return self._in_buffers(super().inputs(page, prompt=prompt, preset=preset))
+
+    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return self._in_buffers(super().vision(self._taken(inputs)))
+
+    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
+        fused = None if vision_fusion is None else self._taken({"": vision_fusion})[""]
+        state = super().prefill(self._taken(inputs), fused)
+        state.logits = self._in_buffers({"": state.logits})[""]
+        return state
+
+    def step(self, state: Any, token: int) -> Tensor:
+        return self._in_buffers({"": super().step(state, token)})[""]
+
+    def _in_buffers(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        for buffer in self._buffers:
+            buffer.zero_()
+        own = {name: tensor.clone() for name, tensor in given.items()}
+        self._buffers = [*own.values()]
+        return own
+
+    def _taken(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        own = {name: tensor.clone() for name, tensor in given.items()}
+        for tensor in given.values():
+            tensor.zero_()
+        return own

@@ -1,0 +1,386 @@
+"""A case put to a subject: along a reference's tokens, freely where they part, and as far as its level goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.contract.policy import DEFAULT_NGRAM
+from pytest_dsocr.contract.special import EOS
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.observation.block_seams import ORDER
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Best, Observation, Step
+from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.protocol import METHODS
+from pytest_dsocr.subjects.session import SessionSubject
+from tests.compare.made import every_bit, observation
+from tests.conftest import model_of
+from tests.crops import cropped_case
+from tests.subjects.seen import output_of, seen
+
+TOKENS = 24
+EMPTY = observation(steps=())
+
+
+@pytest.fixture(scope="module")
+def case(pages: Path) -> Case:
+    return make_case(pages / "tiny.png", "free", "tiny", TOKENS)
+
+
+@pytest.fixture(scope="module")
+def own(tiny: Session[Any], case: Case) -> Observation:
+    """What the session does by itself."""
+    return seen(tiny, case)
+
+
+@pytest.fixture(scope="module")
+def another(case: Case) -> Observation:
+    """What other weights say of the same page."""
+    return seen(Session.from_checkpoint("synthetic:tiny@3"), case)
+
+
+def with_rule(session: Session[Any], **rules: int) -> SessionSubject:
+    return SessionSubject(Session(session.model, session.tokenizer, policy=replace(session.policy, **rules)))
+
+
+def only(subject: SessionSubject, level: Level, *more: str) -> Any:
+    """The same subject, showing no more than what ``level`` asks for, and ``more``."""
+    names = [*(name for one in Level if one <= level for name in METHODS[one]), *more]
+    return SimpleNamespace(**{name: getattr(subject, name) for name in names})
+
+
+class Calls:
+    """How often the model is asked to see and to decode."""
+
+    def __init__(self, session: Session[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = {"sam": 0, "decode": 0}
+        for name in self.count:
+            self._count(model_of(session), name, monkeypatch)
+
+    def _count(self, model: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        original = getattr(model, name)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            self.count[name] += 1
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(model, name, counted)
+
+
+def choices(forced: Sequence[ForcedStep] | None) -> tuple[int, ...]:
+    assert forced is not None
+    return tuple(step.token for step in forced)
+
+
+def test_along_its_own_tokens_it_says_the_same_and_decodes_once(
+    tiny: Session[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, told = Calls(tiny, monkeypatch), list[int]()
+    answer = follow(SessionSubject(tiny), case, own, told.append)
+    assert choices(answer.forced) == own.token_ids
+    assert calls.count == {"sam": 1, "decode": TOKENS}
+    assert told == [*range(TOKENS)]
+    assert (answer.case_id, answer.text, answer.spans) == (own.case_id, own.output.text, own.output.spans)
+    assert answer.spans, "the page has no boxes, so this shows little"
+    assert not answer.reread
+    found = list(compare_observations(answer, own, tolerances("float32")))
+    assert {comparison.verdict for comparison in found} == {Verdict.MATCH}
+
+
+def test_along_anothers_tokens_it_reads_freely_as_well(
+    tiny: Session[Any], case: Case, own: Observation, another: Observation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert another.token_ids != own.token_ids
+    calls, told = Calls(tiny, monkeypatch), list[int]()
+    answer = follow(SessionSubject(tiny), case, replace(another, steps=another.steps[:7]), told.append)
+    assert (answer.text, answer.mmd) == (own.output.text, own.output.mmd)
+    assert len(choices(answer.forced)) == 7
+    assert calls.count == {"sam": 2, "decode": 7 + TOKENS}
+    assert told == [*range(7)]
+    assert not answer.reread
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_without_text_of_it_always_reads_and_notes_where_that_must_agree(
+    follows: bool, tiny: Session[Any], case: Case, own: Observation, another: Observation
+) -> None:
+    subject = only(SessionSubject(tiny), Level.STAGES)
+    answer = follow(subject, case, own if follows else another)
+    assert answer.text == own.output.text
+    assert answer.reread is follows
+
+
+def along(session: Session[Any], case: Case, tokens: Sequence[int]) -> Tensor:
+    """The logits after the prompt and after each of ``tokens`` but the last, of one pass over all: ``[T, V]``."""
+    inputs = session.prepare(case.page, prompt=case.prompt, preset=case.preset)
+    more = torch.tensor([list(tokens[:-1])])
+    longer = replace(
+        inputs,
+        input_ids=torch.cat([inputs.input_ids, more], dim=1),
+        images_seq_mask=torch.cat([inputs.images_seq_mask, torch.zeros_like(more, dtype=torch.bool)], dim=1),
+    )
+    every = session.prefill(longer, all_logits=True).all_logits
+    assert every is not None
+    return every[0, inputs.prompt_tokens - 1 :]
+
+
+@pytest.mark.parametrize("whose", ["own", "another"])
+def test_each_forced_step_is_that_of_one_teacher_forced_pass(
+    whose: str, tiny: Session[Any], case: Case, request: pytest.FixtureRequest
+) -> None:
+    theirs: Observation = request.getfixturevalue(whose)
+    forced = follow(with_rule(tiny, no_repeat_ngram_size=0), case, theirs).forced or ()
+    rows = along(tiny, case, theirs.token_ids)
+    assert len(rows) == len(forced) == len(theirs.steps)
+    for row, mine, step in zip(rows, forced, theirs.steps, strict=True):
+        assert mine.token == mine.best.ids[0] == int(row.argmax())
+        torch.testing.assert_close(torch.tensor(mine.at_reference), row[list(step.best.ids)], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(torch.tensor(mine.best.logits), row.topk(5).values, rtol=1e-4, atol=1e-4)
+
+
+def test_forced_steps_hold_the_logits_of_the_references_best(tiny: Session[Any], case: Case, own: Observation) -> None:
+    asked = Step(own.token_ids[0], Best((5, 499, 3), (0.0, 0.0, 0.0)))
+    forced = follow(SessionSubject(tiny), case, replace(own, steps=(asked,))).forced
+    logits = tiny.prefill(tiny.prepare(case.page, prompt=case.prompt, preset=case.preset)).logits[0]
+    assert forced == (ForcedStep(own.token_ids[0], Best.of(logits), tuple(logits[[5, 499, 3]].tolist())),)
+
+
+def repeats(history: Sequence[int], size: int, token: int) -> bool:
+    """Whether ``token`` would end a run of ``size`` that ``history`` holds, by trying every place."""
+    run = [*history[len(history) - size + 1 :], token]
+    return any(list(history[k : k + size]) == run for k in range(len(history) - size + 1))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, None])
+def test_the_ngram_rule_looks_back_on_prompt_and_references_tokens(
+    size: int | None, tiny: Session[Any], case: Case, own: Observation
+) -> None:
+    """A subject that says nothing of its policy is held to the vendor's."""
+    unruled = with_rule(tiny, no_repeat_ngram_size=0)
+    pattern = own.steps[:4] if size else own.steps[:DEFAULT_NGRAM]
+    theirs = observation(steps=pattern * 3)
+    free = follow(unruled, case, theirs).forced or ()
+    subject = with_rule(tiny, no_repeat_ngram_size=size) if size else only(unruled, Level.STAGES)
+    ruled = follow(subject, case, theirs).forced or ()
+    prompt = tiny.prepare(case.page, prompt=case.prompt, preset=case.preset).input_ids[0].tolist()
+    changed = 0
+    for k, (mine, unbound) in enumerate(zip(ruled, free, strict=True)):
+        history = prompt + list(theirs.token_ids[:k])
+        assert every_bit(mine.best) == every_bit(unbound.best), "the best are those before any rule"
+        allowed = [token for token in unbound.best.ids if not repeats(history, size or DEFAULT_NGRAM, token)]
+        assert mine.token == allowed[0]
+        changed += mine.token != unbound.token
+    assert changed, "the rule never applied"
+
+
+def first_new(tokens: Sequence[int], after: int) -> int:
+    """The place of the first token from ``after`` on that was not there before."""
+    return next(k for k in range(after, len(tokens)) if tokens[k] not in tokens[:k])
+
+
+@pytest.fixture(scope="module")
+def ending(tiny: Session[Any], own: Observation) -> tuple[SessionSubject, int]:
+    """A subject for which a token in the midst of the output is the EOS, and the length of its output."""
+    at = first_new(own.token_ids, 3)
+    return with_rule(tiny, eos_id=own.token_ids[at]), at + 1
+
+
+def test_what_ends_with_its_eos_is_not_read_again(
+    ending: tuple[SessionSubject, int], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject, length = ending
+    assert 3 < length < TOKENS
+    alone = seen(subject.session, case)
+    assert alone.token_ids == own.token_ids[:length]
+    calls = Calls(subject.session, monkeypatch)
+    assert follow(subject, case, alone).text == alone.output.text
+    assert calls.count["decode"] == length, "it read what it had followed to its end"
+
+
+def test_it_stops_at_its_eos_where_a_reference_of_the_same_tokens_did_not(
+    ending: tuple[SessionSubject, int], tiny: Session[Any], case: Case, own: Observation
+) -> None:
+    subject, length = ending
+    answer = follow(subject, case, own)
+    assert choices(answer.forced) == own.token_ids
+    assert answer.text == output_of(tiny, case, list(own.token_ids[:length])).text != own.output.text
+    assert not answer.ends
+    assert not answer.reread
+
+
+@pytest.mark.parametrize("length", [1, TOKENS // 2, TOKENS - 1])
+def test_it_goes_on_where_a_reference_of_the_same_tokens_stopped(
+    length: int, tiny: Session[Any], case: Case, own: Observation
+) -> None:
+    answer = follow(SessionSubject(tiny), case, replace(own, steps=own.steps[:length]))
+    assert len(choices(answer.forced)) == length
+    assert not answer.ends
+    assert answer.text == own.output.text
+
+
+def test_a_subject_that_tells_text_and_is_read_as_well_tells_both(
+    tiny: Session[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = SessionSubject(tiny)
+    monkeypatch.setattr(subject, "text_of", lambda ids: "of tokens")
+    answer = follow(subject, case, own, always_read=True)
+    assert (answer.text, answer.told, answer.reread) == (own.output.text, "of tokens", True)
+    assert follow(subject, case, own).told is None
+
+
+def test_the_text_of_tokens_is_without_the_eos_and_the_line_break_before_it(
+    tiny: Session[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    span = next(k for k, token in enumerate(own.token_ids) if tiny.tokenizer.decode([token]).endswith("|>\n"))
+    tokens = (*own.token_ids[: span + 1], tiny.policy.eos_id)
+    model, outputs = model_of(tiny), list[Tensor]()
+    decode = model.decode
+
+    def ended(*arguments: Any, **options: Any) -> Tensor:
+        logits = decode(*arguments, **options)
+        outputs.append(logits)
+        if len(outputs) == len(tokens):
+            logits[..., tiny.policy.eos_id] = 99.0
+        return logits
+
+    monkeypatch.setattr(model, "decode", ended)
+    answer = follow(SessionSubject(tiny), case, replace(own, steps=tuple(Step(t, own.steps[0].best) for t in tokens)))
+    assert choices(answer.forced) == tokens
+    assert tiny.tokenizer.decode(tokens).endswith(f"|>\n{EOS}")
+    assert answer.text == tiny.tokenizer.decode(tokens[:-1]).strip()
+
+
+def test_the_cases_ceiling_holds_and_not_the_subjects(tiny: Session[Any], case: Case, own: Observation) -> None:
+    for ceiling in (2, 2 * TOKENS):
+        assert follow(with_rule(tiny, max_new_tokens=ceiling), case, EMPTY).text == own.output.text
+
+
+def test_a_reference_that_ended_before_it_began_gives_no_forced_steps(tiny: Session[Any], case: Case) -> None:
+    answer = follow(SessionSubject(tiny), case, EMPTY)
+    assert answer.forced == ()
+    assert not answer.reread
+
+
+@pytest.mark.parametrize("keep_values", [True, False])
+def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
+    keep_values: bool, tiny: Session[Any], pages: Path
+) -> None:
+    case = cropped_case(pages, "markdown", 1)
+    theirs = seen(tiny, case, keep_values=keep_values)
+    answer = follow(SessionSubject(tiny), case, theirs)
+    assert answer.inputs is not None
+    assert every_bit(answer.inputs) == every_bit(theirs.inputs)
+    assert (answer.inputs.values is not None) is keep_values
+    assert [name for name in answer.seams if "/" not in name] == list(ORDER) == list(theirs.seams)
+    for name, seam in theirs.seams.items():
+        assert every_bit(answer.seams[name]) == every_bit(seam)
+    assert answer.prefill_best == theirs.prefill_best
+    assert answer.promised == {*ORDER}
+
+
+def test_the_blocks_of_named_modules_are_seen_in_front_of_their_stage(tiny: Session[Any], pages: Path) -> None:
+    case = cropped_case(pages, "markdown", 1)
+    names = list(follow(SessionSubject(tiny), case, EMPTY).seams)
+    depth = model_of(tiny).arch.sam.layers
+    assert names[: 2 * depth + 2] == [
+        *(f"sam.crops/{k}" for k in range(depth)),
+        "sam.crops",
+        *(f"sam.page/{k}" for k in range(depth)),
+        "sam.page",
+    ]
+    assert names[-2].startswith("prefill/")
+
+
+def test_a_page_that_the_image_gate_shuts_out_has_no_vision_seams(tiny: Session[Any], pages: Path) -> None:
+    case = make_case(pages / "halves.png", "free", "tiny", 3)
+    answer = follow(SessionSubject(tiny), case, seen(tiny, case))
+    assert [name for name in answer.seams if "/" not in name] == ["prefill"]
+    assert len(choices(answer.forced)) == 3
+
+
+def test_files_are_those_that_it_writes_for_the_text(tiny: Session[Any], case: Case, own: Observation) -> None:
+    answer = follow(SessionSubject(tiny), case, own)
+    assert answer.artefacts is not None
+    assert {"result.mmd", "result_with_boxes.jpg", "info.json"} <= set(answer.artefacts)
+    assert answer.artefacts == own.output.artefacts
+    assert answer.mmd == own.output.mmd != answer.text
+
+
+@pytest.mark.parametrize("level", Level)
+def test_an_answer_goes_as_far_as_the_level(level: Level, tiny: Session[Any], case: Case, own: Observation) -> None:
+    answer = follow(only(SessionSubject(tiny), level), case, own)
+    assert answer.level is level
+    assert answer.text == own.output.text
+    assert (answer.inputs is not None) is (level >= Level.INPUTS)
+    assert (answer.forced is not None) is (answer.prefill_best is not None) is (level >= Level.STAGES)
+    assert any("/" in name for name in answer.seams) is (level >= Level.MODULES)
+    assert answer.promised == ({"vision_fusion", "prefill"} if level >= Level.STAGES else set())
+    assert (answer.mmd, answer.artefacts) == (None, None)
+    found = compare_observations(answer, own, tolerances("float32"))
+    left = {one.what for one in found if one.reason is Reason.NOT_OFFERED}
+    assert ("input_ids" in left, "prefill" in left, "tokens" in left) == (level < 1, level < 2, level < 2)
+    assert {"result.mmd", "artefacts"} <= left
+
+
+def test_a_subject_that_keeps_gradients_is_followed_without_them(
+    tiny: Session[Any], case: Case, own: Observation
+) -> None:
+    subject = SessionSubject(tiny)
+    scale = torch.ones((), requires_grad=True)
+    grads = list[bool]()
+
+    class Graded(SessionSubject):
+        def step(self, state: Any, token: int) -> Tensor:
+            scaled = subject.step(state, token) * scale
+            grads.append(scaled.requires_grad)
+            return scaled
+
+    assert choices(follow(Graded(tiny), case, own).forced) == own.token_ids
+    assert not any(grads)
+
+
+def test_logits_are_compared_in_float32(tiny: Session[Any], case: Case, own: Observation) -> None:
+    subject = only(SessionSubject(tiny), Level.STAGES)
+    prefill = subject.prefill
+
+    def rounded(*arguments: Any) -> Any:
+        state = prefill(*arguments)
+        state.logits = state.logits[0].bfloat16()  # of the shape [V] as well
+        return state
+
+    subject.prefill = rounded
+    answer = follow(subject, case, own)
+    assert answer.seams["prefill"].dtype == "float32"
+    assert answer.seams["prefill"].shape == own.seams["prefill"].shape
+
+
+def test_extra_tensors_of_the_inputs_go_on_to_the_subject_and_are_not_compared(tiny: Session[Any], case: Case) -> None:
+    theirs = seen(tiny, case, keep_values=True)
+    subject = only(SessionSubject(tiny), Level.STAGES)
+    inputs, vision, prefill, got = subject.inputs, subject.vision, subject.prefill, []
+
+    def without(given: dict[str, Tensor]) -> dict[str, Tensor]:
+        got.append("attention_mask" in given)
+        return {name: tensor for name, tensor in given.items() if name != "attention_mask"}
+
+    subject.inputs = lambda *page, **how: {**inputs(*page, **how), "attention_mask": torch.ones(1, 3)}
+    subject.vision = lambda given: vision(without(given))
+    subject.prefill = lambda given, fused: prefill(without(given), fused)
+    answer = follow(subject, case, theirs)
+    assert got == [True, True]
+    assert every_bit(answer.inputs) == every_bit(theirs.inputs)
+    assert every_bit(answer.seams["vision_fusion"]) == every_bit(theirs.seams["vision_fusion"])

@@ -1,0 +1,146 @@
+"""Whatever a subject hands over, in whichever place: verdicts or a fault of the subject's come of it, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.kv_probe import KvProbe
+from pytest_dsocr.subjects.session import SessionSubject
+from suites.contract.pages import write_page
+from tests.subjects.seen import seen
+
+METHODS = ("read", "inputs", "vision", "prefill", "step", "text_of", "write", "state.logits")
+PARTS = ("keys", "values", "layers", "cache")
+DTYPES = (torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int64, torch.uint8, torch.bool)
+LAYOUTS: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+    lambda tensor: tensor,
+    lambda tensor: tensor.to("meta"),
+    lambda tensor: tensor.float().to_sparse(),
+    lambda tensor: tensor.float().requires_grad_(),
+    lambda tensor: torch.full_like(tensor.float(), torch.nan),
+    lambda tensor: tensor[None].expand(3, *tensor.shape),
+)
+
+
+class Hostile:
+    """Raises whatever it is asked."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_repr_pretty_":  # by which hypothesis would show it
+            raise AttributeError(name)
+        raise ZeroDivisionError(name)
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+    __repr__ = __str__
+
+
+SHAPES = st.lists(st.integers(0, 5), max_size=5)
+TENSORS = st.builds(
+    lambda shape, dtype, lay_out: lay_out(torch.ones(shape).to(dtype)),
+    SHAPES,
+    st.sampled_from(DTYPES),
+    st.sampled_from(LAYOUTS),
+)
+ODD = st.one_of(
+    st.sampled_from([None, -1, 10**9, float("nan"), "", "\ud800", b"x", object, Hostile(), ...]),
+    st.text(max_size=9),
+    TENSORS,
+    st.builds(lambda shape: np.ones(shape), SHAPES),
+    st.builds(lambda count: (one for one in range(count)), st.integers(0, 3)),
+    st.lists(TENSORS, max_size=2),
+)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What to do to a mapping: another value at one of its names, a name of its own, or one name less."""
+
+    value: Any
+    at: int
+    how: str
+
+    def of(self, given: Any) -> Any:
+        if not isinstance(given, dict) or self.how == "whole":
+            return self.value
+        name = [*given][self.at % len(given)] if given else "x"
+        rest = {key: one for key, one in given.items() if key != name}
+        return rest if self.how == "less" else {**given, ("x" if self.how == "more" else name): self.value}
+
+
+CHANGES = st.builds(Changed, ODD, st.integers(0, 9), st.sampled_from(["whole", "less", "more", "at"]))
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(scope="module")
+def asked(tiny: Session[Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[SessionSubject, Case, Observation]:
+    case = make_case(write_page("tiny", tmp_path_factory.mktemp("pages")), "free", "tiny", 3)
+    return SessionSubject(tiny), case, seen(tiny, case)
+
+
+@FEW
+@given(st.sampled_from(METHODS), CHANGES)
+def test_a_method_may_give_anything(
+    asked: tuple[SessionSubject, Case, Observation], place: str, change: Changed
+) -> None:
+    subject, case, theirs = asked
+    names = ("read", "inputs", "vision", "prefill", "step", "text_of", "write", "seams")
+    odd = SimpleNamespace(**{name: getattr(subject, name) for name in names})
+    if place == "state.logits":
+        odd.prefill = lambda *given: SimpleNamespace(logits=change.value, cache=subject.prefill(*given).cache)
+    else:
+        method = getattr(subject, place)
+        setattr(odd, place, lambda *given, **how: change.of(method(*given, **how)))
+    answer = follow(odd, case, theirs, always_read=True)
+    assert answer.fault is None or (answer.lost and type(answer.fault) is SubjectFaultError)
+    [*compare_observations(answer, theirs, tolerances("float32"))]
+
+
+@FEW
+@given(st.sampled_from(PARTS), ODD)
+def test_a_cache_may_be_anything(place: str, odd: Any) -> None:
+    good = torch.ones(1, 2, 3, 4)
+    parts = {"keys": lambda layer: good, "values": lambda layer: good, "layers": 2}
+    if place != "cache":
+        parts[place] = odd if place == "layers" else lambda layer: odd
+    state: Any = SimpleNamespace(cache=odd if place == "cache" else SimpleNamespace(**parts))
+    try:
+        probe = KvProbe(state)
+        assert probe.size.layers == len(probe.lengths) == len(probe.digest().hashes)
+        assert probe.total_bytes >= 0 < probe.itemsize
+    except SubjectFaultError as fault:
+        told = str(fault)
+    else:
+        return
+    assert "the subject's cache" in told
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (torch.ones(2, 3, 4), "the subject's cache.keys(0) gave a tensor of shape [2, 3, 4]; give [B, G, S, D]"),
+        (None, "the subject's cache.keys(0) gave None for keys; give a tensor"),
+    ],
+)
+def test_a_cache_of_other_shapes_is_named(keys: Any, told: str) -> None:
+    state: Any = SimpleNamespace(cache=SimpleNamespace(layers=1, keys=lambda _: keys, values=lambda _: keys))
+    with pytest.raises(SubjectFaultError) as caught:
+        _ = KvProbe(state).lengths
+    assert str(caught.value).startswith(told)

@@ -1,0 +1,410 @@
+"""A subject in a process of its own: it answers as it does here, and its end, however it comes, costs one call."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.traces import traced
+from pytest_dsocr.observation.block_seams import watch_deep
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.fault import at_stage
+from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
+from pytest_dsocr.subjects.kv_probe import KvProbe
+from pytest_dsocr.subjects.loading import close_subject, load_subject, open_subject
+from pytest_dsocr.subjects.protocol import Setup, level_of
+from pytest_dsocr.subjects.watch import Watch, watching
+from tests.conftest import PYTHON
+from tests.crops import cropped_case
+
+STAGED = "tests.plugin.misdeeds:Staged"
+CASE = Case(Path("page.png"), "<image>", PRESETS["tiny"], 4)
+TINY = Setup("synthetic:tiny")
+LIMIT_S = 60.0
+Misdo = Callable[[str], object]
+HELD = """
+import os, sys, time
+from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
+from pytest_dsocr.subjects.protocol import Setup
+
+sys.executable = sys.argv[2]
+subject = IsolatedSubject(sys.argv[1], Setup(), 600)
+print(subject.pid, flush=True)
+subject.read(None, prompt="", preset=None, max_new_tokens=1)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _started_at_once(warm: None) -> None:
+    """But for tests of what becomes of the process itself."""
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    with watching([]) as watch:
+        yield watch
+
+
+@pytest.fixture(scope="module")
+def _misdeed_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    file = tmp_path_factory.mktemp("misdeed") / "misdeed"
+    file.touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MISDEED_FILE", str(file))
+        yield file
+
+
+@pytest.fixture(scope="module")
+def _staged(_misdeed_file: Path) -> Iterator[CheckedSubject]:
+    subject: Any = IsolatedSubject(STAGED, Setup(), LIMIT_S)
+    yield CheckedSubject(subject)
+    subject.close()
+
+
+@pytest.fixture
+def misdo(_misdeed_file: Path) -> Iterator[Misdo]:
+    """Have the subject do a deed at a stage from now on."""
+    yield _misdeed_file.write_text
+    _misdeed_file.write_text("")
+
+
+@pytest.fixture
+def staged(watch: Watch, misdo: Misdo, _staged: CheckedSubject) -> Iterator[CheckedSubject]:
+    """One with a process that is running."""
+    _staged.inputs(CASE)
+    watch.notes.clear()
+    yield _staged
+    _staged.subject.limit_s = LIMIT_S
+
+
+@pytest.fixture(scope="module")
+def isolated() -> Iterator[Any]:
+    subject: Any = open_subject("session", TINY, LIMIT_S)
+    yield subject
+    close_subject(subject)
+
+
+@pytest.fixture(scope="module")
+def here() -> Any:
+    return load_subject("session", TINY)
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return cropped_case(tmp_path_factory.mktemp("pages"), "free", 4)
+
+
+def is_gone(pid: int) -> bool:
+    for _ in range(6000):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        if b") Z " in Path(f"/proc/{pid}/stat").read_bytes():  # nobody has asked for its status yet
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_it_offers_what_it_offers_here(isolated: Any, here: Any, staged: CheckedSubject) -> None:
+    assert level_of(isolated) == Level.MODULES
+    assert (isolated.dtype, isolated.policy, tuple(isolated.seams)) == (here.dtype, here.policy, tuple(here.seams))
+    assert staged.level == Level.STAGES
+    assert (staged.policy, staged.writes, staged.tells_text) == (None, True, True)
+    with pytest.raises(AttributeError):
+        _ = staged.subject.module
+
+
+def test_every_tensor_is_the_same_to_the_bit(isolated: Any, here: Any, case: Case, tmp_path: Path) -> None:
+    found: list[tuple[Any, Any, Any, list[torch.Tensor]]] = []
+    for subject in map(CheckedSubject, (isolated, here)):
+        inputs = subject.inputs(case)
+        with torch.no_grad(), watch_deep(subject.subject.module) as deep:
+            vision = subject.vision(inputs)
+            state, logits = subject.prefill(inputs, vision["vision_fusion"])
+        steps = [subject.step(state, token) for token in (5, 6)]
+        cache = state.cache
+        held = [tensor for layer in range(cache.layers) for tensor in (cache.keys(layer), cache.values(layer))]
+        tensors = [*inputs.values(), *vision.values(), logits, *steps, *held]
+        texts = subject.read(case), subject.text_of([5, 6]), *subject.read_many([case, case])
+        subject.write(texts[0], case.page, tmp_path / str(len(found)))
+        told = ([*inputs], [*vision], {name: seam.sample.tolist() for name, seam in deep.seams.items()})
+        counts = (cache.length, cache.layers, getattr(cache, "bytes_per_token", None), KvProbe(state).digest())
+        found.append((told, counts, texts, tensors))
+    (*mine, tensors), (*others, expected) = found
+    assert [*mine] == [*others]
+    assert len(deep.seams) > 4
+    for one, other in zip(tensors, expected, strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+
+
+def test_what_is_written_into_given_tensors_is_written_there(misdo: Misdo, staged: CheckedSubject) -> None:
+    """A subject may hold on to what it was given: a suite overwrites pixels, and steps are not to look at them."""
+    misdo("decode:peek")
+    inputs = staged.inputs(CASE)
+    state = staged.subject.prefill(inputs, None)  # not by way of the copies that a checked subject is given
+    before = staged.step(state, 1)
+    inputs["images_ori"].add_(1)
+    after = staged.step(state, 1)
+    again = staged.step(state, 1)
+    pixels = inputs["images_ori"].sum()
+    assert float(after.max() - before.max()) == float(again.max() - after.max()) == float(pixels)
+
+
+def test_a_module_that_is_not_there_is_told_as_here(isolated: Any) -> None:
+    with pytest.raises(AttributeError):
+        isolated.module("model.absent")
+
+
+def test_hooks_are_called_and_removed(isolated: Any, case: Case) -> None:
+    subject, calls = CheckedSubject(isolated), list[str]()
+    inputs = subject.inputs(case)
+    module = isolated.module("model.sam_model")
+    with module.register_forward_pre_hook(lambda *_: calls.append("in front")):
+        handle = module.register_forward_hook(lambda *_: calls.append("behind"))
+        subject.vision(inputs)
+        assert calls[:2] == ["in front", "behind"]
+        handle.remove()
+        calls.clear()
+        subject.vision(inputs)
+        assert set(calls) == {"in front"}
+    calls.clear()
+    subject.vision(inputs)
+    assert calls == []
+
+
+def test_a_hook_that_raises_is_an_error_of_the_call_and_no_harm_to_the_next(isolated: Any, case: Case) -> None:
+    subject = CheckedSubject(isolated)
+    inputs = subject.inputs(case)
+
+    def refuse(*_: Any) -> None:
+        raise DsocrError("this cannot be compared")
+
+    with isolated.module("model.sam_model").register_forward_hook(refuse):
+        with pytest.raises(SubjectFaultError, match=r"raised in vision \(DsocrError: this cannot be compared\)"):
+            subject.vision(inputs)
+        pid = isolated.pid
+    assert "vision_fusion" in subject.vision(inputs)
+    assert isolated.pid == pid
+
+
+def test_states_that_nobody_has_are_forgotten(staged: CheckedSubject) -> None:
+    gc.collect()  # those of other tests
+    inputs = staged.inputs(CASE)
+    states = [staged.prefill(inputs, None)[0] for _ in range(3)]
+    process = staged.subject._process
+    assert process.dropped == []
+    del states[:2]
+    gc.collect()
+    assert len(process.dropped) == 2
+    staged.step(states[0], 1)
+    assert process.dropped == []
+
+
+ENDS = {
+    "exit 0": "ended with status 0",
+    "exit 3": "ended with status 3",
+    "abort": "was killed by SIGABRT",
+    "segfault": "was killed by SIGSEGV",
+    "kill": "was killed by SIGKILL",
+    "close everything": "ended with status [01]",  # as it next reads, or next writes
+}
+
+
+@pytest.mark.parametrize(
+    ("stage", "deed"),
+    [
+        *(("tokenizer", "abort"), ("vision", "exit 3"), ("vision", "segfault")),
+        *(("vision", "close everything"), ("prefill", "kill"), ("decode", "exit 0")),
+    ],
+)
+def test_its_end_is_an_error_of_the_stage_and_the_next_call_has_another(
+    watch: Watch, misdo: Misdo, staged: CheckedSubject, stage: str, deed: str
+) -> None:
+    misdo(f"{stage}:{deed}")
+    with pytest.raises(SubjectFaultError) as caught:
+        walk(staged)
+    how = ENDS[deed]
+    assert caught.value.stage == stage
+    assert str(caught.value).startswith(f"the subject's process ended in {stage}, under ")
+    assert re.search(f": it {how}; see what it said last", str(caught.value))
+    [note] = watch.notes
+    assert re.fullmatch(f"the subject's process {how} in {stage}; another is started for what comes after", note)
+    if deed in ("abort", "segfault"):
+        assert caught.value.__cause__ is not None
+        assert "misdeeds.py" in traced(caught.value.__cause__)
+    misdo("")
+    walk(staged)
+
+
+def walk(subject: CheckedSubject) -> None:
+    inputs = subject.inputs(CASE)
+    state, _ = subject.prefill(inputs, subject.vision(inputs)["vision_fusion"])
+    subject.step(state, 1)
+
+
+@pytest.mark.usefixtures("cold")
+@pytest.mark.parametrize("deed", ["deaf", "c with the lock", "stop"])
+def test_a_hang_is_told_with_the_stack_and_leaves_no_process(
+    watch: Watch, misdo: Misdo, staged: CheckedSubject, deed: str
+) -> None:
+    misdo(f"read:{deed}")
+    staged.subject.limit_s = 1
+    pid = staged.subject.pid
+    with pytest.raises(SubjectHungError, match="did not return in read within 1 s") as caught:
+        staged.read(CASE)
+    assert is_gone(pid)
+    assert staged.subject.pid is None
+    assert watch.notes == ["the subject's process hung and was ended in read; another is started for what comes after"]
+    if deed != "stop":
+        assert caught.value.__cause__ is not None
+        assert "misdeeds.py" in traced(caught.value.__cause__)
+
+
+@pytest.mark.usefixtures("watch", "cold", "_misdeed_file")
+def test_a_state_whose_process_is_gone_is_an_error() -> None:
+    """An interpreter of its own is gone when it is killed; a forked one outlives a little what stands for it."""
+    staged = CheckedSubject(cast("Any", IsolatedSubject(STAGED, Setup(), LIMIT_S)))
+    state, _ = staged.prefill(staged.inputs(CASE), None)
+    os.kill(staged.subject.pid, signal.SIGKILL)
+    with pytest.raises(SubjectFaultError, match="it was killed by SIGKILL"):
+        staged.step(state, 1)
+    walk(staged)
+    for ask in (lambda: staged.step(state, 1), lambda: KvProbe(state).lengths):
+        with pytest.raises(SubjectFaultError, match=r"^the subject's process ended before "):
+            ask()
+    close_subject(staged.subject)
+
+
+@pytest.mark.parametrize(
+    "deed", ["system exit", "keyboard interrupt", "skip", "unspeakable", "rude", "huge", "escapes"]
+)
+def test_what_it_raises_is_told_as_here_and_ends_nothing(
+    watch: Watch, misdo: Misdo, staged: CheckedSubject, deed: str
+) -> None:
+    misdo(f"vision:{deed}")
+    inputs = staged.inputs(CASE)
+    pid = staged.subject.pid
+    with pytest.raises(SubjectFaultError) as caught:
+        staged.vision(inputs)
+    here: Any = load_subject(STAGED, Setup())
+    with pytest.raises(SubjectFaultError) as expected, at_stage("vision", "vision"):
+        here.vision(inputs)
+    assert (str(caught.value), caught.value.stage) == (str(expected.value), "vision")
+    assert caught.value.__cause__ is not None
+    assert "misdeeds.py" in traced(caught.value.__cause__)
+    assert len(traced(caught.value.__cause__)) < 16_000
+    assert staged.subject.pid == pid
+    assert watch.notes == []
+
+
+@pytest.mark.parametrize("deed", ["meta", "sparse"])
+def test_tensors_without_values_are_told_as_here(misdo: Misdo, staged: CheckedSubject, deed: str) -> None:
+    misdo(f"vision:{deed}")
+    inputs = staged.inputs(CASE)
+    with pytest.raises(SubjectFaultError, match="give a tensor that holds its values"):
+        staged.vision(inputs)
+
+
+def test_what_it_prints_breaks_nothing_and_is_shown_as_here(
+    misdo: Misdo, staged: CheckedSubject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    misdo("read:babble")
+    assert staged.read(CASE).endswith("Minutes")
+    shown = capsys.readouterr().err
+    assert shown.count("said in Python") == 3
+    assert len(shown) < 100_000
+
+
+@pytest.mark.usefixtures("cold")
+def test_a_leaked_thread_keeps_no_process(misdo: Misdo, staged: CheckedSubject) -> None:
+    misdo("read:leak thread")
+    staged.read(CASE)
+    pid = staged.subject.pid
+    staged.subject.close()
+    assert is_gone(pid)
+
+
+@pytest.mark.parametrize("deed", ["nothing", "leak thread", "c with the lock"])
+def test_it_ends_with_whoever_started_it(misdo: Misdo, deed: str) -> None:
+    misdo(f"read:{deed}")
+    held = subprocess.Popen([sys.executable, "-c", HELD, STAGED, PYTHON], stdout=subprocess.PIPE, text=True)
+    assert held.stdout
+    pid = int(held.stdout.readline())
+    try:
+        time.sleep(0.5)
+        held.kill()
+        held.wait()
+        held.stdout.close()
+        assert is_gone(pid)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("cold")
+def test_a_ctrl_c_ends_the_call_and_its_process(misdo: Misdo, staged: CheckedSubject) -> None:
+    misdo("vision:sleep")
+    inputs, pid = staged.inputs(CASE), staged.subject.pid
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        staged.vision(inputs)
+    assert is_gone(pid)
+
+
+@pytest.mark.parametrize(
+    ("deed", "told"),
+    [
+        ("exit 0", "could not make its subject: it ended with status 0; see what it said last"),
+        ("abort", "could not make its subject: it was killed by SIGABRT; see what it said last"),
+        ("sleep", "could not make its subject: it took more than 3 s"),
+        ("system exit", "could not make its subject (SystemExit: 0); see the error it came from"),
+    ],
+)
+def test_what_cannot_be_loaded_is_said(misdo: Misdo, deed: str, told: str) -> None:
+    misdo(f"load:{deed}")
+    with pytest.raises(DsocrError) as caught:
+        IsolatedSubject(STAGED, Setup(), 3 if deed == "sleep" else LIMIT_S)
+    assert str(caught.value).startswith(f"{STAGED} {told}")
+
+
+@pytest.mark.usefixtures("cold")
+def test_an_error_of_closing_is_told_and_the_process_ends(misdo: Misdo, watch: Watch) -> None:
+    subject: Any = IsolatedSubject(STAGED, Setup(), LIMIT_S)
+    pid = subject.pid
+    misdo("close:system exit")
+    with pytest.raises(SubjectFaultError, match="the subject's close raised in close") as caught:
+        close_subject(subject)
+    assert caught.value.stage == "close"
+    assert is_gone(pid)
+
+
+def test_its_surroundings_are_its_own_and_told(watch: Watch, misdo: Misdo, staged: CheckedSubject) -> None:
+    misdo("vision:dtype")
+    here = Path.cwd()
+    for _ in range(2):
+        walk(staged)
+    assert (Path.cwd(), torch.get_default_dtype()) == (here, torch.float32)
+    told = "from torch.float32 to torch.float64; the run keeps its own"
+    assert watch.notes == [f"the subject's vision changed torch's default dtype {told}"]
+    staged.subject.close()

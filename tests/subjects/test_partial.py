@@ -1,0 +1,166 @@
+"""A subject that raises half way: what it said until then is compared, and what was lost is no pass and no verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.cases.exchange import CaseReport, Exchange, judge
+from pytest_dsocr.cases.substitution import substitute
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.report.payload import of_case
+from pytest_dsocr.report.pictures import draw
+from pytest_dsocr.subjects.follow import follow
+from tests.compare.made import every_bit
+from tests.subjects.seen import seen
+from tests.subjects.spoilt import Raising, Reusing, Spoilt
+from tests.subjects.test_follow import only
+
+LIMITS = tolerances("float32")
+INPUTS = ["input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"]
+VISION = ["sam.page", "clip.page", "projector.page", "vision_fusion"]
+PREFILL, DECODE, TEXT = ["prefill", "prefill_best"], ["logits", "tokens"], ["text", "spans", "boxes"]
+FILES = ["result.mmd", "artefacts"]
+AFTER = {
+    "inputs": [*INPUTS, *VISION, *PREFILL, *DECODE, *TEXT, *FILES],
+    "vision": [*VISION, *PREFILL, *DECODE, *TEXT, *FILES],
+    "prefill": [*PREFILL, *DECODE, *TEXT, *FILES],
+    "step": [*DECODE, *TEXT, *FILES],
+    "text_of": [*TEXT, *FILES],
+    "write": FILES,
+}
+STAGES = {"inputs": "tokenizer", "step": "decode", "text_of": "postprocess", "write": "postprocess"}
+
+
+@pytest.fixture(scope="module")
+def case(pages: Path) -> Case:
+    return make_case(pages / "tiny.png", "free", "tiny", 6)
+
+
+@pytest.fixture(scope="module")
+def theirs(tiny: Session[Any], case: Case) -> Observation:
+    return seen(tiny, case)
+
+
+def held(subject: Any, case: Case, theirs: Observation) -> CaseReport:
+    return judge(Exchange(case, follow(subject, case, theirs), theirs, 0.0, 0.0), LIMITS)
+
+
+@pytest.mark.parametrize("method", AFTER)
+def test_what_came_before_the_error_is_compared_and_what_comes_after_is_lost_to_it(
+    method: str, tiny: Session[Any], case: Case, theirs: Observation, tmp_path: Path
+) -> None:
+    report = held(Raising(tiny, method), case, theirs)
+    lost = {one.what: one for one in report.comparisons if one.lost_to is not None}
+    made = {one.what: one for one in report.comparisons if one.lost_to is None}
+    assert sorted(lost) == sorted(AFTER[method])
+    assert {one.verdict for one in made.values()} <= {Verdict.MATCH}
+    assert sorted([*made, *lost]) == sorted(AFTER["inputs"])
+    assert {one.lost_to for one in lost.values()} == {report.fault}
+    assert not any(one.passes for one in lost.values())
+    assert all(f"no kernel for {method}" in one.measured for one in lost.values())
+    assert isinstance(report.fault, SubjectFaultError)
+    assert report.fault.stage == STAGES.get(method, method)
+    assert (report.passes, report.verdict, report.divergence) == (False, Verdict.NOT_COMPARED, None)
+    told = of_case(report)
+    assert (told["passes"], told["first_wrong"], told["verdict"]) == (False, None, "NOT-COMPARED")
+    assert told["fault"] == {
+        "case": case.id,
+        "stage": report.fault.stage,
+        "why": str(report.fault),
+        "infrastructure": False,
+    }
+    assert (told["boxes"]["subject"] is None) is (method != "write")
+    assert draw(report, tmp_path).is_file()
+    assert substitute(Raising(tiny, method), report.exchange, LIMITS) == ()
+
+
+def test_steps_before_the_one_that_raised_are_told(tiny: Session[Any], case: Case, theirs: Observation) -> None:
+    report = held(Raising(tiny, "step"), case, theirs)
+    assert len(report.exchange.answer.forced or ()) == 4
+    found = {one.what: one for one in report.comparisons}
+    assert found["tokens"].measured.startswith("step 4 lost to an error: the subject's step raised in decode (Runtime")
+    assert found["tokens"].measured.endswith("; MATCH up to there, all 4")
+    assert found["logits"].measured.endswith("; MATCH up to there, those of the best tokens at 4 steps")
+
+
+def test_a_step_that_is_wrong_before_one_raises_is_wrong(tiny: Session[Any], case: Case, theirs: Observation) -> None:
+    best = theirs.steps[2].best
+    other = theirs.steps[2]._replace(best=best._replace(logits=(best.logits[0] + 9.0, *best.logits[1:])))
+    report = held(Raising(tiny, "step"), case, replace(theirs, steps=(*theirs.steps[:2], other, *theirs.steps[3:])))
+    assert report.divergence is not None
+    assert report.divergence.first.what == "logits"
+    assert (report.verdict, report.passes) == (Verdict.WRONG, False)
+
+
+def test_what_was_wrong_before_the_error_is_the_first_divergence(
+    tiny: Session[Any], case: Case, theirs: Observation
+) -> None:
+    class Both(Spoilt):
+        def prefill(self, *given: Any) -> Any:
+            raise ValueError("features are not finite")
+
+    report = held(Both(tiny, "clip.page", float("nan")), case, theirs)
+    assert report.divergence is not None
+    assert report.divergence.first.what == "clip.page"
+    assert of_case(report)["first_wrong"] == "clip.page"
+    assert of_case(report)["fault"] is not None
+
+
+@pytest.mark.parametrize("level", [Level.TEXT, Level.INPUTS])
+def test_a_read_that_fails_loses_nothing_of_the_inputs_and_what_is_not_offered_is_not_lost(
+    level: Level, tiny: Session[Any], case: Case, theirs: Observation
+) -> None:
+    report = held(only(Raising(tiny, "read"), level), case, theirs)
+    found = {one.what: one for one in report.comparisons}
+    assert [what for what, one in found.items() if one.lost_to] == TEXT
+    assert {found[what].verdict for what in INPUTS} == ({Verdict.MATCH} if level else {Verdict.NOT_COMPARED})
+    assert {found[what].reason for what in (*VISION, *PREFILL, *DECODE, *FILES)} == {Reason.NOT_OFFERED}
+
+
+def test_seams_that_are_not_declared_are_lost_with_vision(tiny: Session[Any], case: Case, theirs: Observation) -> None:
+    """Else their tests would skip, though they may well have been given."""
+    found = {one.what: one for one in held(only(Raising(tiny, "vision"), Level.STAGES), case, theirs).comparisons}
+    assert all(found[what].lost_to for what in VISION)
+
+
+def test_blocks_that_ran_before_the_error_are_kept(tiny: Session[Any], case: Case, theirs: Observation) -> None:
+    answer = follow(Raising(tiny, "prefill"), case, theirs)
+    assert {"sam.page/0", "sam.page/1", "sam.page"} <= set(answer.seams)
+
+
+def test_an_error_in_what_a_subject_says_of_itself_is_one_of_its_stage(
+    tiny: Session[Any], case: Case, theirs: Observation
+) -> None:
+    for name, stage in (("seams", "vision"), ("module", "vision"), ("policy", "decode"), ("write", "postprocess")):
+        raising = (lambda self, path: 1 / 0) if name == "module" else property(lambda self: 1 / 0)
+        shy: Any = type("Shy", (Raising,), {name: raising})
+        fault = follow(shy(tiny, "close"), case, theirs).fault
+        assert fault is not None, name
+        assert fault.stage == stage
+        assert isinstance(fault.__cause__, ZeroDivisionError)
+
+
+def test_buffers_that_are_used_again_and_inputs_that_are_overwritten_change_nothing(
+    tiny: Session[Any], case: Case, theirs: Observation
+) -> None:
+    report = held(Reusing(tiny), case, theirs)
+    assert {one.verdict for one in report.comparisons} == {Verdict.MATCH}
+    live = seen(tiny, case, keep_values=True)
+    report = held(Reusing(tiny), case, live)
+    assert {one.verdict for one in report.comparisons} == {Verdict.MATCH}
+    mine = report.exchange.answer
+    assert mine.inputs is not None
+    assert every_bit(mine.inputs.values) == every_bit(live.inputs.values)
+    kept = {name: mine.seams[name].values for name in live.seams}
+    assert every_bit(kept) == every_bit({name: seam.values for name, seam in live.seams.items()})

@@ -1,0 +1,171 @@
+"""What the documentation says is so: tables are held to the code, links lead somewhere, examples run."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import shlex
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.cli.main import parser
+from pytest_dsocr.compare.symptoms import SYMPTOMS
+from pytest_dsocr.compare.tolerances import BY_DTYPE, NAMES
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.engine.stages import STAGES
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
+from pytest_dsocr.plugin.markers import registration_lines
+from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.subjects.protocol import METHODS
+from tests.checkout import CHECKOUT
+from tests.markdown import PAGES, anchors, blocks, links, table, text_of
+from tests.test_rooms import MAY_IMPORT
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+NEEDS_MORE = "# needs "
+"""How a block begins that needs what a test has not."""
+OURS = re.compile(r"--dsocr-[a-z-]+")
+
+
+@every_page
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for target, anchor in links(page):
+        assert target.exists(), f"{page.name} names {target}"
+        assert not anchor or anchor in anchors(target), f"{page.name} names #{anchor} of {target.name}"
+
+
+@every_page
+def test_every_option_that_is_named_exists(page: Path) -> None:
+    named = set(OURS.findall(text_of(page))) - {"--dsocr-"}
+    assert named <= {option.flag for option in OPTIONS}
+
+
+@every_page
+def test_what_is_imported_in_examples_exists(page: Path) -> None:
+    for block in blocks(page, "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("pytest_dsocr"):
+                for name in node.names:
+                    assert hasattr(importlib.import_module(node.module), name.name), f"{node.module}.{name.name}"
+
+
+@every_page
+def test_commands_of_ours_are_taken_by_the_command_line(page: Path) -> None:
+    for line in re.findall(r"^    (dsocr (?:[^\n\\]|\\\n)+)", text_of(page), re.MULTILINE):
+        words = shlex.split(line.replace("\\\n", " "), comments=True)[1:]
+        parser().parse_args(words[: words.index("--")] if "--" in words else words)
+
+
+def test_the_weights_of_mini_load_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    _, block = blocks("docs/levels-and-protocol.md", "python")
+    exec(compile(block, "docs/levels-and-protocol.md", "exec"), {})
+    folder, *numbers = capsys.readouterr().out.split()
+    assert Path(folder, "config.json").is_file()
+    assert numbers == ["272", "2017", "2006"]
+
+
+def test_every_page_is_named_in_the_index() -> None:
+    named = {target.resolve() for target, _ in links(CHECKOUT / "docs" / "README.md")}
+    assert {page for page in PAGES if page.parent == CHECKOUT / "docs"} - {CHECKOUT / "docs" / "README.md"} <= named
+
+
+def test_options_are_those_of_the_code_and_in_its_order() -> None:
+    several = "; may be given several times"
+    assert table("docs/options.md", "option") == [
+        [
+            f"`{option.flag}`",
+            f"`{option.default}`" if option.default else option.unset,
+            (option.help + several * option.many).replace("<image>", "`<image>`"),
+        ]
+        for option in OPTIONS
+    ]
+
+
+def test_fixtures_are_those_of_the_code_and_in_its_order() -> None:
+    told = [row[0].strip("`") for row in table("docs/fixtures-and-markers.md", "fixture")]
+    names = vars(fixtures) | vars(stage_fixtures) | vars(perf)
+    assert sorted(told) == sorted(name for name in names if name.startswith("dsocr_"))
+
+
+def test_markers_are_those_of_the_code() -> None:
+    told = [f"{row[0].strip('`')}: {row[1]}" for row in table("docs/fixtures-and-markers.md", "marker")]
+    assert told == registration_lines()
+
+
+def test_levels_are_those_of_the_code() -> None:
+    told = [(row[0], row[1].replace("`", "")) for row in table("docs/levels-and-protocol.md", "level")]
+    assert told == [(f"{level} {level.meaning}", ", ".join(METHODS[level])) for level in Level]
+
+
+def test_methods_are_those_of_the_protocol() -> None:
+    told = [row[0].strip("`").partition("(")[0] for row in table("docs/levels-and-protocol.md", "method")]
+    assert told == [name for names in METHODS.values() for name in names]
+
+
+def test_verdicts_are_those_of_the_code() -> None:
+    assert [row[0] for row in table("docs/verdicts.md", "verdict")] == [str(verdict) for verdict in Verdict]
+
+
+def test_tolerances_are_those_of_the_code() -> None:
+    told = {row[0].strip("`"): [float(value) for value in row[2:]] for row in table("docs/verdicts.md", "name")}
+    limits = [asdict(BY_DTYPE[dtype]) for dtype in ("float32", "float16", "bfloat16")]
+    assert told == {name: [limit[name] for limit in limits] for name in NAMES}
+
+
+def test_stages_are_those_of_the_code() -> None:
+    assert [row[0].strip("`") for row in table("docs/session.md", "stage")] == [*STAGES]
+
+
+def test_rooms_are_those_that_are_held() -> None:
+    told = {row[0].strip("`"): row[-1].replace(",", "").strip("| ") for row in table("docs/rooms.md", "room")}
+    assert told == MAY_IMPORT
+    assert [*told] == [*MAY_IMPORT]
+
+
+def test_every_mistake_that_a_symptom_refers_to_is_described_once() -> None:
+    told = re.findall(r"^- \*\*([A-Z]{3}-\d\d)\*\*", text_of("docs/bugs.md"), re.MULTILINE)
+    assert sorted(told) == sorted({bug for symptom in SYMPTOMS for bug in symptom.bugs})
+
+
+def test_every_file_that_extending_names_is_there() -> None:
+    named = re.findall(r"`((?:pytest_dsocr|suites|docs|golden|ci)/[\w./-]+)`", text_of("docs/extending.md"))
+    assert len(named) > 20
+    assert [name for name in named if not (CHECKOUT / name).exists()] == []
+
+
+@pytest.mark.dsocr_slow
+def test_the_session_runs_as_its_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its blocks one behind the other, as a reader would type them."""
+    for name, page in zip(("page.png", "other.png"), shipped("dev-3")[1:], strict=True):
+        shutil.copy(page, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in blocks("docs/session.md", "python"):
+        if not block.startswith(NEEDS_MORE):
+            exec(compile(block, "docs/session.md", "exec"), names)
+    assert names["result"].text.startswith(names["text"])
+    assert names["cache"].is_ragged
+    assert [result.counts.output_tokens for result in names["results"]] == [20, 20]
+    assert [page.counts.output_tokens for page in names["read"]] == [20, 20, 20]
+    assert (tmp_path / "out" / "result.mmd").is_file()
+
+
+@pytest.mark.dsocr_slow
+def test_a_fixture_is_overridden_and_a_snapshot_kept_as_their_pages_say(pytester: pytest.Pytester) -> None:
+    subject, _ = blocks("docs/levels-and-protocol.md", "python")
+    [_, override] = blocks("docs/fixtures-and-markers.md", "python")
+    [snapshot] = blocks("docs/snapshots.md", "python")
+    pytester.makepyfile(my_ocr=subject, conftest=override, test_it=snapshot)
+    run = ("--dsocr-golden=mine", f"--dsocr-pages={shipped('dev-3')[2]}", "--dsocr-max-new-tokens=9")
+    pytester.runpytest_inprocess(*run, "--snapshot-update").assert_outcomes(passed=1)
+    pytester.runpytest_inprocess(*run).assert_outcomes(passed=1)
+    [kept] = Path("mine").rglob("test_it/*.json")
+    kept.write_text(kept.read_text(encoding="utf-8").replace('"characters":', '"letters":'), encoding="utf-8")
+    pytester.runpytest_inprocess(*run).assert_outcomes(failed=1)

@@ -1,0 +1,113 @@
+"""What the wheel holds, and that an installation runs what a checkout runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+
+from tests.checkout import CHECKOUT
+
+HEAVY = ("torch", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
+UNASKED = ("perf", "cost")
+"""What is run only where it is asked for."""
+PRODUCT = ("cache", "checkpoint", "contract", "parity", "reference", *UNASKED)
+FOLDERS = [f"suites/{suite}" for suite in PRODUCT]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout, unpacked."""
+    folder = tmp_path_factory.mktemp("wheel")
+    [built] = WheelBuilder(str(CHECKOUT)).build(directory=str(folder), versions=["standard"])
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+def test_the_source_distribution_holds_the_documentation(tmp_path: Path) -> None:
+    [built] = SdistBuilder(str(CHECKOUT)).build(directory=str(tmp_path), versions=["standard"])
+    with tarfile.open(built) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    pages = {str(page.relative_to(CHECKOUT)) for page in (CHECKOUT / "docs").glob("*.md")}
+    assert pages
+    assert {*pages, "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"} <= names
+
+
+def test_the_wheel_holds_the_licence(wheel: Path) -> None:
+    [licence] = wheel.glob("*.dist-info/licenses/LICENSE")
+    assert licence.read_bytes() == (CHECKOUT / "LICENSE").read_bytes()
+
+
+@pytest.mark.parametrize("part", [*(f"suites/{suite}" for suite in PRODUCT), "golden/vendor", "golden/snapshots"])
+def test_suites_and_goldens_travel_byte_for_byte(wheel: Path, part: str) -> None:
+    mine, theirs = contents(CHECKOUT / part), contents(wheel / "pytest_dsocr" / part)
+    assert mine
+    assert [name for name in sorted({*mine, *theirs}) if mine.get(name) != theirs.get(name)] == []
+
+
+def test_the_projects_own_tests_stay_at_home(wheel: Path) -> None:
+    suites = {path.name for path in (wheel / "pytest_dsocr" / "suites").iterdir()} - {"__pycache__"}
+    assert suites == {*PRODUCT, *(path.name for path in (CHECKOUT / "suites").glob("*.py"))}
+    assert {path.name for path in wheel.iterdir()} == {"pytest_dsocr", *(path.name for path in wheel.glob("*-info"))}
+
+
+def test_an_installation_collects_what_a_checkout_does(wheel: Path, tmp_path: Path) -> None:
+    checkout = collected(CHECKOUT, *FOLDERS)
+    assert {test.split("/")[1] for test in checkout} == {*PRODUCT}
+    installed = collected(tmp_path, "--pyargs", "pytest_dsocr.suites", path=wheel)
+    assert [f"suites/{test}" for test in installed] == [one for one in checkout if one.split("/")[1] not in UNASKED]
+
+
+def test_a_clone_runs_the_projects_own_tests_as_well() -> None:
+    """Where nothing is named; most of their folders are left out, for collecting them takes long."""
+    folders = [path for path in (CHECKOUT / "tests").iterdir() if path.is_dir() and path.name != "pages"]
+    found = collected(CHECKOUT, *(f"--ignore={path}" for path in folders))
+    assert {test.split("/")[1] for test in found if test.startswith("suites/")} == {*PRODUCT} - {*UNASKED}
+    assert [test for test in found if test.startswith("tests/pages/")]
+
+
+def test_collecting_the_suites_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, pytest;"
+        f"print(int(pytest.main(['--collect-only', '-qq', '-p', 'no:cacheprovider', *{FOLDERS!r}])));"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-2:] == ["0", "[]"]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files that git does not ignore, by path."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+    return {name: content for name, content in files.items() if not name.startswith(".") and "/." not in name}
+
+
+def collected(folder: Path, *arguments: str, path: Path | None = None) -> list[str]:
+    """The ids of the tests that pytest finds from ``folder``."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+        *arguments,
+    ]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    if path:
+        environment["PYTHONPATH"] = str(path)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line for line in done.stdout.splitlines() if "::" in line]

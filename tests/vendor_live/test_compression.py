@@ -1,0 +1,74 @@
+"""The figures of the vendor's ``test_compress`` are ours, for every shipped page in every preset.
+
+Nothing is read: in place of ``generate`` stand tokens that are given, so that the text is as long as a page's.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.cost.compression import compression
+from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
+from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
+from tests.cost.compressed import FACTS
+from tests.vendor_live.conftest import vendor_folder
+
+TEXT_TOKENS = 700
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the vendor's code warns on every recent torch
+
+
+@pytest.fixture(scope="module")
+def vendor() -> VendorRuntime:
+    return VendorRuntime.load(vendor_folder(), "synthetic:tiny")
+
+
+def told(vendor: VendorRuntime, page: Path, preset: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What ``infer`` prints of one page, by its words."""
+    printed: dict[str, Any] = {}
+
+    def write(*words: Any, **_: Any) -> None:
+        if len(words) == 2:
+            printed[str(words[0]).strip(" :")] = words[1]
+
+    def written(ids: torch.Tensor, **_: Any) -> torch.Tensor:
+        return torch.cat([ids, torch.arange(300, 300 + TEXT_TOKENS)[None] % 200 + 3], dim=1)
+
+    sizes = PRESETS[preset]
+    monkeypatch.setattr(sys.modules[type(vendor.model).__module__], "print", write, raising=False)
+    monkeypatch.setattr(vendor.model, "generate", written)
+    with vendor_on_cpu(vendor.model):
+        vendor.model.infer(
+            vendor.tokenizer,
+            prompt=PROMPTS["free"],
+            image_file=str(page),
+            output_path=str(out),
+            base_size=sizes.base_size,
+            image_size=sizes.image_size,
+            crop_mode=sizes.crop,
+            test_compress=True,
+        )
+    return printed
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_shipped_pages(vendor: VendorRuntime, preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for page in shipped("all"):
+        size = load_image(page).size
+        printed = told(vendor, page, preset, tmp_path, monkeypatch)
+        text_tokens = printed["output texts tokens (valid)"]
+        found = compression(Workload(size, PRESETS[preset], 5, 1), text_tokens)
+        assert (found.valid_image_tokens, found.ratio) == (printed["valid image tokens"], printed["compression ratio"])
+        assert printed["image size"] == size
+        if page.stem in FACTS:
+            assert FACTS[page.stem][[*PRESETS].index(preset)] == printed["valid image tokens"]

@@ -1,0 +1,99 @@
+"""The session against the vendor's real ``infer``, page by page and preset by preset, in one process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.vendor_model import VendorModel
+from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.reference.vendor_code.observe import observe_infer
+from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
+from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.session import SessionSubject
+from suites.contract.pages import PAGES, write_page
+from tests.conftest import model_of
+from tests.vendor_live.conftest import vendor_folder
+
+CHECKPOINT = "synthetic:small"
+NEW_TOKENS = 64
+LOOP_TOKENS = 200
+LIMITS = replace(tolerances("float32"), seam=1e-5, logits=1e-5)
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the vendor's code warns on every recent torch
+
+
+@dataclass
+class Pair:
+    """The two sides, with the same weights."""
+
+    session: Session[Any]
+    vendor: VendorRuntime
+
+
+@pytest.fixture(scope="session")
+def pair() -> Pair:
+    session = Session.from_checkpoint(CHECKPOINT)
+    vendor = VendorRuntime.load(vendor_folder(), CHECKPOINT)
+    assert dict(vendor.model.named_parameters()).keys() == model_of(session).state_dict().keys()
+    return Pair(session, vendor)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("page", PAGES)
+def test_session_is_the_vendors(pair: Pair, page: str, preset: str, tmp_path: Path) -> None:
+    case = make_case(write_page(page, tmp_path), "markdown", preset, NEW_TOKENS)
+    check(pair.session, case, pair.vendor.observe(case, keep_values=True))
+
+
+def test_vendors_object_behind_the_session(pair: Pair, tmp_path: Path) -> None:
+    case = make_case(write_page("portrait", tmp_path), "markdown", "gundam", NEW_TOKENS)
+    theirs = pair.vendor.observe(case, keep_values=True)
+    around = Session(VendorModel(pair.vendor.model), pair.session.tokenizer, instrument="timed")
+    check(around, case, theirs)
+    for first_token in ("prefill", "redecode"):
+        inputs = around.prepare(case.page, prompt=case.prompt, preset=case.preset)
+        result = around.run_prepared(inputs, max_new_tokens=NEW_TOKENS, first_token=first_token)
+        assert result.token_ids == theirs.token_ids
+    assert result.counts.decode_steps == NEW_TOKENS
+
+
+@pytest.mark.parametrize(("eval_mode", "size"), [(False, 20), (True, 35)])
+def test_ngram_rule_is_the_vendors(pair: Pair, eval_mode: bool, size: int, tmp_path: Path) -> None:
+    """A model made to repeat itself is stopped at the same token by both."""
+    case = make_case(write_page("square", tmp_path), "free", "tiny", LOOP_TOKENS)
+    weights, theirs = model_of(pair.session).lm_head.weight, pair.vendor.model.lm_head.weight.data
+    saved = weights.clone()
+    weights.copy_(model_of(pair.session).model.embed_tokens.weight * 50)
+    theirs.copy_(weights)
+    try:
+        run = observe_infer(pair.vendor.model, pair.vendor.tokenizer, case, tmp_path / "out", eval_mode=eval_mode)
+        inputs = pair.session.prepare(case.page, prompt=case.prompt, preset=case.preset)
+        mine = pair.session.run_prepared(inputs, max_new_tokens=LOOP_TOKENS, no_repeat_ngram_size=size)
+    finally:
+        weights.copy_(saved)
+        theirs.copy_(saved)
+    assert run.generate_kwargs["no_repeat_ngram_size"] == size
+    unruled = [best.ids[0] for best in run.best]
+    assert unruled != run.token_ids, "the rule never fired, so this compared nothing"
+    assert list(mine.token_ids) == run.token_ids
+
+
+def check(session: Session[Any], case: Case, theirs: Observation) -> None:
+    found = {
+        one.what: one for one in compare_observations(follow(SessionSubject(session), case, theirs), theirs, LIMITS)
+    }
+    assert {"input_ids", "sam.page", "vision_fusion", "prefill", "tokens", "text", "result.mmd"} <= found.keys()
+    deep = {name: one.verdict for name, one in found.items() if "/" in name}
+    assert {"sam.page/0", "clip.page/0", "prefill/0"} <= deep.keys()
+    assert set(deep.values()) <= {Verdict.MATCH, Verdict.DRIFT}
+    assert not [one for one in found.values() if not one.passes or one.verdict is Verdict.TIE_FLIP]
