@@ -10,7 +10,7 @@ from typing import Any
 from pytest_dsocr.cases.exchange import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import Instrument

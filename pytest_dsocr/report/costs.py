@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pytest_dsocr.contract.grid import crop_count
+from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.cost.cost import Cost
 from pytest_dsocr.cost.counting import as_counted
 from pytest_dsocr.cost.roof import Roof

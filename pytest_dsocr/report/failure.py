@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.divergence import first_divergence
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
-from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, fit, near, told
 from pytest_dsocr.report.accepting import acceptable

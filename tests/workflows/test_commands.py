@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.options import OPTIONS
 from tests.nightly.conftest import COMMIT
 from tests.reference.small_folder import write_small_folder
