@@ -343,5 +343,5 @@ def test_a_whole_file_is_read_and_what_is_none_ends_at_once(
 
 
 def test_a_number_too_large_for_a_float_is_refused() -> None:
-    with pytest.raises(DsocrError, match="a.json"):  # msgspec before 0.22 ended in a SystemError
+    with pytest.raises(DsocrError, match=r"a\.json"):  # msgspec before 0.22 ended in a SystemError
         Format(dict[str, Finite], "measure again").decode(b'{"ms": 1%s}' % (b"0" * 400), "a.json")
