@@ -2,7 +2,7 @@
 
     python -m ci.ties golden/vendor/mini/cpu-float32-eager --device cuda --dtype bfloat16 --attention flash_attention_2
 
-The bounds of :mod:`pytest_dsocr.compare.after_tie` were read off what it prints, of recordings in float32 and in bf16.
+The bounds of :mod:`pytest_dsocr.compare.output` were read off what it prints, of recordings in float32 and in bf16.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_dsocr.cases.exchange import CaseReport, ask, judge
-from pytest_dsocr.compare.after_tie import BOXES, EDITS, LENGTH, Nearness
+from pytest_dsocr.compare.output import BOXES, EDITS, LENGTH, Nearness
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve

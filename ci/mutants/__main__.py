@@ -19,8 +19,8 @@ from ci.mutants.mutations import Mutant, mutants
 from ci.mutants.table import Known, page
 from ci.mutants.trial import Outcome, Target, try_all
 from ci.mutants.tried import Tried
-from pytest_dsocr.foundation.progress import progress_bar
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.process import progress_bar
 
 ROOT = Path(__file__).parents[2]
 KNOWN = Path(__file__).with_name("mutants.json")

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 from tests.checkout import CHECKOUT
 from tests.clean_runs.runs import RUNS, VENDOR, VENDOR_ENV, CleanRun
 from tests.clean_runs.table import Found, table

@@ -19,7 +19,7 @@ from pytest_dsocr.contract.grid import CROP_PX, Grid, candidates, crop_grid
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.names import MINI
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.pages.shipped import shipped
