@@ -18,7 +18,7 @@ from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.perf.bench import Status as BenchStatus
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.difference import Status as DiffStatus
-from pytest_dsocr.report.ended import OF_ALL, OWN
+from pytest_dsocr.report.exit_status import OF_ALL, OWN
 from pytest_dsocr.report.file import read_result
 from tests.checkout import CHECKOUT
 
