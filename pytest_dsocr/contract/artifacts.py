@@ -17,7 +17,7 @@ from pytest_dsocr.contract.image import ImageSource, load_image
 from pytest_dsocr.contract.markup import Markup, Span, parse
 from pytest_dsocr.contract.mmd import clean_output, to_mmd
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 
 MMD = "result.mmd"
 OVERLAY = "result_with_boxes.jpg"

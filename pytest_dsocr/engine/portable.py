@@ -22,8 +22,8 @@ from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.places import folder_of
 from pytest_dsocr.engine.tokenizer import BYTE_SYMBOLS
 from pytest_dsocr.engine.weights import read_weights, save_weights
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.foundation.sealed import write_whole
 
 
 def write_checkpoint(
