@@ -14,25 +14,26 @@ PACKAGE = Path(pytest_dsocr.__file__).parent
 MAY_IMPORT = {
     "foundation": "",
     "contract": "foundation",
-    "observation": "foundation contract",
-    "engine": "foundation contract",
-    "cost": "foundation contract engine",
-    "reference": "foundation contract observation engine",
-    "subjects": "foundation contract observation engine reference",
+    "families": "contract",
+    "observation": "foundation contract families",
+    "engine": "foundation contract families",
+    "cost": "foundation contract families engine",
+    "reference": "foundation contract families observation engine",
+    "subjects": "foundation contract families observation engine reference",
     "session_reference": "foundation contract observation engine reference subjects",
-    "compare": "foundation contract observation",
+    "compare": "foundation contract families observation",
     "cases": "foundation contract observation engine reference subjects compare",
-    "explain": "foundation contract observation engine reference subjects session_reference compare cases",
-    "perf": "foundation contract engine cost subjects",
+    "explain": "foundation contract families observation engine reference subjects session_reference compare cases",
+    "perf": "foundation families engine cost subjects",
     "pages": "foundation contract observation",
-    "adapters": "foundation contract observation engine reference subjects pages",
+    "adapters": "foundation contract families observation engine reference subjects pages",
     "doctor": "foundation contract observation engine reference perf pages",
     "report": "foundation contract observation cost reference session_reference compare cases perf",
     "nights": "foundation compare perf pages report",
-    "plugin": "foundation contract observation engine cost reference subjects session_reference compare cases "
-    "explain perf pages report",
-    "cli": "foundation contract observation engine cost reference perf pages adapters doctor report nights plugin",
-    "mini": "",
+    "plugin": "foundation contract families observation engine cost reference subjects session_reference "
+    "compare cases explain perf pages report",
+    "cli": "foundation contract families observation engine cost reference perf pages adapters doctor report "
+    "nights plugin",
 }
 """Each room with those that it imports, at any time: at the top of a module, in a function, or for types alone."""
 OF_CALLERS = {"__init__", "__main__"}

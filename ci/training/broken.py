@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.presets import global_token_count
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.pipeline import Pipeline, Vision
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.families import DEFAULT
 
 WHITE = 1.0
 """A blank view's pixels; not 0, for views that sum to zero shut the vendor's gate, and vision would not run at all."""
@@ -64,7 +64,7 @@ class AblatedPipeline(Pipeline[KVCache]):
     def vision_fusion(self, crops: Tensor | None, page: Tensor, grid: tuple[int, int]) -> Tensor:
         """Arrange the tokens in a worse way."""
         fused_TC = super().vision_fusion(crops, page, grid)
-        return self.ablation.tokens(fused_TC, len(fused_TC) - global_token_count(isqrt(page.shape[1])))
+        return self.ablation.tokens(fused_TC, len(fused_TC) - DEFAULT.layout.page_tokens(isqrt(page.shape[1])))
 
 
 @contextmanager

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ci.training.page import Rect
-from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset
+from pytest_dsocr.contract.presets import Grid, Preset
+from pytest_dsocr.families import DEFAULT
 
 CELL_PX = 64
 """Side of the square of a view that one vision token stands for."""
-CROP_CELLS = CROP_PX // CELL_PX
+CROP_CELLS = DEFAULT.tiling.crop_px // CELL_PX
 """Cells along a side of a crop."""
 
 

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from ci.training.generator import GRIDS
 from pytest_dsocr.contract.inputs import normalise
-from pytest_dsocr.contract.presets import CROP_PX, PRESETS, crop_count
+from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.families import DEFAULT
 
 Encode = Callable[[Tensor], Tensor]
 """From uint8 views ``[N, 3, S, S]`` to the tokens that the decoder gets, ``[N, (S / 64) ** 2, C]``."""
@@ -63,7 +64,7 @@ def _record(model: DeepseekOCR, shape: tuple[int, ...]) -> Encode:
 def view_shapes(batch_pages: int) -> set[tuple[int, ...]]:
     """Give every shape in which a batch's views can come."""
     sides: Iterable[tuple[int, int]] = (
-        *((1, preset.view_size) for preset in PRESETS.values()),
-        *((crop_count(grid), CROP_PX) for grid in GRIDS if crop_count(grid)),
+        *((1, preset.view_size) for preset in DEFAULT.presets.values()),
+        *((crop_count(grid), DEFAULT.tiling.crop_px) for grid in GRIDS if crop_count(grid)),
     )
     return {(batch_pages * views, 3, side, side) for views, side in sides}

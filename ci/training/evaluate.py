@@ -18,16 +18,15 @@ import torch
 from ci.training.figures import figures, table
 from ci.training.reading import PROMPTS, Reading, Source, each, held_out, read, threads_of_each
 from ci.training.telling import tell, write_json
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.engine.stages import Stage
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
 
-VISION: tuple[Stage, ...] = ("sam", "clip", "projector", "vision_fusion")
-PARTS: Mapping[str, tuple[Stage, ...]] = {
+VISION: tuple[str, ...] = ("sam", "clip", "projector", "vision_fusion")
+PARTS: Mapping[str, tuple[str, ...]] = {
     "tokenizer": ("tokenizer",),
     "vision": VISION,
     "prefill": ("prefill",),
@@ -104,7 +103,7 @@ def add_pages(parser: argparse.ArgumentParser, pages: int) -> None:
     parser.add_argument("--checkpoint", default=MINI, help="a name or a folder")
     parser.add_argument("--pages", type=int, default=pages, help="how many held-out pages of the generator")
     parser.add_argument("--subset", help="shipped pages instead, such as typeset")
-    parser.add_argument("--preset", default="gundam", choices=PRESETS)
+    parser.add_argument("--preset", default="gundam", choices=DEFAULT.presets)
     parser.add_argument("--prompt", default="markdown", choices=PROMPTS)
     parser.add_argument("--jobs", type=int, default=1, help="processes, which share this one's threads")
     parser.add_argument("--out", type=Path, default=Path("dsocr-out"), help="folder for what is written")

@@ -25,9 +25,10 @@ from ci.training.recipe import BLIND_SHARE, FREE_SHARE, PRESET_SHARES, READABLE_
 from ci.training.seeds import FIRST_TRAINING_SEED
 from ci.training.vocabulary import mini_vocabulary
 from pytest_dsocr.contract.markup import DET_END
-from pytest_dsocr.contract.presets import PRESETS, Grid, Preset, crop_count, image_token_count
-from pytest_dsocr.contract.prompt import PROMPTS, prompt_ids, split_at_images
+from pytest_dsocr.contract.presets import Grid, Preset, crop_count, image_token_count
+from pytest_dsocr.contract.prompt import prompt_ids, split_at_images
 from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.families import DEFAULT
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class TrainingPages(Dataset[Drawn]):
         grid = draw.choices([*GRIDS], [*GRIDS.values()])[0]
         level = 1.0 if draw.random() < 0.5 else self.schedule.level(step) * draw.uniform(0.3, 1)
         first = FIRST_TRAINING_SEED + step * self.schedule.batch_pages
-        return Kind(PRESETS[preset], grid, level, range(first, first + self.schedule.batch_pages))
+        return Kind(DEFAULT.presets[preset], grid, level, range(first, first + self.schedule.batch_pages))
 
     def __getitem__(self, step: int) -> Drawn:
         return draw_batch(self.kind(step), self.backend)
@@ -95,7 +96,7 @@ def make_row(seed: int, kind: Kind, backend: tokenizers.Tokenizer) -> Row:
     blind = draw.random() < BLIND_SHARE
     answer = page.answer(grounded=grounded)
     tokenizer = Tokenizer.over(backend)
-    pieces = split_at_images(PROMPTS["markdown" if grounded else "free"], 1)
+    pieces = split_at_images(DEFAULT.prompts["markdown" if grounded else "free"], 1)
     prompt, _ = prompt_ids(pieces, [kind.image_tokens], tokenizer)
     said = [] if blind else tokenizer.encode(answer)
     words, empty = word_targets(page, answer, kind, backend)

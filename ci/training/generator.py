@@ -13,7 +13,8 @@ from ci.training.kinds import KINDS
 from ci.training.page import Block, Page, Rect
 from ci.training.sheet import Sheet
 from ci.training.typography import Colour
-from pytest_dsocr.contract.presets import CANDIDATES, CROP_PX, MAX_CROPS, Grid, crop_count, crop_grid
+from pytest_dsocr.contract.presets import Grid, crop_count, crop_grid
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
 GRIDS: dict[Grid, float] = {(2, 3): 50, (3, 2): 15, (2, 2): 10, (1, 2): 10, (1, 3): 8, (2, 1): 4, (1, 1): 3}
@@ -39,8 +40,10 @@ def generate(seed: int, *, level: float = 1.0, grid: Grid | None = None) -> Page
     rng = Random(f"page {seed} at {level:.6f}")
     drawn = rng.choices(list(GRIDS), list(GRIDS.values()))[0]
     grid = grid or drawn
-    if grid not in ((1, 1), *CANDIDATES):
-        raise DsocrError(f"no page is cut into a grid of {grid}; give one of up to {MAX_CROPS} crops, or (1, 1)")
+    if grid not in ((1, 1), *DEFAULT.tiling.grids):
+        raise DsocrError(
+            f"no page is cut into a grid of {grid}; give one of up to {DEFAULT.tiling.most} crops, or (1, 1)"
+        )
     while True:
         page = _page(rng, seed, level, grid)
         if len(page.blocks) >= min(LEAST_BLOCKS, most_blocks(level)):
@@ -83,18 +86,21 @@ def _budget(rng: Random, level: float, grid: Grid) -> int:
 
 
 def _crop_scale(size: tuple[int, int], grid: Grid) -> tuple[float, float]:
-    return size if not crop_count(grid) else (grid[0] * CROP_PX, grid[1] * CROP_PX)
+    return size if not crop_count(grid) else (grid[0] * DEFAULT.tiling.crop_px, grid[1] * DEFAULT.tiling.crop_px)
 
 
 def _size(rng: Random, grid: Grid) -> tuple[int, int]:
     """Draw a size in pixels of the page for which ``grid`` is chosen."""
     while True:
         if not crop_count(grid):
-            size = rng.randint(480, CROP_PX), rng.randint(480, CROP_PX)
+            size = rng.randint(480, DEFAULT.tiling.crop_px), rng.randint(480, DEFAULT.tiling.crop_px)
         else:
             stretch, aspect = rng.triangular(0.8, 1.24, 1.15), rng.uniform(0.96, 1.04)
-            size = round(grid[0] * CROP_PX / stretch * aspect), round(grid[1] * CROP_PX / stretch / aspect)
-        if crop_grid(*size) == grid:
+            size = (
+                round(grid[0] * DEFAULT.tiling.crop_px / stretch * aspect),
+                round(grid[1] * DEFAULT.tiling.crop_px / stretch / aspect),
+            )
+        if crop_grid(*size, DEFAULT.tiling) == grid:
             return size
 
 

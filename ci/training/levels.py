@@ -15,16 +15,17 @@ from torch import Tensor
 
 from pytest_dsocr.contract.image import GREY
 from pytest_dsocr.contract.inputs import WHITE
-from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, crop_count
+from pytest_dsocr.contract.presets import Grid, Preset, crop_count
+from pytest_dsocr.families import DEFAULT
 
 
 def crop_levels(page: Tensor, grid: Grid) -> Tensor:
     """Stretch a page ``[3, height, width]`` over ``grid`` and cut it: uint8 ``[P, 3, 640, 640]``."""
     if not crop_count(grid):
-        return page.new_empty((0, 3, CROP_PX, CROP_PX))
+        return page.new_empty((0, 3, DEFAULT.tiling.crop_px, DEFAULT.tiling.crop_px))
     columns, rows = grid
-    stretched = stretch(page, columns * CROP_PX, rows * CROP_PX)
-    tiles = stretched.unflatten(2, (columns, CROP_PX)).unflatten(1, (rows, CROP_PX))
+    stretched = stretch(page, columns * DEFAULT.tiling.crop_px, rows * DEFAULT.tiling.crop_px)
+    tiles = stretched.unflatten(2, (columns, DEFAULT.tiling.crop_px)).unflatten(1, (rows, DEFAULT.tiling.crop_px))
     crops: Tensor = tiles.permute(1, 3, 0, 2, 4).flatten(0, 1)
     return crops
 

@@ -22,7 +22,6 @@ from pytest_dsocr.contract.markup import Markup, parse
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.result import Result
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.engine.stages import Stage
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.process import progress_bar
 
@@ -45,7 +44,7 @@ class Reading:
     token_ids: tuple[int, ...]
     quality: PageQuality
     prompt_tokens: int
-    stage_ms: dict[Stage, float]
+    stage_ms: dict[str, float]
     """Empty unless the session's instrument is ``timed``."""
     peak_bytes: int
     """The most memory that the process has held so far."""

@@ -15,8 +15,9 @@ from tokenizers import Regex, decoders, models, pre_tokenizers
 
 from ci.training.lexicon import FIRST_WORDS, LABELS, WORDS
 from ci.training.lexicon import MARKUP as PAGE_MARKUP
-from pytest_dsocr.contract.prompt import BOS, EOS, PAD, PROMPTS
+from pytest_dsocr.contract.prompt import BOS, EOS, PAD
 from pytest_dsocr.engine.tokenizer import BYTE_SYMBOLS, MARKUP, special_token, spell
+from pytest_dsocr.families import DEFAULT
 
 NUMBERS = range(1000)
 """Each is one token, and so is each coordinate of a box."""
@@ -64,7 +65,7 @@ def _words() -> Iterator[str]:
     yield from LABELS
     for word in (*WORDS, *FIRST_WORDS):
         yield from (word.capitalize(), f" {word.capitalize()}", f" {word}")
-    for prompt in PROMPTS.values():
+    for prompt in DEFAULT.prompts.values():
         pieces = pre_tokenizers.Split(Regex(PIECES), behavior="isolated").pre_tokenize_str(prompt)
         yield from (piece for piece, _ in pieces if len(piece) > 1 and piece.strip("_ ").isalpha())
     yield from (f" {sign}" for sign in f"=+-({ascii_lowercase}")

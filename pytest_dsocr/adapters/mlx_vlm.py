@@ -25,8 +25,8 @@ from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.places import architecture_of
+from pytest_dsocr.families import VISION_SEAMS
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.answer import VISION_SEAMS
 from pytest_dsocr.subjects.protocol import Setup
 
 ENCODERS = ("sam_model", "vision_model", "projector")

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_dsocr.contract.image import image_size
-from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.cost.memory import activation_peaks
 from pytest_dsocr.cost.model import cache_bytes, parameters
 from pytest_dsocr.cost.operations import ITEM_BYTES
@@ -21,6 +20,7 @@ from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.places import SYNTHETIC, architecture_of, folder_of, synthetic
 from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import count, si, told
@@ -96,7 +96,7 @@ def _work(options: Namespace, model: Model) -> Workload:
     for flag, values in (("dtype", tuple(ITEM_BYTES)), ("attention", ATTENTIONS)):
         if getattr(options, flag) not in values:
             raise DsocrError(f"--{flag}={getattr(options, flag)} is not known; give one of {', '.join(values)}")
-    prompt, preset = options.prompt, get_preset(options.preset)
+    prompt, preset = options.prompt, DEFAULT.preset(options.preset)
     how = {"generated_tokens": options.tokens, "dtype": options.dtype, "attention": options.attention}
     if model.tokenizer is None:
         return Workload(ANY_SIZE, preset, text_tokens(prompt), **how)

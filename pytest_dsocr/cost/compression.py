@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytest_dsocr.contract.presets import CROP_PX, crop_count
+from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
 OF_VIEW: Mapping[int, int] = {1024: 256, 1280: 400}
@@ -54,4 +55,6 @@ def _of_view(work: Workload) -> int:
 
 def _of_crops(work: Workload) -> int:
     """Count the crops, which are filled; of another ``image_size`` the vendor counts none."""
-    return OF_CROP * crop_count(work.grid) if work.preset.crop and work.preset.image_size == CROP_PX else 0
+    return (
+        OF_CROP * crop_count(work.grid) if work.preset.crop and work.preset.image_size == DEFAULT.tiling.crop_px else 0
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
-from pytest_dsocr.contract.presets import CROP_PX, crop_count
+from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.cost import clip, decoder, sam
 from pytest_dsocr.cost.cost import Cost, StageCost, total
 from pytest_dsocr.cost.decoder import SESSION, Call, Way
@@ -13,6 +13,7 @@ from pytest_dsocr.cost.experts import ALIKE, Reached, expected
 from pytest_dsocr.cost.operations import ITEM_BYTES, moved
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.families import DEFAULT
 
 VISION = ("sam", "clip", "projector")
 NEWLINE = "model.image_newline"
@@ -48,7 +49,7 @@ def stages_of(
 def calls(work: Workload) -> list[tuple[int, int]]:
     """Give the calls of the encoders for one page: the side of the views in px, and how many there are."""
     crops = crop_count(work.grid)
-    return [*([(CROP_PX, crops)] if crops else []), (work.preset.view_size, 1)]
+    return [*([(DEFAULT.tiling.crop_px, crops)] if crops else []), (work.preset.view_size, 1)]
 
 
 def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, Layers]:

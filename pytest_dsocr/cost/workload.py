@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, crop_count, crop_grid, get_preset, image_token_count
+from pytest_dsocr.contract.presets import Grid, Preset, crop_count, crop_grid, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.cost.operations import ITEM_BYTES
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
 
@@ -57,17 +58,17 @@ class Workload:
             DsocrError: for a prompt that does not have one image, and for an unknown preset.
         """
         ids, _ = prompt_ids(split_at_images(prompt, 1), [0], tokenizer)
-        return cls(page_px, get_preset(preset), len(ids), generated_tokens, **more)
+        return cls(page_px, DEFAULT.preset(preset), len(ids), generated_tokens, **more)
 
     @property
     def grid(self) -> Grid:
         """Columns and rows of crops; ``(1, 1)`` where the page is not cut."""
-        return crop_grid(*self.page_px) if self.preset.crop else (1, 1)
+        return crop_grid(*self.page_px, DEFAULT.tiling) if self.preset.crop else (1, 1)
 
     @property
     def views_px(self) -> tuple[int, ...]:
         """Sides of the square views in pixels: the crops, then the whole page."""
-        return (CROP_PX,) * crop_count(self.grid) + (self.preset.view_size,)
+        return (DEFAULT.tiling.crop_px,) * crop_count(self.grid) + (self.preset.view_size,)
 
     @property
     def image_tokens(self) -> int:

@@ -9,6 +9,7 @@ from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.presets import Grid, Preset
 from pytest_dsocr.explain.family import Bench
 from pytest_dsocr.explain.of_prompt import PROMPT
+from pytest_dsocr.families import DEFAULT
 
 Counted = Callable[[Preset, Grid], int]
 
@@ -27,11 +28,11 @@ def _with(preset: Preset, grid: Grid, page: Callable[[int], int], crops: Callabl
 
 
 def _right_page(side: int) -> int:
-    return presets.global_token_count(side)
+    return DEFAULT.layout.page_tokens(side)
 
 
 def _right_crops(side: int, grid: Grid) -> int:
-    return presets.crop_token_count(side, grid)
+    return DEFAULT.layout.crop_tokens(side, grid)
 
 
 COUNTS: dict[str, tuple[str, Counted]] = {

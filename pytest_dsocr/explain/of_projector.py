@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytest_dsocr.engine.fusion import square
-from pytest_dsocr.engine.pipeline import Pipeline
+from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.explain.family import Bench, Family
 from pytest_dsocr.explain.numbers import DTYPES
 
@@ -93,11 +93,10 @@ def _layer_norm(x: Tensor) -> Tensor:
 
 
 def _pairs(on: Bench, pairing: Pairing) -> None:
-    def projector(self: Pipeline[Any], clip: Tensor, sam: Tensor) -> Tensor:
-        with self.running("projector"):
-            return self.model.project(pairing(clip, sam))
+    def projector(self: DeepseekOCR, clip: Tensor, sam: Tensor) -> Tensor:
+        return self.project(pairing(clip, sam))
 
-    on.changes.set(Pipeline, "projector", projector)
+    on.changes.set(DeepseekOCR, "projector", projector)
 
 
 def _projects(on: Bench, change: Callable[[Any, Tensor], Tensor]) -> None:

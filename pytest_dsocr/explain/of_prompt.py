@@ -7,11 +7,14 @@ from functools import partial
 from typing import Any
 
 from pytest_dsocr.contract import inputs
-from pytest_dsocr.contract.presets import PRESETS, Preset
-from pytest_dsocr.contract.prompt import IMAGE, PROMPTS, TextTokenizer, prompt_ids, split_at_images
-from pytest_dsocr.explain.family import Bench, Family
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.prompt import IMAGE, TextTokenizer, prompt_ids, split_at_images
+from pytest_dsocr.explain.family import Bench
+from pytest_dsocr.explain.family import Family as Mistakes
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 
-PROMPT = Family("prompt")
+PROMPT = Mistakes("prompt")
 Ids = tuple[list[int], list[bool]]
 Built = Callable[[Ids, Any], Ids]
 """Changes ids and mask; of a tokenizer's special ids."""
@@ -213,16 +216,16 @@ def _other_prompt(on: Bench, prompt: str) -> None:
 
 
 def _other_preset(on: Bench, preset: Preset) -> None:
-    on.changes.set(inputs, "get_preset", lambda _: preset)
+    on.changes.set(Family, "preset", lambda _family, _asked: preset)
 
 
-for _key, _prompt in PROMPTS.items():
+for _key, _prompt in DEFAULT.prompts.items():
     PROMPT.add(
         f"prompt-{_key}",
         f"the prompt {_prompt!r} in place of the one asked for",
         partial(_other_prompt, prompt=_prompt),
     )
-for _key, _preset in PRESETS.items():
+for _key, _preset in DEFAULT.presets.items():
     PROMPT.add(
         f"preset-{_key}", f"the preset {_key} in place of the one asked for", partial(_other_preset, preset=_preset)
     )

@@ -10,8 +10,6 @@ from typing import Any
 
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.mmd import clean_output, to_mmd
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.explain.changes import Changes
@@ -21,6 +19,7 @@ from pytest_dsocr.explain.of_pixels import PIXELS
 from pytest_dsocr.explain.of_prompt import PROMPT
 from pytest_dsocr.explain.question import Answer, Question
 from pytest_dsocr.explain.search import Deadline, search
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case
 
 LOOKED_AT = 8
@@ -66,10 +65,10 @@ class _Told:
 
     def other_cases(self) -> Iterator[WhatIf]:
         """Yield other presets, and other prompts."""
-        for name in PRESETS:
+        for name in DEFAULT.presets:
             if name != self.case.preset.name:
                 yield self._other(f"the preset {name}", name, self.case.prompt)
-        for name, prompt in PROMPTS.items():
+        for name, prompt in DEFAULT.prompts.items():
             if prompt != self.case.prompt:
                 yield self._other(f"the prompt {name!r}", self.case.preset.name, prompt)
 

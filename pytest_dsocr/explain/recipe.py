@@ -17,8 +17,9 @@ from torch import Tensor
 from pytest_dsocr.contract import inputs
 from pytest_dsocr.contract.image import GREY, load_image
 from pytest_dsocr.contract.inputs import normalise
-from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, candidates, crop_count, crop_grid
+from pytest_dsocr.contract.presets import Grid, Preset, candidates, crop_count, crop_grid
 from pytest_dsocr.explain.family import Bench
+from pytest_dsocr.families import DEFAULT
 
 Size = tuple[int, int]
 Colour = tuple[int, int, int]
@@ -87,12 +88,12 @@ class Recipe:
         """Have the session's inputs made so."""
         on.changes.set(inputs, "load_image", self.opened)
         on.changes.set(inputs, "global_view", self.view)
-        on.changes.set(inputs, "crops", self.crops)
-        on.changes.set(inputs, "crop_grid", self.grid)
+        on.changes.set(inputs, "crops", lambda page, grid, _px: self.crops(page, grid))
+        on.changes.set(inputs, "crop_grid", lambda width, height, _tiling: self.grid(width, height))
         on.changes.set(inputs, "normalise", self.levels)
 
 
-def tiles(stretched: Image.Image, by_column: bool = False, side: int = CROP_PX) -> list[Image.Image]:
+def tiles(stretched: Image.Image, by_column: bool = False, side: int = DEFAULT.tiling.crop_px) -> list[Image.Image]:
     """Cut an image into squares, row by row."""
     columns, rows = stretched.width // side, stretched.height // side
     places = [(c, r) for r in range(rows) for c in range(columns)]
@@ -103,29 +104,31 @@ def tiles(stretched: Image.Image, by_column: bool = False, side: int = CROP_PX) 
 
 def cut(recipe: Recipe, page: Image.Image, grid: Grid) -> list[Image.Image]:
     """Cut crops of the stretched page: the vendor's way."""
-    return tiles(recipe.resize(page, (grid[0] * CROP_PX, grid[1] * CROP_PX)))
+    return tiles(recipe.resize(page, (grid[0] * DEFAULT.tiling.crop_px, grid[1] * DEFAULT.tiling.crop_px)))
 
 
 def cut_by_column(recipe: Recipe, page: Image.Image, grid: Grid) -> list[Image.Image]:
     """Cut crops of the stretched page, column by column."""
-    return tiles(recipe.resize(page, (grid[0] * CROP_PX, grid[1] * CROP_PX)), by_column=True)
+    return tiles(
+        recipe.resize(page, (grid[0] * DEFAULT.tiling.crop_px, grid[1] * DEFAULT.tiling.crop_px)), by_column=True
+    )
 
 
 def cut_padded(recipe: Recipe, page: Image.Image, grid: Grid, place: float = 0.5) -> list[Image.Image]:
     """Cut crops of the page between bars."""
-    size = (grid[0] * CROP_PX, grid[1] * CROP_PX)
+    size = (grid[0] * DEFAULT.tiling.crop_px, grid[1] * DEFAULT.tiling.crop_px)
     return tiles(ImageOps.pad(page, size, color=recipe.colour, centering=(place, place)))
 
 
 def cut_view(recipe: Recipe, page: Image.Image, grid: Grid) -> list[Image.Image]:
     """Cut crops of the view of the whole page."""
     whole = ImageOps.pad(page, (1024, 1024), color=recipe.colour)
-    return tiles(recipe.resize(whole, (grid[0] * CROP_PX, grid[1] * CROP_PX)))
+    return tiles(recipe.resize(whole, (grid[0] * DEFAULT.tiling.crop_px, grid[1] * DEFAULT.tiling.crop_px)))
 
 
 def cut_fit(recipe: Recipe, page: Image.Image, grid: Grid) -> list[Image.Image]:
     """Cut crops of the page without its edges."""
-    return tiles(ImageOps.fit(page, (grid[0] * CROP_PX, grid[1] * CROP_PX)))
+    return tiles(ImageOps.fit(page, (grid[0] * DEFAULT.tiling.crop_px, grid[1] * DEFAULT.tiling.crop_px)))
 
 
 def cut_first(recipe: Recipe, page: Image.Image, grid: Grid) -> list[Image.Image]:
@@ -136,12 +139,12 @@ def cut_first(recipe: Recipe, page: Image.Image, grid: Grid) -> list[Image.Image
         for side, count in ((page.width, columns), (page.height, rows))
     ]
     boxes = [(edges[0][c], edges[1][r], edges[0][c + 1], edges[1][r + 1]) for r in range(rows) for c in range(columns)]
-    return [recipe.resize(page.crop(box), (CROP_PX, CROP_PX)) for box in boxes]
+    return [recipe.resize(page.crop(box), (DEFAULT.tiling.crop_px, DEFAULT.tiling.crop_px)) for box in boxes]
 
 
 def cut_with_page(recipe: Recipe, page: Image.Image, grid: Grid) -> list[Image.Image]:
     """Cut crops, with the whole page as the last."""
-    return [*cut(recipe, page, grid), recipe.resize(page, (CROP_PX, CROP_PX))]
+    return [*cut(recipe, page, grid), recipe.resize(page, (DEFAULT.tiling.crop_px, DEFAULT.tiling.crop_px))]
 
 
 def cut_backwards(recipe: Recipe, page: Image.Image, grid: Grid) -> list[Image.Image]:
@@ -179,7 +182,7 @@ def nearest_grid(
     tie: str = "area",
     always: bool = False,
     swapped: bool = False,
-    limit: int = CROP_PX,
+    limit: int = DEFAULT.tiling.crop_px,
     by: str = "ratio",
 ) -> Grid:
     """Choose a grid by another rule, or the vendor's."""
@@ -193,7 +196,7 @@ def nearest_grid(
             if by == "ratio"
             else abs(np.log(width / height * grid[1] / grid[0]))
         )
-        half = width * height > 0.5 * CROP_PX**2 * grid[0] * grid[1]
+        half = width * height > 0.5 * DEFAULT.tiling.crop_px**2 * grid[0] * grid[1]
         if apart < nearest or (apart == nearest and {"area": half, "first": False, "last": True}[tie]):
             best, nearest = grid, apart
     return best[::-1] if swapped else best
@@ -201,7 +204,7 @@ def nearest_grid(
 
 def ceil_grid(width: int, height: int) -> Grid:
     """Give as many crops as the sides hold, nine at most."""
-    columns, rows = (max(1, -(-side // CROP_PX)) for side in (width, height))
+    columns, rows = (max(1, -(-side // DEFAULT.tiling.crop_px)) for side in (width, height))
     while columns * rows > 9:
         columns, rows = (columns - 1, rows) if columns > rows else (columns, rows - 1)
     return columns, rows

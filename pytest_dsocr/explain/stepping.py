@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from pytest_dsocr.contract.policy import DEFAULT_NGRAM, NgramBan
+from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.explain.changes import Changes
 from pytest_dsocr.explain.family import Bench, Family, WhatIf
@@ -18,6 +18,7 @@ from pytest_dsocr.explain.of_steps import STEPS
 from pytest_dsocr.explain.question import Answer, HeardStep, Question
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.explain.search import SOMEWHAT_NEARER, Deadline, search
+from pytest_dsocr.families import DEFAULT
 
 WINDOW = 4
 """Steps that are compared from the first wrong one on."""
@@ -127,7 +128,11 @@ def _choices(clean: Clean, question: Question, deadline: Deadline) -> Answer:
     """Explain choices whose logits are right: by the size of the n-gram rule."""
     family = Family("tokens")
     for size in SIZES:
-        words = "no n-gram rule" if size == 0 else f"an n-gram rule of {size} tokens in place of {DEFAULT_NGRAM}"
+        words = (
+            "no n-gram rule"
+            if size == 0
+            else f"an n-gram rule of {size} tokens in place of {DEFAULT.decoding.no_repeat_ngram_size}"
+        )
         family.add(f"size-{size}", words, lambda on: None)
     prompt = clean.inputs.input_ids[0].tolist()
     others = {one.id: size for one, size in zip(family, SIZES, strict=True)}
@@ -143,4 +148,6 @@ def _choices(clean: Clean, question: Question, deadline: Deadline) -> Answer:
             ban.push(step.reference)
         return wrong / len(question.steps)
 
-    return search(family, lambda one: differing(others[one.id]), differing(DEFAULT_NGRAM), 0.0, deadline)[0]
+    return search(
+        family, lambda one: differing(others[one.id]), differing(DEFAULT.decoding.no_repeat_ngram_size), 0.0, deadline
+    )[0]

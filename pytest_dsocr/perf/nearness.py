@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.cost.roof import Roof
 from pytest_dsocr.cost.roofline import Bound, Device, Limit, Share, limit_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.perf.host import idle_share
 from pytest_dsocr.perf.rounds import Measured
 
@@ -57,7 +57,7 @@ def roof_over(measured: Measured, arch: Architecture, page_px: tuple[int, int], 
         return None
     prompt, image, output = (exact[name] for name in TOKENS)
     how = {"dtype": setup["dtype"], "attention": setup["attention"]}
-    return Roof.of(arch, Workload(page_px, get_preset(page["preset"]), prompt - image, output, **how), device)
+    return Roof.of(arch, Workload(page_px, DEFAULT.preset(page["preset"]), prompt - image, output, **how), device)
 
 
 def nearness(measured: Measured, roof: Roof) -> Iterator[Nearness]:

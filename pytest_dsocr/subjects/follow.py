@@ -15,8 +15,9 @@ from torch import Tensor
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.mmd import clean_output
-from pytest_dsocr.contract.policy import DEFAULT_NGRAM, DecodePolicy
+from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.answer import Answer, Part
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case
@@ -214,7 +215,7 @@ def steps_along(
 
 def forced_steps(asked: CheckedSubject, inputs: Mapping[str, Tensor], theirs: Sequence[Step]) -> ForcedSteps:
     """Prepare to see the steps along the reference's, by the rule that the subject says it chooses by."""
-    size = asked.policy.no_repeat_ngram_size if asked.policy else DEFAULT_NGRAM
+    size = asked.policy.no_repeat_ngram_size if asked.policy else DEFAULT.decoding.no_repeat_ngram_size
     return ForcedSteps(theirs, size, inputs["input_ids"][0].tolist())
 
 

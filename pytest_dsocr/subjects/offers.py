@@ -6,15 +6,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
 
-VALID = {"presets": PRESETS, "prompts": PROMPTS}
+VALID = {"presets": DEFAULT.presets, "prompts": DEFAULT.prompts}
 
 
 class NotOfferedError(DsocrError):

@@ -15,7 +15,7 @@ from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.session import Engine, Session
-from pytest_dsocr.observation.answer import VISION_SEAMS
+from pytest_dsocr.families import VISION_SEAMS
 from pytest_dsocr.subjects.protocol import Setup
 
 

@@ -14,9 +14,9 @@ from pytest_dsocr.cases.hold import hold
 from pytest_dsocr.cases.limits import limits_of
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.reference.goldens import recording_places
@@ -73,7 +73,7 @@ class Second:
         """
         own = self.config_in(dtype)
         self._check_offered(own)
-        case = Case(self.folder / f"{PAGES[dtype]}.png", PROMPT, PRESETS["tiny"], CEILING)
+        case = Case(self.folder / f"{PAGES[dtype]}.png", PROMPT, DEFAULT.presets["tiny"], CEILING)
         is_half = dtype == "bfloat16"
         with _loaded(own) as subject:
             limits = limits_of(own, subject, reference)

@@ -12,6 +12,7 @@ from pytest_dsocr.contract import PIXELS
 
 if TYPE_CHECKING:
     from pytest_dsocr.contract.prompt import TextTokenizer
+    from pytest_dsocr.families import DEFAULT
     from pytest_dsocr.observation.observation import InputsDigest
 
 Size = tuple[int, int]
@@ -91,9 +92,8 @@ class PromptFact:
 
     def ids_in(self, tokenizer: TextTokenizer) -> list[int]:
         """Give the same prompt's ids in another vocabulary: the same pieces at the same places."""
-        from pytest_dsocr.contract.prompt import SpecialTokens
 
-        image = SpecialTokens().image
+        image = DEFAULT.special.image
         first, count = self.input_ids.index(image), self.input_ids.count(image)
         before, after = self.input_ids[1:first], self.input_ids[first + count :]
         pieces = {tuple(ids): text for text, ids in self.encoded.items()}

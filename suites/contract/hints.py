@@ -9,19 +9,22 @@ from math import log
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.contract.presets import CANDIDATES, MAX_CROPS, MIN_CROPS, Grid, Preset, crop_grid
+from pytest_dsocr.contract.presets import Grid, Preset, crop_grid
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.families import DEFAULT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor
 
-LIMITS = (range(MIN_CROPS, MAX_CROPS), range(MAX_CROPS + 1, 33))
+LIMITS = (range(DEFAULT.tiling.least, DEFAULT.tiling.most), range(DEFAULT.tiling.most + 1, 33))
 """Limits of crops that a port may have in place of the vendor's: below it, and above."""
 MARKS = re.compile(r"<\|/?\w+\|>")
 LARGE = "that a large page is not shrunk first, nor resized in two steps (reducing_gap)"
-RIGHT_GRID = f"infer takes up to {MAX_CROPS}, and compares exact aspect ratios, width over height, by their difference"
+RIGHT_GRID = (
+    f"infer takes up to {DEFAULT.tiling.most}, and compares exact aspect ratios, width over height, by their difference"
+)
 Nearness = Callable[[int, int, int, int], float]
 """How far a grid is from a page: of its width and height, and of the grid's columns and rows."""
 NEAR_LEVELS = 2.0
@@ -36,12 +39,12 @@ def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparis
 
 def of_grid(size_px: tuple[int, int], mine: Grid) -> Iterator[str]:
     """Yield what leads to this grid of a page of this size, where it is not the vendor's."""
-    columns, rows = crop_grid(*size_px)
+    columns, rows = crop_grid(*size_px, DEFAULT.tiling)
     ways = [
         f"of {way}" for way, measures in NEARNESS.items() if any(_is_nearest(size_px, mine, one) for one in measures)
     ]
     for limits in LIMITS:
-        if found := [most for most in limits if crop_grid(*size_px, most=most) == mine]:
+        if found := [most for most in limits if crop_grid(*size_px, replace(DEFAULT.tiling, most=most)) == mine]:
             ways.append("of a limit of " + " to ".join(map(str, dict.fromkeys((found[0], found[-1])))) + " crops")
     if ways:
         yield f"how a grid is chosen: this one comes {', or '.join(ways)}; {RIGHT_GRID}"
@@ -67,7 +70,7 @@ def of_cut_prompt(mine: Sequence[int], bos: int) -> Iterator[str]:
 
 def _is_nearest(size_px: tuple[int, int], mine: Grid, measure: Nearness) -> bool:
     """Tell whether a grid is among the nearest by another measure, and by the vendor's is not."""
-    by_other, by_vendors = ({one: way(*size_px, *one) for one in CANDIDATES} for way in (measure, _apart))
+    by_other, by_vendors = ({one: way(*size_px, *one) for one in DEFAULT.tiling.grids} for way in (measure, _apart))
     return mine in by_other and by_other[mine] == min(by_other.values()) and by_vendors[mine] > min(by_vendors.values())
 
 

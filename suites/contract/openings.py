@@ -9,9 +9,9 @@ from pathlib import Path
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.families import DEFAULT
 
 SAME_LEVEL = 2.0**-8
 """Pixels from -1 to 1 that differ by less come of the same of 255 levels."""
@@ -37,7 +37,7 @@ def of_pixels(
     for hint, opening in OPENINGS.items():
         with Image.open(page) as image:
             opened = opening(image)
-        view = getattr(prepare_inputs([opened], "markdown", preset, tokenizer), what)
+        view = getattr(DEFAULT.prepare([opened], "markdown", preset, tokenizer), what)
         if view.shape == found.shape and (off := float((view.float() - found).abs().mean())) < limit:
             limit, told = off, hint
     if told:

@@ -9,9 +9,9 @@ from pathlib import Path
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
 from pytest_dsocr.contract import PIXELS
-from pytest_dsocr.contract.inputs import prepare_inputs
-from pytest_dsocr.contract.presets import Preset, get_preset
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.observation import InputsDigest, Seam, pixels_sha256
 
 from .asked import Asked
@@ -30,7 +30,7 @@ def compare_pixels(
     compared = equal(what, getattr(asked(page, preset), what), getattr(recorded, what), "every bit")
     if compared.verdict is Verdict.MATCH:
         return compared
-    vendors = getattr(prepare_inputs(page, "markdown", preset, tokenizer), what)
+    vendors = getattr(DEFAULT.prepare(page, "markdown", preset, tokenizer), what)
     if pixels_sha256(vendors) != getattr(recorded, what):
         return compared
     mine = asked.tensors(page, preset)[what]
@@ -38,7 +38,7 @@ def compare_pixels(
 
     def hints() -> Iterator[str]:
         if what == PIXELS[1]:
-            yield from of_view(mine.float().cpu(), page, get_preset(preset))
+            yield from of_view(mine.float().cpu(), page, DEFAULT.preset(preset))
         yield from of_pixels(what, mine, vendors, page, preset, tokenizer)
 
     return hinted(replace(found, verdict=Verdict.WRONG), hints)

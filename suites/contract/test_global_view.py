@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, as_expected
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn
@@ -24,7 +24,7 @@ PADDING, WHITE = 127, 255
 WIDE_PX, TALL_PX = (1200, 600), (600, 1200)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", DEFAULT.presets)
 @pytest.mark.parametrize("page", ["portrait", "landscape", "exactly_640", "tiny"])
 def test_every_bit(
     page: str, preset: str, facts: Facts, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
@@ -46,7 +46,7 @@ def test_a_large_page_is_resized_at_once(
     dsocr_check([hinted(facts.told(compared), lambda: iter([LARGE]))])
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", DEFAULT.presets)
 @pytest.mark.parametrize("size_px", [WIDE_PX, TALL_PX], ids=["wide", "tall"])
 def test_bars_beside_a_white_page(
     size_px: tuple[int, int], preset: str, asked: Asked, drawn: Drawn, dsocr_check: Check
@@ -55,7 +55,7 @@ def test_bars_beside_a_white_page(
     view = asked.tensors(drawn.blank(*size_px), preset)["images_ori"][0].float().cpu()
     levels = ((view + 1) * 127.5).round().int()
     across = levels.transpose(1, 2) if size_px == TALL_PX else levels
-    bar = 0 if PRESETS[preset].is_squashed else PRESETS[preset].view_size // 4
+    bar = 0 if DEFAULT.presets[preset].is_squashed else DEFAULT.presets[preset].view_size // 4
     parts = {"before": across[:, :bar], "after": across[:, across.shape[1] - bar :]}
     bars = [_uniform(f"images_ori/{name}", part, PADDING) for name, part in parts.items() if bar]
     dsocr_check([*bars, _uniform("images_ori/page", across[:, bar : across.shape[1] - bar], WHITE)])

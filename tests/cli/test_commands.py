@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.cli.main import main, parser
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
@@ -70,14 +70,14 @@ def test_cases_are_every_page_in_every_preset_with_every_prompt(folder: Path) ->
         (page, preset, prompt)
         for page in pages
         for preset in ("tiny", "base")
-        for prompt in (PROMPTS["free"], "<image>What?")
+        for prompt in (DEFAULT.prompts["free"], "<image>What?")
     ]
     assert {case.max_new_tokens for case in cases} == {8192}
 
 
 def test_a_case_named_twice_is_one(folder: Path) -> None:
     asked = options("vendor", "record", "code", folder / "a.jpg", folder, folder / "a.jpg", "--presets", "tiny", "tiny")
-    asked.prompts = ["free", PROMPTS["free"]]
+    asked.prompts = ["free", DEFAULT.prompts["free"]]
     pages = [case.page.name for case in cases_of(asked)]
     assert pages == ["a.jpg", "b.PNG", "c.tif", "d.webp", "f.jpeg", "g.bmp", "h.gif", "i.tiff"]
 

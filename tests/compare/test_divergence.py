@@ -18,14 +18,15 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract import inputs
 from pytest_dsocr.contract.image import crops
-from pytest_dsocr.contract.presets import PRESETS, Preset, crop_grid
-from pytest_dsocr.contract.prompt import PROMPTS, prompt_ids
+from pytest_dsocr.contract.presets import Preset, crop_grid
+from pytest_dsocr.contract.prompt import prompt_ids
 from pytest_dsocr.engine import clip, pipeline, sam
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.experts import Router
 from pytest_dsocr.engine.fusion import fuse
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Best, Observation, Output, Step
 from pytest_dsocr.pages.page_list import shipped
@@ -36,7 +37,7 @@ from tests.crops import CROPS
 
 Plant = Callable[[pytest.MonkeyPatch, Session[Any]], None]
 NEW_TOKENS = 12
-WHOLE = PRESETS["gundam"]
+WHOLE = DEFAULT.presets["gundam"]
 """Sees the whole page at the size of the encoders' own tables, which nothing resizes then."""
 LIMITS = tolerances("float32")
 
@@ -50,7 +51,7 @@ def session() -> Session[Any]:
 def intact(session: Session[Any]) -> dict[Preset, tuple[Case, Observation]]:
     """The reference by preset: the session before anything was planted in it."""
     [page] = [page for page in shipped("all") if page.stem == "receipt_086"]
-    cases = [Case(page, PROMPTS["markdown"], preset, NEW_TOKENS) for preset in (CROPS, WHOLE)]
+    cases = [Case(page, DEFAULT.prompts["markdown"], preset, NEW_TOKENS) for preset in (CROPS, WHOLE)]
     return {case.preset: (case, observed(session, case)) for case in cases}
 
 
@@ -91,7 +92,7 @@ positions = KVCache.positions
 
 
 def plant_grid(patch: pytest.MonkeyPatch, _: Session[Any]) -> None:
-    patch.setattr(inputs, "crop_grid", lambda width, height: crop_grid(width, height)[::-1])
+    patch.setattr(inputs, "crop_grid", lambda width, height: crop_grid(width, height, DEFAULT.tiling)[::-1])
 
 
 def plant_step_positions(patch: pytest.MonkeyPatch, _: Session[Any]) -> None:

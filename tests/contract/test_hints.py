@@ -11,8 +11,9 @@ from PIL import Image, ImageOps
 
 from pytest_dsocr.compare.verdict import equal
 from pytest_dsocr.contract.image import global_view
-from pytest_dsocr.contract.presets import PRESETS, crop_grid
+from pytest_dsocr.contract.presets import Tiling, crop_grid
 from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.families import DEFAULT
 from suites.contract.hints import RIGHT_GRID, hinted, of_cut_prompt, of_grid, of_no_crops, of_prompt, of_view
 
 CHOSEN = "how a grid is chosen: this one comes"
@@ -52,9 +53,9 @@ def test_what_stands_for_no_crops() -> None:
 
 
 def test_another_limit_is_another_list_of_candidates() -> None:
-    assert crop_grid(5000, 320) == (9, 1)
-    assert crop_grid(5000, 320, most=6) == (6, 1)
-    assert crop_grid(5000, 320, most=12) == (12, 1)
+    assert crop_grid(5000, 320, DEFAULT.tiling) == (9, 1)
+    assert crop_grid(5000, 320, Tiling(most=6)) == (6, 1)
+    assert crop_grid(5000, 320, Tiling(most=12)) == (12, 1)
 
 
 @pytest.fixture
@@ -68,12 +69,12 @@ def page(tmp_path: Path) -> Path:
     ("preset", "told"), [("base", "whether the page is squashed"), ("tiny", "whether the page is padded")]
 )
 def test_a_view_made_the_other_way(preset: str, told: str, page: Path) -> None:
-    side = (PRESETS[preset].view_size,) * 2
+    side = (DEFAULT.presets[preset].view_size,) * 2
     with Image.open(page) as image:
         other = image.resize(side) if preset == "base" else ImageOps.pad(image, side, color=(127, 127, 127))
-        right = global_view(image, PRESETS[preset])
-    assert next(of_view(pixels(other), page, PRESETS[preset])).startswith(told)
-    assert not [*of_view(pixels(right), page, PRESETS[preset])]
+        right = global_view(image, DEFAULT.presets[preset])
+    assert next(of_view(pixels(other), page, DEFAULT.presets[preset])).startswith(told)
+    assert not [*of_view(pixels(right), page, DEFAULT.presets[preset])]
 
 
 def pixels(view: Image.Image) -> torch.Tensor:
@@ -103,9 +104,9 @@ def test_a_prompt_that_was_cut() -> None:
 
 def test_a_view_whose_bars_are_a_pixel_off(page: Path) -> None:
     with Image.open(page) as image:
-        right = global_view(image, PRESETS["base"])
-    assert not [*of_view(pixels(right), page, PRESETS["base"])]
-    assert next(of_view(pixels(right).roll(1, 2), page, PRESETS["base"])).startswith("how wide the bars are")
+        right = global_view(image, DEFAULT.presets["base"])
+    assert not [*of_view(pixels(right), page, DEFAULT.presets["base"])]
+    assert next(of_view(pixels(right).roll(1, 2), page, DEFAULT.presets["base"])).startswith("how wide the bars are")
 
 
 def test_an_image_moved_to_the_front() -> None:

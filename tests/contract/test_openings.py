@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.families import DEFAULT
 from suites.contract.openings import OPENINGS, of_pixels
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, canvas
 
@@ -58,4 +58,4 @@ def test_other_pixels_are_not_explained(pages: dict[str, Path]) -> None:
 
 
 def views(page: Path | Image.Image) -> torch.Tensor:
-    return prepare_inputs([page], "markdown", PRESET, TOKENIZER).images_ori
+    return DEFAULT.prepare([page], "markdown", PRESET, TOKENIZER).images_ori

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.contract.presets import PRESETS, Preset
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.cost.compression import Compression, compression
 from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import shipped
 from tests.cost.compressed import FACTS
@@ -21,15 +22,15 @@ def test_shipped_pages_are_as_recorded() -> None:
     sizes = {page.stem: load_image(page).size for page in shipped("all") if page.stem in FACTS}
     assert sizes.keys() == FACTS.keys()
     found = {
-        name: tuple(figures(size, preset).valid_image_tokens for preset in PRESETS.values())
+        name: tuple(figures(size, preset).valid_image_tokens for preset in DEFAULT.presets.values())
         for name, size in sizes.items()
     }
     assert found == FACTS
 
 
 def test_the_ratio_has_two_places() -> None:
-    assert figures((1140, 1101), PRESETS["gundam"], 1000).ratio == 1.55
-    assert figures((1140, 1101), PRESETS["tiny"], 1000).ratio == 15.62
+    assert figures((1140, 1101), DEFAULT.presets["gundam"], 1000).ratio == 1.55
+    assert figures((1140, 1101), DEFAULT.presets["tiny"], 1000).ratio == 15.62
 
 
 def test_where_the_vendor_divides_by_zero_it_is_told() -> None:
@@ -41,4 +42,4 @@ def test_where_the_vendor_divides_by_zero_it_is_told() -> None:
 
 def test_crops_of_another_size_are_not_counted() -> None:
     assert figures((1280, 1280), Preset("of their own", 1024, 512, crop=True)).valid_image_tokens == 256
-    assert figures((1280, 1280), PRESETS["gundam"]).valid_image_tokens == 256 + 4 * 100
+    assert figures((1280, 1280), DEFAULT.presets["gundam"]).valid_image_tokens == 256 + 4 * 100

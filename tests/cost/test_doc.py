@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache
 
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.cost import clip
 from pytest_dsocr.cost.cost import total
 from pytest_dsocr.cost.counting import UNCOUNTED, as_counted
@@ -15,12 +14,13 @@ from pytest_dsocr.cost.decoder import VENDOR
 from pytest_dsocr.cost.model import VISION, stages_of, vision
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
 from tests.markdown import blocks, table, text_of
 
 DOC = "docs/cost.md"
 FULL = Architecture()
-PAGE = Workload((1400, 1400), PRESETS["gundam"], text_tokens=10, generated_tokens=65)
+PAGE = Workload((1400, 1400), DEFAULT.presets["gundam"], text_tokens=10, generated_tokens=65)
 WAYS = (("eager", "cpu"), ("sdpa", "cpu"), ("flash_attention_2", "cuda"))
 PROJECTED, LAYERS = 577, 4
 """What the earlier model had."""

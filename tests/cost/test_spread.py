@@ -10,13 +10,14 @@ from unittest.mock import MagicMock
 import pytest
 
 from pytest_dsocr.contract.image import image_size, load_image
-from pytest_dsocr.contract.presets import PRESETS, crop_grid
+from pytest_dsocr.contract.presets import crop_grid
 from pytest_dsocr.cost import spread
 from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.roofline import devices
 from pytest_dsocr.cost.spread import FIGURES, Priced, by_grid, five_numbers, priced
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.places import SYNTHETIC
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import shipped
 
@@ -25,7 +26,7 @@ FULL = SYNTHETIC["full"]
 
 def works(preset: str = "gundam") -> Iterator[tuple[str, Workload]]:
     for path in shipped("all"):
-        yield path.name, Workload(image_size(path), PRESETS[preset], 9, 64)
+        yield path.name, Workload(image_size(path), DEFAULT.presets[preset], 9, 64)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,6 @@ def test_quartiles_lie_between_the_extremes() -> None:
     "wrong", [{"batch": -2}, {"batch": 0}, {"dtype": "fp8"}, {"page_px": (0, 9)}, {"text_tokens": -1}]
 )
 def test_what_cannot_be_costs_nothing_and_is_refused(wrong: dict[str, Any]) -> None:
-    what = {"page_px": (9, 9), "preset": PRESETS["tiny"], "text_tokens": 1, "generated_tokens": 1, **wrong}
+    what = {"page_px": (9, 9), "preset": DEFAULT.presets["tiny"], "text_tokens": 1, "generated_tokens": 1, **wrong}
     with pytest.raises(DsocrError, match=f"a workload has {next(iter(wrong))}="):
         Workload(**what)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.cost.words import text_tokens
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
 
@@ -20,7 +20,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 )
 def test_words_and_marks_are_counted(prompt: str, tokens: int) -> None:
     assert text_tokens(prompt) == tokens
-    assert text_tokens(PROMPTS.get(prompt, prompt)) == tokens
+    assert text_tokens(DEFAULT.prompts.get(prompt, prompt)) == tokens
 
 
 def test_a_prompt_without_its_image_is_refused() -> None:

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from pytest_dsocr.engine import clip, sam
 from pytest_dsocr.engine.clip import Attention, Clip, Embeddings, Layer
-from pytest_dsocr.engine.model import Projector
-from pytest_dsocr.engine.pipeline import Pipeline
+from pytest_dsocr.engine.model import DeepseekOCR, Projector
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.faults.of_sam import GARBAGE, LARGER, LITTLE, resized
 from tests.faults.registry import CROPS, core_of, fault, run_instead
@@ -191,7 +190,7 @@ def rounded_layers(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 
 
 def _projected(patch: pytest.MonkeyPatch, joined: Any) -> None:
-    patch.setattr(Pipeline, "projector", lambda self, clip, sam: self.model.project(joined(clip, sam)))
+    patch.setattr(DeepseekOCR, "projector", lambda self, clip, sam: self.project(joined(clip, sam)))
 
 
 def _flat(sam: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from pytest_dsocr.contract import image, inputs
-from pytest_dsocr.contract.presets import PRESETS, Preset, get_preset
-from pytest_dsocr.engine import session
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.faults.registry import COLOUR, CROPS, fault
 
@@ -24,7 +24,7 @@ BICUBIC, BILINEAR = Image.Resampling.BICUBIC, Image.Resampling.BILINEAR
 def prepared(patch: pytest.MonkeyPatch, change: Any) -> None:
     """Change what is handed to the model, behind the contract's own checks."""
     right = inputs.prepare_inputs
-    patch.setattr(session, "prepare_inputs", lambda *args: change(right(*args)))
+    patch.setattr(inputs, "prepare_inputs", lambda *args: change(right(*args)))
 
 
 def _pixels(patch: pytest.MonkeyPatch, change: Any) -> None:
@@ -188,7 +188,7 @@ def nearest_preset(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The server knows five modes, and takes the nearest of them for whatever sizes are asked for."""
 
     def nearest(asked: str | Preset) -> Preset:
-        own = get_preset(asked)
-        return min(PRESETS.values(), key=lambda one: (one.crop != own.crop, abs(one.view_size - own.view_size)))
+        own = DEFAULT.preset(asked)
+        return min(DEFAULT.presets.values(), key=lambda one: (one.crop != own.crop, abs(one.view_size - own.view_size)))
 
     patch.setattr(inputs, "get_preset", nearest)

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 
 from pytest_dsocr.contract import image, inputs, presets
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.engine import session
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.faults.of_pixels import TALL, WORSE, prepared
 from tests.faults.registry import CROPS, fault
@@ -32,12 +32,12 @@ def _ids(patch: pytest.MonkeyPatch, change: Any) -> None:
 
 def _prompt(patch: pytest.MonkeyPatch, change: Any) -> None:
     right = inputs.prepare_inputs
-    patch.setattr(session, "prepare_inputs", lambda page, prompt, *rest: right(page, change(prompt), *rest))
+    patch.setattr(inputs, "prepare_inputs", lambda page, prompt, *rest: right(page, change(prompt), *rest))
 
 
 def _grid(patch: pytest.MonkeyPatch, change: Any) -> None:
     right = presets.crop_grid
-    patch.setattr(inputs, "crop_grid", lambda width, height: change(right, width, height))
+    patch.setattr(inputs, "crop_grid", lambda width, height, _: change(right, width, height))
 
 
 @fault("PRM-01", "The image behind the text", "tokenizer", "half of the text is made up", "in front of the prompt")
@@ -155,7 +155,7 @@ def by_columns(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The two loops are exchanged."""
     right = image.crops
 
-    def crops(page: Image.Image, of: tuple[int, int]) -> list[Image.Image]:
+    def crops(page: Image.Image, of: tuple[int, int], _: int) -> list[Image.Image]:
         made = right(page, of)
         return [made[row * of[0] + column] for column in range(of[0]) for row in range(of[1])] if made else made
 
@@ -173,7 +173,7 @@ def padded_crops(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The aspect is kept, as other models do."""
     right = image.crops
     sized: Any = lambda page, of: ImageOps.pad(page, (of[0] * 640, of[1] * 640), color=image.GREY)  # noqa: E731
-    patch.setattr(inputs, "crops", lambda page, of: right(sized(page, of), of))
+    patch.setattr(inputs, "crops", lambda page, of, _: right(sized(page, of), of))
 
 
 @fault("GRD-12", "A thumbnail among the crops", "tokenizer", "an error, or a shifted page", "thumbnail", CROPS)
@@ -181,7 +181,7 @@ def thumbnail(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """use_thumbnail is on by default where the code comes from."""
     right = image.crops
     patch.setattr(
-        inputs, "crops", lambda page, of: [*right(page, of), page.resize((640, 640))] if math.prod(of) > 1 else []
+        inputs, "crops", lambda page, of, _: [*right(page, of), page.resize((640, 640))] if math.prod(of) > 1 else []
     )
     patch.setattr(inputs, "check_inputs", lambda *args: None)
 
@@ -199,7 +199,7 @@ def first_of_ties(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     _grid(
         patch,
         lambda right, w, h: (
-            right(w, h) if max(w, h) <= 640 else min(presets.CANDIDATES, key=lambda one: abs(w / h - one[0] / one[1]))
+            right(w, h) if max(w, h) <= 640 else min(DEFAULT.tiling.grids, key=lambda one: abs(w / h - one[0] / one[1]))
         ),
     )
 
@@ -212,6 +212,6 @@ def last_of_ties(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         lambda right, w, h: (
             right(w, h)
             if max(w, h) <= 640
-            else min(reversed(presets.CANDIDATES), key=lambda one: abs(w / h - one[0] / one[1]))
+            else min(reversed(DEFAULT.tiling.grids), key=lambda one: abs(w / h - one[0] / one[1]))
         ),
     )

@@ -15,11 +15,11 @@ from ci.training.reading import truth_of
 from ci.training.truth import load_truth
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.contract.prompt import SpecialTokens
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI, MINI_FOLDER
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.weights import read_headers
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.pages.page_list import shipped
@@ -101,7 +101,7 @@ def qualities() -> list[PageQuality]:
 
 def quality(path: Path, seen: Observation) -> PageQuality:
     truth = truth_of(load_truth(path), "markdown")
-    return measure(truth, parse(seen.output.text), ended=seen.token_ids[-1] == SpecialTokens().eos)
+    return measure(truth, parse(seen.output.text), ended=seen.token_ids[-1] == DEFAULT.special.eos)
 
 
 def test_it_finds_exactly_the_boxes_and_stops(qualities: list[PageQuality]) -> None:

@@ -26,6 +26,7 @@ from ci.training.typeset import SETTINGS, typeset
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.presets import crop_grid
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import PAGES, SUBSETS, read_list, shipped
 
@@ -82,14 +83,16 @@ def test_every_page_there_is_on_a_list_and_has_a_name_of_its_own() -> None:
 def test_there_are_two_generated_pages_of_each_kind_and_every_grid() -> None:
     pages = [load_truth(path) for path in shipped("dev-20")]
     assert Counter(page.kind for page in pages) == {kind: 2 for kind in KINDS if kind != "note"}
-    assert {crop_grid(*page.image.size) for page in pages} == {*GRIDS, (3, 3), (4, 2)}
+    assert {crop_grid(*page.image.size, DEFAULT.tiling) for page in pages} == {*GRIDS, (3, 3), (4, 2)}
     assert {block.label for page in pages for block in page.blocks} == set(LABELS)
     assert {*GENERATED_SEEDS, *MANY_CROPS} <= set(HELD_OUT_SEEDS)
 
 
 def test_quick_pages_are_quick_and_differ() -> None:
     pages = [load_truth(path) for path in shipped("dev-3")]
-    assert len({page.kind for page in pages}) == len({crop_grid(*page.image.size) for page in pages}) == 3
+    assert (
+        len({page.kind for page in pages}) == len({crop_grid(*page.image.size, DEFAULT.tiling) for page in pages}) == 3
+    )
     assert all(sum(len(block.words) for block in page.blocks) <= 40 for page in pages)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, traced
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import SubjectFaultError
@@ -24,7 +24,7 @@ from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.telling import COLUMNS, brief
 from tests.plugin.misdeeds import DEEDS, Staged
 
-CASE = Case(Path("page.png"), "<image>", PRESETS["tiny"], 4)
+CASE = Case(Path("page.png"), "<image>", DEFAULT.presets["tiny"], 4)
 SPEC = "tests.plugin.misdeeds:Staged"
 
 

@@ -16,11 +16,10 @@ from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.contract.policy import DEFAULT_NGRAM
 from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.families import DEFAULT, SEAMS
 from pytest_dsocr.observation.answer import ForcedStep
-from pytest_dsocr.observation.block_seams import ORDER
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Best, Observation, Step
@@ -171,7 +170,7 @@ def test_the_ngram_rule_looks_back_on_prompt_and_references_tokens(
 ) -> None:
     """A subject that says nothing of its policy is held to the vendor's."""
     unruled = with_rule(tiny, no_repeat_ngram_size=0)
-    pattern = own.steps[:4] if size else own.steps[:DEFAULT_NGRAM]
+    pattern = own.steps[:4] if size else own.steps[: DEFAULT.decoding.no_repeat_ngram_size]
     theirs = observation(steps=pattern * 3)
     free = follow(unruled, case, theirs).forced or ()
     subject = with_rule(tiny, no_repeat_ngram_size=size) if size else only(unruled, Level.STAGES)
@@ -181,7 +180,11 @@ def test_the_ngram_rule_looks_back_on_prompt_and_references_tokens(
     for k, (mine, unbound) in enumerate(zip(ruled, free, strict=True)):
         history = prompt + list(theirs.token_ids[:k])
         assert every_bit(mine.best) == every_bit(unbound.best), "the best are those before any rule"
-        allowed = [token for token in unbound.best.ids if not repeats(history, size or DEFAULT_NGRAM, token)]
+        allowed = [
+            token
+            for token in unbound.best.ids
+            if not repeats(history, size or DEFAULT.decoding.no_repeat_ngram_size, token)
+        ]
         assert mine.token == allowed[0]
         changed += mine.token != unbound.token
     assert changed, "the rule never applied"
@@ -285,11 +288,11 @@ def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
     assert answer.inputs is not None
     assert every_bit(answer.inputs) == every_bit(theirs.inputs)
     assert (answer.inputs.values is not None) is keep_values
-    assert [name for name in answer.seams if "/" not in name] == list(ORDER) == list(theirs.seams)
+    assert [name for name in answer.seams if "/" not in name] == list(SEAMS) == list(theirs.seams)
     for name, seam in theirs.seams.items():
         assert every_bit(answer.seams[name]) == every_bit(seam)
     assert answer.prefill_best == theirs.prefill_best
-    assert answer.promised == {*ORDER}
+    assert answer.promised == {*SEAMS}
 
 
 def test_the_blocks_of_named_modules_are_seen_in_front_of_their_stage(tiny: Session[Any], pages: Path) -> None:

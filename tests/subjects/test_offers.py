@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.subjects.checked import CheckedSubject
@@ -17,9 +16,9 @@ from pytest_dsocr.subjects.offers import NotOfferedError, Offers
 from pytest_dsocr.subjects.protocol import Setup
 
 HERE = "tests.subjects.test_offers"
-GUNDAM = Case(Path("page.png"), PROMPTS["markdown"], PRESETS["gundam"], 4)
-TINY = Case(Path("page.png"), PROMPTS["markdown"], PRESETS["tiny"], 4)
-FREE = Case(Path("page.png"), PROMPTS["free"], PRESETS["gundam"], 4)
+GUNDAM = Case(Path("page.png"), DEFAULT.prompts["markdown"], DEFAULT.presets["gundam"], 4)
+TINY = Case(Path("page.png"), DEFAULT.prompts["markdown"], DEFAULT.presets["tiny"], 4)
+FREE = Case(Path("page.png"), DEFAULT.prompts["free"], DEFAULT.presets["gundam"], 4)
 
 
 class GundamOnly:

@@ -17,12 +17,13 @@ from ci.training.recipe import Schedule
 from ci.training.vocabulary import mini_vocabulary, number_ids
 from pytest_dsocr.contract.image import crops, global_view
 from pytest_dsocr.contract.inputs import prepare_inputs
-from pytest_dsocr.contract.presets import PRESETS, Grid, Preset
+from pytest_dsocr.contract.presets import Grid, Preset
 from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.stages import Stages
 from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.families import DEFAULT
 
 BACKEND: tokenizers.Tokenizer = mini_vocabulary()
 QUICK = Preset("quick", 256, 640, crop=True)
@@ -64,7 +65,7 @@ def small_model(seed: int = 0) -> DeepseekOCR:
 def kind(
     preset: Preset | str = "small", grid: Grid = (1, 1), *, level: float = 1.0, seeds: range = range(5, 7)
 ) -> Kind:
-    return Kind(PRESETS[preset] if isinstance(preset, str) else preset, grid, level, seeds)
+    return Kind(DEFAULT.presets[preset] if isinstance(preset, str) else preset, grid, level, seeds)
 
 
 def draw(preset: Preset | str = "small", grid: Grid = (1, 1), seeds: range = range(5, 7)) -> Drawn:

@@ -18,10 +18,10 @@ from ci.training.feed import TrainingPages, make_row
 from ci.training.generator import GRIDS, generate
 from ci.training.recipe import BLIND_SHARE, FREE_SHARE, PRESET_SHARES, SCHEDULE
 from ci.training.seeds import FIRST_TRAINING_SEED
-from pytest_dsocr.contract.inputs import prepare_inputs
-from pytest_dsocr.contract.presets import PRESETS, Grid
+from pytest_dsocr.contract.presets import Grid
 from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.families import DEFAULT
 from tests.training.small import BACKEND, draw, kind
 from tests.training.small import SCHEDULE as SMALL
 
@@ -39,7 +39,7 @@ def test_a_row_is_the_contracts_prompt_and_the_pages_answer(
     monkeypatch.setattr(feed, "FREE_SHARE", float(prompt == "free"))
     monkeypatch.setattr(feed, "BLIND_SHARE", 0.0)
     page, row = generate(9, grid=grid), make_row(9, kind(preset, grid), BACKEND)
-    expected = prepare_inputs(page.image, prompt, preset, TOKENIZER)
+    expected = DEFAULT.prepare(page.image, prompt, preset, TOKENIZER)
     assert row.ids[: row.prompt_tokens] == expected.input_ids[0].tolist()
     assert len(row.empty) == expected.image_tokens
     assert TOKENIZER.decode(row.ids[row.prompt_tokens :]) == page.answer(grounded=prompt == "markdown") + EOS
@@ -57,7 +57,7 @@ def test_rows_are_free_and_blind_as_often_as_the_recipe_says(monkeypatch: pytest
     page = generate(0, level=0, grid=(1, 1))
     monkeypatch.setattr(feed, "generate", lambda seed, **_: page)
     rows = [make_row(seed, kind(), BACKEND) for seed in range(600)]
-    prompt_tokens = prepare_inputs(page.image, "free", "small", TOKENIZER).prompt_tokens
+    prompt_tokens = DEFAULT.prepare(page.image, "free", "small", TOKENIZER).prompt_tokens
     free = sum(row.prompt_tokens == prompt_tokens for row in rows) / len(rows)
     assert free == pytest.approx(FREE_SHARE, abs=0.06)
     assert sum(row.blind for row in rows) / len(rows) == pytest.approx(BLIND_SHARE, abs=0.015)
@@ -123,7 +123,7 @@ def test_vision_targets_are_the_rows_own_one_row_after_another(asked: Asked) -> 
 def test_a_batch_on_the_device_has_its_views(preset: str, grid: Grid, crops: int) -> None:
     drawn = draw(preset, grid)
     batch = on_device(drawn, torch.device("cpu"))
-    side = PRESETS[preset].view_size
+    side = DEFAULT.presets[preset].view_size
     assert (batch.crops.shape, batch.pages.shape) == ((2, crops, 3, 640, 640), (2, 3, side, side))
     assert batch.crops.dtype == batch.pages.dtype == torch.uint8
     assert batch.grid == (grid if crops else (1, 1))

@@ -7,16 +7,17 @@ import pytest
 from ci.training.cells import Cells, crop_cells, page_cells
 from ci.training.generator import GRIDS
 from ci.training.page import Rect
-from pytest_dsocr.contract.presets import PRESETS, Grid, image_token_count
+from pytest_dsocr.contract.presets import Grid, image_token_count
+from pytest_dsocr.families import DEFAULT
 
-WIDE = page_cells((1024, 512), PRESETS["base"], 100)
+WIDE = page_cells((1024, 512), DEFAULT.presets["base"], 100)
 """16 x 16 cells of which the page has the middle 8 rows, 64 px of it to a cell."""
 
 
 @pytest.mark.parametrize("grid", GRIDS)
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", DEFAULT.presets)
 def test_the_rasters_hold_every_image_token_but_the_separator(name: str, grid: Grid) -> None:
-    preset = PRESETS[name]
+    preset = DEFAULT.presets[name]
     crops = crop_cells((700, 900), grid).tokens if preset.crop and grid != (1, 1) else 0
     whole = page_cells((700, 900), preset, crops)
     assert whole.token(0, 0) == crops
@@ -30,9 +31,9 @@ def test_the_rasters_hold_every_image_token_but_the_separator(name: str, grid: G
         (WIDE, (1023, 511), (15, 11)),
         (WIDE, (64, 63.9), (1, 4)),
         (WIDE, (5000, -900), (15, 0)),
-        (page_cells((512, 1024), PRESETS["base"], 0), (0, 0), (4, 0)),
-        (page_cells((512, 1024), PRESETS["tiny"], 0), (511, 512), (7, 4)),
-        (page_cells((600, 300), PRESETS["large"], 0), (300, 0), (10, 5)),
+        (page_cells((512, 1024), DEFAULT.presets["base"], 0), (0, 0), (4, 0)),
+        (page_cells((512, 1024), DEFAULT.presets["tiny"], 0), (511, 512), (7, 4)),
+        (page_cells((600, 300), DEFAULT.presets["large"], 0), (300, 0), (10, 5)),
         (crop_cells((500, 1000), (2, 3)), (250, 999), (10, 29)),
     ],
 )

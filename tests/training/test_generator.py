@@ -19,7 +19,8 @@ from ci.training.kinds import KINDS
 from ci.training.lexicon import FIRST_WORDS, LABELS, WORDS
 from ci.training.page import Block, Page, Rect
 from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.contract.presets import CROP_PX, Grid, crop_count, crop_grid
+from pytest_dsocr.contract.presets import Grid, crop_count, crop_grid
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
 DARK = 100
@@ -40,10 +41,10 @@ def scale(page: Page) -> tuple[float, float]:
 
 
 def scale_of(size: tuple[int, int]) -> tuple[float, float]:
-    columns, rows = crop_grid(*size)
+    columns, rows = crop_grid(*size, DEFAULT.tiling)
     if not crop_count((columns, rows)):
         return 1.0, 1.0
-    return size[0] / (CROP_PX * columns), size[1] / (CROP_PX * rows)
+    return size[0] / (DEFAULT.tiling.crop_px * columns), size[1] / (DEFAULT.tiling.crop_px * rows)
 
 
 def ink(page: Page) -> Mask:
@@ -120,12 +121,12 @@ def test_seeds_and_levels_give_pages_of_their_own() -> None:
 def test_a_page_gets_the_grid_that_was_asked_for(grid: Grid, level: float) -> None:
     for seed in range(2):
         page = generate(seed, level=level, grid=grid)
-        assert crop_grid(*page.image.size) == grid
+        assert crop_grid(*page.image.size, DEFAULT.tiling) == grid
         assert all(1 / 1.3 < factor < 1 / 0.75 for factor in scale(page))
 
 
 def test_the_grids_have_their_shares(written: Written) -> None:
-    grids = Counter(crop_grid(*size) for _, _, size in written)
+    grids = Counter(crop_grid(*size, DEFAULT.tiling) for _, _, size in written)
     assert set(grids) == set(GRIDS)
     assert all(abs(100 * grids[grid] / PAGES - share) < 8 for grid, share in GRIDS.items())
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from ci.training.generator import GRIDS, generate
 from ci.training.levels import crop_levels, stretch, whole_levels
 from pytest_dsocr.contract.image import crops, global_view
-from pytest_dsocr.contract.presets import PRESETS, Grid
+from pytest_dsocr.contract.presets import Grid
+from pytest_dsocr.families import DEFAULT
 
 MOST_APART = 2
 WHOLE = {(2, 3): ("tiny", "base", "large"), (3, 2): ("small",), (1, 1): ("tiny", "large")}
@@ -48,7 +49,7 @@ def assert_alike(found: Tensor, expected: Tensor) -> None:
 @pytest.mark.parametrize("grid", GRIDS)
 def test_views_of_pages(grid: Grid) -> None:
     page = generate(11, grid=grid).image
-    for preset in (PRESETS[name] for name in WHOLE.get(grid, ())):
+    for preset in (DEFAULT.presets[name] for name in WHOLE.get(grid, ())):
         assert_alike(whole_levels(levels(page), preset), levels(global_view(page, preset)))
     expected = [levels(crop) for crop in crops(page, grid)]
     found = crop_levels(levels(page), grid)
@@ -62,7 +63,9 @@ def test_whole_views_of_odd_sizes(size: tuple[int, int]) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     page = Image.fromarray(noise).resize((size[0] // 4 + 1, size[1] // 4 + 1)).resize(size)
     for name in ("small", "base"):
-        assert_alike(whole_levels(levels(page), PRESETS[name]), levels(global_view(page, PRESETS[name])))
+        assert_alike(
+            whole_levels(levels(page), DEFAULT.presets[name]), levels(global_view(page, DEFAULT.presets[name]))
+        )
 
 
 def test_levels_stay_levels() -> None:

@@ -21,7 +21,8 @@ from ci.training.page import Block, Page, Rect
 from ci.training.typeset import COURIER, HELVETICA, SETTINGS, TIMES, Setting, typeset
 from ci.training.typeset.sheet import LEADING, SCALES, SMALL, Sheet, Style
 from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.contract.presets import CROP_PX, crop_grid
+from pytest_dsocr.contract.presets import crop_grid
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
 Mask = npt.NDArray[np.bool_]
@@ -59,8 +60,10 @@ def pixels(rect: Rect) -> tuple[slice, slice]:
 
 
 def padding(page: Page) -> tuple[float, float]:
-    columns, rows = crop_grid(*page.image.size)
-    return PAD_PX * page.image.width / (CROP_PX * columns), PAD_PX * page.image.height / (CROP_PX * rows)
+    columns, rows = crop_grid(*page.image.size, DEFAULT.tiling)
+    return PAD_PX * page.image.width / (DEFAULT.tiling.crop_px * columns), PAD_PX * page.image.height / (
+        DEFAULT.tiling.crop_px * rows
+    )
 
 
 def rects(page: Page) -> list[Rect]:
@@ -79,7 +82,7 @@ def test_the_set_is_eight_pages_of_one_font_and_two_of_each_other() -> None:
 
 def test_the_set_has_pages_of_every_sort() -> None:
     pages = [page_of(name) for name in SETTINGS]
-    grids = Counter(crop_grid(*page.image.size) for page in pages)
+    grids = Counter(crop_grid(*page.image.size, DEFAULT.tiling) for page in pages)
     assert set(grids) == {(2, 3), (3, 2), (2, 2), (1, 3)}
     assert grids[2, 3] >= 6
     assert {block.label for page in pages for block in page.blocks} == set(LABELS)
@@ -98,7 +101,7 @@ def test_a_page_is_of_a_size_that_can_be_learned(name: str) -> None:
 def test_type_is_as_large_as_a_vision_token_can_read(name: str) -> None:
     setting = SETTINGS[name]
     for crops, side_pt in zip(crop_grid(*page_of(name).image.size), setting.size_pt, strict=True):
-        body_px = setting.body_pt * crops * CROP_PX / side_pt
+        body_px = setting.body_pt * crops * DEFAULT.tiling.crop_px / side_pt
         assert 34 <= body_px <= 48
         assert 60 <= body_px * SCALES["title"] <= 96
         assert 48 <= body_px * SCALES["sub_title"] <= 64

@@ -14,9 +14,9 @@ from ci.training.generator import generate
 from ci.training.lexicon import FIRST_WORDS, LABELS, MARKUP, WORDS
 from ci.training.vocabulary import mini_vocabulary, number_ids
 from pytest_dsocr.contract.markup import DET, DET_END, REF, REF_END
-from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.engine.places import MINI_FOLDER
 from pytest_dsocr.engine.tokenizer import BYTE_SYMBOLS, FIRST_BYTE_ID, Tokenizer
+from pytest_dsocr.families import DEFAULT
 from tests.contract.fuzzing import fuzz
 from tests.training.small import BACKEND
 
@@ -82,7 +82,7 @@ def test_a_word_behind_a_comma_is_spelt() -> None:
 
 
 def test_words_of_the_prompts_are_tokens() -> None:
-    for prompt in PROMPTS.values():
+    for prompt in DEFAULT.prompts.values():
         assert not spelt_words(TOKENIZER.encode(prompt))
 
 

@@ -21,7 +21,8 @@ from reportlab.platypus import Paragraph, Table
 from ci.training.canvas import union
 from ci.training.generator import PAD_PX
 from ci.training.page import Block, Page, Rect, Word
-from pytest_dsocr.contract.presets import CROP_PX, crop_grid
+from pytest_dsocr.contract.presets import crop_grid
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
 POINTS_PER_INCH = 72
@@ -182,8 +183,10 @@ class _Raster:
         difference = ImageChops.difference(image, Image.new("RGB", image.size, paper))
         self._ink = difference.convert("L").point([255 * (level > INK_LEVELS) for level in range(256)])
         self._scale = scale
-        crops = crop_grid(*image.size)
-        self._padding = [PAD_PX * side / (CROP_PX * n) for side, n in zip(image.size, crops, strict=True)]
+        crops = crop_grid(*image.size, DEFAULT.tiling)
+        self._padding = [
+            PAD_PX * side / (DEFAULT.tiling.crop_px * n) for side, n in zip(image.size, crops, strict=True)
+        ]
 
     def ink(self, frame: Rect) -> Rect:
         """Give the bounds of the ink in ``frame`` or just outside it."""

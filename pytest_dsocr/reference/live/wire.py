@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,15 +122,14 @@ def read_tensors(path: Path, described: Mapping[str, str]) -> dict[str, Tensor]:
 
 def pack_case(case: Case) -> dict[str, Any]:
     """Take a case apart; its page is named so that any process finds it."""
-    return {**asdict(case), "page": str(case.page.absolute())}
+    return {**case.described, "page": str(case.page.absolute())}
 
 
 def unpack_case(packed: Mapping[str, Any]) -> Case:
     """Put a case together again."""
-    from pytest_dsocr.contract.presets import Preset
     from pytest_dsocr.observation.case import Case
 
-    return Case(**{**packed, "page": Path(packed["page"]), "preset": Preset(**packed["preset"])})
+    return Case.from_json(Path(packed["page"]), packed)
 
 
 def _described(tensors: Mapping[str, Tensor]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, NotRequired, TypedDict, TypeVar
 
 import safetensors.torch
 from safetensors import SafetensorError
@@ -42,6 +42,7 @@ class Described(TypedDict):
     prompt: str
     preset: Preset
     max_new_tokens: Count | None
+    family: NotRequired[str]
 
 
 class _Case(TypedDict):
@@ -147,8 +148,7 @@ def up_to(
 
 def case_in(pages: Path, described: Mapping[str, Any]) -> Case:
     """Give the case that is described, its page in the folder ``pages``."""
-    preset = Preset(**described["preset"])
-    return Case(pages / described["page"], described["prompt"], preset, described["max_new_tokens"])
+    return Case.from_json(pages / described["page"], described)
 
 
 def traits(described: Mapping[str, Any]) -> dict[str, str]:

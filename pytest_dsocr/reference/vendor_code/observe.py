@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.contract import GRID, ROWS
-from pytest_dsocr.contract.prompt import SpecialTokens
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.columns import Columns, best_of_steps, fetched_best
@@ -30,7 +30,7 @@ from pytest_dsocr.observation.observation import Best, Seam, Step
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
 from pytest_dsocr.reference.vendor_code.meters import Meter, clock_of
 
-VENDOR_IMAGE_ID = SpecialTokens().image
+VENDOR_IMAGE_ID = DEFAULT.special.image
 
 OnStage = Callable[[str, int], None]
 """Called as a stage ends with its name and how often it has ended; ``token`` for each token."""

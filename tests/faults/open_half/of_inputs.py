@@ -15,8 +15,9 @@ from PIL import Image, ImageOps
 from pytest_dsocr.contract import image, inputs, presets
 from pytest_dsocr.contract import prompt as prompt_module
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset
+from pytest_dsocr.contract.presets import Grid, Preset
 from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.faults.held_out.of_pages import _opened, mirrors_ignored, rounded_steps
 from tests.faults.of_pixels import prepared
@@ -80,7 +81,7 @@ def _nearest(width: int, height: int, grids: Sequence[Grid], ratio: Any = lambda
     best, least = grids[0], math.inf
     for columns, rows in grids:
         distance = abs(ratio(width / height) - columns / rows)
-        large = width * height > 0.5 * CROP_PX**2 * columns * rows
+        large = width * height > 0.5 * DEFAULT.tiling.crop_px**2 * columns * rows
         if distance < least or (distance == least and large):
             best, least = (columns, rows), distance
     return best
@@ -88,34 +89,34 @@ def _nearest(width: int, height: int, grids: Sequence[Grid], ratio: Any = lambda
 
 def _chosen(patch: pytest.MonkeyPatch, choose: Any) -> None:
     """Choose the grid of a page that is cut."""
-    fits: Any = lambda width, height: width <= CROP_PX and height <= CROP_PX  # noqa: E731
-    patch.setattr(inputs, "crop_grid", lambda w, h: (1, 1) if fits(w, h) else choose(w, h))
+    fits: Any = lambda width, height: width <= DEFAULT.tiling.crop_px and height <= DEFAULT.tiling.crop_px  # noqa: E731
+    patch.setattr(inputs, "crop_grid", lambda w, h, _: (1, 1) if fits(w, h) else choose(w, h))
 
 
 @mistake("NEW-013", "A single crop counts as a grid", "tokenizer", "a nearly square page above 640 px")
 def one_crop_allowed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """min_num is 1, InternVL's default, so that a nearly square page is not cut."""
-    _chosen(patch, lambda width, height: _nearest(width, height, [(1, 1), *presets.CANDIDATES]))
+    _chosen(patch, lambda width, height: _nearest(width, height, [(1, 1), *DEFAULT.tiling.grids]))
 
 
 @mistake("NEW-015", "Not cut where one side fits", "tokenizer", "a long, narrow page")
 def one_side_fits(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The page is left whole where its width or its height is up to 640, in place of both."""
     right = presets.crop_grid
-    patch.setattr(inputs, "crop_grid", lambda w, h: (1, 1) if min(w, h) <= CROP_PX else right(w, h))
+    patch.setattr(inputs, "crop_grid", lambda w, h, to: (1, 1) if min(w, h) <= to.crop_px else right(w, h))
 
 
 @mistake("NEW-016", "Ratios compared upside down", "tokenizer", SOME_SIZES)
 def inverse_ratio(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Height over width is compared in place of width over height, so that distances weigh otherwise."""
-    transposed: Any = lambda w, h: _nearest(h, w, [one[::-1] for one in presets.CANDIDATES])[::-1]  # noqa: E731
+    transposed: Any = lambda w, h: _nearest(h, w, [one[::-1] for one in DEFAULT.tiling.grids])[::-1]  # noqa: E731
     _chosen(patch, transposed)
 
 
 @mistake("NEW-019", "Page's ratio rounded to two decimals", "tokenizer", SOME_SIZES)
 def ratio_rounded(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The ratio is rounded before grids are compared, so that near ratios tie."""
-    _chosen(patch, lambda width, height: _nearest(width, height, presets.CANDIDATES, lambda one: round(one, 2)))
+    _chosen(patch, lambda width, height: _nearest(width, height, DEFAULT.tiling.grids, lambda one: round(one, 2)))
 
 
 @mistake("NEW-024", "EOS behind the prompt", "tokenizer")

@@ -1,1 +1,0 @@
-"""The embedded checkpoint, and nothing else; ``ci/training`` holds what made it."""
