@@ -19,7 +19,7 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.shipped import shipped
-from pytest_dsocr.reference.recorded.recording import RecordedReference, Recording
+from pytest_dsocr.reference.recording import RecordedReference, Recording
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import session_subject
 

@@ -17,18 +17,18 @@ from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.plugin.spent import Spent
-from pytest_dsocr.reference.environment.environment import answers_folder
+from pytest_dsocr.reference.answers import KeptReference, Store, making_of
+from pytest_dsocr.reference.environment import answers_folder
 from pytest_dsocr.reference.goldens import recording_places
-from pytest_dsocr.reference.live.kept import KeptReference, Store, making_of
-from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.live import LiveReference
+from pytest_dsocr.reference.nearest import WAYS
 from pytest_dsocr.reference.opening import Wanted, open_recorded, open_reference
 from pytest_dsocr.reference.protocol import OnProgress, Reference
-from pytest_dsocr.reference.recorded.case import CUT
-from pytest_dsocr.reference.recorded.nearest import WAYS
+from pytest_dsocr.reference.recorded_case import CUT
+from pytest_dsocr.reference.session import SessionReference, open_session_reference
 from pytest_dsocr.report.payload import CasePayload, of_case
 from pytest_dsocr.report.spent import COMPARING
-from pytest_dsocr.session_reference.reference import SessionReference, open_session_reference
-from pytest_dsocr.subjects.watch import current
+from pytest_dsocr.subjects.calls import current
 
 LOG = logging.getLogger(__name__)
 

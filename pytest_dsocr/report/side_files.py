@@ -25,7 +25,7 @@ from pytest_dsocr.foundation.sealed import seal, unseal
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation, SpanSeen
 from pytest_dsocr.observation.provenance import Provenance
-from pytest_dsocr.reference.recorded.case import MALFORMED, traits
+from pytest_dsocr.reference.recorded_case import MALFORMED, traits
 from pytest_dsocr.report.payload import picture_name
 
 FORMAT = 1

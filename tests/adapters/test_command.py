@@ -20,10 +20,10 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
 from pytest_dsocr.observation.level import Level
+from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import close_subject, level_before_loading, load_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.watch import watching
 from tests.adapters import reader
 
 READER = shlex.join([sys.executable, reader.__file__])

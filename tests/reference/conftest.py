@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.reference.environment.environment import find_environment, interpreter
+from pytest_dsocr.reference.environment import find_environment, interpreter
 from tests.reference.replay import Made, make_cases, observe
 
 STAND_IN = Path(__file__).with_name("stand_in")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.observation.provenance import Provenance
-from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.live import LiveReference
 
 CHECKPOINT = "synthetic:tiny"
 

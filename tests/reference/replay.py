@@ -26,8 +26,8 @@ from pytest_dsocr.observation.observation import (
     Step,
 )
 from pytest_dsocr.observation.provenance import Provenance
-from pytest_dsocr.reference.recorded.recorder import recorder
-from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.reference.recorder import recorder
+from pytest_dsocr.reference.recording import Recording
 from suites.contract.pages import write_page
 from tests.crops import CROPS
 

@@ -12,9 +12,8 @@ import pytest
 from pytest_dsocr.observation.case import Case, PageFaultError, make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import pack
-from pytest_dsocr.reference.live.ahead import Ahead
-from pytest_dsocr.reference.live.kept import KeptReference, Store
-from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.answers import Ahead, KeptReference, Store
+from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from suites.contract.pages import write_page
 from tests.reference.conftest import STAND_IN

@@ -23,8 +23,8 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.recorded.recorder import recorder
-from pytest_dsocr.reference.recorded.recording import find_recordings
+from pytest_dsocr.reference.recorder import recorder
+from pytest_dsocr.reference.recording import find_recordings
 from pytest_dsocr.subjects.protocol import Setup
 from tests.checkout import CHECKOUT
 from tests.engine.written import write_synthetic

@@ -17,9 +17,9 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.sealed import seal, unseal
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.reference.counts import CountedCase, Counts, counting, find_counted
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.recorded.counts import CountedCase, Counts, counting, find_counted
-from pytest_dsocr.reference.recorded.recording import RecordedReference, Recording
+from pytest_dsocr.reference.recording import RecordedReference, Recording
 from suites.contract.pages import write_page
 from tests.reference.conftest import STAND_IN
 from tests.reference.replay import MADE, Made, content_of, record

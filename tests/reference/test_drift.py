@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.reference.anchors.anchors import SYMBOLS, read_anchors
-from pytest_dsocr.reference.anchors.drift import drifts, read_json
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.reference.anchors import SYMBOLS, read_anchors
+from pytest_dsocr.reference.drift import drifts, read_json
+from pytest_dsocr.reference.environment import FILES
 from tests.checkout import CHECKOUT
 
 RECORDINGS = CHECKOUT / "golden/vendor"

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.environment.environment import (
+from pytest_dsocr.reference.environment import (
     MARK,
     STAMP,
     EnvironmentPlan,
@@ -19,7 +19,7 @@ from pytest_dsocr.reference.environment.environment import (
     find_environment,
     plan_here,
 )
-from pytest_dsocr.reference.environment.installation import is_made, set_up, write_stamp
+from pytest_dsocr.reference.installation import is_made, set_up, write_stamp
 from tests.reference.small_folder import write_small_folder
 
 HERE = plan_here()

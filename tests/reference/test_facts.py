@@ -9,8 +9,8 @@ import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.reference.nearest import read_facts
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.recorded.facts import read_facts
 from suites.contract.facts import Facts
 from tests.recordings import FOLDER
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.reference.live import process
-from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference import process
+from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from suites.contract.pages import write_page
 from tests.reference.conftest import worker_folders
@@ -304,7 +304,7 @@ def test_the_end_of_the_program_ends_its_worker(tmp_path: Path, temporary: Path)
     python = interpreter(tmp_path, LOADED)
     program = f"""
 import pathlib, tempfile
-from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.live import LiveReference
 tempfile.tempdir = {str(temporary)!r}
 reference = LiveReference(pathlib.Path("."), "synthetic:tiny", python=pathlib.Path({str(python)!r}))
 reference.start()

@@ -18,9 +18,9 @@ import pytest
 
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.reference.environment.environment import interpreter
-from pytest_dsocr.reference.live import process
-from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference import process
+from pytest_dsocr.reference.environment import interpreter
+from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from suites.contract.pages import write_page
 from tests.reference.conftest import STAND_IN, Home, worker_folders
@@ -176,7 +176,7 @@ def test_kill_9_of_the_client_ends_the_worker(tmp_path: Path, case: Case, tempor
 import sys, tempfile
 from pathlib import Path
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.live import LiveReference
 tempfile.tempdir = {str(temporary)!r}
 reference = LiveReference(Path({str(folder)!r}), {CHECKPOINT!r}, python=Path(sys.executable))
 reference.observe(make_case({str(case.page)!r}, "free", "tiny"))

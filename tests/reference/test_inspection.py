@@ -12,8 +12,8 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.anchors.inspection import copies_of, load_in, modules_of, transformers_of
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.reference.environment import FILES
+from pytest_dsocr.reference.inspection import copies_of, load_in, modules_of, transformers_of
 from tests.reference.small_folder import CONFIG, ENCODER, MAIN, body_of, change, write_small_folder
 
 PYTHON = Path(sys.executable)

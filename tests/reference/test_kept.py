@@ -19,11 +19,11 @@ from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import pack
 from pytest_dsocr.observation.provenance import Key
-from pytest_dsocr.reference.live.kept import KeptReference, Store, making_of
-from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.answers import KeptReference, Store, making_of
+from pytest_dsocr.reference.environment import FILES
+from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError
-from pytest_dsocr.reference.recorded.case import RecordedCase
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.reference.recorded_case import RecordedCase
 from suites.contract.pages import write_page
 from tests.compare.made import observation
 from tests.reference.conftest import STAND_IN
@@ -271,7 +271,7 @@ def test_our_own_code_that_answers_go_through_counts(
     room: str, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert (PACKAGE / room).is_dir()
-    monkeypatch.setattr("pytest_dsocr.reference.live.kept.OWN", tmp_path)
+    monkeypatch.setattr("pytest_dsocr.reference.answers.OWN", tmp_path)
     (tmp_path / room / "inner").mkdir(parents=True)
     before = making_of(STAND_IN, KEY, {})
     (tmp_path / room / "inner" / "code.py").write_text("1\n")
@@ -283,5 +283,5 @@ def test_our_own_code_that_answers_go_through_counts(
 
 def test_how_images_are_resized_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     before = making_of(STAND_IN, KEY, {})
-    monkeypatch.setattr("pytest_dsocr.reference.live.kept.resampling", lambda: "another")
+    monkeypatch.setattr("pytest_dsocr.reference.answers.resampling", lambda: "another")
     assert making_of(STAND_IN, KEY, {}) == {**before, "resampling": "another"} != before

@@ -10,9 +10,9 @@ import torch
 
 from pytest_dsocr.engine.sizes import SYNTHETIC
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.reference.live.wire import Request, Response, decode, pack_case
-from pytest_dsocr.reference.live.worker import RuntimeServer
-from pytest_dsocr.session_reference.reference import RUNTIME as OF_SESSION
+from pytest_dsocr.reference.session import RUNTIME as OF_SESSION
+from pytest_dsocr.reference.wire import Request, Response, decode, pack_case
+from pytest_dsocr.reference.worker import RuntimeServer
 from suites.contract.pages import write_page
 from tests.reference.conftest import STAND_IN
 

@@ -12,11 +12,11 @@ from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.observation import Output
 from pytest_dsocr.observation.provenance import Key
+from pytest_dsocr.reference.nearest import Distance, pixels_apart
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.recorded.case import CUT
-from pytest_dsocr.reference.recorded.nearest import Distance, pixels_apart
-from pytest_dsocr.reference.recorded.recording import RecordedReference, find_recordings, recordings_of
+from pytest_dsocr.reference.recorded_case import CUT
+from pytest_dsocr.reference.recording import RecordedReference, find_recordings, recordings_of
 from tests.recordings import FOLDER
 from tests.reference.replay import MADE, NEW_TOKENS, Made, record
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.reference.recording import Recording
 from suites.contract.pages import write_page
 from tests.reference.conftest import STAND_IN
 from tests.reference.played import await_

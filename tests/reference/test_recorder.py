@@ -17,9 +17,9 @@ import pytest
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.reference.protocol import ReferenceFaultError
-from pytest_dsocr.reference.recorded.case import RecordedCase
-from pytest_dsocr.reference.recorded.recorder import recorder
-from pytest_dsocr.reference.recorded.recording import MANIFEST
+from pytest_dsocr.reference.recorded_case import RecordedCase
+from pytest_dsocr.reference.recorder import recorder
+from pytest_dsocr.reference.recording import MANIFEST
 from tests.recordings import find_recording
 from tests.reference.replay import MADE, Made, content_of, record
 
@@ -237,7 +237,7 @@ def test_a_full_disk_is_said_and_what_is_done_stays(made: Made, golden: Path, mo
 HOLD = """
 import sys, time
 from pathlib import Path
-from pytest_dsocr.reference.recorded.recorder import recorder
+from pytest_dsocr.reference.recorder import recorder
 from tests.reference.replay import MADE
 with recorder(Path(sys.argv[1]), MADE):
     print("held", flush=True)

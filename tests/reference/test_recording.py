@@ -35,8 +35,8 @@ from pytest_dsocr.observation.observation import (
 from pytest_dsocr.observation.packing import pack, without_values
 from pytest_dsocr.observation.sketch import SKETCH_VALUES
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.recorded.case import RecordedCase
-from pytest_dsocr.reference.recorded.recording import MANIFEST, RecordedReference, Recording
+from pytest_dsocr.reference.recorded_case import RecordedCase
+from pytest_dsocr.reference.recording import MANIFEST, RecordedReference, Recording
 from suites.contract.pages import write_page
 from tests.recordings import find_recording
 from tests.reference.replay import MADE, Made, Replay, content_of, observe, record

@@ -19,8 +19,12 @@ from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.packing import Packed, pack, pack_inputs
-from pytest_dsocr.reference.live.reference import LiveReference
-from pytest_dsocr.reference.live.wire import (
+from pytest_dsocr.reference.environment import FILES
+from pytest_dsocr.reference.live import LiveReference
+from pytest_dsocr.reference.protocol import ReferenceFaultError
+from pytest_dsocr.reference.vendor_code import observe
+from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
+from pytest_dsocr.reference.wire import (
     Failure,
     Hello,
     Progress,
@@ -31,11 +35,7 @@ from pytest_dsocr.reference.live.wire import (
     pack_case,
     unpack_case,
 )
-from pytest_dsocr.reference.live.worker import RuntimeServer
-from pytest_dsocr.reference.protocol import ReferenceFaultError
-from pytest_dsocr.reference.vendor_code import observe
-from pytest_dsocr.reference.vendor_code.files import FILES
-from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
+from pytest_dsocr.reference.worker import RuntimeServer
 from suites.contract.pages import write_page
 from tests.conftest import model_of
 from tests.crops import cropped_case

@@ -20,7 +20,7 @@ from pytest_dsocr.observation.forced import ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.reference.recorded.recording import RecordedReference
+from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, RunPayload, TestPayload, of_comparison, of_run
 from tests.compare.made import OUTPUT, observation
 

@@ -19,8 +19,8 @@ from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.observation.provenance import SESSION_STANDS_IN
 from pytest_dsocr.reference.opening import Wanted
+from pytest_dsocr.reference.session import SessionReference
 from pytest_dsocr.report.payload import number, of_case, of_comparison, of_fault, of_number, of_run
-from pytest_dsocr.session_reference.reference import SessionReference
 from tests.report.made import DRIFT, MADE, MATCH, WRONG, config, recorded, report
 
 

@@ -19,7 +19,7 @@ from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recorded.recording import RecordedReference
+from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
 from pytest_dsocr.subjects.session import session_subject

@@ -25,13 +25,12 @@ from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
 from pytest_dsocr.observation.level import Level
+from pytest_dsocr.subjects.calls import Watch, at_stage, watching
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import close_subject, load_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
-from pytest_dsocr.subjects.watch import Watch, watching
 from tests.conftest import PYTHON
 from tests.crops import cropped_case
 

@@ -19,12 +19,10 @@ from typing import Any
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.foundation.traces import traced
 from pytest_dsocr.observation.fault import SubjectFaultError
-from pytest_dsocr.subjects.fault import at_stage
-from pytest_dsocr.subjects.isolation.wire import REFUSAL, Channel
+from pytest_dsocr.subjects.calls import at_stage, begin, brief
+from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import METHODS, Setup
-from pytest_dsocr.subjects.telling import brief
-from pytest_dsocr.subjects.watch import begin
 
 STDERR = 2
 PR_SET_PDEATHSIG = 1

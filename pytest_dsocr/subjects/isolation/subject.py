@@ -1,10 +1,11 @@
-"""A subject in a process of its own, with the methods that it has there."""
+"""A subject in a process of its own, with the methods, modules and cache that it has there."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from itertools import count
@@ -13,17 +14,121 @@ from typing import TYPE_CHECKING, Any
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.fault import SubjectFaultError
-from pytest_dsocr.subjects.fault import hung
-from pytest_dsocr.subjects.isolation.modules import Hook, HookHandle, IsolatedModule
-from pytest_dsocr.subjects.isolation.process import ProcessLostError, SubjectProcess
-from pytest_dsocr.subjects.isolation.raised import LostError, raised
-from pytest_dsocr.subjects.isolation.state import IsolatedState
-from pytest_dsocr.subjects.isolation.wire import REFUSAL
+from pytest_dsocr.subjects.calls import current, hung
+from pytest_dsocr.subjects.isolation.transport import REFUSAL, LostError, ProcessLostError, SubjectProcess, raised
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.watch import current
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from pytest_dsocr.subjects.isolation.transport import SubjectProcess
+
+Hook = Callable[..., Any]
+
+
+class IsolatedModule:
+    """A module in the subject's process, which can be watched."""
+
+    def __init__(self, subject: IsolatedSubject, name: str) -> None:
+        self._subject, self._name = subject, name
+
+    def register_forward_hook(self, hook: Hook) -> HookHandle:
+        """Have ``hook(None, (), output)`` called after each call of the module."""
+        return self._subject.hook(self._name, "forward_hook", hook)
+
+    def register_forward_pre_hook(self, hook: Hook) -> HookHandle:
+        """Have ``hook(None, ())`` called for each call of the module."""
+        return self._subject.hook(self._name, "forward_pre_hook", lambda module, given, _output: hook(module, given))
+
+
+class HookHandle:
+    """Removes a hook; a context manager, as torch's is."""
+
+    def __init__(self, subject: IsolatedSubject, process: SubjectProcess | None, number: int) -> None:
+        self._subject, self._process, self._number = subject, process, number
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def remove(self) -> None:
+        """Stop calling the hook."""
+        self._subject.unhook(self._number, self._process)
+
+
+class IsolatedState:
+    """Where decoding stands, in the subject's process.
+
+    Args:
+        subject: whose it is.
+        process: the one that has it.
+        number: it has there.
+        logits: of the next token.
+        given: the tensors that prefill was given: what is written into them later is written there as well.
+    """
+
+    def __init__(
+        self, subject: IsolatedSubject, process: SubjectProcess, number: int, logits: Any, given: Mapping[str, Tensor]
+    ) -> None:
+        self._subject, self._process, self._number = subject, process, number
+        self._given, self._versions = given, _versions(given)
+        self.logits = logits
+        weakref.finalize(self, lambda: process.dropped.append(number))
+
+    @property
+    def cache(self) -> IsolatedCache:
+        """The key-value cache."""
+        return IsolatedCache(self)
+
+    def ask(self, what: str, method: str, **how: Any) -> Any:
+        """Ask for a part of it."""
+        return self._subject.ask("decode", method, what, of=self._process, state=self._number, **how)
+
+    def changed(self) -> dict[str, Tensor]:
+        """Give the tensors that were written into since they were last sent."""
+        before, self._versions = self._versions, _versions(self._given)
+        return {name: self._given[name] for name, version in self._versions.items() if version != before[name]}
+
+
+class IsolatedCache:
+    """The cache of a state in the subject's process, asked for each time."""
+
+    def __init__(self, state: IsolatedState) -> None:
+        self._state = state
+
+    @property
+    def length(self) -> Any:
+        """Positions held."""
+        return self._get("length")
+
+    @property
+    def layers(self) -> Any:
+        """Number of layers."""
+        return self._get("layers")
+
+    @property
+    def bytes_per_token(self) -> Any:
+        """What it says that a token takes; None where it says nothing."""
+        return self._get("bytes_per_token")
+
+    def keys(self, layer: int) -> Any:
+        """Give a layer's keys, ``[B, G, S, D]``."""
+        return self._get("keys", layer)
+
+    def values(self, layer: int) -> Any:
+        """Give a layer's values, ``[B, G, S, D]``."""
+        return self._get("values", layer)
+
+    def _get(self, name: str, *given: int) -> Any:
+        return self._state.ask("state", f"cache.{name}", path=f"cache.{name}", given=given)
+
+
+def _versions(tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    """Count the writes into each tensor; of those made for inference alone torch does not count."""
+    return {name: tensor._version for name, tensor in tensors.items() if not tensor.is_inference()}
+
 
 STAGES: Mapping[str, str] = {
     "read": "read",
