@@ -30,7 +30,7 @@ TARGETS = (
     Target("compare", "pytest_dsocr/compare", ("tests/compare",)),
     Target("judge", "pytest_dsocr/cases", ("tests/cases",)),
     Target("contract", "pytest_dsocr/contract", ("tests/contract",)),
-    Target("kept answers", "pytest_dsocr/reference/answers.py", ("tests/reference/test_kept.py",)),
+    Target("kept answers", "pytest_dsocr/reference/answers.py", ("tests/reference/test_answers.py",)),
 )
 
 

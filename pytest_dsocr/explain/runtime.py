@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from pytest_dsocr.explain.memory import check_memory
 from pytest_dsocr.explain.question import Question
+from pytest_dsocr.reference.protocol import unpack_case
 from pytest_dsocr.reference.session import SessionRuntime
-from pytest_dsocr.reference.wire import unpack_case
 
 
 class WhatIfRuntime(SessionRuntime):

@@ -5,10 +5,15 @@ The session, where it stands in for that code, answers from such a worker as wel
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -18,20 +23,49 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
 from pytest_dsocr.observation.packing import unpack, unpack_inputs
 from pytest_dsocr.observation.provenance import Provenance
-from pytest_dsocr.reference.process import WorkerFault, WorkerProcess
-from pytest_dsocr.reference.protocol import OnProgress, ReferenceFaultError
-from pytest_dsocr.reference.wire import Failure, Hello, Request, Response, pack_case, read_tensors
+from pytest_dsocr.reference.environment import command_in
+from pytest_dsocr.reference.protocol import OnProgress, ReferenceFaultError, pack_case
+from pytest_dsocr.subjects.isolation.transport import REFUSAL, ChildProcess, ProcessLostError
 
-Told = TypeVar("Told")
-Reader = Callable[[Response, Mapping[str, Tensor]], Told]
-"""Makes of an answer what was asked for; where it does not hold together, it raises one of :data:`BROKEN`."""
-
+Read = TypeVar("Read")
+VENDOR_RUNTIME = "pytest_dsocr.reference.vendor_code.runtime:VendorRuntime"
 LOG = logging.getLogger(__name__)
-
 ATTEMPTS = 2
-BROKEN = (ValueError, TypeError, LookupError, AttributeError, OSError)
+BROKEN = (ValueError, TypeError, LookupError, AttributeError)
 IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
 MEMORY_ERRORS = ("MemoryError", "OutOfMemoryError")
+FLAGS = ("-B", "-X", "faulthandler")
+"""Write nothing beside the vendor's files; say where it was that C crashed."""
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+
+
+@dataclass(frozen=True)
+class Response:
+    """What a worker answers: a JSON value, the tensors that go with it, and how it was made."""
+
+    result: Any
+    tensors: Mapping[str, Tensor]
+    provenance: Mapping[str, Any]
+
+
+Reader = Callable[[Response, Mapping[str, Tensor]], Read]
+"""Makes of an answer what was asked for; where it does not hold together, it raises one of :data:`BROKEN`."""
+
+
+class WorkerFault(Exception):  # noqa: N818 - a part of what a ReferenceFaultError says
+    """What went wrong with a worker.
+
+    Args:
+        what: it did, such as ``was killed by SIGKILL``.
+        advice: what to do about it.
+        trace: the end of what it said.
+        is_lost: whether the process no longer answers, so that another may be tried.
+    """
+
+    def __init__(self, what: str, advice: str, trace: str = "", *, is_lost: bool = False) -> None:
+        super().__init__(what)
+        self.what, self.advice, self.trace, self.is_lost = what, advice, trace, is_lost
+        self.phase = ""
 
 
 class Client:
@@ -47,42 +81,37 @@ class Client:
     def __init__(
         self, python: Path, load: Mapping[str, Any], time_limit_s: float, on_progress: OnProgress | None
     ) -> None:
-        self._python, self._load = python, load
-        self._time_limit_s, self._on_progress = time_limit_s, on_progress
-        self._worker: WorkerProcess | None = None
-        self._hello: Hello | None = None
+        self._python, self._load, self.time_limit_s = python, load, time_limit_s
+        self._on_progress = on_progress or (lambda what, done, total: None)
+        self._worker: ChildProcess | None = None
+        self._versions: Mapping[str, str] = {}
         self._provenance: Provenance | None = None
         self._load_faults: Sequence[WorkerFault] = ()
-        self._ids = count(1)
         self._is_given_up = False
-
-    @property
-    def _is_vendors(self) -> bool:
-        """Whether it is the vendor's code that answers, and not the session."""
-        return self._load["vendor"] is not None
 
     @property
     def pid(self) -> int | None:
         """The process id of the worker, while there is one."""
-        return self._hello.pid if self._hello else None
+        return self._worker.pid if self._worker else None
 
     def versions(self) -> Mapping[str, str]:
-        """Give the versions of Python and of the packages in the worker's environment, without loading anything.
+        """Return the versions of Python and of the packages in the worker's environment, without loading anything.
 
         Raises:
             ReferenceFaultError: where no worker can be started.
         """
-        return self._insist(f"load({self._load['checkpoint']})", self._greeted).versions
+        self._insist(f"load({self._load['checkpoint']})", self._started)
+        return self._versions
 
     def start(self) -> Provenance:
-        """Have a worker that has loaded; gives how it answers.
+        """Have a worker that has loaded; returns how it answers.
 
         Raises:
             ReferenceFaultError: where that fails, now and of every later request.
         """
         return self._insist(f"load({self._load['checkpoint']})", lambda: self._loaded()[1])
 
-    def ask(self, subject: str, method: str, params: Mapping[str, Any], read: Reader[Told]) -> Told:
+    def ask(self, subject: str, method: str, params: Mapping[str, Any], read: Reader[Read]) -> Read:
         """Have a request about ``subject`` answered; a worker that is lost over it is replaced once.
 
         Raises:
@@ -94,7 +123,7 @@ class Client:
         """End the worker; a later request would start another."""
         if self._worker:
             self._worker.close()
-        self._worker = self._hello = self._provenance = None
+        self._worker = self._provenance = None
 
     def give_up(self) -> None:
         """End the worker at once; a request under way in another thread is not answered."""
@@ -102,7 +131,12 @@ class Client:
         if self._worker:
             self._worker.end()
 
-    def _insist(self, request: str, attempt: Callable[[], Told]) -> Told:
+    @property
+    def _is_vendors(self) -> bool:
+        """Whether it is the vendor's code that answers, and not the session."""
+        return self._load["vendor"] is not None
+
+    def _insist(self, request: str, attempt: Callable[[], Read]) -> Read:
         faults = list(self._load_faults)
         while not faults or (faults[-1].is_lost and len(faults) < ATTEMPTS and not self._is_given_up):
             if faults:
@@ -125,21 +159,20 @@ class Client:
             self._worker.kill()
         self.close()
 
-    def _greeted(self) -> Hello:
+    def _started(self) -> ChildProcess:
         with self._loading():
-            self._worker = self._worker or WorkerProcess(self._python, self._time_limit_s, apart=self._is_vendors)
-            while self._hello is None:
-                message = self._worker.receive()
-                if not isinstance(message, Hello):
-                    raise self._worker.loss("did not say what it is", "find out what writes to its pipe")
-                self._hello = message
-        return self._hello
+            if self._worker is None:
+                self._worker = self._process()
+                self._versions = self._request(self._worker, "versions", {}, lambda answer, _: answer.result)
+        return self._worker
 
-    def _loaded(self) -> tuple[WorkerProcess, Provenance]:
+    def _loaded(self) -> tuple[ChildProcess, Provenance]:
+        worker = self._started()
         with self._loading():
-            self._worker = self._worker or WorkerProcess(self._python, self._time_limit_s, apart=self._is_vendors)
-            self._provenance = self._provenance or self._request(self._worker, "load", self._load, _provenance)
-        return self._worker, self._provenance
+            self._provenance = self._provenance or self._request(
+                worker, "load", self._load, lambda answer, _: Provenance.from_json(answer.provenance)
+            )
+        return worker, self._provenance
 
     @contextmanager
     def _loading(self) -> Iterator[None]:
@@ -149,70 +182,74 @@ class Client:
             fault.phase = f"loading {self._load['checkpoint']}, "
             raise
 
-    def _request(self, worker: WorkerProcess, method: str, params: Mapping[str, Any], read: Reader[Told]) -> Told:
-        request = Request(next(self._ids), method, dict(params))
-        worker.send(request)
-        answer = self._answer(worker, request)
+    def _process(self) -> ChildProcess:
+        """Start a worker, with a folder for its temporary files that goes with it."""
+        folder = tempfile.mkdtemp(prefix="dsocr-worker-")
+        apart = self._is_vendors
+        executable, *arguments = command_in(self._python, "pytest_dsocr.reference.worker", folder, apart=apart)
+        inherited = {
+            name: value for name, value in os.environ.items() if not (apart and name.startswith(("PYTHON", "__PYVENV")))
+        }
         try:
-            return read(answer, read_tensors(worker.folder / f"{answer.id}.safetensors", answer.tensors))
+            process = ChildProcess([executable, *FLAGS, *arguments], {**inherited, **OFFLINE, "TMPDIR": folder})
+        except OSError as error:
+            shutil.rmtree(folder)
+            what = f"could not be started as {self._python} ({error.strerror or error})"
+            raise WorkerFault(what, "name the environment that `dsocr vendor setup` made") from error
+        weakref.finalize(process, shutil.rmtree, folder, ignore_errors=True)
+        return process
+
+    def _request(self, worker: ChildProcess, method: str, params: Mapping[str, Any], read: Reader[Read]) -> Read:
+        request = {"method": method, "params": json.dumps(params)}
+        try:
+            kind, answer = worker.ask(request, self.time_limit_s, lambda sign: self._on_progress(*sign))
+        except ProcessLostError as lost:
+            raise self._lost(lost) from lost
+        if kind == REFUSAL:
+            raise self._failed(worker, **answer)
+        try:
+            response = Response(json.loads(answer["result"]), answer["tensors"], answer["provenance"])
+            return read(response, response.tensors)
         except BROKEN as error:
-            advice = f"see that {worker.folder.parent} has room"
-            raise worker.loss(f"gave an answer that does not hold together ({error!r})", advice) from error
+            what = f"gave an answer that does not hold together ({error!r})"
+            raise WorkerFault(what, "see that both sides run the same pytest-dsocr", is_lost=True) from error
 
-    def _answer(self, worker: WorkerProcess, request: Request) -> Response:
-        while True:
-            message = worker.receive()
-            if isinstance(message, Hello):
-                self._hello = message
-            elif message.id != request.id:
-                what = f"answered request {message.id} in place of {request.id}"
-                raise worker.loss(what, "find out what writes to its pipe")
-            elif isinstance(message, Response):
-                return message
-            elif isinstance(message, Failure):
-                raise self._failed(worker, message)
-            elif self._on_progress:
-                self._on_progress(message.what, message.done, message.total)
+    def _lost(self, lost: ProcessLostError) -> WorkerFault:
+        what, advice = lost.how, "look for the cause in its output"
+        if lost.is_hung:
+            what = f"gave no sign of life for {self.time_limit_s:g} s and was ended"
+            advice = "raise the time limit if it was only slow"
+        elif lost.how.endswith("SIGKILL"):
+            advice = "if memory ran out, give it more or a smaller case"
+        return WorkerFault(what, advice, lost.trace, is_lost=True)
 
-    def _failed(self, worker: WorkerProcess, failure: Failure) -> WorkerFault:
-        trace = worker.trace(failure.traceback)
-        if not failure.traceback:
-            return WorkerFault(f"refused: {failure.message}", "", trace)
-        return WorkerFault(f"answered {failure.kind}: {failure.message}", self._advice(failure), trace)
+    def _failed(self, worker: ChildProcess, kind: str, message: str, traceback: str) -> WorkerFault:
+        if not traceback:
+            return WorkerFault(f"refused: {message}", "", worker.trace())
+        return WorkerFault(f"answered {kind}: {message}", self._advice(kind, message), traceback.rstrip())
 
-    def _advice(self, failure: Failure) -> str:
-        if failure.kind in IMPORT_ERRORS:
-            found = self._hello.versions if self._hello else {}
-            has = ", ".join(f"{name} {version}" for name, version in found.items())
+    def _advice(self, kind: str, message: str) -> str:
+        if kind in IMPORT_ERRORS:
             if not self._is_vendors:
                 return f"see that {self._python} imports all that pytest-dsocr needs"
+            has = ", ".join(f"{name} {version}" for name, version in self._versions.items())
             return f"make its environment with `dsocr vendor setup {self._load['vendor']}` ({self._python} has {has})"
-        if failure.kind in MEMORY_ERRORS or "allocate memory" in failure.message:
+        if kind in MEMORY_ERRORS or "allocate memory" in message:
             return "give it a smaller preset or checkpoint, bfloat16, or a device with more memory"
         return "look for the cause in its traceback"
 
     def _message(self, request: str, faults: Sequence[WorkerFault]) -> str:
-        return _told("vendor" if self._is_vendors else "session", request, faults)
-
-
-def _provenance(answer: Response, _: Mapping[str, Tensor]) -> Provenance:
-    return Provenance.from_json(answer.provenance)
-
-
-def _told(whose: str, request: str, faults: Sequence[WorkerFault]) -> str:
-    """Say in one sentence what happened and what to do, with the end of the last worker's stderr below."""
-    first, *others = faults
-    events = [f"{first.phase}it {first.what}"]
-    for fault in others:
-        events.append(f"{'' if first.phase else fault.phase}the one started in its place {fault.what}")
-    last = faults[-1]
-    sentence = f"the {whose}'s worker could not answer {request}: {', and '.join(events)}"
-    advice = f"; {last.advice}" if last.advice else ""
-    trace = "".join(f"\n  | {line}" for line in last.trace.splitlines())
-    return sentence + advice + (f"\nThe end of its stderr:{trace}" if trace else "")
-
-
-VENDOR_RUNTIME = "pytest_dsocr.reference.vendor_code.runtime:VendorRuntime"
+        """Say in one sentence what happened and what to do, with the end of what the last worker said below."""
+        whose = "vendor" if self._is_vendors else "session"
+        first, *others = faults
+        events = [f"{first.phase}it {first.what}"]
+        for fault in others:
+            events.append(f"{'' if first.phase else fault.phase}the one started in its place {fault.what}")
+        last = faults[-1]
+        sentence = f"the {whose}'s worker could not answer {request}: {', and '.join(events)}"
+        advice = f"; {last.advice}" if last.advice else ""
+        trace = "".join(f"\n  | {line}" for line in last.trace.splitlines())
+        return sentence + advice + (f"\nThe end of what it said:{trace}" if trace else "")
 
 
 class LiveReference:
@@ -337,5 +374,5 @@ class LiveReference:
         """Give each stage's floating-point operations."""
         return self._ask("flops", case, lambda answer, _: dict(answer.result))
 
-    def _ask(self, method: str, case: Case, read: Reader[Told], **params: Any) -> Told:
+    def _ask(self, method: str, case: Case, read: Reader[Read], **params: Any) -> Read:
         return self._client.ask(case.id, method, {"case": pack_case(case), **params}, read)

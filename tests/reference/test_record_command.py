@@ -14,8 +14,8 @@ import pytest
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.reference.recording import Recording
 from suites.contract.pages import write_page
+from tests.processes import await_
 from tests.reference.conftest import STAND_IN
-from tests.reference.played import await_
 
 HOME = "synthetic-tiny/cpu-float32-eager"
 

@@ -39,7 +39,8 @@ from pytest_dsocr.reference.recorded_case import RecordedCase
 from pytest_dsocr.reference.recording import MANIFEST, RecordedReference, Recording
 from suites.contract.pages import write_page
 from tests.recordings import find_recording
-from tests.reference.replay import MADE, Made, Replay, content_of, observe, record
+from tests.reference.replay import MADE, Made, Replay, content_of, record
+from tests.subjects.seen import seen as observe
 
 HOME = "synthetic-tiny/cpu-float32-eager"
 BYTES_A_CASE = 30_000

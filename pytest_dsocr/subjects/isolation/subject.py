@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import weakref
@@ -12,16 +13,16 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.subjects.calls import current, hung
-from pytest_dsocr.subjects.isolation.transport import REFUSAL, LostError, ProcessLostError, SubjectProcess, raised
+from pytest_dsocr.subjects.isolation.transport import REFUSAL, ChildProcess, ProcessLostError
 from pytest_dsocr.subjects.protocol import Setup
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pytest_dsocr.subjects.isolation.transport import SubjectProcess
+    from pytest_dsocr.subjects.isolation.transport import ChildProcess
 
 Hook = Callable[..., Any]
 
@@ -44,7 +45,7 @@ class IsolatedModule:
 class HookHandle:
     """Removes a hook; a context manager, as torch's is."""
 
-    def __init__(self, subject: IsolatedSubject, process: SubjectProcess | None, number: int) -> None:
+    def __init__(self, subject: IsolatedSubject, process: ChildProcess | None, number: int) -> None:
         self._subject, self._process, self._number = subject, process, number
 
     def __enter__(self) -> HookHandle:
@@ -70,7 +71,7 @@ class IsolatedState:
     """
 
     def __init__(
-        self, subject: IsolatedSubject, process: SubjectProcess, number: int, logits: Any, given: Mapping[str, Tensor]
+        self, subject: IsolatedSubject, process: ChildProcess, number: int, logits: Any, given: Mapping[str, Tensor]
     ) -> None:
         self._subject, self._process, self._number = subject, process, number
         self._given, self._versions = given, _versions(given)
@@ -130,6 +131,10 @@ def _versions(tensors: Mapping[str, Tensor]) -> dict[str, int]:
     return {name: tensor._version for name, tensor in tensors.items() if not tensor.is_inference()}
 
 
+BOOT = """import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from pytest_dsocr.subjects.isolation.child import main
+main(int(sys.argv[2]))"""
 STAGES: Mapping[str, str] = {
     "read": "read",
     "read_many": "read",
@@ -161,7 +166,7 @@ class IsolatedSubject:
         self._hooks: dict[int, Hook] = {}
         self._hook_numbers = count(1)
         self._devices: dict[str, str] = {}
-        self._process: SubjectProcess | None = None
+        self._process: ChildProcess | None = None
         self._offered: Mapping[str, Any] = {}
         try:
             self._loaded()
@@ -193,7 +198,7 @@ class IsolatedSubject:
                     self._process.close()
                 self._process = None
 
-    def ask(self, stage: str, method: str, what: str, /, of: SubjectProcess | None = None, **how: Any) -> Any:
+    def ask(self, stage: str, method: str, what: str, /, of: ChildProcess | None = None, **how: Any) -> Any:
         """Have a request answered.
 
         Args:
@@ -219,9 +224,9 @@ class IsolatedSubject:
                 stage, f"the subject's process ended in {stage}, under {method}: {lost.told}; see what it said last"
             ) from lost.cause
 
-    def _loaded(self) -> SubjectProcess:
+    def _loaded(self) -> ChildProcess:
         if self._process is None:
-            process = self._process = SubjectProcess()
+            process = self._process = ChildProcess([sys.executable, "-c", BOOT, json.dumps(sys.path)])
             torch = sys.modules.get("torch")
             threads = torch.get_num_threads() if torch else None
             how = {"spec": self._spec, "setup": asdict(self._setup), "folder": os.getcwd(), "threads": threads}  # noqa: PTH109
@@ -232,7 +237,7 @@ class IsolatedSubject:
                 raise
         return self._process
 
-    def _request(self, process: SubjectProcess, stage: str, what: str, how: Mapping[str, Any]) -> Any:
+    def _request(self, process: ChildProcess, stage: str, what: str, how: Mapping[str, Any]) -> Any:
         broken: list[BaseException] = []
         dropped, process.dropped = process.dropped, []
         request = {"what": what, "stage": stage, "how": how, "devices": self._devices, "dropped": dropped}
@@ -296,8 +301,44 @@ class IsolatedSubject:
         self.ask("vision", "module", "hook", name=name, kind=kind, hook=number)
         return HookHandle(self, self._process, number)
 
-    def unhook(self, number: int, of: SubjectProcess | None) -> None:
+    def unhook(self, number: int, of: ChildProcess | None) -> None:
         """Stop calling a hook."""
         del self._hooks[number]
         if of is self._process and of is not None:
             self.ask("vision", "module", "unhook", of=of, hook=number)
+
+
+class InItsProcess(Exception):  # noqa: N818 - stands for what was raised there
+    """What happened in the subject's process, as it was told there."""
+
+
+class NotImplementedThere(InItsProcess, NotImplementedError):  # noqa: N818
+    """The subject does not do that."""
+
+
+class MachineErrorThere(InItsProcess, MachineError):  # noqa: N818
+    """What happened there is the machine's fault."""
+
+
+class LostError(Exception):
+    """A process that was lost, and what is known of it."""
+
+    def __init__(self, lost: ProcessLostError, limit_s: float) -> None:
+        super().__init__(lost.how)
+        self.how, self.is_hung = lost.how, lost.is_hung
+        self.told = f"it took more than {limit_s:g} s" if lost.is_hung else f"it {lost.how}"
+        self.cause = InItsProcess(f"the end of what it said:\n{lost.trace}") if lost.trace else None
+
+
+def raised(refusal: Mapping[str, Any]) -> DsocrError:
+    """Rebuild the error that was raised in the process, with its cause."""
+    stage, message = refusal["stage"], refusal["message"]
+    is_of_machine = refusal["is_of_machine"]
+    if stage:
+        error: DsocrError = SubjectFaultError(stage, message)
+    else:
+        error = MachineError(message) if is_of_machine else DsocrError(message)
+    if refusal["trace"]:
+        kind = NotImplementedThere if refusal["is_not_implemented"] else InItsProcess
+        error.__cause__ = (MachineErrorThere if is_of_machine else kind)(refusal["trace"])
+    return error

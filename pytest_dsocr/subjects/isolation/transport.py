@@ -1,11 +1,14 @@
-"""The subject's process as the run sees it, and the messages between the two: JSON, then the bytes of tensors.
+"""A process that answers requests: started, asked and ended from here, and messages of JSON and the bytes of tensors.
 
-Only plain values and tensors travel, so that no class of the subject's is ever created here: anything else becomes an
-empty object whose type has the same name.
+Subjects in processes of their own and the workers of references are asked by it. Only plain values and tensors travel,
+so that no class of the other side's is ever created here: anything else becomes an empty object whose type has the same
+name. Nothing here imports torch, which the other side need not have.
 """
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
 import json
 import os
 import signal
@@ -13,26 +16,25 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
+import traceback
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.words import fit
-from pytest_dsocr.observation.fault import SubjectFaultError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 REFUSAL = "refusal"
-"""The kind of a message that says what the subject raised; a request ends in one, or in an ``answer``."""
+"""The kind of a message that says what was raised; a request ends in one, or in an ``answer``."""
 JsonValue: TypeAlias = Any
 """A value as JSON can hold it."""
 
@@ -71,11 +73,9 @@ def has_values(tensor: Tensor) -> bool:
 
 
 def _pack(value: object, tensors: list[Tensor]) -> JsonValue:
-    import torch
-
     if value is None or isinstance(value, bool | int | float | str):  # of a subclass JSON takes the value alone
         return value
-    if isinstance(value, torch.Tensor):
+    if (torch := sys.modules.get("torch")) and isinstance(value, torch.Tensor):
         return _pack_tensor(value, tensors)
     if isinstance(value, Mapping):
         return {"map": [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]}
@@ -139,14 +139,11 @@ def _unpack_empty(about: Mapping[str, Any], layout: str) -> Tensor:
     return torch.empty(about["shape"], dtype=dtype, device="meta")
 
 
-BOOT = """import json, sys
-sys.path[:], *arguments = json.loads(sys.argv[1])
-from pytest_dsocr.subjects.isolation.child import main
-main(*arguments)"""
-CLOSING_S, POLL_S = 5.0, 0.2
-MAX_GRACE_S = 10.0
+CLOSING_S, POLL_S, MAX_GRACE_S = 5.0, 0.2, 10.0
 TRACE_LINES, TRACE_BYTES, COLUMNS = 40, 16_384, 200
 SHOWN_BYTES = 65_536
+STDERR = 2
+PR_SET_PDEATHSIG = 1
 
 
 class ProcessLostError(Exception):
@@ -154,7 +151,7 @@ class ProcessLostError(Exception):
 
     Args:
         how: it ended, such as ``was killed by SIGSEGV``.
-        trace: the end of its stderr.
+        trace: the end of its output.
         is_hung: whether it ended for its time was up.
     """
 
@@ -163,25 +160,41 @@ class ProcessLostError(Exception):
         self.how, self.trace, self.is_hung = how, trace, is_hung
 
 
-class SubjectProcess:
-    """One process, in a session of its own, that ends with this one at the latest."""
+class ChildProcess:
+    """One process, in a session of its own, that ends with this one at the latest.
 
-    def __init__(self) -> None:
+    Args:
+        command: is given the file descriptor of its end of the pipe as its last argument, and calls :func:`serve`.
+        environment: its variables; this process's if left out.
+
+    Raises:
+        OSError: where it cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self._output: IO[bytes] = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115 - closed as it ends
-        ours, theirs = Pipe()
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", BOOT, json.dumps([sys.path, theirs.fileno()])],
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=self._output,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
-        theirs.close()
-        self._channel = Channel(ours)
+        here, there = Pipe()
+        try:
+            self._process = subprocess.Popen(
+                [*command, str(there.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                pass_fds=[there.fileno()],
+                start_new_session=True,
+                env=environment,
+            )
+        except OSError:
+            here.close()
+            self._output.close()
+            raise
+        finally:
+            there.close()
+        self._channel = Channel(here)
+        self._is_overdue = False
         self.dropped: list[int] = []
         """Numbers of the states there that are no longer in use."""
-        self.close = weakref.finalize(self, _end, self._process, ours, self._output)
+        self.close = weakref.finalize(self, _end, self._process, here, self._output)
 
     @property
     def pid(self) -> int:
@@ -189,36 +202,50 @@ class SubjectProcess:
         return self._process.pid
 
     def ask(self, request: Mapping[str, Any], limit_s: float, on_event: Callable[[Any], None]) -> tuple[str, Any]:
-        """Send a request and give what it ends in, a kind and a value.
+        """Send a request and return what it ends in, a kind and a value.
 
         Args:
-            request: what :class:`~pytest_dsocr.subjects.isolation.child.SubjectServer` takes.
+            request: what the other side's ``answer`` takes.
             limit_s: seconds until it writes where it stands and ends, or, where it does not, is killed.
             on_event: takes what comes in between.
 
         Raises:
             ProcessLostError: where the process ends over it.
         """
-        began = time.monotonic()
+        deadline_s = limit_s + min(MAX_GRACE_S, limit_s)
         try:
-            with self._killed_after(limit_s + min(MAX_GRACE_S, limit_s)):
+            timer = self._killed_after(deadline_s)
+            try:
                 self._channel.send("request", {**request, "limit_s": limit_s})
                 while (message := self._receive())[0] == "event":
+                    timer.cancel()
                     on_event(message[1])
+                    timer = self._killed_after(deadline_s)
+            finally:
+                timer.cancel()
         except (EOFError, OSError, ValueError, LookupError) as error:  # what is no message ends it as well
-            raise self._lost(is_hung=time.monotonic() - began >= limit_s) from error
+            raise self._lost() from error
         return message
 
-    def kill(self) -> None:
-        """End it at once, with all that it has started."""
+    def end(self) -> None:
+        """Make it end at once, with all that it has started; a thread that waits for an answer hears of it."""
         _signal_group(self._process)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.end()
         self.close()
 
     def take_output(self) -> str:
-        """Give the end of what was printed since this was last asked."""
+        """Return the end of what was printed since this was last asked."""
         said = self._tail(SHOWN_BYTES)
         self._output.truncate(0)  # it appends, and so goes on from there
         return said.decode(errors="replace")
+
+    def trace(self) -> str:
+        """Return the last lines of its output, fit for any terminal."""
+        lines = [line.rstrip() for line in self._tail(TRACE_BYTES).decode(errors="replace").splitlines()]
+        return "\n".join(fit(line, COLUMNS) for line in [line for line in lines if line][-TRACE_LINES:])
 
     def _receive(self) -> tuple[str, Any]:
         while not self._channel.connection.poll(POLL_S):
@@ -226,33 +253,33 @@ class SubjectProcess:
                 raise EOFError  # a process that it has started may hold its end of the pipe open
         return self._channel.receive()
 
-    @contextmanager
-    def _killed_after(self, limit_s: float) -> Iterator[None]:
-        timer = threading.Timer(limit_s, _signal_group, [self._process])
+    def _killed_after(self, limit_s: float) -> threading.Timer:
+        timer = threading.Timer(min(limit_s, threading.TIMEOUT_MAX), self._kill_overdue)
         timer.daemon = True
         timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+        return timer
 
-    def _lost(self, *, is_hung: bool) -> ProcessLostError:
+    def _kill_overdue(self) -> None:
+        self._is_overdue = True
+        self.end()
+
+    def _lost(self) -> ProcessLostError:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(POLL_S)
-        status = self._process.returncode
+        status, trace = self._process.returncode, self.trace()
         names = {-number: f"was killed by {number.name}" for number in signal.Signals}
         how = "closed its pipe and was killed" if status is None else names.get(status, f"ended with status {status}")
-        trace = self._trace()
+        is_hung = self._is_overdue or (status == 1 and TIMED_OUT in self._tail(TRACE_BYTES))
         self.kill()
         return ProcessLostError(how, trace, is_hung=is_hung)
-
-    def _trace(self) -> str:
-        lines = [line.rstrip() for line in self._tail(TRACE_BYTES).decode(errors="replace").splitlines()]
-        return "\n".join(fit(line, COLUMNS) for line in [line for line in lines if line][-TRACE_LINES:])
 
     def _tail(self, size: int) -> bytes:
         end = os.fstat(self._output.fileno()).st_size
         return os.pread(self._output.fileno(), size, max(0, end - size))
+
+
+TIMED_OUT = b"Timeout ("
+"""What ``faulthandler`` writes where a request's time is up, in front of the stacks of all threads."""
 
 
 def _end(process: subprocess.Popen[bytes], connection: Any, output: IO[bytes]) -> None:
@@ -270,37 +297,48 @@ def _signal_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-class InItsProcess(Exception):  # noqa: N818 - stands for what was raised there
-    """What happened in the subject's process, as it was told there."""
+def serve(
+    pipe: int, make: Callable[[Channel], Callable[[Any], None]], on_gone: Callable[[], None] = lambda: None
+) -> None:
+    """Answer what comes over the file descriptor ``pipe`` until it closes, each request within its limit.
+
+    Args:
+        pipe: this end.
+        make: gives what answers a request, over a channel.
+        on_gone: called where the other side is gone, in front of this process's end.
+    """
+    faulthandler.enable(STDERR)
+    channel = Channel(Connection(pipe))
+    requests: SimpleQueue[Any] = SimpleQueue()
+    threading.Thread(target=_listen, args=(channel, requests, on_gone), daemon=True).start()
+    try:
+        answer = make(channel)
+        while True:
+            request = requests.get()
+            limit(request["limit_s"])
+            answer(request)
+            faulthandler.cancel_dump_traceback_later()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)  # a thread that was left behind would be waited for
 
 
-class NotImplementedThere(InItsProcess, NotImplementedError):  # noqa: N818
-    """The subject does not do that."""
+def limit(limit_s: float) -> None:
+    """Let this process write where it stands and end, so many seconds from now."""
+    faulthandler.dump_traceback_later(min(limit_s, threading.TIMEOUT_MAX), exit=True, file=STDERR)
 
 
-class MachineErrorThere(InItsProcess, MachineError):  # noqa: N818
-    """What happened there is the machine's fault."""
+def end_with_parent() -> None:
+    """Have Linux kill this process with the thread that started it, for one that holds the lock does not listen."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-class LostError(Exception):
-    """A process that was lost, and what is known of it."""
-
-    def __init__(self, lost: ProcessLostError, limit_s: float) -> None:
-        super().__init__(lost.how)
-        self.how, self.is_hung = lost.how, lost.is_hung
-        self.told = f"it took more than {limit_s:g} s" if lost.is_hung else f"it {lost.how}"
-        self.cause = InItsProcess(f"the end of what it said:\n{lost.trace}") if lost.trace else None
-
-
-def raised(refusal: Mapping[str, Any]) -> DsocrError:
-    """Rebuild the error that was raised in the process, with its cause."""
-    stage, message = refusal["stage"], refusal["message"]
-    is_of_machine = refusal["is_of_machine"]
-    if stage:
-        error: DsocrError = SubjectFaultError(stage, message)
-    else:
-        error = MachineError(message) if is_of_machine else DsocrError(message)
-    if refusal["trace"]:
-        kind = NotImplementedThere if refusal["is_not_implemented"] else InItsProcess
-        error.__cause__ = (MachineErrorThere if is_of_machine else kind)(refusal["trace"])
-    return error
+def _listen(channel: Channel, requests: SimpleQueue[Any], on_gone: Callable[[], None]) -> None:
+    """Hand requests on; where the other side is gone, end at once, whatever is under way."""
+    try:
+        while True:
+            requests.put(channel.receive()[1])
+    finally:
+        on_gone()
+        os._exit(0)

@@ -1,4 +1,4 @@
-"""What a live reference was asked before is not asked again, as long as nothing that its answers depend on differs."""
+"""What a live reference was asked before is not asked again, and it works on the next case while nobody waits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,19 +16,21 @@ from PIL import Image
 import pytest_dsocr
 from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.foundation.sealed import seal, unseal
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.case import Case, PageFaultError, make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import pack
 from pytest_dsocr.observation.provenance import Key
-from pytest_dsocr.reference.answers import KeptReference, Store, making_of
+from pytest_dsocr.reference.answers import Ahead, KeptReference, Store, making_of
 from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.reference.recorded_case import RecordedCase
 from suites.contract.pages import write_page
 from tests.compare.made import observation
+from tests.processes import await_, await_ended
 from tests.reference.conftest import STAND_IN
-from tests.reference.test_worker import same
+from tests.reference.replay import same
+from tests.reference.test_live import asked, misbehaving
 from tests.report.made import MADE
 
 PACKAGE = Path(pytest_dsocr.__file__).parent
@@ -35,17 +38,20 @@ CHECKPOINT, TOKENS = "synthetic:tiny", 3
 KEY = Key(CHECKPOINT, "cpu", "float32", "eager", "a" * 64)
 
 
-class Counted(LiveReference):
-    """A worker that counts what it is asked."""
+class Gated(LiveReference):
+    """Tells when it begins to work on a case, and goes on when it may."""
 
-    asked = closed = 0
-
-    def close(self) -> None:
-        self.closed += 1
-        super().close()
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.asked: list[str] = []
+        self.begun: dict[str, Event] = {}
+        self.may_go_on = Event()
+        self.may_go_on.set()
 
     def observe(self, case: Case, **options: Any) -> Observation:
-        self.asked += 1
+        self.asked.append(case.id)
+        self.begun.setdefault(case.id, Event()).set()
+        assert self.may_go_on.wait(60)
         return super().observe(case, **options)
 
 
@@ -53,29 +59,29 @@ class Counted(LiveReference):
 class Runs:
     """Runs one after another, each with a reference of its own over one worker and one folder."""
 
-    live: Counted
+    live: Gated
     root: Path
     making: Mapping[str, Any]
     notes: list[str] = field(default_factory=list)
 
     def ask(self, case: Case, *, most_bytes: int = 2**30, fresh: bool = False) -> tuple[Observation, bool]:
         """Give the answer of another run, and whether the live reference was asked for it."""
-        before = self.live.asked
+        before = len(self.live.asked)
         reference = KeptReference(self.live, self.store(most_bytes), self.notes.append, fresh=fresh)
-        return reference.observe(case), self.live.asked > before
+        return reference.observe(case), len(self.live.asked) > before
 
     def store(self, most_bytes: int = 2**30) -> Store:
         return Store(self.root, self.making, most_bytes)
 
 
 @pytest.fixture(scope="module")
-def live(warm_python: Path) -> Iterator[Counted]:
-    with Counted(STAND_IN, CHECKPOINT, python=warm_python, time_limit_s=60) as reference:
+def live(warm_python: Path) -> Iterator[Gated]:
+    with Gated(STAND_IN, CHECKPOINT, python=warm_python, time_limit_s=60) as reference:
         yield reference
 
 
 @pytest.fixture
-def runs(live: Counted, tmp_path: Path) -> Runs:
+def runs(live: Gated, tmp_path: Path) -> Runs:
     return Runs(live, tmp_path / "answers", making_of(STAND_IN, KEY, live.versions()))
 
 
@@ -195,16 +201,16 @@ def test_a_disk_that_takes_nothing_costs_no_answer(runs: Runs, case: Case) -> No
     assert [note.startswith("the live reference's answers are not kept: ") for note in runs.notes] == [True]
 
 
-def test_what_is_never_kept_is_asked_of_the_live_reference(live: Counted, case: Case, tmp_path: Path) -> None:
+def test_what_is_never_kept_is_asked_of_the_live_reference(live: Gated, case: Case, tmp_path: Path) -> None:
     notes: list[str] = []
     reference = KeptReference(live, Store(tmp_path, {}), notes.append)
     assert reference.start() == reference.provenance == live.provenance
     assert reference.inputs(case).prompt_ids == live.inputs(case).prompt_ids != []
     assert reference.flops(case) == live.flops(case) != {}
     assert {len(times) for times in reference.stage_times(case, 2).values()} == {2}
-    with Counted(STAND_IN, CHECKPOINT, python=tmp_path / "none") as unstarted:
+    with Gated(STAND_IN, CHECKPOINT, python=tmp_path / "none") as unstarted:
         KeptReference(unstarted, Store(tmp_path, {}), notes.append).close()
-        assert unstarted.closed == 1
+        assert unstarted.worker_pid is None
 
 
 # The store alone, with answers made up.
@@ -256,13 +262,6 @@ def test_how_answers_were_made_is_read_of_the_first_that_is_whole(tmp_path: Path
     assert store.origin() is None
 
 
-def test_a_place_depends_on_what_a_making_says_and_not_on_its_order(tmp_path: Path, case: Case) -> None:
-    making = {"way": "cpu", "checkpoint": "mini"}
-    same_making = Store(tmp_path, dict(reversed(making.items())))
-    assert Store(tmp_path, making).path(case) == same_making.path(case)
-    assert Store(tmp_path, {**making, "way": "h200"}).path(case).name == same_making.path(case).name
-
-
 @pytest.mark.parametrize(
     ("room", "counts"),
     [*((room, True) for room in ("contract", "engine", "observation", "reference")), ("report", False)],
@@ -281,7 +280,94 @@ def test_our_own_code_that_answers_go_through_counts(
     assert [*after["own"]] == [f"{room}/inner/code.py"] * counts
 
 
-def test_how_images_are_resized_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = making_of(STAND_IN, KEY, {})
-    monkeypatch.setattr("pytest_dsocr.reference.answers.resampling", lambda: "another")
-    assert making_of(STAND_IN, KEY, {}) == {**before, "resampling": "another"} != before
+# Asked one case ahead.
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
+    folder = tmp_path_factory.mktemp("pages")
+    return [make_case(write_page(name, folder), "markdown", "tiny", 3) for name in ("square", "tiny", "portrait")]
+
+
+@pytest.fixture
+def reference(live: Gated, cases: list[Case], tmp_path: Path) -> Iterator[KeptReference]:
+    live.asked.clear()
+    live.begun = {case.id: Event() for case in cases}
+    kept = KeptReference(live, Store(tmp_path / "answers", {}), lambda note: None)
+    kept.expect(cases)
+    yield kept
+    assert kept.live is live, "it has nothing left to do"
+
+
+def test_the_next_case_is_worked_on_while_nobody_waits(
+    reference: KeptReference, live: Gated, cases: list[Case]
+) -> None:
+    first, second, third = cases
+    assert live.begun[first.id].wait(60)
+    assert not live.begun[second.id].is_set()
+    reference.observe(first)
+    assert live.begun[second.id].wait(60)
+    assert not live.begun[third.id].is_set()
+    ahead = reference.observe(second)
+    same(pack(reference.observe(third)), pack(live.observe(third)))
+    same(pack(ahead), pack(live.observe(second)))
+    assert live.asked == [*(case.id for case in cases), third.id, second.id], "each was asked once"
+
+
+def test_how_answers_are_made_is_told_meanwhile(reference: KeptReference, live: Gated, cases: list[Case]) -> None:
+    first, second, _ = cases
+    reference.expect([])
+    reference.observe(first)
+    reference.expect(cases)
+    live.may_go_on.clear()
+    try:
+        reference.observe(first)
+        assert live.begun[second.id].wait(60)
+        assert reference.provenance.checkpoint == CHECKPOINT
+    finally:
+        live.may_go_on.set()
+
+
+def test_what_is_kept_is_not_begun(reference: KeptReference, live: Gated, cases: list[Case]) -> None:
+    for _ in range(2):
+        for case in cases:
+            reference.observe(case)
+    assert live.asked == [case.id for case in cases]
+
+
+def test_another_case_than_expected_is_answered(reference: KeptReference, live: Gated, cases: list[Case]) -> None:
+    first, second, third = cases
+    reference.observe(first)
+    assert reference.observe(third).case_id == third.id
+    assert reference.observe(second).case_id == second.id
+    assert [live.asked[0], live.asked[2]] == [first.id, third.id]
+
+
+def test_a_page_that_cannot_be_read_is_told_when_it_is_asked_about(
+    reference: KeptReference, cases: list[Case], tmp_path: Path
+) -> None:
+    (broken := tmp_path / "broken.png").write_bytes(b"no picture")
+    bad = make_case(broken, "markdown", "tiny", 3)
+    reference.expect([cases[0], bad])
+    reference.observe(cases[0])
+    with pytest.raises(PageFaultError):
+        reference.observe(bad)
+
+
+def test_an_error_is_raised_where_its_answer_is_asked_for_and_one_at_work_is_ended(
+    warm_python: Path, tmp_path: Path
+) -> None:
+    with misbehaving(warm_python) as live:
+        live.start()
+        ahead, broken, stuck = Ahead(live), asked("memory"), asked(f"deaf@{tmp_path}/begun")
+        ahead.begin(broken)
+        assert ahead.live is live
+        with pytest.raises(ReferenceFaultError, match="MemoryError"):
+            ahead.observe(broken)
+        pid = live.worker_pid
+        ahead.begin(stuck)
+        await_((tmp_path / "begun").exists)
+        ahead.close()
+        assert pid
+        await_ended(pid)
+        assert live.worker_pid is None, "no other is started in its place"
