@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_dsocr.cases.exchange import CaseReport, ask, judge
+from pytest_dsocr.cases.run import ask
 from pytest_dsocr.compare.after_tie import BOXES, EDITS, LENGTH, Nearness
+from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.checkpoint import resolve
@@ -47,7 +48,7 @@ def nearness(report: CaseReport) -> Nearness | None:
     continued = report.exchange.answer.continued
     if tokens.verdict is not Verdict.TIE_FLIP or continued is None:
         return None
-    return Nearness.of(continued, report.exchange.theirs.output)
+    return Nearness.of(continued, report.exchange.expected.output)
 
 
 def main() -> None:

@@ -19,8 +19,8 @@ from pytest_dsocr.report.payload import RunPayload, of_run, picture_name
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.config import Config
-    from pytest_dsocr.cases.exchange import CaseReport
+    from pytest_dsocr.compare.case import CaseReport
+    from pytest_dsocr.observation.config import Config
     from pytest_dsocr.reference.protocol import Reference
 
 MOST_LINES = 40
@@ -64,7 +64,7 @@ def _answering(reference: Reference, report: CaseReport | None) -> Reference:
 
     if report is None or not isinstance(reference, SessionReference):
         return reference
-    return reference.answering(report.exchange.theirs)
+    return reference.answering(report.exchange.expected)
 
 
 @dataclass(frozen=True)

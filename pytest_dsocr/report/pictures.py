@@ -5,7 +5,7 @@ from __future__ import annotations
 from io import BytesIO
 from pathlib import Path
 
-from pytest_dsocr.cases.exchange import CaseReport
+from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.report.payload import picture_name
@@ -20,7 +20,7 @@ def draw(report: CaseReport, folder: Path) -> Path:
     """
     exchange, path = report.exchange, folder / picture_name(report.case.id)
     page = load_image(report.case.page)
-    picture = side_by_side(page, exchange.theirs.output.spans, exchange.answer.spans, str(report.verdict))
+    picture = side_by_side(page, exchange.expected.output.spans, exchange.answer.spans, str(report.verdict))
     content = BytesIO()
     picture.save(content, "JPEG", quality=90)
     write_whole(path, content.getvalue(), shared=True)
