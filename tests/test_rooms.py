@@ -29,8 +29,7 @@ MAY_IMPORT = {
     "report": "foundation contract observation cost reference session_reference compare perf",
     "cases": "foundation contract observation engine reference subjects session_reference compare explain report",
     "nights": "foundation compare perf pages report",
-    "plugin": "foundation contract observation engine cost reference subjects compare cases "
-    "explain perf pages report",
+    "plugin": "foundation contract observation engine cost reference subjects compare cases explain perf pages report",
     "cli": "foundation contract observation engine cost reference perf pages adapters doctor report nights plugin",
     "mini": "",
 }

@@ -26,7 +26,7 @@ from pytest_dsocr.reference.recorded.case import CUT
 from pytest_dsocr.report.payload import CasePayload, of_case
 from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.side_files import side_folder, write_sides
-from pytest_dsocr.report.spent import COMPARING
+from pytest_dsocr.report.times import COMPARING
 from pytest_dsocr.session_reference.reference import SessionReference
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import TextSubject

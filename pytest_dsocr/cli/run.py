@@ -17,7 +17,7 @@ from pytest_dsocr.engine.names import MINI, MINI_IS_FOR
 from pytest_dsocr.engine.result import Result
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.progress import progress_bar
+from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.pages.named import PDF_SUFFIX
 from pytest_dsocr.pages.page_list import BadPage

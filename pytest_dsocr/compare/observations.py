@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from pytest_dsocr.compare.after_tie import Tie, is_sure
 from pytest_dsocr.compare.inputs import compare_inputs
-from pytest_dsocr.compare.output import compare_output
+from pytest_dsocr.compare.output import Tie, compare_output, is_sure
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens, does_not_end

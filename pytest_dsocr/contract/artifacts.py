@@ -18,7 +18,7 @@ from pytest_dsocr.contract.mmd import clean_output, to_mmd
 from pytest_dsocr.contract.overlay import draw_boxes
 from pytest_dsocr.contract.regions import MAX_JPEG_SIDE_PX, Region, crop_figure, place
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 
 MMD = "result.mmd"
 OVERLAY = "result_with_boxes.jpg"

@@ -13,7 +13,7 @@ from torch import Tensor
 from pytest_dsocr.contract.special import BOS, EOS, PAD
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.weights import save_weights
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 
 
 def write_checkpoint(

@@ -20,8 +20,8 @@ from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.places import folder_of
 from pytest_dsocr.engine.vocabulary import BYTE_SYMBOLS
 from pytest_dsocr.engine.weights import read_weights, save_weights
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.foundation.sealed import write_whole
 
 TABLES = ("model.embed_tokens.weight", "lm_head.weight")
 """What has a row for every id, ``[V, C]``."""

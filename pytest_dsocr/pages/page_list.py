@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.reading import Format, is_regular
+from pytest_dsocr.foundation.words import plain
 
 LIST_SUFFIXES = (".lst", ".txt")
 LISTS = Format(str, "give a text file with the path of a page on each line", most_bytes=2**24)

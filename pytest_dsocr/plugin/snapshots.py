@@ -25,8 +25,8 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.foundation.reading import Finite, Format
-from pytest_dsocr.foundation.sealed import seal, unseal
 from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.observation import SpanSeen

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_dsocr.foundation.elapsed import Elapsed
 from pytest_dsocr.plugin.stash import CASES, CONFIG, SPENT
-from pytest_dsocr.report.spent import COLLECTING, STARTING, TESTS, WAITING
+from pytest_dsocr.report.times import COLLECTING, STARTING, TESTS, WAITING
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import SpentPayload

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.expected import as_expected
+from pytest_dsocr.compare.verdict import as_expected
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out

@@ -9,8 +9,7 @@ import math
 
 import pytest
 
-from pytest_dsocr.compare.expected import as_expected
-from pytest_dsocr.compare.verdict import equal
+from pytest_dsocr.compare.verdict import as_expected, equal
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.plugin.check import Check

@@ -12,10 +12,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from pytest_dsocr.compare.after_tie import Tie
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
 from pytest_dsocr.compare.divergence import first_divergence
-from pytest_dsocr.compare.output import compare_output
+from pytest_dsocr.compare.output import Tie, compare_output
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.text import compare_content, compare_text
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens

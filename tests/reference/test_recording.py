@@ -20,7 +20,7 @@ from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import seal, sha256, unseal
+from pytest_dsocr.foundation.files import seal, sha256, unseal
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import (
     Artefact,

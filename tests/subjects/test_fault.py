@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.traces import traced
+from pytest_dsocr.foundation.errors import DsocrError, traced
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.fault import SubjectFaultError
 from pytest_dsocr.subjects.checked import CheckedSubject

@@ -19,8 +19,7 @@ import pytest
 import torch
 
 from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.traces import traced
+from pytest_dsocr.foundation.errors import DsocrError, traced
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError

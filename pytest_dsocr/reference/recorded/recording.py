@@ -11,8 +11,8 @@ from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.contract.special import TextTokenizer
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import seal, sha256
 from pytest_dsocr.foundation.reading import Count, FileName
-from pytest_dsocr.foundation.sealed import seal, sha256
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
 from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT, Key, Provenance, is_by_session, versions
