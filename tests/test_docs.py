@@ -19,7 +19,7 @@ from pytest_dsocr.compare.tolerances import BY_DTYPE, NAMES
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.stages import STAGES
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
 from pytest_dsocr.plugin.markers import registration_lines
 from pytest_dsocr.plugin.options import OPTIONS

@@ -14,7 +14,7 @@ from pytest_dsocr.cases.limits import limits_of
 from pytest_dsocr.cases.substitution import substitute
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.foundation.elapsed import Elapsed

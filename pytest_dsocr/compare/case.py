@@ -13,7 +13,7 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
 
 

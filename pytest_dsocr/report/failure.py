@@ -11,8 +11,8 @@ from pytest_dsocr.compare.diff import Line, Piece, Side, plain_line
 from pytest_dsocr.compare.divergence import first_divergence
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
-from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, fit, near, plain, told
 from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.report.payload import ComparisonPayload, RunPayload, of_run, picture_name

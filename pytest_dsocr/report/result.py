@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import pytest_dsocr
 from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
-from pytest_dsocr.contract.input_names import COMPARED
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.observation.level import Level

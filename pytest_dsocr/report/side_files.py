@@ -16,10 +16,10 @@ from PIL import Image, ImageOps
 
 from pytest_dsocr.compare.case import CaseReport, Exchange
 from pytest_dsocr.contract.artifacts import MMD, OURS, OVERLAY
+from pytest_dsocr.contract.drawing import draw_boxes
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import Box, Span, to_pixels
 from pytest_dsocr.contract.mmd import to_mmd
-from pytest_dsocr.contract.overlay import draw_boxes
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.observation.case import Case

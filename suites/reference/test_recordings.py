@@ -45,7 +45,7 @@ def test_the_reference_answers_for_this_run(
 
     Where the session stands in, only the cases that are recorded are looked at.
     """
-    from pytest_dsocr.contract.resampling import resampling
+    from pytest_dsocr.contract.image import resampling
     from pytest_dsocr.pages.named import make_cases
     from pytest_dsocr.reference.recorded.recording import RecordedReference
     from pytest_dsocr.session_reference.reference import SessionReference

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tokens import gap_ulps
 from pytest_dsocr.compare.tolerances import OF_ONE_KEY, Tolerances, tolerances
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.files import write_whole

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from PIL import Image
 
-from pytest_dsocr.contract.grid import CROP_PX, Grid, candidates, crop_grid
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
+from pytest_dsocr.contract.presets import CROP_PX, Grid, candidates, crop_grid
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
 from tests.recordings import FOLDER, find_recording
 

@@ -33,7 +33,7 @@ from pytest_dsocr.observation.observation import (
     Step,
 )
 from pytest_dsocr.observation.packing import pack, without_values
-from pytest_dsocr.observation.sketch import SKETCH_VALUES
+from pytest_dsocr.observation.summing import SKETCH_VALUES
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recorded.case import RecordedCase
 from pytest_dsocr.reference.recorded.recording import MANIFEST, RecordedReference, Recording

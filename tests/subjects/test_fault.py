@@ -15,7 +15,7 @@ import pytest
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.foundation.errors import DsocrError, traced
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.kv_probe import KvProbe

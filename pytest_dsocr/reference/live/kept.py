@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import sha256, write_whole
 from pytest_dsocr.observation.case import Case

@@ -15,7 +15,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal, sha256, unseal
 from pytest_dsocr.foundation.reading import Count, FileName, Format
