@@ -16,9 +16,8 @@ from torch import Tensor
 
 from ci.training.levels import crop_levels, whole_levels
 from ci.training.vocabulary import number_ids
-from pytest_dsocr.contract.grid import Grid
 from pytest_dsocr.contract.markup import DET, DET_END
-from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.presets import Grid, Preset
 from pytest_dsocr.engine.tokenizer import Tokenizer
 
 TOKENS_STEP = 64

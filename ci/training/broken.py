@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.schedule import global_token_count
+from pytest_dsocr.contract.presets import global_token_count
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.pipeline import Pipeline, Vision
 from pytest_dsocr.engine.session import Session

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ci.training.page import Rect
-from pytest_dsocr.contract.grid import CROP_PX, Grid
-from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset
 
 CELL_PX = 64
 """Side of the square of a view that one vision token stands for."""

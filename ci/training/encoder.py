@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from ci.training.generator import GRIDS
-from pytest_dsocr.contract.grid import CROP_PX, crop_count
 from pytest_dsocr.contract.inputs import normalise
-from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.presets import CROP_PX, PRESETS, crop_count
 from pytest_dsocr.engine.model import DeepseekOCR
 
 Encode = Callable[[Tensor], Tensor]
@@ -58,7 +57,7 @@ def _record(model: DeepseekOCR, shape: tuple[int, ...]) -> Encode:
     """Give what replays the encoder on pixels of ``shape``."""
     sample = torch.randn(shape, device=model.device, dtype=model.dtype)
     # CLIP's own patch embedding is never used.
-    return cast(Encode, torch.cuda.make_graphed_callables(Encoder(model), (sample,), allow_unused_input=True))
+    return cast("Encode", torch.cuda.make_graphed_callables(Encoder(model), (sample,), allow_unused_input=True))
 
 
 def view_shapes(batch_pages: int) -> set[tuple[int, ...]]:

@@ -21,10 +21,10 @@ from ci.training.telling import tell, write_json
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
-from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import Stage
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 
 VISION: tuple[Stage, ...] = ("sam", "clip", "projector", "vision_fusion")
 PARTS: Mapping[str, tuple[Stage, ...]] = {

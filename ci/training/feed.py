@@ -24,11 +24,9 @@ from ci.training.page import Page
 from ci.training.recipe import BLIND_SHARE, FREE_SHARE, PRESET_SHARES, READABLE_VIEW_PX, Schedule
 from ci.training.seeds import FIRST_TRAINING_SEED
 from ci.training.vocabulary import mini_vocabulary
-from pytest_dsocr.contract.grid import Grid, crop_count
 from pytest_dsocr.contract.markup import DET_END
-from pytest_dsocr.contract.presets import PRESETS, Preset
-from pytest_dsocr.contract.prompt import PROMPTS, split_at_images
-from pytest_dsocr.contract.schedule import image_token_count, prompt_ids
+from pytest_dsocr.contract.presets import PRESETS, Grid, Preset, crop_count, image_token_count
+from pytest_dsocr.contract.prompt import PROMPTS, prompt_ids, split_at_images
 from pytest_dsocr.engine.tokenizer import Tokenizer
 
 

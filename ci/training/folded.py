@@ -13,8 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.engine.positions import relative_table
-from pytest_dsocr.engine.sam import Attention
+from pytest_dsocr.engine.sam import Attention, relative_table
 
 CHANNELS_STEP = 8
 """Fused kernels want a multiple of this many channels."""

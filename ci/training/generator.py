@@ -13,7 +13,7 @@ from ci.training.kinds import KINDS
 from ci.training.page import Block, Page, Rect
 from ci.training.sheet import Sheet
 from ci.training.typography import Colour
-from pytest_dsocr.contract.grid import CANDIDATES, CROP_PX, MAX_CROPS, Grid, crop_count, crop_grid
+from pytest_dsocr.contract.presets import CANDIDATES, CROP_PX, MAX_CROPS, Grid, crop_count, crop_grid
 from pytest_dsocr.foundation.errors import DsocrError
 
 GRIDS: dict[Grid, float] = {(2, 3): 50, (3, 2): 15, (2, 2): 10, (1, 2): 10, (1, 3): 8, (2, 1): 4, (1, 1): 3}

@@ -13,10 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.contract.grid import CROP_PX, Grid, crop_count
+from pytest_dsocr.contract.image import GREY
 from pytest_dsocr.contract.inputs import WHITE
-from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.views import GREY
+from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, crop_count
 
 
 def crop_levels(page: Tensor, grid: Grid) -> Tensor:

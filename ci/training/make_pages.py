@@ -20,8 +20,8 @@ from ci.training.page import Page
 from ci.training.telling import tell
 from ci.training.truth import TRUTH_SUFFIX, truth_of
 from ci.training.typeset import SETTINGS, typeset
-from pytest_dsocr.contract.grid import Grid
-from pytest_dsocr.pages.shipped import PAGES
+from pytest_dsocr.contract.presets import Grid
+from pytest_dsocr.pages.page_list import PAGES
 
 GENERATED_SEEDS = (0, 1, 2, 3, 4, 5, 9, 10, 11, 15, 16, 24, 30, 32, 33, 34, 36, 54, 86, 201)
 """Of held-out pages: two of each kind, with every grid of crops that is trained on among them."""

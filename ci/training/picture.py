@@ -13,11 +13,10 @@ from ci.training.quality import PageQuality, measure
 from ci.training.reading import CEILING, open_page, truth_of
 from ci.training.seeds import HELD_OUT_SEEDS
 from ci.training.telling import tell
-from pytest_dsocr.contract.drawing import Stroke, draw_outline
+from pytest_dsocr.contract.drawing import Stroke, draw_boxes, draw_outline
 from pytest_dsocr.contract.markup import Markup, PixelBox, to_pixels
-from pytest_dsocr.contract.overlay import draw_boxes
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 

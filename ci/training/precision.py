@@ -22,11 +22,10 @@ from ci.training.telling import tell, write_json
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.greedy import pick
-from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.pipeline import pick
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.pages.page_list import SUBSETS
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import SUBSETS, shipped
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from ci.training.sequences import edit_distance, out_of_order, repeats
-from pytest_dsocr.compare.matching import match, overlaps
+from pytest_dsocr.compare.boxes import match, overlaps
 from pytest_dsocr.contract.markup import Box, Markup, Span
 
 TITLES = ("title", "sub_title")

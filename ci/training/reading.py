@@ -24,7 +24,7 @@ from pytest_dsocr.engine.result import Result
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import Stage
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.progress import progress_bar
+from pytest_dsocr.foundation.process import progress_bar
 
 CEILING = 640
 """New tokens at which an answer is cut off: well above what the longest page takes."""

@@ -20,9 +20,9 @@ from ci.training.progress import Curve
 from ci.training.recipe import SCHEDULE, Schedule
 from ci.training.telling import tell
 from ci.training.trainer import Trainer, export
-from pytest_dsocr.engine.placement import device_named
+from pytest_dsocr.engine.checkpoint import device_named
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.progress import progress_bar
+from pytest_dsocr.foundation.process import progress_bar
 
 LOG_EVERY = 25
 SAVE_EVERY = 500

@@ -20,7 +20,7 @@ from ci.training.losses import AnswerLosses, Ids, VisionLosses, answer_losses, v
 from ci.training.network import Heads, forward, new_model, speak
 from ci.training.recipe import SEED, Schedule, architecture
 from ci.training.vocabulary import mini_vocabulary, number_ids
-from pytest_dsocr.engine.folder import write_checkpoint
+from pytest_dsocr.engine.portable import write_checkpoint
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError
 

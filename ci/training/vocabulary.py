@@ -15,9 +15,8 @@ from tokenizers import Regex, decoders, models, pre_tokenizers
 
 from ci.training.lexicon import FIRST_WORDS, LABELS, WORDS
 from ci.training.lexicon import MARKUP as PAGE_MARKUP
-from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.contract.special import BOS, EOS, PAD
-from pytest_dsocr.engine.vocabulary import BYTE_SYMBOLS, MARKUP, special_token, spell
+from pytest_dsocr.contract.prompt import BOS, EOS, PAD, PROMPTS
+from pytest_dsocr.engine.tokenizer import BYTE_SYMBOLS, MARKUP, special_token, spell
 
 NUMBERS = range(1000)
 """Each is one token, and so is each coordinate of a box."""

@@ -23,10 +23,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pytest_dsocr.contract.input_names import GRID, PIXELS
+from pytest_dsocr.contract import GRID, PIXELS
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.special import IMAGE
+from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.architecture import Architecture, ClipConfig, SamConfig
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.engine.portable import write_portable

@@ -26,7 +26,7 @@ from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
 from pytest_dsocr.reference.vendor_code.observe import VENDOR_IMAGE_ID, VendorRun, inputs_of, observe_infer
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime

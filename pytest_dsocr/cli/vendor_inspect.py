@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.reference.anchors import CONTRACT, Anchors, Detail, read_anchors
 from pytest_dsocr.reference.drift import drifts, read_json, to_json
 from pytest_dsocr.reference.environment import find_environment, named_folder, plan_here

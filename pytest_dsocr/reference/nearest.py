@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT, Key, versions
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError

@@ -14,7 +14,7 @@ from types import FrameType
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import fit
-from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.surroundings import Surroundings
 from pytest_dsocr.subjects.time_limit import Overdue, TimeLimit
 

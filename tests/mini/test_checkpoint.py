@@ -13,17 +13,16 @@ from torch import Tensor
 from ci.training.quality import PageQuality, measure
 from ci.training.reading import truth_of
 from ci.training.truth import load_truth
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.contract.resampling import resampling
-from pytest_dsocr.contract.special import SpecialTokens
+from pytest_dsocr.contract.prompt import SpecialTokens
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.names import MINI
-from pytest_dsocr.engine.places import MINI_FOLDER
+from pytest_dsocr.engine.places import MINI, MINI_FOLDER
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.weights import read_headers
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
 from tests.conftest import model_of
 from tests.recordings import FOLDER, find_recording

@@ -23,12 +23,11 @@ from ci.training.page import Block, Page, Rect, Word
 from ci.training.seeds import HELD_OUT_SEEDS
 from ci.training.truth import load_truth, truth_of
 from ci.training.typeset import SETTINGS, typeset
-from pytest_dsocr.contract.grid import crop_grid
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import parse
+from pytest_dsocr.contract.presets import crop_grid
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.pages.page_list import SUBSETS, read_list
-from pytest_dsocr.pages.shipped import PAGES, shipped
+from pytest_dsocr.pages.page_list import PAGES, SUBSETS, read_list, shipped
 
 MOST_BYTES = 4_000_000
 INK_LEVELS = 40

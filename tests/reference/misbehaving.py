@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +20,7 @@ from tests.plugin.misdeeds import DEEDS, raising
 from tests.reference.replay import MADE
 
 RUNTIME = f"{__name__}:Misbehaving"
-MORE = {
+MORE: Mapping[str, Callable[[], object]] = {
     "memory": raising(MemoryError("tried to allocate 20.00 GiB")),
     "cuda memory": raising(torch.OutOfMemoryError("tried to allocate 20.00 GiB")),
     "import error": raising(ModuleNotFoundError("No module named 'a_package_that_is_not_there'")),
@@ -61,4 +62,6 @@ def do(told: str) -> None:
         return
     if mark:
         Path(mark).touch()
-    {**DEEDS, **MORE}.get(deed, int)()
+    known: dict[str, Callable[[], object]] = {**DEEDS, **MORE}
+    if deed in known:
+        known[deed]()

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import (
     Observation,

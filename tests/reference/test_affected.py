@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.foundation.sealed import sha256
+from pytest_dsocr.foundation.files import sha256
 from pytest_dsocr.reference.anchors import CONTRACT, SYMBOLS, read_anchors
 from pytest_dsocr.reference.drift import EVERY, STAGE_OF, SUITES, change_of, suites_of, to_json
 from pytest_dsocr.reference.environment import FILES

@@ -21,8 +21,8 @@ import pytest
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.engine.sizes import SYNTHETIC
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.packing import pack, pack_inputs

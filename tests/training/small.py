@@ -15,10 +15,9 @@ from ci.training.generator import generate
 from ci.training.network import new_model
 from ci.training.recipe import Schedule
 from ci.training.vocabulary import mini_vocabulary, number_ids
-from pytest_dsocr.contract.grid import Grid
+from pytest_dsocr.contract.image import crops, global_view
 from pytest_dsocr.contract.inputs import prepare_inputs
-from pytest_dsocr.contract.presets import PRESETS, Preset
-from pytest_dsocr.contract.views import crops, global_view
+from pytest_dsocr.contract.presets import PRESETS, Grid, Preset
 from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import Pipeline

@@ -18,10 +18,9 @@ from ci.training.feed import TrainingPages, make_row
 from ci.training.generator import GRIDS, generate
 from ci.training.recipe import BLIND_SHARE, FREE_SHARE, PRESET_SHARES, SCHEDULE
 from ci.training.seeds import FIRST_TRAINING_SEED
-from pytest_dsocr.contract.grid import Grid
 from pytest_dsocr.contract.inputs import prepare_inputs
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.special import EOS
+from pytest_dsocr.contract.presets import PRESETS, Grid
+from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from tests.training.small import BACKEND, draw, kind
 from tests.training.small import SCHEDULE as SMALL

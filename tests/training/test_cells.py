@@ -7,9 +7,7 @@ import pytest
 from ci.training.cells import Cells, crop_cells, page_cells
 from ci.training.generator import GRIDS
 from ci.training.page import Rect
-from pytest_dsocr.contract.grid import Grid
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.schedule import image_token_count
+from pytest_dsocr.contract.presets import PRESETS, Grid, image_token_count
 
 WIDE = page_cells((1024, 512), PRESETS["base"], 100)
 """16 x 16 cells of which the page has the middle 8 rows, 64 px of it to a cell."""

@@ -18,7 +18,7 @@ from ci.training.reading import PROMPTS, Reading, Source, each, held_out, judge,
 from ci.training.seeds import FIRST_TRAINING_SEED, HELD_OUT_SEEDS
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.pages import shipped
+from pytest_dsocr.pages import page_list
 
 TOKENS = 12
 SMALL = ("--checkpoint", "synthetic:tiny", "--preset", "tiny")
@@ -120,7 +120,7 @@ def test_a_shipped_subset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     page.image.save(tmp_path / "one.png")
     (tmp_path / "one.json").write_text(json.dumps(truth.truth_of(page)), encoding="utf-8")
     (tmp_path / "typeset.txt").write_text("one.png\n", encoding="utf-8")
-    monkeypatch.setattr(shipped, "PAGES", tmp_path)
+    monkeypatch.setattr(page_list, "PAGES", tmp_path)
     monkeypatch.setattr(evaluate, "_read", perfect)
     assert evaluate.main([*SMALL, "--subset", "typeset", "--out", str(tmp_path)]) == 0
     written = json.loads((tmp_path / "quality.json").read_text(encoding="utf-8"))

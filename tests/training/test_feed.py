@@ -15,8 +15,8 @@ from ci.training.feed import Kind, first_ids, make_row
 from ci.training.generator import GRIDS, generate
 from ci.training.lexicon import LABELS
 from ci.training.page import Block, Page, Rect, Word
-from pytest_dsocr.contract.grid import Grid
-from pytest_dsocr.contract.views import crops, global_view
+from pytest_dsocr.contract.image import crops, global_view
+from pytest_dsocr.contract.presets import Grid
 from pytest_dsocr.engine.fusion import fuse
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from tests.training.small import BACKEND, kind

@@ -18,8 +18,8 @@ from ci.training.generator import GRIDS, PAD_PX, generate
 from ci.training.kinds import KINDS
 from ci.training.lexicon import FIRST_WORDS, LABELS, WORDS
 from ci.training.page import Block, Page, Rect
-from pytest_dsocr.contract.grid import CROP_PX, Grid, crop_count, crop_grid
 from pytest_dsocr.contract.markup import parse
+from pytest_dsocr.contract.presets import CROP_PX, Grid, crop_count, crop_grid
 from pytest_dsocr.foundation.errors import DsocrError
 
 DARK = 100

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from ci.training.generator import GRIDS, generate
 from ci.training.levels import crop_levels, stretch, whole_levels
-from pytest_dsocr.contract.grid import Grid
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.views import crops, global_view
+from pytest_dsocr.contract.image import crops, global_view
+from pytest_dsocr.contract.presets import PRESETS, Grid
 
 MOST_APART = 2
 WHOLE = {(2, 3): ("tiny", "base", "large"), (3, 2): ("small",), (1, 1): ("tiny", "large")}

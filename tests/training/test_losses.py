@@ -65,8 +65,8 @@ def perfect() -> Seen:
 
 
 def measured(seen: Seen) -> dict[str, float]:
-    of_answer = answer_losses(cast(Any, MODEL), seen, ASKED, IDS)
-    of_vision = vision_losses(cast(Any, MODEL), HEADS, seen, ASKED, IDS)
+    of_answer = answer_losses(cast("Any", MODEL), seen, ASKED, IDS)
+    of_vision = vision_losses(cast("Any", MODEL), HEADS, seen, ASKED, IDS)
     return {f.name: float(getattr(found, f.name)) for found in (of_answer, of_vision) for f in fields(found)}
 
 
@@ -156,8 +156,8 @@ def test_a_batch_without_words_or_answers_costs_nothing_for_them() -> None:
     none = torch.tensor([], dtype=torch.int64)
     asked = ASKED._replace(asked_text=none, text=none, asked_number=none, number=none, word_at=none, word=none)
     asked = asked._replace(following_at=none, following=none, empty_at=none)
-    of_answer = answer_losses(cast(Any, MODEL), perfect(), asked, IDS)
-    of_vision = vision_losses(cast(Any, MODEL), HEADS, perfect(), asked, IDS)
+    of_answer = answer_losses(cast("Any", MODEL), perfect(), asked, IDS)
+    of_vision = vision_losses(cast("Any", MODEL), HEADS, perfect(), asked, IDS)
     found = (of_answer.text, of_answer.coordinates, of_vision.words, of_vision.following, of_vision.empty)
     assert [float(loss) for loss in found] == [0.0] * 5
 

@@ -14,10 +14,9 @@ from ci.training.folded import FoldedAttention
 from ci.training.generator import generate
 from ci.training.network import forward, mix, new_model, number_waves, plane_waves
 from ci.training.vocabulary import number_ids
-from pytest_dsocr.contract.grid import Grid
+from pytest_dsocr.contract.image import global_view
 from pytest_dsocr.contract.inputs import normalise, prepare_inputs
-from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.views import global_view
+from pytest_dsocr.contract.presets import Grid, Preset
 from pytest_dsocr.engine.architecture import SamConfig
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.experts import MixtureOfExperts

@@ -11,8 +11,8 @@ from ci.training import picture
 from ci.training.generator import generate
 from ci.training.page import Block, Page, Rect
 from ci.training.picture import TRUTH, contact_sheet, different_pages, draw_reading
+from pytest_dsocr.contract.drawing import label_colour
 from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.contract.overlay import label_colour
 from pytest_dsocr.foundation.errors import DsocrError
 
 BLOCKS = (Block("text", (Rect(100, 200, 400, 300),), "Soup.", ()),)

@@ -18,7 +18,7 @@ from ci.training import precision
 from ci.training.precision import Difference, Rounded, compare_page, main, table
 from ci.training.truth import load_truth
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 
 TOKENS = 6
 [PAGE] = (page for page in shipped("dev-20") if page.stem == "figures_201")

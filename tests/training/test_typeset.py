@@ -20,8 +20,8 @@ from ci.training.lexicon import FIRST_WORDS, LABELS, WORDS
 from ci.training.page import Block, Page, Rect
 from ci.training.typeset import COURIER, HELVETICA, SETTINGS, TIMES, Setting, typeset
 from ci.training.typeset.sheet import LEADING, SCALES, SMALL, Sheet, Style
-from pytest_dsocr.contract.grid import CROP_PX, crop_grid
 from pytest_dsocr.contract.markup import parse
+from pytest_dsocr.contract.presets import CROP_PX, crop_grid
 from pytest_dsocr.foundation.errors import DsocrError
 
 Mask = npt.NDArray[np.bool_]

@@ -16,8 +16,7 @@ from ci.training.vocabulary import mini_vocabulary, number_ids
 from pytest_dsocr.contract.markup import DET, DET_END, REF, REF_END
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.engine.places import MINI_FOLDER
-from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.engine.vocabulary import BYTE_SYMBOLS, FIRST_BYTE_ID
+from pytest_dsocr.engine.tokenizer import BYTE_SYMBOLS, FIRST_BYTE_ID, Tokenizer
 from tests.contract.fuzzing import fuzz
 from tests.training.small import BACKEND
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.counts import Counts, counts_file
 from pytest_dsocr.reference.environment import find_environment
 from pytest_dsocr.reference.live import LiveReference

@@ -14,7 +14,7 @@ from ci.training.kinds.plates import figures, tables
 from ci.training.kinds.slide import slide
 from ci.training.kinds.trade import form, invoice, receipt
 from ci.training.sheet import Sheet
-from pytest_dsocr.contract.grid import Grid
+from pytest_dsocr.contract.presets import Grid
 
 Blocks = Iterator[Draft | None]
 """What a kind writes; None stands for a block for which there was no room."""

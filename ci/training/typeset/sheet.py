@@ -21,7 +21,7 @@ from reportlab.platypus import Paragraph, Table
 from ci.training.canvas import union
 from ci.training.generator import PAD_PX
 from ci.training.page import Block, Page, Rect, Word
-from pytest_dsocr.contract.grid import CROP_PX, crop_grid
+from pytest_dsocr.contract.presets import CROP_PX, crop_grid
 from pytest_dsocr.foundation.errors import DsocrError
 
 POINTS_PER_INCH = 72

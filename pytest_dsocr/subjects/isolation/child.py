@@ -10,9 +10,8 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
-from pytest_dsocr.foundation.traces import traced
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.foundation.errors import DsocrError, is_of_machine, traced
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.subjects.calls import at_stage, begin, brief
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, end_with_parent, serve
 from pytest_dsocr.subjects.loading import close_subject, load_subject

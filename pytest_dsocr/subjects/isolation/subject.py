@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.subjects.calls import current, hung
 from pytest_dsocr.subjects.isolation.transport import REFUSAL, ChildProcess, ProcessLostError
 from pytest_dsocr.subjects.protocol import Setup
@@ -22,7 +22,6 @@ from pytest_dsocr.subjects.protocol import Setup
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pytest_dsocr.subjects.isolation.transport import ChildProcess
 
 Hook = Callable[..., Any]
 
