@@ -54,7 +54,7 @@ def load_in(python: Path, folder: Path, time_limit_s: float = TIME_LIMIT_S) -> L
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch, "loaded.json")
         command = command_in(
-            python, "pytest_dsocr.reference.inspection", str(folder.absolute()), str(out), *modules_of(folder)
+            python, "pytest_dsocr.reference.probe", str(folder.absolute()), str(out), *modules_of(folder)
         )
         try:
             done = subprocess.run(
