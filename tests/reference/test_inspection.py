@@ -46,13 +46,6 @@ def test_without_an_environment_the_static_part_and_the_drift_are_told(
     )
 
 
-def test_an_environment_that_is_named_must_be_there(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["vendor", "inspect", str(folder), "--env", str(tmp_path / "none")]) == 10
-    assert f"{tmp_path / 'none'} is no virtual environment" in capsys.readouterr().err
-
-
 def test_what_is_loaded_is_told_and_the_folder_is_left_as_it_was(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -147,13 +145,6 @@ def test_a_recording_of_its_word_is_not_taken_for_the_vendors(
         target.publish()
     with pytest.raises(ReferenceFaultError, match="was made by the session"):
         open_reference(tmp_path, TINY)
-
-
-def test_another_takes_the_place_of_a_session_that_is_killed(alone: SessionReference, case: Case) -> None:
-    before = alone.observe(case)
-    assert alone._session.worker_pid
-    os.kill(alone._session.worker_pid, signal.SIGKILL)
-    assert alone.observe(case).output == before.output
 
 
 def test_a_session_that_is_not_to_be_had_is_an_error_and_no_verdict(case: Case) -> None:
