@@ -15,7 +15,7 @@ from pathlib import Path
 from ci.training.quality import read_held_out
 from ci.training.recipe import Recipe, Training, train
 from ci.training.rows import PageMaker
-from pytest_dsocr.engine.placement import device_named
+from pytest_dsocr.engine.checkpoint import device_named
 from pytest_dsocr.engine.places import MINI_FOLDER
 from pytest_dsocr.foundation.errors import DsocrError
 

@@ -11,7 +11,7 @@ import tokenizers
 from rapidfuzz.distance import Levenshtein
 
 from ci.training.rows import HELD_OUT, PageMaker, words_of
-from pytest_dsocr.compare.matching import match, overlaps
+from pytest_dsocr.compare.boxes import match, overlaps
 from pytest_dsocr.contract.markup import Markup, parse
 from pytest_dsocr.engine.session import Session
 

@@ -24,10 +24,10 @@ from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.attention import sdpa
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.experts import Router
-from pytest_dsocr.engine.folder import write_checkpoint
 from pytest_dsocr.engine.fusion import scatter
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import Pipeline
+from pytest_dsocr.engine.portable import write_checkpoint
 from pytest_dsocr.engine.stages import Stage, Stages
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError

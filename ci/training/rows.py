@@ -14,11 +14,17 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from ci.training.page import Page, Rect
-from pytest_dsocr.contract.grid import CROP_PX, crop_count, crop_grid
 from pytest_dsocr.contract.inputs import Inputs, prepare_inputs
 from pytest_dsocr.contract.markup import DET_END
-from pytest_dsocr.contract.presets import Preset, get_preset
-from pytest_dsocr.contract.schedule import image_token_count, tokens_per_side
+from pytest_dsocr.contract.presets import (
+    CROP_PX,
+    Preset,
+    crop_count,
+    crop_grid,
+    get_preset,
+    image_token_count,
+    tokens_per_side,
+)
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError
 

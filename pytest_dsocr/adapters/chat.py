@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pytest_dsocr.adapters.fields import MOST_BYTES
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.foundation.words import fit
-from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.fault import hung
 from pytest_dsocr.subjects.time_limit import Overdue
 from pytest_dsocr.subjects.watch import current

@@ -8,7 +8,7 @@ from threading import Thread
 from typing import Any
 
 from pytest_dsocr.adapters.chat import Chat
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 
 
 @contextmanager

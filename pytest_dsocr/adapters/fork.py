@@ -24,7 +24,7 @@ from pytest_dsocr.engine.vendor_model import VendorModel
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.vendor_code.files import check_vendor_folder
 from pytest_dsocr.reference.vendor_code.observe import VendorRun, inputs_of, observe_infer
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime

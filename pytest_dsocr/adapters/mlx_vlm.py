@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.adapters.mlx_folder import resize_sam, write_mlx
-from pytest_dsocr.contract.input_names import GRID, PIXELS
+from pytest_dsocr.contract import GRID, PIXELS
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.special import IMAGE
+from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.answer import VISION_SEAMS

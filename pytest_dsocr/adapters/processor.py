@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.contract import GRID, PIXELS
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.contract.input_names import GRID, PIXELS
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import render

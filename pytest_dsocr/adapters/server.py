@@ -33,10 +33,10 @@ from pytest_dsocr.adapters.fields import (
     read_toml,
 )
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.special import EOS
+from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.fault import guarded
 from pytest_dsocr.subjects.offers import Offers
 from pytest_dsocr.subjects.protocol import Setup

@@ -12,10 +12,10 @@ from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.subjects.follow import follow

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_dsocr.cases.exchange import CaseReport, ask, judge
 from pytest_dsocr.cases.substitution import substitute
 from pytest_dsocr.compare.tolerances import Tolerances
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.reference.protocol import Reference

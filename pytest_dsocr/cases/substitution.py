@@ -18,9 +18,9 @@ from pytest_dsocr.compare.observations import DECODING, compare_observations
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.contract.input_names import COMPARED
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.observation.answer import Answer
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import BEST_OF_PREFILL, Best, Seam
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import digest, forced_steps, keeps_values, steps_along

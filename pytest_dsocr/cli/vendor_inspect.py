@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.reference.anchors.anchors import CONTRACT, Anchors, read_anchors
 from pytest_dsocr.reference.anchors.drift import drifts, read_json, to_json
 from pytest_dsocr.reference.anchors.inspection import Loaded, copies_of, load_in, modules_of, transformers_of

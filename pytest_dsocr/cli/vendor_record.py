@@ -12,7 +12,7 @@ from typing import Any
 from tqdm import tqdm
 
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.progress import progress_bar
+from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation

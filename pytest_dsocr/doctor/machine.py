@@ -51,7 +51,7 @@ def torch(wanted: Wanted) -> Iterator[Finding]:
     """Look whether torch has the device and the attention."""
     import torch as installed
 
-    from pytest_dsocr.engine.placement import device_named
+    from pytest_dsocr.engine.checkpoint import device_named
 
     cuda = installed.version.cuda
     told = f"{installed.__version__}, {f'built for CUDA {cuda}' if cuda else 'without CUDA'}"
@@ -132,9 +132,8 @@ def _gpu(wanted: Wanted, name: str) -> Finding:
 
 def wanted_bytes(wanted: Wanted) -> int:
     """Give the bytes of the model's weights in the dtype of the run."""
-    from pytest_dsocr.engine.checkpoint import resolve
+    from pytest_dsocr.engine.checkpoint import dtype_named, resolve
     from pytest_dsocr.engine.model import weights_bytes
-    from pytest_dsocr.engine.placement import dtype_named
 
     try:
         architecture = resolve(wanted.checkpoint).architecture

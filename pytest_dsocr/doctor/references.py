@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.doctor.finding import Finding, Level, Wanted, needed
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.foundation.errors import DsocrError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_dsocr.cases.exchange import CaseReport
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.contract.input_names import COMPARED, PIXELS
+from pytest_dsocr.contract import COMPARED, PIXELS
 from pytest_dsocr.explain.question import HeardStep, Question, Summary
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.observation import Observation, Seam

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.observation.observation import Seam
-from pytest_dsocr.observation.sketch import sample_positions
+from pytest_dsocr.observation.summing import sample_positions
 
 Packed = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ import pytest
 
 import pytest_dsocr
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.begun import is_live
 from pytest_dsocr.plugin.configured import begin, only_shows, own_config, refused, taken_for_tests

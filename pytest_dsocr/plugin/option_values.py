@@ -10,9 +10,8 @@ from typing import Literal
 
 from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
 from pytest_dsocr.contract.presets import get_preset
-from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.contract.special import IMAGE
-from pytest_dsocr.engine.names import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT
+from pytest_dsocr.contract.prompt import IMAGE, PROMPTS
+from pytest_dsocr.engine.places import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.observation.level import Level
@@ -114,7 +113,7 @@ def device(text: str) -> str:
     if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
         raise DsocrError(f"{text!r} is not a device; give cpu, cuda or cuda:N")
     if text != "cpu":
-        from pytest_dsocr.engine.placement import device_named
+        from pytest_dsocr.engine.checkpoint import device_named
 
         device_named(text)
     return text

@@ -15,7 +15,7 @@ from pytest_dsocr.cases.config import Config
 from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.cost.roofline import device_of_gpu
 from pytest_dsocr.engine.places import architecture_of
-from pytest_dsocr.foundation.commit import commit_here
+from pytest_dsocr.foundation.process import commit_here
 from pytest_dsocr.perf.against import OnRound, PerfRun, measure
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any, machine_name
 from pytest_dsocr.perf.history import FILE_NAME, Line, append

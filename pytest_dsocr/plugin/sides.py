@@ -26,7 +26,7 @@ from pytest_dsocr.reference.protocol import OnProgress, Reference
 from pytest_dsocr.reference.recorded.case import CUT
 from pytest_dsocr.reference.recorded.nearest import WAYS
 from pytest_dsocr.report.payload import CasePayload, of_case
-from pytest_dsocr.report.spent import COMPARING
+from pytest_dsocr.report.times import COMPARING
 from pytest_dsocr.session_reference.reference import SessionReference, open_session_reference
 from pytest_dsocr.subjects.watch import current
 

@@ -26,8 +26,8 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.foundation.reading import Finite, Format
-from pytest_dsocr.foundation.sealed import seal, unseal
 from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.observation.provenance import Key, slug, versions

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.plugin.stash import CONFIG, SPENT
-from pytest_dsocr.report.spent import COLLECTING, STARTING, TESTS, WAITING
+from pytest_dsocr.report.times import COLLECTING, STARTING, TESTS, WAITING
 
 if TYPE_CHECKING:
     from pytest_dsocr.cases.exchange import Exchange

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import Checkpoint
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.provenance import Key, device_class

@@ -13,10 +13,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.foundation.errors import is_of_machine
-from pytest_dsocr.foundation.printable import plain, printable
-from pytest_dsocr.foundation.sealed import sha256
-from pytest_dsocr.foundation.traces import message_of
+from pytest_dsocr.foundation.errors import is_of_machine, message_of
+from pytest_dsocr.foundation.files import sha256
+from pytest_dsocr.foundation.words import plain, printable
 from pytest_dsocr.observation.provenance import is_by_session
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from PIL import Image, ImageOps
 
 from pytest_dsocr.cases.exchange import CaseReport, Exchange
 from pytest_dsocr.contract.artifacts import MMD, OURS, OVERLAY
+from pytest_dsocr.contract.drawing import draw_boxes
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import Box, Span, to_pixels
 from pytest_dsocr.contract.mmd import to_mmd
-from pytest_dsocr.contract.overlay import draw_boxes
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import seal, unseal
+from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation, SpanSeen
 from pytest_dsocr.observation.provenance import Provenance

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from pytest_dsocr.contract.artifacts import OURS
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.result import Result
 from pytest_dsocr.engine.session import Session

@@ -11,14 +11,14 @@ from typing import Any
 
 from torch import Tensor
 
+from pytest_dsocr.contract import GRID, ROWS, TENSORS
 from pytest_dsocr.contract.artifacts import MMD
-from pytest_dsocr.contract.input_names import GRID, ROWS, TENSORS
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.foundation.exact import exact
 from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.observation.answer import VISION_SEAMS
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.subjects import handed
 from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.offers import Offers

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
-from pytest_dsocr.contract.special import TextTokenizer
-from pytest_dsocr.engine.greedy import pick
+from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.engine.pipeline import pick
+from pytest_dsocr.observation.answer import ForcedStep
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.forced import ForcedStep
 from pytest_dsocr.observation.observation import Observation, Output
 from pytest_dsocr.subjects.checked import CheckedSubject
 

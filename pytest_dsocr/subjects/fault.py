@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
+from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.interrupts import hearing_interrupts
 from pytest_dsocr.subjects.telling import brief
 from pytest_dsocr.subjects.time_limit import Overdue

@@ -12,16 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.artifacts import MMD
-from pytest_dsocr.contract.input_names import TENSORS
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM, DecodePolicy
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.observation.answer import Answer, Part
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.fault import SubjectFaultError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import (
     BEST_OF_PREFILL,
     Artefact,

@@ -15,7 +15,7 @@ from torch import Tensor
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.foundation.exact import exact, exact_tensor, is_text
 from pytest_dsocr.foundation.words import shown
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.subjects.fault import at_stage
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from pytest_dsocr.foundation.exact import exact
 from pytest_dsocr.foundation.words import shown
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.subjects.fault import at_stage
 
 if TYPE_CHECKING:

@@ -65,7 +65,7 @@ def open_subject(spec: str, setup: Setup, isolated_s: float | None) -> TextSubje
     from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
 
     subject: Any = IsolatedSubject(spec, setup, isolated_s)
-    return cast(TextSubject, subject)
+    return cast("TextSubject", subject)
 
 
 def close_subject(subject: TextSubject) -> None:

@@ -20,7 +20,7 @@ from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.plugin.check import Check
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.cases.config import Config
-from pytest_dsocr.compare.expected import as_expected
-from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
+from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected, equal
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.reference.anchors.drift import read_json
@@ -46,7 +45,7 @@ def test_the_reference_answers_for_this_run(
 
     Where the session stands in, only the cases that are recorded are looked at.
     """
-    from pytest_dsocr.contract.resampling import resampling
+    from pytest_dsocr.contract.image import resampling
     from pytest_dsocr.pages.named import make_cases
     from pytest_dsocr.reference.recorded.recording import RecordedReference
     from pytest_dsocr.session_reference.reference import SessionReference

@@ -18,8 +18,7 @@ from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.level import Level, SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import close_subject, level_before_loading, load_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup

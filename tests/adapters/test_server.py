@@ -17,10 +17,9 @@ from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.level import Level, SubjectFaultError, SubjectHungError
 from pytest_dsocr.observation.observation import Output
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject

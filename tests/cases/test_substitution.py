@@ -20,8 +20,7 @@ from pytest_dsocr.engine.fusion import fuse
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import STAGES
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.fault import SubjectFaultError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import Setup

@@ -20,10 +20,10 @@ from tqdm import tqdm
 from pytest_dsocr.cases.exchange import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tokens import gap_ulps
 from pytest_dsocr.compare.tolerances import OF_ONE_KEY, Tolerances, tolerances
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.opening import Wanted

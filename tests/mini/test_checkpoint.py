@@ -12,17 +12,16 @@ from torch import Tensor
 
 from ci.training.page import load_page
 from ci.training.quality import Quality, measure
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.contract.resampling import resampling
-from pytest_dsocr.contract.special import SpecialTokens
+from pytest_dsocr.contract.prompt import SpecialTokens
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.names import MINI
-from pytest_dsocr.engine.places import MINI_FOLDER
+from pytest_dsocr.engine.places import MINI, MINI_FOLDER
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.weights import read_headers
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
 from tests.conftest import model_of
 from tests.recordings import FOLDER, find_recording
@@ -95,9 +94,9 @@ def test_it_reads_and_stops() -> None:
     """By what the vendor's code was recorded to read with it, which is what the session reads."""
     recorded = find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling()).cases
     pages = [path for path in shipped("dev-20") if path.stem in READ]
-    total = sum(
-        (_quality(path, recorded[make_case(path, "markdown", "gundam").id].observation) for path in pages), Quality()
-    )
+    total = Quality()
+    for path in pages:
+        total += _quality(path, recorded[make_case(path, "markdown", "gundam").id].observation)
     assert (total.pages, total.exact_pages, total.ended, total.true_boxes) == (3, 3, 3, 17)
     assert total.matched_boxes >= 14
     assert total.labelled_boxes >= 14

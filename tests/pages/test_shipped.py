@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from ci.training.page import load_page
-from pytest_dsocr.contract.grid import crop_grid
 from pytest_dsocr.contract.markup import parse
+from pytest_dsocr.contract.presets import crop_grid
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.pages.page_list import SUBSETS
-from pytest_dsocr.pages.shipped import PAGES, shipped
+from pytest_dsocr.pages.page_list import PAGES, SUBSETS, shipped
 
 MOST_BYTES = 4_000_000
 INK_LEVELS = 40

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.provenance import Key
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.sides import open_wanted
 from pytest_dsocr.reference.protocol import NoRecordingError
 from pytest_dsocr.report.file import read_result

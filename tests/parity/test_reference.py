@@ -12,9 +12,9 @@ from pytest_dsocr.cases.exchange import ask, judge
 from pytest_dsocr.compare.tokens import is_tie
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import Case

@@ -211,7 +211,7 @@ def test_windows_is_refused_where_something_is_compared(
 ) -> None:
     refused = "pytest-dsocr does not run on Windows; run it on Linux or macOS, or in WSL"
     with monkeypatch.context() as patch:
-        patch.setattr("pytest_dsocr.foundation.system.sys", SimpleNamespace(platform="win32"))
+        patch.setattr("pytest_dsocr.foundation.process.sys", SimpleNamespace(platform="win32"))
         assert refusal(alone, "--dsocr-level", "L0") == refused
     own_config(alone.parseconfigure("--dsocr-level", "L0"))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.report.spent import PARTS
+from pytest_dsocr.report.times import PARTS
 from suites.contract.pages import write_page
 from tests.plugin.conftest import TEST_TEXT, Repository
 from tests.reference.conftest import STAND_IN

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import to_mmd
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.foundation.sealed import sha256
+from pytest_dsocr.foundation.files import sha256
 from pytest_dsocr.reference.anchors.affected import EVERY, STAGE_OF, SUITES, change_of, suites_of
 from pytest_dsocr.reference.anchors.anchors import CONTRACT, SYMBOLS, read_anchors
 from pytest_dsocr.reference.anchors.drift import to_json

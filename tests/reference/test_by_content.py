@@ -15,12 +15,12 @@ import pytest
 import torch
 
 from pytest_dsocr.cases.limits import key_of
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine import weights
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI_FOLDER
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
 from pytest_dsocr.reference.recorded.recorder import recorder

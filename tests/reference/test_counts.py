@@ -14,7 +14,7 @@ import pytest
 import suites
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import seal, unseal
+from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError

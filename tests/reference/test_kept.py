@@ -14,7 +14,7 @@ from PIL import Image
 
 import pytest_dsocr
 from pytest_dsocr.contract.presets import get_preset
-from pytest_dsocr.foundation.sealed import seal, unseal
+from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import pack

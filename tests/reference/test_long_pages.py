@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.engine.sizes import SYNTHETIC
+from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.reference.live.wire import Request, Response, decode, pack_case
 from pytest_dsocr.reference.live.worker import RuntimeServer

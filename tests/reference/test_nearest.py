@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.observation import Output
 from pytest_dsocr.observation.provenance import Key

@@ -14,8 +14,7 @@ from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.observation.fault import SubjectFaultError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.observation.provenance import SESSION_STANDS_IN
 from pytest_dsocr.reference.opening import Wanted

@@ -15,17 +15,16 @@ import pytest
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.answer import VISION_SEAMS, Answer
+from pytest_dsocr.observation.answer import VISION_SEAMS, Answer, ForcedStep
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.forced import ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import SESSION_STANDS_IN, is_by_session
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.goldens import golden_folder
 from pytest_dsocr.reference.opening import Wanted, open_reference
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError

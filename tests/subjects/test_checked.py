@@ -15,7 +15,7 @@ import torch
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import Best, Observation, Step
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import follow

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.traces import traced
+from pytest_dsocr.foundation.errors import DsocrError, traced
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.kv_probe import KvProbe

@@ -17,11 +17,11 @@ from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM
-from pytest_dsocr.contract.special import EOS
+from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.observation.answer import ForcedStep
 from pytest_dsocr.observation.block_seams import ORDER
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.forced import ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Best, Observation, Step
 from pytest_dsocr.subjects.follow import follow

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from pytest_dsocr.contract.policy import NgramBan
-from pytest_dsocr.engine.greedy import pick
+from pytest_dsocr.engine.pipeline import pick
+from pytest_dsocr.observation.answer import NO_CHOICE
 from pytest_dsocr.observation.columns import AT_ONCE, FIRST_ROOM
-from pytest_dsocr.observation.fault import SubjectFaultError
-from pytest_dsocr.observation.forced import NO_CHOICE
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import Best, NotFinite, Step
 from pytest_dsocr.subjects.forced_steps import ForcedSteps
 

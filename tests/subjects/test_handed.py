@@ -12,14 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.compare.verdict import Verdict, equal
+from pytest_dsocr.compare.verdict import Verdict, as_expected, equal
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.exact import exact
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.subjects import handed
 from pytest_dsocr.subjects.checked import CheckedSubject

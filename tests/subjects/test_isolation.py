@@ -19,12 +19,10 @@ import pytest
 import torch
 
 from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.traces import traced
+from pytest_dsocr.foundation.errors import DsocrError, traced
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.level import Level, SubjectFaultError, SubjectHungError
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.isolation.subject import IsolatedSubject

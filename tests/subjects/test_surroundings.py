@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.watch import Watch, watching
 from tests.plugin.misdeeds import DEEDS

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_dsocr.foundation.traces import traced
-from pytest_dsocr.observation.fault import SubjectHungError
+from pytest_dsocr.foundation.errors import traced
+from pytest_dsocr.observation.level import SubjectHungError
 from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.time_limit import EXIT_STATUS
 from pytest_dsocr.subjects.watch import Watch, watching

@@ -14,10 +14,9 @@ from ci.training.page import Block, Page, Rect, Word, load_page
 from ci.training.rows import IGNORED, collate, make_row, token_places, words_of
 from ci.training.typeset import ANSWERS, typeset
 from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.schedule import image_token_count
+from pytest_dsocr.contract.presets import PRESETS, image_token_count
 from pytest_dsocr.engine.places import MINI_FOLDER
-from pytest_dsocr.engine.vocabulary import byte_level_vocabulary
+from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
 from pytest_dsocr.foundation.errors import DsocrError
 
 BACKEND = tokenizers.Tokenizer.from_file(str(MINI_FOLDER / "tokenizer.json"))

@@ -18,9 +18,8 @@ from ci.training.rows import Pages
 from ci.training.typeset import typeset
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.places import MINI_FOLDER
+from pytest_dsocr.engine.places import MINI_FOLDER, SYNTHETIC
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.engine.sizes import SYNTHETIC
 from pytest_dsocr.foundation.errors import DsocrError
 
 STEPS = 30

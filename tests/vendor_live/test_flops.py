@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.environment.environment import find_environment
 from pytest_dsocr.reference.live.reference import LiveReference
 from pytest_dsocr.reference.recorded.case import case_in

@@ -16,9 +16,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import sha256, write_whole
+from pytest_dsocr.foundation.files import sha256, write_whole
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
 from pytest_dsocr.observation.provenance import Key, Provenance

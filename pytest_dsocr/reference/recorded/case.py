@@ -15,10 +15,10 @@ import safetensors.torch
 from safetensors import SafetensorError
 
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import seal, sha256, unseal
 from pytest_dsocr.foundation.reading import Count, FileName, Format
-from pytest_dsocr.foundation.sealed import seal, sha256, unseal
 from pytest_dsocr.observation.case import Case, prompt_name
 from pytest_dsocr.observation.observation import Observation, Output
 from pytest_dsocr.observation.packing import pack, unpack, without_values

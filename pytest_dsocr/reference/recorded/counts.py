@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from pytest_dsocr.foundation.locked import locked
+from pytest_dsocr.foundation.files import locked, seal, write_whole
 from pytest_dsocr.foundation.reading import Count
-from pytest_dsocr.foundation.sealed import seal, write_whole
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.provenance import Provenance, slug

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError

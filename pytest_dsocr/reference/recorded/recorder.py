@@ -15,8 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.locked import locked
-from pytest_dsocr.foundation.sealed import sync_folder, write_whole
+from pytest_dsocr.foundation.files import locked, sync_folder, write_whole
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Provenance, slug

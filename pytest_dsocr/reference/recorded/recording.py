@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.inputs import prepare_inputs
-from pytest_dsocr.contract.resampling import resampling
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import seal, sha256
 from pytest_dsocr.foundation.reading import Count, FileName
-from pytest_dsocr.foundation.sealed import seal, sha256
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
 from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT, Key, Provenance, is_by_session, versions
@@ -121,7 +121,7 @@ def find_recordings(
     Args:
         places: folders of recordings; each holds one of a key and a way to resize at most.
         key: of the weights by their content, whatever their folder is called.
-        resampling: how the installed Pillow resizes, see :func:`pytest_dsocr.contract.resampling.resampling`.
+        resampling: how the installed Pillow resizes, see :func:`pytest_dsocr.contract.image.resampling`.
         fixed: those of :data:`~pytest_dsocr.reference.recorded.nearest.WAYS` in which no other than ``key`` serves.
 
     Returns:

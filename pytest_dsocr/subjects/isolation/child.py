@@ -16,9 +16,8 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
-from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
-from pytest_dsocr.foundation.traces import traced
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.foundation.errors import DsocrError, is_of_machine, traced
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.isolation.wire import REFUSAL, Channel
 from pytest_dsocr.subjects.loading import close_subject, load_subject

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.subjects.fault import hung
 from pytest_dsocr.subjects.isolation.modules import Hook, HookHandle, IsolatedModule
 from pytest_dsocr.subjects.isolation.process import ProcessLostError, SubjectProcess

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pytest_dsocr.cases.config import MISSING
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.report.commands import rerun
-from pytest_dsocr.report.ended import Ended
+from pytest_dsocr.report.exit_status import Ending
 from pytest_dsocr.report.payload import ComparisonPayload, TestPayload
 
 if TYPE_CHECKING:
     import pytest
+
 
 HELD = ("passed", "xpassed", "skipped")
 """The outcomes that a test has failed in spite of where a comparison of it does not pass."""
@@ -70,16 +71,16 @@ class TestResult:
         return self.outcome not in GRAVITY
 
     @property
-    def ended_as(self) -> Ended:
+    def ended_as(self) -> Ending:
         """What kind of failure it is, if it is one; what was found of the subject counts before what could not be."""
         if self.outcome not in FAILING:
-            return Ended.WRONG if self.is_odd else Ended.PASSES
+            return Ending.WRONG if self.is_odd else Ending.PASSES
         wrong = [one["what"] for one in self.comparisons if one["verdict"] == Verdict.WRONG]
         of_model = [what for what in wrong if not what.startswith(OF_TIMES)]
         fault = self.payload.get("fault")
         if not of_model and ((fault and fault["infrastructure"]) or self.payload.get("left_out") in MISSING):
-            return Ended.INFRASTRUCTURE
-        return Ended.SLOWER if wrong and not of_model and not fault else Ended.WRONG
+            return Ending.INFRASTRUCTURE
+        return Ending.SLOWER if wrong and not of_model and not fault else Ending.WRONG
 
     @property
     def why(self) -> str:
@@ -96,7 +97,7 @@ class TestResult:
         return (fault["why"] if fault else self.payload.get("reason") or self.reason) or NOT_OURS
 
     def to_json(self, options: Sequence[str] = ()) -> dict[str, Any]:
-        """Give it as JSON values, of which :mod:`pytest_dsocr.report.merging` makes it again.
+        """Give it as JSON values, of which :mod:`pytest_dsocr.report.merge` makes it again.
 
         Args:
             options: those of the run, for the command that runs it again.

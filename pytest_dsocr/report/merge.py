@@ -1,4 +1,4 @@
-"""Results of runs over parts of the same pages, made into one as if one run had told it all."""
+"""Results of runs over parts of the same pages, merged as if one run had made them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.foundation.words import COLUMNS, count, fit
+from pytest_dsocr.report.collection import Plan
 from pytest_dsocr.report.file import FINISHED, RunIdentity, read_result
+from pytest_dsocr.report.outcomes import TestResult
 from pytest_dsocr.report.payload import CasePayload, TestPayload
-from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.result import RunResult
-from pytest_dsocr.report.tested import TestResult
 
 OF_A_SHARD = frozenset(("shard", "level", "where", "pages", "date", "command"))
 """Of ``run`` and its reference: what may differ. What a subject offers is not known where no page was put to it; what

@@ -1,4 +1,4 @@
-"""Where a run's cases break first, and why: what every view of a result says last or on top."""
+"""The cases of a run: judged by their own tests, and grouped by where they break first."""
 
 from __future__ import annotations
 
@@ -7,13 +7,60 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.words import count
+from pytest_dsocr.report.outcomes import FAILING, TestResult
+from pytest_dsocr.report.payload import CasePayload
 from pytest_dsocr.report.words import likely_cause
 
 if TYPE_CHECKING:
-    from pytest_dsocr.report.judged import JudgedCase
-    from pytest_dsocr.report.tested import TestResult
+    from pytest_dsocr.report.outcomes import TestResult
 
-TITLE = "first broke"
+
+class Outside(TypedDict):
+    """A comparison beyond the run's own limits in a case whose tests passed."""
+
+    what: str
+    verdict: str
+    measured: str
+    allowed_by: list[str]
+    """The tests whose own limits allow it; empty where no test of the run checks it."""
+
+
+class JudgedCase(CasePayload):
+    """A case: ``passes`` is the verdict of its tests, ``within`` that of the run's own limits."""
+
+    within: bool
+    outside: list[Outside]
+    """What lies beyond the run's own limits though the case passes."""
+    failed: list[str]
+    """Its tests that failed."""
+
+
+def judged_by_tests(case: CasePayload, tests: Sequence[TestResult]) -> JudgedCase:
+    """Judge a case by its tests; where none of them compared anything, by the run's own limits.
+
+    Args:
+        case: judged under the run's own limits.
+        tests: those of the case.
+    """
+    failed = [test.nodeid for test in tests if test.outcome in FAILING]
+    judged = any(test.comparisons for test in tests)
+    passes = not failed and (judged or case["passes"])
+    outside = [
+        Outside(
+            what=one["what"], verdict=one["verdict"], measured=one["measured"], allowed_by=_allowing(one["what"], tests)
+        )
+        for one in case["comparisons"]
+        if not one["passes"]
+    ]
+    within = case["passes"]
+    return {**case, "passes": passes, "within": within, "outside": outside if passes else [], "failed": failed}
+
+
+def _allowing(what: str, tests: Sequence[TestResult]) -> list[str]:
+    return [test.nodeid for test in tests if any(one["what"] == what and one["passes"] for one in test.comparisons)]
+
+
+FIRST_BROKE = "first broke"
 NO_BOXES = "no page has a box on either side: that boxes match shows nothing; add a page that has some"
 
 
@@ -45,14 +92,14 @@ def breaks_of(cases: Sequence[JudgedCase], failing: Sequence[TestResult]) -> lis
     return sorted(found, key=lambda one: -len(one["cases"]))
 
 
-def in_words(one: Mapping[str, Any]) -> str:
+def break_in_words(one: Mapping[str, Any]) -> str:
     """Say where it broke, in how many cases, and why."""
     where = f"{one['what']} in {len(one['cases'])} of {count(one['of'], one['unit'])}"
     why = one["why"] if one["proven"] or not one["why"] else f"check {one['why']}"
     return f"{where}: {why}{' (proven)' * one['proven']}" if why else where
 
 
-def behind(one: Mapping[str, Any]) -> str:
+def failed_behind(one: Mapping[str, Any]) -> str:
     """Say how many tests fail behind the first; nothing where there is none."""
     more = len(one["tests"]) - 1
     return f"{count(more, 'more test')} failed behind it" if more > 0 else ""

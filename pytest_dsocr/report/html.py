@@ -1,4 +1,4 @@
-"""``index.html``: the run's result as a page that opens without a network, made of the same values as the JSON."""
+"""``index.html``: the result as a page that opens without a network, made of the same values as the JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 from pytest_dsocr.compare.diff import Side
 from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.foundation.sealed import write_whole
-from pytest_dsocr.foundation.templates import templates
+from pytest_dsocr.foundation.files import templates, write_whole
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, count
-from pytest_dsocr.report import breaks
+from pytest_dsocr.report.cases import FIRST_BROKE, break_in_words, failed_behind
 from pytest_dsocr.report.file import INDEX_NAME
 from pytest_dsocr.report.times import rows
 from pytest_dsocr.report.words import BY_SESSION, counts, first_wrong, reference_in_words, subject_in_words
@@ -39,7 +38,7 @@ def html(result: Mapping[str, Any]) -> str:
     """Give the page. Everything in the result is escaped, whatever a model wrote or a page is called."""
     environment = templates(Path(__file__).parent)
     environment.filters |= {"in_words": counts, "error": _error, "of": count, "short": _short}
-    environment.filters |= {"broke": breaks.in_words, "behind": breaks.behind}
+    environment.filters |= {"broke": break_in_words, "behind": failed_behind}
     run = result["run"]
     sides = (reference_in_words(run), subject_in_words(run)) if run else None
     return environment.get_template(TEMPLATE).render(
@@ -49,7 +48,7 @@ def html(result: Mapping[str, Any]) -> str:
         not_offered=Reason.NOT_OFFERED,
         tag_of=TAG_OF,
         by_session=BY_SESSION,
-        first_broke=breaks.TITLE,
+        first_broke=FIRST_BROKE,
         behind={case for one in result["broke"] for case in one["cases"][1:]},
         first_wrong=first_wrong,
     )

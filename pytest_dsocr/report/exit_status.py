@@ -1,7 +1,4 @@
-"""How a run ended, in one word and one exit status, so that CI can tell a wrong model from a machine out of order.
-
-The exit statuses of all commands are here; ``docs/in-ci.md`` is held to them.
-"""
+"""How a run ended, in one word and one exit status, so that CI can tell a wrong model from a machine out of order."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 
-class Ended(StrEnum):
+class Ending(StrEnum):
     """How a run or one of its tests ended; ``ended_as`` in ``dsocr.json``."""
 
     PASSES = "passes"
@@ -25,17 +22,17 @@ class Ended(StrEnum):
     NO_TESTS = "no tests"
 
 
-OF_PYTEST: Mapping[int, Ended] = {
-    2: Ended.INTERRUPTED,
-    3: Ended.INTERNAL_ERROR,
-    4: Ended.REFUSED,
-    5: Ended.NO_TESTS,
+OF_PYTEST: Mapping[int, Ending] = {
+    2: Ending.INTERRUPTED,
+    3: Ending.INTERNAL_ERROR,
+    4: Ending.REFUSED,
+    5: Ending.NO_TESTS,
 }
-EXIT_STATUS: Mapping[Ended, int] = {
-    Ended.PASSES: 0,
-    Ended.WRONG: 1,
-    Ended.INFRASTRUCTURE: 10,
-    Ended.SLOWER: 11,
+EXIT_STATUS: Mapping[Ending, int] = {
+    Ending.PASSES: 0,
+    Ending.WRONG: 1,
+    Ending.INFRASTRUCTURE: 10,
+    Ending.SLOWER: 11,
     **{ended: status for status, ended in OF_PYTEST.items()},
 }
 """Of ``dsocr compare``. 2 to 5 are pytest's own, and 128 + N is a signal's."""
@@ -43,25 +40,25 @@ BAD_INPUT, UNDECIDED, BY_INTERRUPT = 2, 12, 130
 OF_ALL: Mapping[int, str] = {
     0: "it was done",
     BAD_INPUT: "a bad command line, or bad input",
-    EXIT_STATUS[Ended.INTERNAL_ERROR]: "an internal error, with its traceback",
+    EXIT_STATUS[Ending.INTERNAL_ERROR]: "an internal error, with its traceback",
     EXIT_STATUS[
-        Ended.INFRASTRUCTURE
+        Ending.INFRASTRUCTURE
     ]: "the machine: no usable reference, page, baseline or weights, no GPU or a lost one, "
     "a server that is not there or has no memory, no memory, a full disk",
     BY_INTERRUPT: "interrupted",
 }
 """Of every command, as far as it says nothing else of a status."""
 _OF_RUN: Mapping[int, str] = {
-    EXIT_STATUS[Ended.PASSES]: "the run came to its end and passed",
+    EXIT_STATUS[Ending.PASSES]: "the run came to its end and passed",
     EXIT_STATUS[
-        Ended.WRONG
+        Ending.WRONG
     ]: "the subject is wrong or raised, a test failed for any other reason, or pytest ended without a finished result",
     EXIT_STATUS[
-        Ended.SLOWER
+        Ending.SLOWER
     ]: "everything was compared and nothing is wrong, but times or counts of work are worse than the baseline's",
     BAD_INPUT: "a bad command line, the output folder cannot be written, or the run was interrupted",
-    EXIT_STATUS[Ended.REFUSED]: "as pytest: a usage error",
-    EXIT_STATUS[Ended.NO_TESTS]: "as pytest: no tests",
+    EXIT_STATUS[Ending.REFUSED]: "as pytest: a usage error",
+    EXIT_STATUS[Ending.NO_TESTS]: "as pytest: no tests",
 }
 _OF_BISECT: Mapping[int, str] = {
     0: "the first bad commit is found",
@@ -73,7 +70,7 @@ OWN: Mapping[str, Mapping[int, str]] = {
     "diff": {
         0: "nothing is worse",
         1: "something became wrong",
-        EXIT_STATUS[Ended.SLOWER]: "something became slower",
+        EXIT_STATUS[Ending.SLOWER]: "something became slower",
         UNDECIDED: "not comparable: another key, checkpoint or version of the vendor's files, a run that is unfinished "
         "or damaged, no case in common; or something of the old run is not compared any more",
     },
@@ -90,11 +87,11 @@ OWN: Mapping[str, Mapping[int, str]] = {
     "watch-vendor": {1: "something has changed"},
 }
 """Of a command, where that says more than :data:`OF_ALL`, or something else."""
-GRAVEST_FIRST = (Ended.WRONG, Ended.INFRASTRUCTURE, Ended.SLOWER)
+GRAVEST_FIRST = (Ending.WRONG, Ending.INFRASTRUCTURE, Ending.SLOWER)
 """A run that could not compare everything is not called slower, which a CI may choose to let pass."""
 
 
-def gravest(found: Iterable[Ended]) -> Ended:
+def gravest(found: Iterable[Ending]) -> Ending:
     """Give the one that counts among those of failing tests; WRONG where there is none."""
     by_gravity = [one for one in GRAVEST_FIRST if one in {*found}]
-    return next(iter(by_gravity), Ended.WRONG)
+    return next(iter(by_gravity), Ending.WRONG)

@@ -1,17 +1,22 @@
-"""JSON files that are read and compared by the line, and that show by themselves whether they are complete."""
+"""Files that are written whole: sealed JSON, locks, and the pages that templates make."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import platform
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 from pytest_dsocr.foundation.errors import DsocrError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 
 LINE_CHARACTERS = 240
 """Enough for a seam's summary."""
@@ -102,3 +107,55 @@ def _open_object(items: Mapping[str, Any], indent: int) -> str:
         f"{margin}{json.dumps(key, ensure_ascii=False)}: {_layout(item, indent + 1)}" for key, item in items.items()
     )
     return "{\n" + ",\n".join(rows)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock that dies with this process, however it dies.
+
+    Raises:
+        DsocrError: where another process holds it, or the file cannot be made.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = _acquire(path)
+    except OSError as error:
+        raise DsocrError(f"{path} cannot be locked ({error.strerror}); give a folder that can be written") from error
+    with lock:
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {platform.node()}")
+        lock.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _acquire(path: Path) -> IO[str]:
+    import fcntl  # which Windows lacks, where a run is refused in words
+
+    while True:
+        lock = path.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            with lock:
+                holder = lock.read() or "another process"
+            raise DsocrError(f"{holder} is at work on {path.parent}; wait until it is done, or end it") from None
+        if os.fstat(lock.fileno()).st_nlink:
+            return lock
+        lock.close()  # the holder deleted it between our opening and our locking
+
+
+def templates(*folders: Path) -> Environment:
+    """Give the templates of some folders; a name that a template has not been given is an error."""
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folders),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
