@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_dsocr.cases.exchange import CaseReport
+from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract import COMPARED, PIXELS
 from pytest_dsocr.explain.question import HeardStep, Question, Summary
@@ -17,7 +17,7 @@ def question_of(report: CaseReport, budget_s: float) -> Question | None:
     divergence, exchange = report.divergence, report.exchange
     if divergence is None:
         return None
-    what, answer, theirs = divergence.begins or divergence.first.what, exchange.answer, exchange.theirs
+    what, answer, theirs = divergence.begins or divergence.first.what, exchange.answer, exchange.expected
     if what in COMPARED and answer.inputs is None:
         return None
     best = answer.prefill_best

@@ -7,8 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_dsocr.cases.exchange import CaseReport
-from pytest_dsocr.cases.explanation import Explanation
+from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.explain.asking import question_of
 from pytest_dsocr.explain.question import Answer, Question
 from pytest_dsocr.explain.runtime import WhatIfRuntime

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.foundation.process import check_system
 from pytest_dsocr.foundation.words import in_shell
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.given import resolve, resolve_out
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER, WITNESS

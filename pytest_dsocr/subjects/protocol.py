@@ -18,13 +18,13 @@ Nothing here imports torch, so that a subject's level is known before its weight
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.protocol import CacheView
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.config import Setup as Setup
 from pytest_dsocr.observation.level import Level
 
 if TYPE_CHECKING:
@@ -38,18 +38,6 @@ METHODS: Mapping[Level, tuple[str, ...]] = {
     Level.MODULES: ("module",),
 }
 """What a subject has at each level, beside the methods of those below."""
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What a subject is made for; a factory that takes an argument is given this."""
-
-    checkpoint: str = "mini"
-    """``mini``, a folder, ``synthetic:NAME``, or a hub name, as the user typed it."""
-    device: str = "cpu"
-    """``cpu``, ``cuda`` or ``cuda:N``."""
-    dtype: str = "float32"
-    attention: str = "eager"
 
 
 class DecodeView(Protocol):

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from pytest_dsocr.cases.exchange import ask, judge
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.image import resampling

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.cases.exchange import CaseReport, ask, judge
-from pytest_dsocr.cases.explanation import Explanation
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import CaseReport, Explanation, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract import image
 from pytest_dsocr.contract.image import resampling

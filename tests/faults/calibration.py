@@ -17,7 +17,7 @@ import pytest
 import torch
 from tqdm import tqdm
 
-from pytest_dsocr.cases.exchange import CaseReport, Exchange, judge
+from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tokens import gap_ulps
 from pytest_dsocr.compare.tolerances import OF_ONE_KEY, Tolerances, tolerances
 from pytest_dsocr.contract.image import resampling
@@ -257,7 +257,7 @@ def _measured(name: str, reports: Sequence[CaseReport], *, correct: bool) -> Mea
 
 
 def _ties(report: CaseReport) -> float:
-    both = zip(report.exchange.answer.forced or (), report.exchange.theirs.steps, strict=False)
+    both = zip(report.exchange.answer.forced or (), report.exchange.expected.steps, strict=False)
     return max(
         (
             max(gap_ulps(best, mine.token, step.token, report.limits) for best in (mine.at_hand(step), step.best))

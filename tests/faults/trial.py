@@ -11,8 +11,9 @@ from typing import Any, Literal
 import pytest
 from torch import Tensor
 
-from pytest_dsocr.cases.exchange import CaseReport, ask, judge
 from pytest_dsocr.cases.limits import limits_between
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve

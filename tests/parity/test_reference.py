@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.cases.exchange import ask, judge
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import judge
 from pytest_dsocr.compare.tokens import is_tie
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
@@ -88,7 +89,7 @@ def test_session_in_float32_is_the_vendors_on_a_gpu(
     assert len(seams) in (4, 7)
     assert set(seams.values()) == {Verdict.DRIFT}
     assert (found["vision_fusion"].error or 0) > 1e-3, "no bf16 was in this"
-    theirs, forced = report.exchange.theirs, report.exchange.answer.forced
+    theirs, forced = report.exchange.expected, report.exchange.answer.forced
     assert forced is not None
     differing = [k for k, step in enumerate(theirs.steps) if forced[k].token != step.token]
     assert len(differing) <= MOST_FLIPS

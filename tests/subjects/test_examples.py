@@ -7,8 +7,9 @@ from functools import cache
 
 import pytest
 
-from pytest_dsocr.cases.exchange import CaseReport, ask, judge
+from pytest_dsocr.cases.run import ask
 from pytest_dsocr.cases.substitution import substitute
+from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
@@ -41,7 +42,7 @@ def report(spec: str, page: str) -> CaseReport:
     recording = find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling())
     subject, case = load_subject(spec, Setup()), case_of(page)
     exchange = ask(subject, RecordedReference(recording), case)
-    findings = substitute(subject, exchange, LIMITS, lambda: session_subject(Setup()))
+    findings = substitute(subject, judge(exchange, LIMITS), lambda: session_subject(Setup()))
     return judge(replace(exchange, findings=findings), LIMITS)
 
 
@@ -88,11 +89,11 @@ def test_one_box_instead_of_many_is_laid_to_a_read_that_goes_another_way() -> No
     assert verdicts["tokens"] is Verdict.MATCH
     assert found.divergence is not None
     assert found.divergence.first.what == "read"
-    steps = len(found.exchange.theirs.steps)
+    steps = len(found.exchange.expected.steps)
     assert f"disagrees with the subject's own {steps} steps" in found.divergence.first.measured
     boxes = [
         sum(len(span.boxes) for span in spans)
-        for spans in (found.exchange.answer.spans, found.exchange.theirs.output.spans)
+        for spans in (found.exchange.answer.spans, found.exchange.expected.output.spans)
     ]
     assert boxes[0] <= 1 < boxes[1]
     assert found.exchange.findings == ()

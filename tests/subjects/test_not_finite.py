@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.cases.exchange import CaseReport, Exchange, judge
+from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.exchange import ask, judge
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.reference.vendor_code.files import FILES

@@ -9,10 +9,21 @@ from typing import Literal
 
 from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.subjects.protocol import Setup
 
 MISSING = ("baseline", "gpu", "recording", "snapshot", "timings", "vendor")
 """What may be allowed to be missing from a run."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a subject is made for; a factory that takes an argument is given this."""
+
+    checkpoint: str = "mini"
+    """``mini``, a folder, ``synthetic:NAME``, or a hub name, as the user typed it."""
+    device: str = "cpu"
+    """``cpu``, ``cuda`` or ``cuda:N``."""
+    dtype: str = "float32"
+    attention: str = "eager"
 
 
 @dataclass(frozen=True)

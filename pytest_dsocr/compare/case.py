@@ -1,25 +1,34 @@
-"""One case: both sides are asked once, and their answers are judged once for each set of limits."""
+"""One case as it is judged: what both sides answered, every comparison of these, what explains the first break."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
-from pytest_dsocr.cases.explanation import Explanation
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
-from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.reference.protocol import Reference
-from pytest_dsocr.subjects.follow import follow
-from pytest_dsocr.subjects.protocol import TextSubject
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What explains a case's first divergence, or how far that was looked for."""
+
+    text: str
+    """A sentence, behind "explained"."""
+    what: str = ""
+    """The comparison that it is about; empty where nothing was tried."""
+    what_ifs: tuple[str, ...] = ()
+    """The ids of the mistakes that it names."""
+    is_proven: bool = False
+    """Whether the session gives with one of them what the subject gave; else it only comes nearer, or none does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +37,8 @@ class Exchange:
 
     case: Case
     answer: Answer
-    theirs: Observation
+    expected: Observation
+    """What the reference did."""
     reference_s: float
     subject_s: float
     findings: tuple[str, ...] = ()
@@ -71,7 +81,7 @@ class CaseReport:
         """How often each verdict was given."""
         return Counter(comparison.verdict for comparison in self.comparisons)
 
-    @property
+    @cached_property
     def divergence(self) -> Divergence | None:
         """Where it first breaks, and what to check there; None where nothing is WRONG."""
         return first_divergence(self.comparisons)
@@ -86,30 +96,6 @@ class CaseReport:
         return tuple(one for one in self.comparisons if one.stage in stages)
 
 
-def ask(
-    subject: TextSubject,
-    reference: Reference,
-    case: Case,
-    on_token: Callable[[int], None] = lambda step: None,
-    *,
-    always_read: bool = False,
-    tokenizer: TextTokenizer | None = None,
-) -> Exchange:
-    """Ask both sides about ``case``; see :func:`~pytest_dsocr.subjects.follow.follow`.
-
-    Where the subject raised, its answer holds what it said until then, and the error.
-
-    Raises:
-        ReferenceFaultError: where the reference cannot answer, which is no verdict.
-        NotRecordedError: where the reference is a recording without this case.
-    """
-    started = time.perf_counter()
-    theirs = reference.observe(case)
-    answered = time.perf_counter()
-    answer = follow(subject, case, theirs, on_token, always_read=always_read, tokenizer=tokenizer)
-    return Exchange(case, answer, theirs, answered - started, time.perf_counter() - answered)
-
-
 def judge(exchange: Exchange, limits: Tolerances) -> CaseReport:
     """Compare everything that the reference has and the subject offers."""
-    return CaseReport(exchange, tuple(compare_observations(exchange.answer, exchange.theirs, limits)), limits)
+    return CaseReport(exchange, tuple(compare_observations(exchange.answer, exchange.expected, limits)), limits)
