@@ -11,7 +11,7 @@ from typing import Literal
 from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
 from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.places import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.observation.level import Level
@@ -19,9 +19,7 @@ from pytest_dsocr.pages.page_list import SUBSETS, is_list, read_list
 from pytest_dsocr.perf.limits import ANY
 from pytest_dsocr.perf.rounds import QUANTITIES
 from pytest_dsocr.plugin.xfails import read_ledger
-from pytest_dsocr.reference.vendor_code.files import check_vendor_folder
-from pytest_dsocr.subjects.loading import SESSIONS, VALID, VENDOR, level_before_loading
-from pytest_dsocr.subjects.ways import way_of
+from pytest_dsocr.subjects.loading import SESSIONS, VALID, level_before_loading, way_of
 
 SUBJECTS = VALID.removeprefix("give ")
 EXAMPLE_OF_SLOWER = "0.05, or decode=0.05"
@@ -41,9 +39,7 @@ def one_of(*valid: str) -> Callable[[str], str]:
 
 def subject(text: str) -> str:
     """Read ``session``, ``session:fast``, ``vendor:FOLDER``, ``package.module:factory``, or what an adapter takes."""
-    if text.startswith(VENDOR):
-        check_vendor_folder(Path(text.removeprefix(VENDOR)))
-    elif way := way_of(text):
+    if way := way_of(text):
         way.check(text)
     elif text not in SESSIONS and not FACTORY.fullmatch(text):
         raise DsocrError(f"{text!r} names no subject; {VALID}")
@@ -98,14 +94,16 @@ def readable_page(text: str) -> str:
 
 def preset(text: str) -> str:
     """Read a preset's name."""
-    return DEFAULT.preset(text).name
+    if text.lower() not in PRESET_NAMES:
+        raise DsocrError(f"there is no preset {text!r}; give one of {', '.join(PRESET_NAMES)}")
+    return text.lower()
 
 
 def prompt(text: str) -> str:
     """Read a prompt's name, or a text with ``<image>``."""
-    if text not in DEFAULT.prompts and IMAGE not in text:
+    if text not in PROMPT_NAMES and IMAGE not in text:
         raise DsocrError(
-            f"{text!r} is not a prompt; give one of {', '.join(DEFAULT.prompts)}, or a text with {IMAGE} in it"
+            f"{text!r} is not a prompt; give one of {', '.join(PROMPT_NAMES)}, or a text with {IMAGE} in it"
         )
     return text
 

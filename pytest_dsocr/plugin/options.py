@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_dsocr.cases.config import MISSING
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families import PROMPT_NAMES
+from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
 from pytest_dsocr.pages.page_list import SUBSETS
 from pytest_dsocr.plugin import option_values as read
@@ -77,7 +77,7 @@ OPTIONS = (
     Option(
         "prompts",
         read.prompt,
-        f"{', '.join(DEFAULT.prompts)}, or a text with <image> in it",
+        f"{', '.join(PROMPT_NAMES)}, or a text with <image> in it",
         "PROMPT",
         default="markdown",
         many=True,

@@ -82,3 +82,13 @@ class Explaining(Protocol):
 
     def explain(self, packed: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a question, both as JSON holds them."""
+
+
+def pack_case(case: Case) -> dict[str, Any]:
+    """Take a case apart for JSON; its page is named so that any process finds it."""
+    return {**case.described, "page": str(case.page.absolute())}
+
+
+def unpack_case(packed: Mapping[str, Any]) -> Case:
+    """Put a case together again."""
+    return Case.from_json(Path(packed["page"]), packed)

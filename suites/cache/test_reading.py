@@ -20,8 +20,8 @@ from pytest_dsocr.plugin.check import Check
 from .walk import QUICK
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.config import Config
     from pytest_dsocr.contract.prompt import TextTokenizer
+    from pytest_dsocr.observation.config import Config
     from pytest_dsocr.subjects.checked import CheckedSubject
 
 PAGES = {"exactly_640": 204, "alpha": 176}

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.exchange import CaseReport, Exchange, ask, judge
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared

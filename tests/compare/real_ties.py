@@ -20,7 +20,7 @@ from pytest_dsocr.observation.answer import Answer, ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation, Output, SpanSeen
 from pytest_dsocr.observation.provenance import Key
-from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.reference.recording import Recording
 from tests.compare.made import along
 from tests.recordings import FOLDER, find_recording
 

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.cases.exchange import CaseReport, ask, judge
-from pytest_dsocr.cases.explanation import Explanation
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import CaseReport, Explanation, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract import image
 from pytest_dsocr.contract.image import resampling
@@ -27,7 +27,7 @@ from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recorded.recording import RecordedReference
+from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from tests.conftest import model_of

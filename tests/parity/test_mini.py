@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.cases.exchange import ask, judge
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.image import load_image, resampling
 from pytest_dsocr.contract.presets import crop_grid

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
 from pytest_dsocr.engine import checkpoint
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.configured import own_config
 from pytest_dsocr.plugin.options import OPTIONS

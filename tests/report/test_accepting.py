@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.cases.exchange import judge
+from pytest_dsocr.compare.case import judge
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.observation import Seam, SpanSeen

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.process import cores
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.loading import level_before_loading
 
 CASE = re.compile(
-    rf"\[(?P<case>.+-(?:{'|'.join(DEFAULT.presets)})-(?:{'|'.join(DEFAULT.prompts)}|prompt_[0-9a-f]{{8}}))[-\]]"
+    rf"\[(?P<case>.+-(?:{'|'.join(PRESET_NAMES)})-(?:{'|'.join(PROMPT_NAMES)}|prompt_[0-9a-f]{{8}}))[-\]]"
 )
 """Finds the id of a case in a test's: ``form-gundam-markdown`` in ``test_x[form-gundam-markdown-2]``."""
 SPREAD = "--numprocesses=auto"
