@@ -79,7 +79,7 @@ class Vendor:
     """Makes its model of a config: ``module:name``, see :mod:`pytest_dsocr.reference.vendor_code.build`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Family:
     """A model: what its vendor's code does that no other's does."""
 
@@ -137,7 +137,8 @@ class Family:
 
     def preset(self, name: str | Preset) -> Preset:
         """Give the preset of that name, whatever its case; of a ``Preset`` its sizes, as the family cuts pages."""
-        return replace(get_preset(name, self.presets), tiling=self.tiling, layout=self.layout)
+        found, own = get_preset(name, self.presets), (self.tiling, self.layout)
+        return found if (found.tiling, found.layout) == own else replace(found, tiling=own[0], layout=own[1])
 
     def prepare(
         self,

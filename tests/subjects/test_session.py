@@ -38,7 +38,7 @@ def test_stage_by_stage_it_is_the_session(tiny: Session[Any], subject: OpenSubje
     state = tiny.prefill(tiny.prepare(case.page, prompt=case.prompt, preset=case.preset))
     inputs = subject.inputs(case.page, prompt=case.prompt, preset=case.preset)
     seams = subject.vision(inputs)
-    assert list(seams) == list(state.visions[0].seams) == list(SessionSubject.seams)
+    assert list(seams) == list(state.visions[0].seams) == list(tiny.family.vision_seams)
     assert all(torch.equal(seams[name], tensor) for name, tensor in state.visions[0].seams.items())
     mine = subject.prefill(inputs, seams["vision_fusion"])
     assert torch.equal(mine.logits, state.logits)
