@@ -2,7 +2,7 @@
 
 The same cores are a tenth slower an hour later, or for some seconds, where others share them or their clock falls; what
 waits for launches follows. Around each lap the host does the same small work (see
-:mod:`pytest_dsocr.perf.probe.yardstick`), and times are judged as if it had always taken as long. What a GPU does by
+:mod:`pytest_dsocr.perf.probe.machine`), and times are judged as if it had always taken as long. What a GPU does by
 itself does not depend on the host, and is left as it is.
 """
 

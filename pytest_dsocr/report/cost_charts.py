@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
+from pytest_dsocr.cost.pages import Priced, by_grid
 from pytest_dsocr.cost.roofline import Device
-from pytest_dsocr.cost.spread import Priced, by_grid
 from pytest_dsocr.foundation.templates import templates
 from pytest_dsocr.foundation.words import si
-from pytest_dsocr.perf.words import ms
+from pytest_dsocr.perf.summary import ms
 from pytest_dsocr.report.costs import FIVE, figures_of, grid_in_words
 
 TEMPLATE = "cost.html.j2"

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.cost.pages import Priced, priced
 from pytest_dsocr.cost.roofline import bound, devices
-from pytest_dsocr.cost.spread import Priced, priced
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.sizes import SYNTHETIC
 from pytest_dsocr.report import cost_charts, costs

@@ -11,10 +11,9 @@ import pytest
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
-from pytest_dsocr.cost.roof import Roof
-from pytest_dsocr.cost.roofline import Bound, devices
+from pytest_dsocr.cost.roofline import Bound, Roof, devices
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.perf.against import PerfRun
+from pytest_dsocr.perf.run import PerfRun
 from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.index import html, write_index
 from tests.perf.made import measured

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.report.times import Row, rows, table
 
 MEDIANS = {"sam": 12.0, "decode": 17.04, "page": 100.0}
