@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_dsocr.contract.grid import CROP_PX, crop_count
+from pytest_dsocr.contract.presets import CROP_PX, crop_count
 from pytest_dsocr.cost import decoder, encoders
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, StageCost, moved, total
 from pytest_dsocr.cost.decoder import ALIKE, SESSION, Call, Reached, Way, expected

@@ -15,8 +15,8 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import seal, unseal, write_whole
 from pytest_dsocr.foundation.reading import Finite, Format, Identity
-from pytest_dsocr.foundation.sealed import seal, unseal, write_whole
 from pytest_dsocr.foundation.words import aligned, count, fit, told
 from pytest_dsocr.perf.bench import LABELS, RoundPair, Task, Watcher, pair_of, take, times_of
 from pytest_dsocr.perf.candidate import Candidate

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import templates
 from pytest_dsocr.foundation.reading import Format, Identity, Time
-from pytest_dsocr.foundation.templates import templates
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, fit
 from pytest_dsocr.perf.identity import title_of
 from pytest_dsocr.perf.rounds import Measured

@@ -26,7 +26,7 @@ from pytest_dsocr.cost.roofline import (
     limit_of,
 )
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.sizes import SYNTHETIC
+from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.perf.baseline import read
 

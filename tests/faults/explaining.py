@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pytest_dsocr.explain.asking import question_of
 from pytest_dsocr.explain.explainer import Explainer
-from pytest_dsocr.foundation.progress import progress_bar
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.subjects.protocol import Setup
 from tests.checkout import CHECKOUT
 from tests.faults.all import FAULTS

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_dsocr.foundation.progress import progress_bar
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.process import progress_bar
 from tests.faults.all import HALVES
 from tests.faults.outcome import Outcome
 from tests.faults.pool import cost, pool

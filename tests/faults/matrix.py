@@ -10,8 +10,8 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from pytest_dsocr.foundation.progress import progress_bar
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.process import progress_bar
 from tests.checkout import CHECKOUT
 from tests.faults.all import FAULTS
 from tests.faults.outcome import Outcome

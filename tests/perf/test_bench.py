@@ -23,7 +23,7 @@ import pytest
 import suites
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf import history
 from pytest_dsocr.perf.bench import Bench, Status
 from pytest_dsocr.perf.calibration import CALIBRATIONS, FILE_NAME

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import seal
+from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.perf.calibration import CALIBRATIONS, FILE_NAME, Calibration, calibrate, quoted, spread_of
 from tests.perf.simulated import Noise, Times, all_at, clocks, normal, table
 

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.foundation.threads import cores
+from pytest_dsocr.foundation.process import cores
 
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "flash-attn", "triton", "pytest-dsocr")
 THROTTLED = {
