@@ -68,21 +68,21 @@ def exchange(folder: Path, findings: tuple[str, ...] = (), **changes: Any) -> Ex
     """A case whose page lies in ``folder``; the subject says what the reference does but for ``changes``."""
     page = folder / "page.png"
     Image.new("RGB", (300, 400), "white").save(page)
-    theirs = observation()
+    expected = observation()
     answer = Answer(
-        case_id=theirs.case_id,
+        case_id=expected.case_id,
         level=Level.STAGES,
         text=OUTPUT.text,
         spans=OUTPUT.spans,
         mmd=OUTPUT.mmd,
         artefacts=OUTPUT.artefacts,
-        inputs=theirs.inputs,
-        seams=theirs.seams,
-        promised=frozenset(theirs.seams),
-        prefill_best=theirs.prefill_best,
-        forced=tuple(ForcedStep(step.token, step.best, step.best.logits) for step in theirs.steps),
+        inputs=expected.inputs,
+        seams=expected.seams,
+        promised=frozenset(expected.seams),
+        prefill_best=expected.prefill_best,
+        forced=tuple(ForcedStep(step.token, step.best, step.best.logits) for step in expected.steps),
     )
-    return Exchange(make_case(page, "free", "tiny"), replace(answer, **changes), theirs, 0.25, 1.5, findings)
+    return Exchange(make_case(page, "free", "tiny"), replace(answer, **changes), expected, 0.25, 1.5, findings)
 
 
 def report(folder: Path, *comparisons: Comparison, limits: Tolerances = LIMITS, **said: Any) -> CaseReport:

@@ -119,8 +119,8 @@ def test_a_run_by_the_session_says_so_whether_or_not_a_recording_is_behind_it() 
 def test_a_case_says_whether_the_session_answered(tmp_path: Path) -> None:
     said = report(tmp_path)
     assert of_case(said)["by_session"] is False
-    theirs = replace(said.exchange.theirs, provenance=MADE.with_override(SESSION_STANDS_IN))
-    assert of_case(replace(said, exchange=replace(said.exchange, theirs=theirs)))["by_session"] is True
+    expected = replace(said.exchange.theirs, provenance=MADE.with_override(SESSION_STANDS_IN))
+    assert of_case(replace(said, exchange=replace(said.exchange, theirs=expected)))["by_session"] is True
 
 
 def test_a_fault_names_its_stage_where_it_has_one() -> None:

@@ -104,7 +104,7 @@ def test_a_missing_and_a_surplus_box_are_thicker_than_one_that_moved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "pairs"),
+    ("actual", "expected", "pairs"),
     [
         ((), (), []),
         ((HERE, FAR), (FAR, HERE), [(0, 1), (1, 0)]),
@@ -117,15 +117,15 @@ def test_a_missing_and_a_surplus_box_are_thicker_than_one_that_moved() -> None:
     ],
 )
 def test_equal_boxes_are_paired_first_and_then_those_that_overlap(
-    mine: Sequence[Box], theirs: Sequence[Box], pairs: list[tuple[int, int]]
+    actual: Sequence[Box], expected: Sequence[Box], pairs: list[tuple[int, int]]
 ) -> None:
-    assert sorted(paired_by_overlap(text(*mine), text(*theirs)).places) == pairs
+    assert sorted(paired_by_overlap(text(*actual), text(*expected)).places) == pairs
 
 
 @pytest.mark.parametrize("box", [HERE, Box(5, 5, 5, 5)], ids=["some_area", "none"])
 def test_of_boxes_in_one_place_those_under_one_label_are_pairs(box: Box) -> None:
-    mine, theirs = text(box, label="title") + text(box), text(box) + text(box, label="title")
-    assert sorted(paired_by_overlap(mine, theirs).places) == [(0, 1), (1, 0)]
+    actual, expected = text(box, label="title") + text(box), text(box) + text(box, label="title")
+    assert sorted(paired_by_overlap(actual, expected).places) == [(0, 1), (1, 0)]
 
 
 @pytest.mark.parametrize(
