@@ -1,4 +1,4 @@
-"""Texts by their edit distance, and the signs of one that went astray, which a page that repeats itself does not show."""
+"""Texts by their edit distance, and the signs of one that went astray, which a page may show by itself."""
 
 from __future__ import annotations
 
