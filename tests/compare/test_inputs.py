@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -20,10 +20,11 @@ from tests.compare.made import input_tensors, shown
 IDS = [0, 500, 500, 500, 21, 22, 22, 500]
 
 
-def compared(
-    expected: dict[str, Tensor] | None = None, *, keep_values: bool = False, **changes: Tensor
-) -> list[Comparison]:
-    before = input_tensors() | (expected or {})
+Tensors = Mapping[str, Tensor]
+
+
+def compared(changes: Tensors, expected: Tensors | None = None, *, keep_values: bool = False) -> list[Comparison]:
+    before = {**input_tensors(), **(expected or {})}
     actual = InputsDigest.of({**before, **changes}, keep_values=keep_values)
     return list(compare_inputs(actual, InputsDigest.of(before, keep_values=keep_values)))
 
@@ -43,7 +44,7 @@ def mask(places: str) -> Tensor:
 
 
 def test_equal_inputs_match_in_six_respects() -> None:
-    found = compared()
+    found = compared({})
     assert [one.what for one in found] == [*COMPARED]
     assert {one.verdict for one in found} == {Verdict.MATCH}
 
@@ -70,12 +71,12 @@ CHANGES: dict[str, tuple[str, Tensor]] = {
 
 
 def test_what_differs_is_wrong_in_its_tensor_alone_and_told_by_its_sign(snapshot: SnapshotAssertion) -> None:
-    assert {what: shown(only(compared(**{name: value}), name)) for what, (name, value) in CHANGES.items()} == snapshot
+    assert {what: shown(only(compared({name: value}), name)) for what, (name, value) in CHANGES.items()} == snapshot
 
 
 @pytest.mark.parametrize("name", ["input_ids", "images_seq_mask", "images_spatial_crop"])
 def test_equal_rows_in_another_dtype_are_wrong_in_their_dtypes_alone(name: str) -> None:
-    assert "int32" in only(compared(**{name: input_tensors()[name].to(torch.int32)}), "dtypes").measured
+    assert "int32" in only(compared({name: input_tensors()[name].to(torch.int32)}), "dtypes").measured
 
 
 @pytest.mark.parametrize(
@@ -84,8 +85,8 @@ def test_equal_rows_in_another_dtype_are_wrong_in_their_dtypes_alone(name: str) 
 )
 def test_a_text_that_differs_behind_the_image_is_told(row: list[int], sign: Sign | None) -> None:
     expected = {"input_ids": ids(0, 500, 500, 21, 22), "images_seq_mask": mask(".11..")}
-    found = compared(expected, input_ids=ids(0, 500, 500, *row) if sign else ids(0, 500, 501, 21, 22))[0]
-    assert (found.verdict, found.signs) == (Verdict.WRONG, {sign} - {None})
+    found = compared({"input_ids": ids(0, 500, 500, *row) if sign else ids(0, 500, 501, 21, 22)}, expected)[0]
+    assert (found.verdict, {*found.signs}) == (Verdict.WRONG, {sign} - {None})
 
 
 @pytest.mark.parametrize(
@@ -103,9 +104,8 @@ def test_a_text_that_differs_behind_the_image_is_told(row: list[int], sign: Sign
 )
 def test_grids_give_some_causes_away(actual: list[list[int]], expected: list[list[int]], sign: Sign | None) -> None:
     before = {"images_spatial_crop": torch.tensor(expected)}
-    assert only(compared(before, images_spatial_crop=torch.tensor(actual)), "images_spatial_crop").signs == {sign} - {
-        None
-    }
+    found = compared({"images_spatial_crop": torch.tensor(actual)}, before)
+    assert {*only(found, "images_spatial_crop").signs} == {sign} - {None}
 
 
 @pytest.mark.parametrize(
@@ -121,16 +121,17 @@ def test_grids_give_some_causes_away(actual: list[list[int]], expected: list[lis
 )
 def test_whole_pixels_tell_more_than_hashes(change: Callable[[Tensor], Tensor], sign: Sign | None) -> None:
     crops = change(input_tensors()["images_crop"])
-    found = only(compared(keep_values=True, images_crop=crops), "images_crop")
+    found = only(compared({"images_crop": crops}, keep_values=True), "images_crop")
     assert found.signs == {sign} - {None}
     assert any(line.startswith("mean ") for line in found.details)
-    hashed = only(compared(images_crop=crops), "images_crop")
+    hashed = only(compared({"images_crop": crops}), "images_crop")
     assert hashed == replace(found, details=(), signs=frozenset())
 
 
 def test_levels_that_are_whole_on_both_sides_tell_nothing() -> None:
     views = torch.tensor([[[[-1.0, 0.0], [1.0, 1.0]]]])
-    assert not only(compared({"images_crop": views}, keep_values=True, images_crop=views.abs()), "images_crop").signs
+    found = compared({"images_crop": views.abs()}, {"images_crop": views}, keep_values=True)
+    assert not only(found, "images_crop").signs
 
 
 def _with_bars(first: int, last: int, bar: float = GREY) -> Tensor:
@@ -152,5 +153,5 @@ def _with_bars(first: int, last: int, bar: float = GREY) -> Tensor:
     ids=["zero", "a row later", "a row fewer", "at the top", "another page"],
 )
 def test_bars_are_told_from_the_page(actual: Tensor, sign: Sign | None) -> None:
-    found = compared({"images_ori": _with_bars(2, 6)}, keep_values=True, images_ori=actual)
+    found = compared({"images_ori": actual}, {"images_ori": _with_bars(2, 6)}, keep_values=True)
     assert only(found, "images_ori").signs == {sign} - {None}

@@ -174,7 +174,7 @@ def test_five_files_are_named_at_most() -> None:
 
 
 def test_steps_that_go_astray_add_their_signs() -> None:
-    other = {"text": "x" * 99}
+    other: dict[str, Any] = {"text": "x" * 99}
     plain, tied = compared(**other), compared(Tie(3, replace(OUTPUT, text="x" * 99), sure=True), **other)
     assert tied["text"].signs == plain["text"].signs | {Sign.UNRELATED, Sign.LENGTH}
     assert tied["text"].diff == plain["text"].diff != ()

@@ -63,7 +63,7 @@ def test_another_dtype_drifts_by_what_its_values_do(whole: bool) -> None:
 def test_another_shape_is_wrong_whatever_it_holds(shape: tuple[int, ...]) -> None:
     actual = torch.zeros(shape) if math.prod(shape) != 4 else FIVE.view(shape)
     found = compared(actual, FIVE, allowed=math.inf)
-    assert (found.verdict, found.error, found.signs) == (Verdict.WRONG, math.inf, {Sign.OTHER_SHAPE})
+    assert (found.verdict, found.error, {*found.signs}) == (Verdict.WRONG, math.inf, {Sign.OTHER_SHAPE})
 
 
 def test_a_seam_that_one_side_lacks_is_not_compared() -> None:

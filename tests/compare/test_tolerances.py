@@ -70,7 +70,8 @@ def test_outputs_are_exact_under_one_key_and_may_differ_a_little_between_two() -
 
 
 def test_some_are_replaced_by_name() -> None:
-    exact, given = tolerances("float32"), {"boxes": 2, "coords": 0.5, "text": 1, "seam": 0.1, "logits": 0.2, "ties": 8}
+    exact = tolerances("float32")
+    given: dict[str, Any] = {"boxes": 2, "coords": 0.5, "text": 1, "seam": 0.1, "logits": 0.2, "ties": 8}
     assert exact.but({}) == exact
     assert exact.but(given) == replace(exact, **given, vision=math.inf)
     assert (
