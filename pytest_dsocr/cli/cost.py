@@ -19,8 +19,7 @@ from pytest_dsocr.cost.spread import Priced, priced
 from pytest_dsocr.cost.words import text_tokens
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.places import architecture_of, folder_of
-from pytest_dsocr.engine.sizes import SYNTHETIC, synthetic
+from pytest_dsocr.engine.places import SYNTHETIC, architecture_of, folder_of, synthetic
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.files import write_whole

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pytest_dsocr.cases.exchange import CaseReport
+from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.contract.input_names import COMPARED, PIXELS
+from pytest_dsocr.contract import COMPARED, PIXELS
 from pytest_dsocr.explain.question import HeardStep, Question, Summary
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.observation import Observation, Seam
 from pytest_dsocr.observation.packing import pack_inputs
-from pytest_dsocr.reference.live.wire import pack_case
+from pytest_dsocr.reference.protocol import pack_case
 
 
 def question_of(report: CaseReport, budget_s: float) -> Question | None:
@@ -17,7 +17,7 @@ def question_of(report: CaseReport, budget_s: float) -> Question | None:
     divergence, exchange = report.divergence, report.exchange
     if divergence is None:
         return None
-    what, answer, theirs = divergence.begins or divergence.first.what, exchange.answer, exchange.theirs
+    what, answer, theirs = divergence.begins or divergence.first.what, exchange.answer, exchange.expected
     if what in COMPARED and answer.inputs is None:
         return None
     best = answer.prefill_best

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import torch
 
-from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
 from pytest_dsocr.engine.model import weights_bytes
-from pytest_dsocr.engine.placement import device_named, dtype_named
 from pytest_dsocr.foundation.errors import DsocrError
 
 ALLOWANCE = 1.5

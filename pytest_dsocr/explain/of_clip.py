@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.engine import clip
-from pytest_dsocr.engine.positions import resize_grid
+from pytest_dsocr.engine.sam import resize_grid
 from pytest_dsocr.explain.family import Bench, Family
 from pytest_dsocr.explain.flows import add_flows
 from pytest_dsocr.explain.norms import add_norms

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pytest_dsocr.contract import inputs, schedule
-from pytest_dsocr.contract.grid import Grid
-from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract import inputs, presets
+from pytest_dsocr.contract.presets import Grid, Preset
 from pytest_dsocr.explain.family import Bench
 from pytest_dsocr.explain.of_prompt import PROMPT
 
@@ -19,7 +18,7 @@ def _counts(on: Bench, count: Counted) -> None:
 
 
 def _parts(preset: Preset, grid: Grid) -> tuple[int, int, int]:
-    return schedule.tokens_per_side(preset.view_size), schedule.tokens_per_side(preset.image_size), grid[0] * grid[1]
+    return presets.tokens_per_side(preset.view_size), presets.tokens_per_side(preset.image_size), grid[0] * grid[1]
 
 
 def _with(preset: Preset, grid: Grid, page: Callable[[int], int], crops: Callable[[int, Grid], int]) -> int:
@@ -28,11 +27,11 @@ def _with(preset: Preset, grid: Grid, page: Callable[[int], int], crops: Callabl
 
 
 def _right_page(side: int) -> int:
-    return schedule.global_token_count(side)
+    return presets.global_token_count(side)
 
 
 def _right_crops(side: int, grid: Grid) -> int:
-    return schedule.crop_token_count(side, grid)
+    return presets.crop_token_count(side, grid)
 
 
 COUNTS: dict[str, tuple[str, Counted]] = {
@@ -73,7 +72,7 @@ COUNTS: dict[str, tuple[str, Counted]] = {
     "base-crops": (
         "the crops' tokens counted by the page's size",
         lambda preset, grid: _with(
-            preset, grid, _right_page, lambda s, g: _right_crops(schedule.tokens_per_side(preset.base_size), g)
+            preset, grid, _right_page, lambda s, g: _right_crops(presets.tokens_per_side(preset.base_size), g)
         ),
     ),
     "one": ("one token for the whole image", lambda preset, grid: 1),
@@ -91,7 +90,7 @@ COUNTS: dict[str, tuple[str, Counted]] = {
     "base-page": (
         "the page's tokens counted by image_size in place of base_size",
         lambda preset, grid: _with(
-            preset, grid, lambda s: _right_page(schedule.tokens_per_side(preset.image_size)), _right_crops
+            preset, grid, lambda s: _right_page(presets.tokens_per_side(preset.image_size)), _right_crops
         ),
     ),
 }

@@ -15,7 +15,7 @@ import torch
 from pytest_dsocr.contract.markup import find_spans
 from pytest_dsocr.contract.mmd import IMAGE_REF, clean_output, to_mmd
 from pytest_dsocr.contract.policy import NgramBan
-from pytest_dsocr.contract.special import EOS, TextTokenizer
+from pytest_dsocr.contract.prompt import EOS, TextTokenizer
 
 Tell = Callable[[TextTokenizer, Sequence[int]], str]
 """Makes a text of tokens."""

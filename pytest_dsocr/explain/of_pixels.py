@@ -12,10 +12,9 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from pytest_dsocr.contract.grid import Grid
-from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.image import GREY, load_image
 from pytest_dsocr.contract.inputs import normalise
-from pytest_dsocr.contract.views import GREY
+from pytest_dsocr.contract.presets import Grid
 from pytest_dsocr.explain.family import Bench, Family
 from pytest_dsocr.explain.recipe import (
     Recipe,

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from pytest_dsocr.contract import inputs, schedule
+from pytest_dsocr.contract import inputs
 from pytest_dsocr.contract.presets import PRESETS, Preset
-from pytest_dsocr.contract.prompt import PROMPTS, split_at_images
-from pytest_dsocr.contract.special import IMAGE, TextTokenizer
+from pytest_dsocr.contract.prompt import IMAGE, PROMPTS, TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.explain.family import Bench, Family
 
 PROMPT = Family("prompt")
@@ -19,7 +18,7 @@ Built = Callable[[Ids, Any], Ids]
 
 
 def _after(on: Bench, change: Built) -> None:
-    build = schedule.prompt_ids
+    build = prompt_ids
 
     def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
         return change(build(pieces, counts, tokenizer), tokenizer.special)
@@ -188,7 +187,7 @@ def _whole_text(on: Bench) -> None:
 
 
 def _special_as_text(on: Bench) -> None:
-    build = schedule.prompt_ids
+    build = prompt_ids
 
     def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
         class Plain:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.engine import positions, sam
+from pytest_dsocr.engine import sam
 from pytest_dsocr.explain.family import Bench, Family
 from pytest_dsocr.explain.flows import add_flows
 from pytest_dsocr.explain.norms import add_norms
@@ -27,7 +27,7 @@ add_linears(SAM, "SAM", ("attn.qkv", "attn.proj", "mlp.lin1", "mlp.lin2"), ("att
 
 
 def _line(on: Bench, resize: Resize) -> None:
-    on.changes.set(positions, "resize_line", resize)
+    on.changes.set(sam, "resize_line", resize)
 
 
 for _key, _words, _resize in line_variants():
@@ -57,11 +57,11 @@ def _bias(
 
 
 def _of_rows(module: Any, size: int) -> Tensor:
-    return positions.relative_table(module.rel_pos_h, size)
+    return sam.relative_table(module.rel_pos_h, size)
 
 
 def _of_columns(module: Any, size: int) -> Tensor:
-    return positions.relative_table(module.rel_pos_w, size)
+    return sam.relative_table(module.rel_pos_w, size)
 
 
 RELATIVE = {

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.observation.observation import Seam
-from pytest_dsocr.observation.sketch import sample_positions
+from pytest_dsocr.observation.summing import sample_positions
 
 Packed = Mapping[str, Any]
 
@@ -81,7 +81,7 @@ class Question:
     """A case's first divergence, and what the subject gave."""
 
     case: Packed
-    """See :func:`~pytest_dsocr.reference.live.wire.pack_case`."""
+    """See :func:`~pytest_dsocr.reference.protocol.pack_case`."""
     what: str
     """The comparison that breaks first, or where its error begins."""
     level: int

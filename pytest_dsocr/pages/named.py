@@ -95,7 +95,7 @@ def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
         elif path.is_file():
             yield path
         elif str(path) in SUBSETS:
-            from pytest_dsocr.pages.shipped import shipped
+            from pytest_dsocr.pages.page_list import shipped
 
             yield from shipped(str(path))
         elif path.exists():

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.foundation.process import check_system
 from pytest_dsocr.foundation.words import in_shell
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.given import resolve, resolve_out
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER, WITNESS
 from pytest_dsocr.plugin.xdist.scheduling import on_own_gpu
 from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 from pytest_dsocr.report.file import RunIdentity, mark_refused, mark_running, take_witness
-from pytest_dsocr.subjects.watch import current
+from pytest_dsocr.subjects.calls import current
 
 NO_RUN = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
 """Options of pytest's that only show something."""

@@ -9,7 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.contract.grid import crop_count
+from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.cost.cost import Cost
 from pytest_dsocr.cost.counting import as_counted
 from pytest_dsocr.cost.roof import Roof

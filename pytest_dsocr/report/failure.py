@@ -6,21 +6,21 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_dsocr.cases.exchange import CaseReport, judge
+from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.diff import Line, Piece, Side, plain_line
 from pytest_dsocr.compare.divergence import first_divergence
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
-from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, fit, near, plain, told
 from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.report.payload import ComparisonPayload, RunPayload, of_run, picture_name
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.config import Config
-    from pytest_dsocr.cases.exchange import CaseReport
+    from pytest_dsocr.compare.case import CaseReport
+    from pytest_dsocr.observation.config import Config
     from pytest_dsocr.reference.protocol import Reference
 
 
@@ -129,11 +129,11 @@ def failure_text(
 
 def _answering(reference: Reference, report: CaseReport | None) -> Reference:
     """Give the reference that answered for a case, where there may be two."""
-    from pytest_dsocr.session_reference.reference import SessionReference
+    from pytest_dsocr.reference.session import SessionReference
 
     if report is None or not isinstance(reference, SessionReference):
         return reference
-    return reference.answering(report.exchange.theirs)
+    return reference.answering(report.exchange.expected)
 
 
 @dataclass(frozen=True)

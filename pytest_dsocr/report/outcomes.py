@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.cases.config import MISSING
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.report.exit_status import Ending
 from pytest_dsocr.report.payload import ComparisonPayload, TestPayload

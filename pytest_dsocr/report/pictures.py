@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from pytest_dsocr.cases.exchange import CaseReport
 from pytest_dsocr.compare.boxes import Pairs, Placed, match, overlaps
+from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.contract.drawing import Font, Stroke, draw_label, draw_outline, on_page
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import UNITS, Box, PixelBox, to_pixels
@@ -140,7 +140,7 @@ def draw(report: CaseReport, folder: Path) -> Path:
     """
     exchange, path = report.exchange, folder / picture_name(report.case.id)
     page = load_image(report.case.page)
-    picture = side_by_side(page, exchange.theirs.output.spans, exchange.answer.spans, str(report.verdict))
+    picture = side_by_side(page, exchange.expected.output.spans, exchange.answer.spans, str(report.verdict))
     content = BytesIO()
     picture.save(content, "JPEG", quality=90)
     write_whole(path, content.getvalue(), shared=True)

@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any, TypedDict
 
 import pytest_dsocr
-from pytest_dsocr.cases.config import MISSING
 from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
-from pytest_dsocr.contract.input_names import COMPARED
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.foundation.words import count
+from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
 from pytest_dsocr.report.cases import Break, JudgedCase, breaks_of, remarks

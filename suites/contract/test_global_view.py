@@ -8,7 +8,7 @@ import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, as_expected
 from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn

@@ -181,7 +181,7 @@ def table() -> str:
 
 
 def test_the_documentation_has_every_status() -> None:
-    assert table() in (CHECKOUT / "docs" / "in-ci.md").read_text(encoding="utf-8")
+    assert table() in (CHECKOUT / "docs" / "running.md").read_text(encoding="utf-8")
     declared: dict[str, Iterable[int]] = {"diff": DiffStatus, "bench": BenchStatus, "compare": {0, 1, 2, 4, 5, 11}}
     assert {name: {*OWN[name]} for name in declared} == {name: {*map(int, found)} for name, found in declared.items()}
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from pytest_dsocr.compare.inputs import GREY, compare_inputs
 from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.contract.input_names import COMPARED
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.observation.observation import InputsDigest
 from tests.compare.made import input_tensors, shown
 

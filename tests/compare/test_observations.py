@@ -12,11 +12,9 @@ from pytest_dsocr.compare.observations import DECODING, FILES, OUTPUT, compare_o
 from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
-from pytest_dsocr.contract.input_names import COMPARED
-from pytest_dsocr.observation.answer import Part
-from pytest_dsocr.observation.fault import SubjectFaultError
-from pytest_dsocr.observation.forced import ForcedStep
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.contract import COMPARED
+from pytest_dsocr.observation.answer import ForcedStep, Part
+from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Best, InputsDigest, NotFinite, Observation, Seam, Step
 from tests.compare.made import OUTPUT as SAID
 from tests.compare.made import STEPS, along, answer, input_tensors, observation, seam_tensors

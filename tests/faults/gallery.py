@@ -11,10 +11,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from pytest_dsocr.cases.exchange import CaseReport
+from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.report.pictures import draw
 from tests.faults.all import FAULTS
 from tests.faults.matrix import known

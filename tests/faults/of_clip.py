@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.engine import clip, positions
+from pytest_dsocr.engine import clip, sam
 from pytest_dsocr.engine.clip import Attention, Clip, Embeddings, Layer
 from pytest_dsocr.engine.model import Projector
 from pytest_dsocr.engine.pipeline import Pipeline
@@ -179,7 +179,7 @@ def exchanged_keys(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("CLP-W13", "Positions of the grid transposed", "clip", GARBAGE, "positions")
 def transposed_positions(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The table is read column by column."""
-    right = positions.resize_grid
+    right = sam.resize_grid
     patch.setattr(clip, "resize_grid", lambda table, size: right(table, size).transpose(0, 1))
 
 
@@ -245,7 +245,7 @@ def normed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("CLP-W14", "Positions of larger views taken anew from the first row", "clip", LITTLE, "positions", LARGER)
 def wrapped_positions(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Places are taken modulo the table's side, where the vendor's resizes it."""
-    right = positions.resize_grid
+    right = sam.resize_grid
 
     def resize(table: Tensor, size: int) -> Tensor:
         at = torch.arange(size) % len(table)

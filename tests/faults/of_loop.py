@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pytest_dsocr.contract.policy import NgramBan
-from pytest_dsocr.engine import greedy, session
+from pytest_dsocr.engine import pipeline, session
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.faults.registry import ANY, LONG, REPEATS, fault
@@ -26,7 +26,7 @@ def _size(patch: pytest.MonkeyPatch, subject: SessionSubject, size: int) -> None
 
 def _loop(patch: pytest.MonkeyPatch, change: Any) -> None:
     """Change the steps of the loop, each the tokens of a row."""
-    right = greedy.generate
+    right = pipeline.generate
     patch.setattr(session, "generate", lambda *args: change(right, *args))
 
 
@@ -57,7 +57,7 @@ def short(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("NGR-01", "The rule left out of greedy decoding", "read", LOOPS, RULE, REPEATS)
 def left_out(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The processor says that it does not change the best token; the policy still has it."""
-    patch.setattr(greedy, "NgramBan", lambda size, prompt: NgramBan(0))
+    patch.setattr(pipeline, "NgramBan", lambda size, prompt: NgramBan(0))
 
 
 @fault("NGR-07", "The rule looks at a window of 90", "read", LOOPS, RULE, REPEATS + " far apart")
@@ -75,7 +75,7 @@ def window(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         def banned(self) -> list[int]:
             return NgramBan(self.size, self.seen[-90:]).banned()
 
-    patch.setattr(greedy, "NgramBan", Windowed)
+    patch.setattr(pipeline, "NgramBan", Windowed)
 
 
 @fault(
@@ -88,7 +88,7 @@ def window(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 )
 def without_prompt(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Only the output is pushed."""
-    patch.setattr(greedy, "NgramBan", lambda size, prompt: NgramBan(size))
+    patch.setattr(pipeline, "NgramBan", lambda size, prompt: NgramBan(size))
 
 
 @fault(
@@ -102,7 +102,7 @@ def excused(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         def banned(self) -> list[int]:
             return [token for token in super().banned() if token not in tags]
 
-    patch.setattr(greedy, "NgramBan", Excusing)
+    patch.setattr(pipeline, "NgramBan", Excusing)
 
 
 @fault(
@@ -115,9 +115,11 @@ def excused(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 )
 def last_of_equals(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A maximum that keeps the last of equals."""
-    right = greedy.pick
+    right = pipeline.pick
     flipped: Any = lambda logits, banned: [logits.shape[-1] - 1 - t for t in right(logits.flip(-1), [])]  # noqa: E731
-    patch.setattr(greedy, "pick", lambda logits, banned: right(logits, banned) if any(banned) else flipped(logits, ()))
+    patch.setattr(
+        pipeline, "pick", lambda logits, banned: right(logits, banned) if any(banned) else flipped(logits, ())
+    )
 
 
 @fault("DEC-04", "A draw in place of the best", "read", "another text each time", "draw")
@@ -125,7 +127,7 @@ def draw(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Sampling is left on, with temperature 1."""
     generator = torch.Generator().manual_seed(0)
     pick: Any = lambda logits, banned: torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0].tolist()  # noqa: E731
-    patch.setattr(greedy, "pick", pick)
+    patch.setattr(pipeline, "pick", pick)
 
 
 @fault("DEC-02", "The first token lost", "read", "the first <|ref|> is missing", "after prefill is kept")
@@ -194,9 +196,9 @@ def penalty(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         logits[:, at] = torch.where(logits[:, at] > 0, logits[:, at] / 1.2, logits[:, at] * 1.2)
         return greedy_pick(logits, banned)
 
-    greedy_pick = greedy.pick
-    patch.setattr(greedy, "NgramBan", lambda size, prompt: Remembering(size))
-    patch.setattr(greedy, "pick", pick)
+    greedy_pick = pipeline.pick
+    patch.setattr(pipeline, "NgramBan", lambda size, prompt: Remembering(size))
+    patch.setattr(pipeline, "pick", pick)
 
 
 @fault("SCT-04", "read without the image's features", "read", "fluent text of no page", "image's features")

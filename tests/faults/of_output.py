@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pytest_dsocr.contract import artifacts, markup, mmd, regions
+from pytest_dsocr.contract import artifacts, drawing, markup, mmd
 from pytest_dsocr.engine import session
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.subjects.session import SessionSubject
@@ -120,7 +120,7 @@ def first_box(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 )
 def numbered_by_span(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Files are numbered as the links are."""
-    right = regions.place
+    right = drawing.place
 
     def place(spans: Any, width: int, height: int) -> Any:
         figures = [span for span in spans if span.label == "image"]
@@ -182,7 +182,7 @@ def stripped_again(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 
 
 def _boxes(patch: pytest.MonkeyPatch, to_pixels: Any) -> None:
-    patch.setattr(regions, "to_pixels", to_pixels)
+    patch.setattr(drawing, "to_pixels", to_pixels)
 
 
 @fault("RND-02", "Coordinates over 1,000", "postprocess", "figures a pixel short", "of which 999 is the last", FIGURES)
@@ -232,7 +232,7 @@ def not_upright(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 )
 def counted_on_success(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The counter is advanced inside the try."""
-    right = regions.place
+    right = drawing.place
 
     def place(spans: Any, width: int, height: int) -> Any:
 
@@ -256,7 +256,7 @@ def counted_on_success(patch: pytest.MonkeyPatch, subject: SessionSubject) -> No
 )
 def cut_after_drawing(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Drawing and cutting share one image."""
-    right = regions.crop_figure
+    right = drawing.crop_figure
 
     def cut(page: Image.Image, pixels: Any) -> Image.Image:
         figure = right(page, pixels)

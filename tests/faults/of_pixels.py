@@ -11,7 +11,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from pytest_dsocr.contract import image, inputs, views
+from pytest_dsocr.contract import image, inputs
 from pytest_dsocr.contract.presets import PRESETS, Preset, get_preset
 from pytest_dsocr.engine import session
 from pytest_dsocr.subjects.session import SessionSubject
@@ -57,13 +57,13 @@ def not_antialiased(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("IMG-04", "Bars of 128", "tokenizer", "nothing", "grey 127", TALL)
 def other_grey(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Half of 255 was rounded up."""
-    patch.setattr(views, "GREY", (128, 128, 128))
+    patch.setattr(image, "GREY", (128, 128, 128))
 
 
 @fault("IMG-W1", "White bars", "tokenizer", WORSE, "grey 127", TALL)
 def white_bars(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A page's own colour is taken for the bars."""
-    patch.setattr(views, "GREY", (255, 255, 255))
+    patch.setattr(image, "GREY", (255, 255, 255))
 
 
 @fault("IMG-05", "The whole page squashed", "tokenizer", "a loop, and boxes elsewhere", "centred between bars", TALL)
@@ -75,7 +75,7 @@ def squashed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("IMG-W2", "The page at the top left of its view", "tokenizer", "boxes elsewhere", "centred", TALL)
 def top_left(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The bars are all at one end."""
-    pad: Any = lambda page, preset: ImageOps.pad(page, (preset.view_size,) * 2, color=views.GREY, centering=(0, 0))  # noqa: E731
+    pad: Any = lambda page, preset: ImageOps.pad(page, (preset.view_size,) * 2, color=image.GREY, centering=(0, 0))  # noqa: E731
     patch.setattr(inputs, "global_view", pad)
 
 
@@ -89,7 +89,7 @@ def top_left(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 )
 def not_squashed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The branch for small presets is missing."""
-    pad: Any = lambda page, preset: ImageOps.pad(page, (preset.view_size,) * 2, color=views.GREY)  # noqa: E731
+    pad: Any = lambda page, preset: ImageOps.pad(page, (preset.view_size,) * 2, color=image.GREY)  # noqa: E731
     patch.setattr(inputs, "global_view", pad)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from pytest_dsocr.contract import grid, inputs, schedule, views
+from pytest_dsocr.contract import image, inputs, presets
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine import session
 from pytest_dsocr.subjects.session import SessionSubject
@@ -36,7 +36,7 @@ def _prompt(patch: pytest.MonkeyPatch, change: Any) -> None:
 
 
 def _grid(patch: pytest.MonkeyPatch, change: Any) -> None:
-    right = grid.crop_grid
+    right = presets.crop_grid
     patch.setattr(inputs, "crop_grid", lambda width, height: change(right, width, height))
 
 
@@ -108,7 +108,7 @@ def no_separator_token(patch: pytest.MonkeyPatch, subject: SessionSubject) -> No
 @fault("SCH-05", "Newlines of each crop's rows", "tokenizer", "an error, or a page shifted", "not of each", CROPS)
 def newline_per_crop(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A newline is counted for each row of each crop."""
-    right = schedule.image_token_count
+    right = presets.image_token_count
 
     def count(preset: Any, of: tuple[int, int]) -> int:
         return right(preset, of) + (of[0] - 1) * of[1] * 10 * (math.prod(of) > 1)
@@ -153,7 +153,7 @@ def exchanged(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("GRD-09", "Crops column by column", "tokenizer", "a scrambled page", "row by row", CROPS)
 def by_columns(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The two loops are exchanged."""
-    right = views.crops
+    right = image.crops
 
     def crops(page: Image.Image, of: tuple[int, int]) -> list[Image.Image]:
         made = right(page, of)
@@ -171,15 +171,15 @@ def boundary(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @fault("GRD-11", "Crops of a padded page", "tokenizer", WORSE, "stretched", CROPS)
 def padded_crops(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The aspect is kept, as other models do."""
-    right = views.crops
-    sized: Any = lambda page, of: ImageOps.pad(page, (of[0] * 640, of[1] * 640), color=views.GREY)  # noqa: E731
+    right = image.crops
+    sized: Any = lambda page, of: ImageOps.pad(page, (of[0] * 640, of[1] * 640), color=image.GREY)  # noqa: E731
     patch.setattr(inputs, "crops", lambda page, of: right(sized(page, of), of))
 
 
 @fault("GRD-12", "A thumbnail among the crops", "tokenizer", "an error, or a shifted page", "thumbnail", CROPS)
 def thumbnail(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """use_thumbnail is on by default where the code comes from."""
-    right = views.crops
+    right = image.crops
     patch.setattr(
         inputs, "crops", lambda page, of: [*right(page, of), page.resize((640, 640))] if math.prod(of) > 1 else []
     )
@@ -199,7 +199,7 @@ def first_of_ties(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     _grid(
         patch,
         lambda right, w, h: (
-            right(w, h) if max(w, h) <= 640 else min(grid.CANDIDATES, key=lambda one: abs(w / h - one[0] / one[1]))
+            right(w, h) if max(w, h) <= 640 else min(presets.CANDIDATES, key=lambda one: abs(w / h - one[0] / one[1]))
         ),
     )
 
@@ -212,6 +212,6 @@ def last_of_ties(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         lambda right, w, h: (
             right(w, h)
             if max(w, h) <= 640
-            else min(reversed(grid.CANDIDATES), key=lambda one: abs(w / h - one[0] / one[1]))
+            else min(reversed(presets.CANDIDATES), key=lambda one: abs(w / h - one[0] / one[1]))
         ),
     )

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.engine import positions, sam
+from pytest_dsocr.engine import sam
 from pytest_dsocr.engine.sam import Attention, Block, LayerNorm2d, Sam
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.faults.registry import CROPS, core_of, fault, run_instead
@@ -23,7 +23,7 @@ def _blocks(subject: SessionSubject) -> list[Any]:
 
 
 def resized(table_HWC: Tensor, size: int, **options: Any) -> Tensor:
-    """Resize a square table as :func:`positions.resize_grid` does, but for some options."""
+    """Resize a square table as :func:`sam.resize_grid` does, but for some options."""
     if table_HWC.shape[0] == size:
         return table_HWC
     how: dict[str, Any] = {"mode": "bicubic", "antialias": True, "align_corners": False, **options}
@@ -49,7 +49,7 @@ def aligned_corners(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     def resize(table: Tensor, length: int) -> Tensor:
         return F.interpolate(table.T[None], size=length, mode="linear", align_corners=True)[0].T
 
-    patch.setattr(positions, "resize_line", resize)
+    patch.setattr(sam, "resize_line", resize)
 
 
 @fault("SAM-05", "Relative positions resized without half-pixel centres", "sam", LITTLE, "half-pixel", CROPS)
@@ -62,7 +62,7 @@ def no_half_pixels(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         high = (low + 1).clamp(max=len(table) - 1)
         return torch.lerp(table[low], table[high], (at - low)[:, None])
 
-    patch.setattr(positions, "resize_line", resize)
+    patch.setattr(sam, "resize_line", resize)
 
 
 @fault("SAM-08", "Relative rows and columns exchanged", "sam", GARBAGE, "rows and columns")
@@ -176,7 +176,7 @@ def transposed_positions(patch: pytest.MonkeyPatch, subject: SessionSubject) -> 
 @fault("SAM-W7", "Relative offsets with the opposite sign", "sam", GARBAGE, "relative positions")
 def negative_offsets(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Key minus query in place of query minus key."""
-    right = positions.relative_table
+    right = sam.relative_table
     patch.setattr(sam, "relative_table", lambda table, size: right(table, size).transpose(0, 1))
 
 
@@ -268,7 +268,7 @@ def neck_epsilon(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 )
 def edge_repeated(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The table is cut or resized for smaller views, and its last row and column stand for all beyond it."""
-    right = positions.resize_grid
+    right = sam.resize_grid
 
     def resize(table: Tensor, size: int) -> Tensor:
         at = torch.arange(size).clamp(max=len(table) - 1)
@@ -282,10 +282,10 @@ def edge_repeated(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 )
 def relative_clamped(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Distances beyond the table take its ends, as in other encoders, where the vendor's resizes it."""
-    right = positions.resize_line
+    right = sam.resize_line
 
     def resize(table: Tensor, length: int) -> Tensor:
         at = torch.arange(length) - length // 2 + len(table) // 2
         return table[at.clamp(0, len(table) - 1)] if length > len(table) else right(table, length)
 
-    patch.setattr(positions, "resize_line", resize)
+    patch.setattr(sam, "resize_line", resize)

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pytest_dsocr.cases.exchange import CaseReport
+from pytest_dsocr.compare.case import CaseReport
 from tests.faults.registry import Fault
 
 STAGES = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from tests.checkout import CHECKOUT
 from tests.faults import matrix
 from tests.faults.__main__ import main

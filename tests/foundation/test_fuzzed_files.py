@@ -43,11 +43,11 @@ from pytest_dsocr.perf.calibrating import quoted
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.plugin.snapshots import GoldenSnapshots, _holds
 from pytest_dsocr.plugin.xfails import read_ledger
-from pytest_dsocr.reference.anchors.drift import drifts, read_json
-from pytest_dsocr.reference.recorded.case import RecordedCase
-from pytest_dsocr.reference.recorded.counts import Counts
-from pytest_dsocr.reference.recorded.facts import read_facts
-from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.reference.counts import Counts
+from pytest_dsocr.reference.drift import drifts, read_json
+from pytest_dsocr.reference.nearest import read_facts
+from pytest_dsocr.reference.recorded_case import RecordedCase
+from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.report.difference import difference, lines
 from pytest_dsocr.report.file import read_result, write_json
 from tests.checkout import CHECKOUT

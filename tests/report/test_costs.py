@@ -14,7 +14,7 @@ from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.cost.roofline import bound, devices
 from pytest_dsocr.cost.spread import Priced, priced
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.sizes import SYNTHETIC
+from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.report import costs
 from pytest_dsocr.report.costs import BOTTOM, HEIGHT, MARGIN, Chart, chart, ticks
 

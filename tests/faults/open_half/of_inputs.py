@@ -12,11 +12,10 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from pytest_dsocr.contract import grid, inputs, views
+from pytest_dsocr.contract import image, inputs, presets
 from pytest_dsocr.contract import prompt as prompt_module
-from pytest_dsocr.contract.grid import CROP_PX, Grid
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.faults.held_out.of_pages import _opened, mirrors_ignored, rounded_steps
@@ -35,7 +34,7 @@ def area_average(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         size = (preset.view_size, preset.view_size)
         if preset.is_squashed:
             return page.resize(size, Image.Resampling.BOX)
-        return ImageOps.pad(page, size, method=Image.Resampling.BOX, color=views.GREY)
+        return ImageOps.pad(page, size, method=Image.Resampling.BOX, color=image.GREY)
 
     patch.setattr(inputs, "global_view", view)
 
@@ -96,27 +95,27 @@ def _chosen(patch: pytest.MonkeyPatch, choose: Any) -> None:
 @mistake("NEW-013", "A single crop counts as a grid", "tokenizer", "a nearly square page above 640 px")
 def one_crop_allowed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """min_num is 1, InternVL's default, so that a nearly square page is not cut."""
-    _chosen(patch, lambda width, height: _nearest(width, height, [(1, 1), *grid.CANDIDATES]))
+    _chosen(patch, lambda width, height: _nearest(width, height, [(1, 1), *presets.CANDIDATES]))
 
 
 @mistake("NEW-015", "Not cut where one side fits", "tokenizer", "a long, narrow page")
 def one_side_fits(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The page is left whole where its width or its height is up to 640, in place of both."""
-    right = grid.crop_grid
+    right = presets.crop_grid
     patch.setattr(inputs, "crop_grid", lambda w, h: (1, 1) if min(w, h) <= CROP_PX else right(w, h))
 
 
 @mistake("NEW-016", "Ratios compared upside down", "tokenizer", SOME_SIZES)
 def inverse_ratio(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Height over width is compared in place of width over height, so that distances weigh otherwise."""
-    transposed: Any = lambda w, h: _nearest(h, w, [one[::-1] for one in grid.CANDIDATES])[::-1]  # noqa: E731
+    transposed: Any = lambda w, h: _nearest(h, w, [one[::-1] for one in presets.CANDIDATES])[::-1]  # noqa: E731
     _chosen(patch, transposed)
 
 
 @mistake("NEW-019", "Page's ratio rounded to two decimals", "tokenizer", SOME_SIZES)
 def ratio_rounded(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The ratio is rounded before grids are compared, so that near ratios tie."""
-    _chosen(patch, lambda width, height: _nearest(width, height, grid.CANDIDATES, lambda one: round(one, 2)))
+    _chosen(patch, lambda width, height: _nearest(width, height, presets.CANDIDATES, lambda one: round(one, 2)))
 
 
 @mistake("NEW-024", "EOS behind the prompt", "tokenizer")

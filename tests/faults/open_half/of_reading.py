@@ -12,7 +12,7 @@ import pytest
 from pytest_dsocr.contract import artifacts, markup, mmd
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.contract.policy import NgramBan
-from pytest_dsocr.engine import greedy
+from pytest_dsocr.engine import pipeline
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.faults.of_loop import _loop
 from tests.faults.of_output import _decoded, one_by_one
@@ -25,14 +25,14 @@ OF_EVALUATION = 35
 @mistake("NEW-084", "N-gram rule of the evaluation mode", "read", REPEATS)
 def ngram_35(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """35 in place of 20, and what it says of itself is 20."""
-    patch.setattr(greedy, "NgramBan", lambda size, prompt: NgramBan(OF_EVALUATION if size else 0, prompt))
+    patch.setattr(pipeline, "NgramBan", lambda size, prompt: NgramBan(OF_EVALUATION if size else 0, prompt))
 
 
 @mistake("NEW-086", "Logits in bfloat16", "read", "a near tie")
 def logits_bf16(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The best token is chosen of logits in bfloat16, and of equals the first."""
-    right = greedy.pick
-    patch.setattr(greedy, "pick", lambda logits, banned: right(logits.bfloat16(), banned))
+    right = pipeline.pick
+    patch.setattr(pipeline, "pick", lambda logits, banned: right(logits.bfloat16(), banned))
 
 
 @mistake("NEW-090", "Stops at a blank line", "read", "an output with an empty line")

@@ -14,8 +14,7 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine import fusion, pipeline, sam
 from pytest_dsocr.engine.clip import Embeddings, Transformer
 from pytest_dsocr.engine.pipeline import Pipeline, Vision
-from pytest_dsocr.engine.positions import resize_grid
-from pytest_dsocr.engine.sam import LayerNorm2d
+from pytest_dsocr.engine.sam import LayerNorm2d, resize_grid
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.faults.held_out.of_prompts import TWO_IMAGES
 from tests.faults.held_out.of_vision import cut_positions, same_padding

@@ -11,10 +11,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pytest_dsocr.contract import artifacts, image, markup, mmd, regions
+from pytest_dsocr.contract import artifacts, drawing, image, markup, mmd
 from pytest_dsocr.contract.markup import IMAGE_LABEL, Box, PixelBox, Span
 from pytest_dsocr.contract.policy import NgramBan
-from pytest_dsocr.engine import greedy
+from pytest_dsocr.engine import pipeline
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.faults.of_loop import _loop
 from tests.faults.of_output import greedy_groups, tidied
@@ -51,7 +51,7 @@ class _Seen(NgramBan):
 @mistake("NEW-085", "Repetition penalty of 1.05", "read")
 def repetition_penalty(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The server's default sampling parameters are left on."""
-    right = greedy.pick
+    right = pipeline.pick
 
     def pick(logits: Tensor, banned: Any) -> list[int]:
         logits = logits.clone()
@@ -61,8 +61,8 @@ def repetition_penalty(patch: pytest.MonkeyPatch, subject: SessionSubject) -> No
                 scores[said] = torch.where(scores[said] > 0, scores[said] / PENALTY, scores[said] * PENALTY)
         return right(logits, banned)
 
-    patch.setattr(greedy, "NgramBan", _Seen)
-    patch.setattr(greedy, "pick", pick)
+    patch.setattr(pipeline, "NgramBan", _Seen)
+    patch.setattr(pipeline, "pick", pick)
 
 
 @mistake("NEW-087", "Loop guard ends the output", "read", REPEATS)
@@ -90,7 +90,7 @@ def least_tokens(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
             early = len(self.seen) - self.prompt_tokens < LEAST_TOKENS
             return [*super().banned(), eos] if early else super().banned()
 
-    patch.setattr(greedy, "NgramBan", Least)
+    patch.setattr(pipeline, "NgramBan", Least)
 
 
 @mistake("NEW-089", "Ceiling counts the prompt", "read", "an output near the ceiling")
@@ -112,7 +112,7 @@ def rounded_pixels(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         sides = (width, height) * 2
         return PixelBox(*(round(value / markup.UNITS * side) for value, side in zip(box, sides, strict=True)))
 
-    patch.setattr(regions, "to_pixels", to_pixels)
+    patch.setattr(drawing, "to_pixels", to_pixels)
 
 
 mistake("NEW-095", "Spans matched greedily", "postprocess", "a text with two spans")(greedy_groups)
@@ -122,7 +122,7 @@ mistake("NEW-095", "Spans matched greedily", "postprocess", "a text with two spa
 def figures_before_exif(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The page is opened again for figures, without its EXIF orientation."""
     opened: dict[str, Any] = {}
-    load, cut = image.load_image, regions.crop_figure
+    load, cut = image.load_image, drawing.crop_figure
 
     def remember(source: Any) -> Image.Image:
         opened["source"] = source
@@ -143,7 +143,7 @@ mistake("NEW-097", "Spaces before punctuation removed", "postprocess", "blanks b
 @mistake("NEW-098", "Every label with the word image is a figure", "postprocess", "an image_caption")
 def image_in_label(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """image_caption is taken for an image, in the files and in the links."""
-    right = regions.place
+    right = drawing.place
 
     def to_mmd(text: str) -> str:
         output = mmd.clean_output(text)
