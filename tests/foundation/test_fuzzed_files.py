@@ -55,9 +55,7 @@ from tests.checkout import CHECKOUT
 from tests.contract.fuzzing import fuzz
 from tests.engine.written import write_synthetic
 from tests.perf.made import PARITY, identity, measured
-from tests.report.made import MATCH, case_payload, payload, run_payload
-from tests.report.test_ended import SLOWER
-from tests.report.test_result import result
+from tests.report.made import MATCH, SLOWER, case_payload, payload, result, run_payload
 
 LIMIT_S = 20
 VENDOR, BASELINES = CHECKOUT / "golden/vendor", CHECKOUT / "golden/baselines/nvidia-h200"

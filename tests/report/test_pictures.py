@@ -1,10 +1,11 @@
-"""The page twice: what both sides read alike is grey, and what they did not stands out on its side."""
+"""Both sides of a case: the page twice, where what differs stands out, and the files of each side."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from PIL import Image, ImageChops
 
 from pytest_dsocr.contract.markup import UNITS, Box
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import unseal
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.report.payload import picture_name
 from pytest_dsocr.report.pictures import (
@@ -26,6 +28,8 @@ from pytest_dsocr.report.pictures import (
     paired_by_overlap,
     side_by_side,
 )
+from pytest_dsocr.report.side_files import write_sides
+from tests.compare.made import OUTPUT
 from tests.report.made import report
 
 Spans = Sequence[SpanSeen]
@@ -82,7 +86,7 @@ def test_what_differs_is_blue_for_the_reference_and_red_for_the_subject(
     assert tuple(colours(pane, box) for pane in both) == seen
 
 
-def test_where_the_reference_has_a_box_is_dashed_on_the_subjects_side() -> None:
+def test_a_wanted_box_is_dashed_and_a_missing_or_surplus_one_is_thick() -> None:
     shares = []
     for pane in panes(text(HERE), ()):
         y = round(HERE.y2 / UNITS * (pane.height - 1))
@@ -91,20 +95,18 @@ def test_where_the_reference_has_a_box_is_dashed_on_the_subjects_side() -> None:
     assert shares[0] == 1
     assert 0.4 < shares[1] < 0.6
 
-
-def test_a_missing_and_a_surplus_box_are_thicker_than_one_that_moved() -> None:
     def thickness(pane: Image.Image, box: Box) -> int:
         x, y = pane.width // 4, round(box.y2 / UNITS * (pane.height - 1))
         return sum(pane.getpixel((x, y + d)) in (BLUE, RED) for d in range(-9, 10))
 
-    reference, subject = panes(text(HERE, FAR), text(NEAR))
+    reference, _ = panes(text(HERE, FAR), text(NEAR))
     assert thickness(reference, FAR) > thickness(reference, HERE) > 1
-    reference, subject = panes(text(HERE), text(NEAR, FAR))
+    _, subject = panes(text(HERE), text(NEAR, FAR))
     assert thickness(subject, FAR) > thickness(subject, NEAR) > 1
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "pairs"),
+    ("actual", "expected", "pairs"),
     [
         ((), (), []),
         ((HERE, FAR), (FAR, HERE), [(0, 1), (1, 0)]),
@@ -117,27 +119,19 @@ def test_a_missing_and_a_surplus_box_are_thicker_than_one_that_moved() -> None:
     ],
 )
 def test_equal_boxes_are_paired_first_and_then_those_that_overlap(
-    mine: Sequence[Box], theirs: Sequence[Box], pairs: list[tuple[int, int]]
+    actual: Sequence[Box], expected: Sequence[Box], pairs: list[tuple[int, int]]
 ) -> None:
-    assert sorted(paired_by_overlap(text(*mine), text(*theirs)).places) == pairs
+    assert sorted(paired_by_overlap(text(*actual), text(*expected)).places) == pairs
 
 
 @pytest.mark.parametrize("box", [HERE, Box(5, 5, 5, 5)], ids=["some_area", "none"])
 def test_of_boxes_in_one_place_those_under_one_label_are_pairs(box: Box) -> None:
-    mine, theirs = text(box, label="title") + text(box), text(box) + text(box, label="title")
-    assert sorted(paired_by_overlap(mine, theirs).places) == [(0, 1), (1, 0)]
+    actual, expected = text(box, label="title") + text(box), text(box) + text(box, label="title")
+    assert sorted(paired_by_overlap(actual, expected).places) == [(0, 1), (1, 0)]
 
 
 @pytest.mark.parametrize(
-    "box",
-    [
-        Box(1e300, -1e300, 5, 5),
-        Box(900, 900, 100, 100),
-        Box(math.inf, 0, -math.inf, 9),
-        Box(*[math.nan] * 4),
-        Box(0, 0, 0, 0),
-        Box(999, 999, 999, 999),
-    ],
+    "box", [Box(1e300, -1e300, 5, 5), Box(math.inf, 0, -math.inf, 9), Box(*[math.nan] * 4), Box(999, 999, 999, 999)]
 )
 def test_a_box_that_lies_nowhere_is_drawn_on_the_page_and_no_error(box: Box) -> None:
     panes(text(box, label="a\nlabel \x1b[2J" + "long" * 99), text(box, HERE), (40, 30))
@@ -175,3 +169,63 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(DsocrError, match=r"page-tiny-free.jpg cannot be written .*; make room, or give another folder"):
         draw(report(tmp_path), tmp_path / "taken")
+    with pytest.raises(DsocrError, match="cannot be written"):
+        write_sides(report(tmp_path), tmp_path / "taken" / "case")
+
+
+# Files.
+
+NAMES = ["info.json", "result.mmd", "result_with_boxes.jpg"]
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_each_side_has_its_text_boxes_shapes_and_picture(tmp_path: Path) -> None:
+    out = write_sides(report(tmp_path), tmp_path / "case")
+    sides = {side: unseal((out / side / "info.json").read_bytes()) for side in ("reference", "subject")}
+    for side, info in sides.items():
+        assert files_in(out / side) == NAMES
+        assert (out / side / "result.mmd").read_text() == OUTPUT.mmd
+        assert info["text"] == OUTPUT.text
+        assert info["spans"][1] == {"label": "image", "boxes": [[5, 6, 7, 8], [9, 10, 11, 12]]}
+        assert info["boxes"][2] == {"label": "image", "x": 2, "y": 4, "w": 1, "h": 0}
+        assert info["page"] == {"width": 300, "height": 400}
+        assert len(info["token_ids"]) == 3
+        assert info["shapes"].keys() >= {"input_ids", "images_seq_mask", "images_crop", "images_ori"}
+        assert info["image_tokens"] > 0
+    assert (sides["reference"]["seconds"], sides["subject"]["seconds"]) == (0.25, 1.5)
+    assert sides["reference"]["files"]["images/0.jpg"] == 812
+
+
+def test_what_a_subject_did_not_come_to_is_not_there(tmp_path: Path) -> None:
+    out = write_sides(
+        report(tmp_path, text="", spans=(), inputs=None, forced=None, lost=frozenset(("read",))), tmp_path / "case"
+    )
+    assert (files_in(out / "reference"), files_in(out / "subject")) == (NAMES, ["info.json"])
+    assert unseal((out / "subject" / "info.json").read_bytes())["shapes"] is None
+
+
+def test_whatever_a_subject_reads_the_files_are_small_and_whole(tmp_path: Path) -> None:
+    boxes = (Box(math.nan, 0, 5, 5), Box(0, 0, math.inf, 5), Box(-1e300, 0, 1e300, 9), *[Box(0, 0, 9, 9)] * 50_000)
+    said: dict[str, Any] = {
+        "text": "\ud800\x00" * 3_000_000,
+        "mmd": "\udfff" * 3_000_000,
+        "spans": (SpanSeen("\ud800", boxes),),
+    }
+    out = write_sides(report(tmp_path, **said), tmp_path / "case") / "subject"
+    assert files_in(out) == NAMES
+    assert all((out / name).stat().st_size < 4_000_000 for name in NAMES)
+    assert unseal((out / "info.json").read_bytes())["text"].startswith("\\ud800\x00")
+
+
+@pytest.mark.parametrize("place", ["case/reference", "case"])
+def test_nothing_is_written_through_a_link(tmp_path: Path, place: str) -> None:
+    (tmp_path / "victim" / "reference").mkdir(parents=True)
+    (tmp_path / "victim" / "info.json").write_text("kept")
+    (tmp_path / "victim" / "reference" / "info.json").write_text("kept")
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).symlink_to(tmp_path / "victim")
+    assert files_in(write_sides(report(tmp_path), tmp_path / "case") / "reference") == NAMES
+    assert {path.read_text() for path in (tmp_path / "victim").rglob("info.json")} == {"kept"}
