@@ -9,18 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_dsocr.contract.image import image_size
+from pytest_dsocr.cost.cost import ITEM_BYTES
 from pytest_dsocr.cost.memory import activation_peaks
 from pytest_dsocr.cost.model import cache_bytes, parameters
-from pytest_dsocr.cost.operations import ITEM_BYTES
-from pytest_dsocr.cost.roof import Roof
-from pytest_dsocr.cost.roofline import Device, device_called
-from pytest_dsocr.cost.spread import Priced, priced
-from pytest_dsocr.cost.words import text_tokens
-from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.cost.pages import Priced, priced
+from pytest_dsocr.cost.roofline import Device, Roof, device_called
+from pytest_dsocr.cost.workload import Workload, text_tokens
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.places import SYNTHETIC, architecture_of, folder_of, synthetic
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import count, si, told
@@ -28,8 +25,8 @@ from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
 from pytest_dsocr.perf.baseline import having
-from pytest_dsocr.perf.nearness import roof_over
 from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.perf.summary import roof_over
 from pytest_dsocr.reference.goldens import baseline_places, golden_folder
 from pytest_dsocr.report import costs
 
@@ -96,7 +93,7 @@ def _work(options: Namespace, model: Model) -> Workload:
     for flag, values in (("dtype", tuple(ITEM_BYTES)), ("attention", ATTENTIONS)):
         if getattr(options, flag) not in values:
             raise DsocrError(f"--{flag}={getattr(options, flag)} is not known; give one of {', '.join(values)}")
-    prompt, preset = options.prompt, DEFAULT.preset(options.preset)
+    prompt, preset = options.prompt, model.architecture.family.preset(options.preset)
     how = {"generated_tokens": options.tokens, "dtype": options.dtype, "attention": options.attention}
     if model.tokenizer is None:
         return Workload(ANY_SIZE, preset, text_tokens(prompt), **how)
@@ -127,14 +124,14 @@ def _how(model: Model, work: Workload, device: Device) -> Iterator[str]:
     yield from told("model", f"{model.name}: {si(weights)} parameters in {work.dtype}")
     yield from told("memory", f"{memory} and {activations}")
     yield from told("tokens", f"{work.text_tokens} of the prompt's text, {how}; {work.generated_tokens} are written")
-    yield from told("roof", f"{device.name}, {device.peak_in_words(work.dtype)}; from: {device.source}")
+    yield from told("roof", f"{device.name}, {device.peak_text(work.dtype)}; from: {device.source}")
 
 
 def _measured(
     options: Namespace, model: Model, path: Path, work: Workload, device: Device
 ) -> Iterator[tuple[Measured, Roof]]:
     """Yield what was measured of this page, checkpoint and device; the page is loaded only where some may be of it."""
-    case = make_case(path, options.prompt, options.preset)
+    case = make_case(path, options.prompt, options.preset, family=model.architecture.family)
     wanted = {
         "setup.checkpoint": model.name,
         "setup.dtype": options.dtype,

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 
 from pytest_dsocr.contract.presets import crop_count
-from pytest_dsocr.cost import clip, decoder, sam
-from pytest_dsocr.cost.cost import Cost, StageCost, total
-from pytest_dsocr.cost.decoder import SESSION, Call, Way
-from pytest_dsocr.cost.experts import ALIKE, Reached, expected
-from pytest_dsocr.cost.operations import ITEM_BYTES, moved
+from pytest_dsocr.cost import decoder, encoders
+from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, StageCost, moved, total
+from pytest_dsocr.cost.decoder import ALIKE, SESSION, Call, Reached, Way, expected
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import load
 
-VISION = ("sam", "clip", "projector")
 NEWLINE = "model.image_newline"
 SEPARATOR = "model.view_seperator"
 OWN = (NEWLINE, SEPARATOR)
@@ -38,6 +34,7 @@ def stages_of(
         way: what right implementations do differently; the session's if left out.
         reached: how many experts a call reads; as many as are expected if left out.
     """
+    vision = load(arch.family.cost).vision
     of_page = _sum([vision(arch, side_px, views, work.dtype) for side_px, views in calls(work)])
     of_page["vision_fusion"] = _fusion(arch, work)
     of_page["prefill"] = _prefill(arch, work, way, reached)
@@ -49,17 +46,7 @@ def stages_of(
 def calls(work: Workload) -> list[tuple[int, int]]:
     """Give the calls of the encoders for one page: the side of the views in px, and how many there are."""
     crops = crop_count(work.grid)
-    return [*([(DEFAULT.tiling.crop_px, crops)] if crops else []), (work.preset.view_size, 1)]
-
-
-def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, Layers]:
-    """Give the cost of one call of SAM, of CLIP and of the projector on ``views`` views of ``side_px``."""
-    size, side = ITEM_BYTES[dtype], sam.features_side(arch.sam, side_px)
-    return {
-        "sam": sam.layers(arch.sam, side_px, views, size),
-        "clip": clip.layers(arch.clip, side, views, size),
-        "projector": clip.projector(arch, side, views, size),
-    }
+    return [*([(work.preset.tiling.crop_px, crops)] if crops else []), (work.preset.view_size, 1)]
 
 
 def decode_step(
@@ -75,9 +62,7 @@ def decode_step(
 def parameters(arch: Architecture) -> dict[str, int]:
     """Count the parameters of each module in the checkpoint."""
     return {
-        **sam.parameters(arch.sam),
-        **clip.parameters(arch.clip),
-        clip.PROJECTOR: clip.projector_parameters(arch),
+        **load(arch.family.cost).parameters(arch),
         **dict.fromkeys(OWN, arch.decoder.hidden_size),
         **decoder.parameters(arch.decoder),
     }
@@ -91,7 +76,7 @@ def cache_bytes(arch: Architecture, work: Workload) -> int:
 
 def _fusion(arch: Architecture, work: Workload) -> Layers:
     size, width = ITEM_BYTES[work.dtype], arch.decoder.hidden_size
-    features = sum(views * sam.features_side(arch.sam, side_px) ** 2 for side_px, views in calls(work))
+    features = sum(views * encoders.features_side(arch.sam, side_px) ** 2 for side_px, views in calls(work))
     through = moved(size, read=features * width, written=work.image_tokens * width)
     return {NEWLINE: through + moved(size, weights=width), SEPARATOR: moved(size, weights=width)}
 
@@ -114,18 +99,14 @@ def _decode(arch: Architecture, work: Workload, way: Way, reached: Reached) -> L
     ]
     names = taken[0] if taken else ()
     if reached in ALIKE:
-        return {name: _scaled(total(layers[name] for layers in taken), len(lengths), 2) for name in names}
+        return {name: total(layers[name] for layers in taken).scaled(len(lengths), 2) for name in names}
     return {name: total(layers[name] for layers in taken) for name in names}
 
 
-def _scaled(cost: Cost, times: int, parts: int = 1) -> Cost:
-    return Cost(**{field.name: getattr(cost, field.name) * times // parts for field in fields(Cost)})
-
-
 def _times(layers: Mapping[str, Cost], count: int) -> Layers:
-    return {name: _scaled(cost, count) for name, cost in layers.items()}
+    return {name: cost.scaled(count) for name, cost in layers.items()}
 
 
 def _sum(parts: list[dict[str, Layers]]) -> dict[str, Layers]:
     """Add calls of the same stages up, module by module."""
-    return {stage: {name: total(part[stage][name] for part in parts) for name in parts[0][stage]} for stage in VISION}
+    return {stage: {name: total(part[stage][name] for part in parts) for name in parts[0][stage]} for stage in parts[0]}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from pytest_dsocr.families.family import Family, Stage, merged
+from pytest_dsocr.families.family import FUSION, Family, Stage, merged
 
 NAMES = ("deepseek_ocr",)
 """The folders; what names no family is of the first."""
@@ -22,7 +22,9 @@ DEFAULT = FAMILIES[NAMES[0]]
 STAGES: tuple[Stage, ...] = merged(FAMILIES.values())
 """The stages of all families, each once and in order: what has an order for every report."""
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
-OF_VIEWS = tuple(stage.name for stage in STAGES if stage.kind == "view")
+OF_VIEWS = {stage.name: stage.module for stage in STAGES if stage.kind == "view"}
+"""The stages that every view goes through, in order, with the vendor's modules."""
+VISION = (*OF_VIEWS, FUSION)
 SEAMS = tuple(seam for stage in STAGES for seam in stage.seams)
 """The tensors handed on between stages, as they follow from each other."""
 VISION_SEAMS = tuple(seam for stage in STAGES if stage.kind in ("view", "fusion") for seam in stage.seams)

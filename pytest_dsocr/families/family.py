@@ -104,7 +104,7 @@ class Family:
     fast_model: str
     """The same with fast decode steps; empty where there is none."""
     cost: str
-    """What a call of its views' stages costs, ``module:name``; see :func:`pytest_dsocr.cost.model.vision`."""
+    """What its views' stages cost: a module with the functions of :mod:`pytest_dsocr.cost.encoders`."""
     mistakes: str
     """The catalogue of its known mistakes, a module."""
     embedded: Mapping[str, Path] = field(default_factory=dict)

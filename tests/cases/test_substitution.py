@@ -18,7 +18,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.fusion import fuse
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.families import STAGE_NAMES
+from pytest_dsocr.families import STAGE_NAMES, VISION
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
@@ -164,7 +164,7 @@ def test_what_was_asked_stays_as_it_was(session: Session[Any], case: Case, live:
 
 
 def test_parts_are_the_stages_of_their_kind() -> None:
-    assert (substitution.TOKENS[0], *substitution.VISION) == (STAGE_NAMES[5], *STAGE_NAMES[1:5])
+    assert (substitution.TOKENS[0], *VISION) == (STAGE_NAMES[5], *STAGE_NAMES[1:5])
 
 
 def unneeded() -> Any:

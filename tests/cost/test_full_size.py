@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.cost.cost import by_module
-from pytest_dsocr.cost.counting import as_counted
+from pytest_dsocr.cost.cost import as_counted, by_module
 from pytest_dsocr.cost.decoder import Way
-from pytest_dsocr.cost.model import VISION, cache_bytes, decode_step, parameters, stages_of
+from pytest_dsocr.cost.model import cache_bytes, decode_step, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families import DEFAULT, OF_VIEWS
 from tests.cost.full_size import FULL, apart, decode, model, vision
 
 WHOLE_PAGE = "gundam, 1400 px"
@@ -40,8 +39,10 @@ def work_of(page: str, attention: str = "eager") -> Workload:
 def test_each_layer_of_vision_is_as_counted(full: DeepseekOCR, page: str) -> None:
     stages = stages_of(FULL, work_of(page))
     found = vision(full, work_of(page))
-    assert not apart(by_module(stages[stage] for stage in VISION), found)
-    assert found.algorithmic == found.as_counted == sum(as_counted(stages[stage], "eager", "meta") for stage in VISION)
+    assert not apart(by_module(stages[stage] for stage in OF_VIEWS), found)
+    assert (
+        found.algorithmic == found.as_counted == sum(as_counted(stages[stage], "eager", "meta") for stage in OF_VIEWS)
+    )
     assert not found.unknown
 
 

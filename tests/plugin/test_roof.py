@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.cost.roof import Roof
-from pytest_dsocr.cost.roofline import devices
+from pytest_dsocr.cost.roofline import Roof, devices
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.families import DEFAULT

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.cost.compression import compression
-from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.cost.workload import Workload, compression
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu

@@ -68,7 +68,7 @@ FAMILY = Family(
     ),
     model="pytest_dsocr.engine.model:DeepseekOCR",
     fast_model="pytest_dsocr.engine.fast.model:FastDeepseekOCR",
-    cost="pytest_dsocr.cost.clip:vision",
+    cost="pytest_dsocr.cost.encoders",
     mistakes="pytest_dsocr.explain.families",
     embedded={"mini": Path(__file__).parent / "mini"},
 )
