@@ -22,8 +22,8 @@ from pytest_dsocr.engine import clip, pipeline
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.fusion import end_rows, mosaic, square
 from pytest_dsocr.engine.names import MINI
-from pytest_dsocr.explain.asking import question_of
 from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.pages.shipped import shipped
 from pytest_dsocr.reference.opening import Wanted
