@@ -18,9 +18,9 @@ FILLED_AS_WORK_GOES_ON = {
     "perf/probe/walk.py: Walk",
     "nights/state.py: Entry",
     "nights/state.py: NightState",
-    "report/plan.py: Plan",
-    "report/gathered.py: Gathered",
-    "report/tested.py: TestResult",
+    "report/collection.py: Plan",
+    "report/collection.py: Collected",
+    "report/outcomes.py: TestResult",
 }
 
 

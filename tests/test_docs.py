@@ -19,7 +19,7 @@ from pytest_dsocr.compare.tolerances import BY_DTYPE, NAMES
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.stages import STAGES
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
 from pytest_dsocr.plugin.markers import registration_lines
 from pytest_dsocr.plugin.options import OPTIONS
@@ -161,7 +161,7 @@ def test_the_session_runs_as_its_page_says(tmp_path: Path, monkeypatch: pytest.M
 def test_a_fixture_is_overridden_and_a_snapshot_kept_as_their_pages_say(pytester: pytest.Pytester) -> None:
     subject, _ = blocks("docs/levels-and-protocol.md", "python")
     [_, override] = blocks("docs/fixtures-and-markers.md", "python")
-    [snapshot] = blocks("docs/snapshots.md", "python")
+    [snapshot] = blocks("docs/recordings.md", "python")
     pytester.makepyfile(my_ocr=subject, conftest=override, test_it=snapshot)
     run = ("--dsocr-golden=mine", f"--dsocr-pages={shipped('dev-3')[2]}", "--dsocr-max-new-tokens=9")
     pytester.runpytest_inprocess(*run, "--snapshot-update").assert_outcomes(passed=1)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.checkout import CHECKOUT
 
 TESTS = Path(__file__).parent
@@ -15,11 +13,4 @@ LISTED = TESTS.joinpath("quick.txt").read_text(encoding="utf-8").split()
 def test_every_room_is_in_it() -> None:
     rooms = {folder.name for folder in (CHECKOUT / "pytest_dsocr").iterdir() if (folder / "__init__.py").is_file()}
     tested = {room for room in rooms if (TESTS / room).is_dir()}
-    assert {Path(path).parts[2] for path in LISTED if path.startswith("tests/")} >= tested
-
-
-@pytest.mark.parametrize("path", LISTED)
-def test_what_it_lists_is_there(path: str) -> None:
-    file, _, test = path.removeprefix("--ignore=").partition("::")
-    assert (CHECKOUT / file).exists()
-    assert not test or f"def {test}(" in (CHECKOUT / file).read_text(encoding="utf-8")
+    assert {Path(path).parts[1] for path in LISTED if path.startswith("tests/")} >= tested

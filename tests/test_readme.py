@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from tests.markdown import HOMES, blocks, text_of
 
 MOST_LINES = 150

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_dsocr.engine.fast.batch import PageBatch
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 
 PAGES_A_ROW = 2
 """So that pages join while others are read."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from ci.fast.timing import Sessions, in_turn
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 
 PAGES = ("invoice_016", "slide_1011")
 """Of 2 x 2 and of 4 x 2 crops."""

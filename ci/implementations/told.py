@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.printable import in_shell
+from pytest_dsocr.foundation.words import in_shell
 
 DSOCR = "import sys; from pytest_dsocr.cli.main import main; sys.exit(main())"
 

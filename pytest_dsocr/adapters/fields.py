@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.special import IMAGE
+from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.reading import Format, toml
 from pytest_dsocr.subjects.protocol import Setup

@@ -11,15 +11,13 @@ from typing import Any
 from PIL import Image
 
 from pytest_dsocr.adapters.chat import Chat, RefusedError
-from pytest_dsocr.contract.grid import crop_grid
-from pytest_dsocr.contract.presets import PRESETS, Preset
+from pytest_dsocr.contract.presets import PRESETS, Preset, crop_grid, image_token_count
 from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.contract.schedule import image_token_count
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
-from pytest_dsocr.observation.fault import SubjectFaultError
-from pytest_dsocr.pages.shipped import shipped
-from pytest_dsocr.subjects.watch import current
+from pytest_dsocr.observation.level import SubjectFaultError
+from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.subjects.calls import current
 
 Body = Callable[[Path, str, Preset, int], dict[str, Any]]
 """Makes a request of a page, a prompt, a preset and the ceiling of the output."""

@@ -13,9 +13,8 @@ from math import inf
 from typing import TypeVar
 
 from pytest_dsocr.adapters.fields import MOST_BYTES
-from pytest_dsocr.foundation.printable import in_shell
-from pytest_dsocr.foundation.words import fit
-from pytest_dsocr.observation.fault import SubjectFaultError, SubjectHungError
+from pytest_dsocr.foundation.words import fit, in_shell
+from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
 
 TRACE_BYTES, TRACE_LINES, COLUMNS = 16_384, 40, 200
 CHUNK_BYTES, POLL_S = 65_536, 0.05

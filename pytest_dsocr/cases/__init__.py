@@ -1,4 +1,4 @@
-"""Judge one case: ask both sides, choose the limits, compare, and look for the cause of what is wrong.
+"""Run one case from start to end: both sides, limits, verdicts, explanation, drawing.
 
-No pytest, no terminal, no files.
+No pytest and no terminal. The plugin hands over its config and takes the result.
 """

@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from pytest_dsocr.cases.config import Config
 from pytest_dsocr.compare.tolerances import OF_ONE_KEY, Tolerances, tolerances
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.foundation.exact import exact
+from pytest_dsocr.observation.config import Config, Setup
 from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.reference.opening import Wanted
 from pytest_dsocr.reference.protocol import Reference
-from pytest_dsocr.subjects.protocol import Setup
 
 
 @cache

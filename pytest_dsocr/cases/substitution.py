@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pytest_dsocr.cases.exchange import Exchange
+from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.inputs import compare_inputs
-from pytest_dsocr.compare.observations import DECODING, compare_observations
+from pytest_dsocr.compare.observations import DECODING
 from pytest_dsocr.compare.seams import compare_seam
-from pytest_dsocr.compare.tolerances import Tolerances, tolerances
+from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.contract.input_names import COMPARED
-from pytest_dsocr.observation.answer import Answer
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.contract import COMPARED
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import BEST_OF_PREFILL, Best, Seam
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import digest, forced_steps, keeps_values, steps_along
@@ -43,28 +42,25 @@ class Lent:
     vision_fusion: Tensor | None = None
 
 
-def substitute(
-    subject: TextSubject, exchange: Exchange, limits: Tolerances, donor: Donor | None = None
-) -> tuple[str, ...]:
+def substitute(subject: TextSubject, report: CaseReport, donor: Donor | None = None) -> tuple[str, ...]:
     """Tell what is right, and what still wrong, when the subject is given the reference's tensors; a sentence each.
 
     Nothing is told of a subject without stages, of one whose stages are right, of one that raised and is asked no more,
     or where the tensors are not at hand: of a recording they are those of ``donor``, if they agree with it.
 
     Args:
-        subject: the one that gave ``exchange.answer``.
-        exchange: what both sides said.
-        limits: how far apart they may be.
+        subject: the one whose answer ``report`` judges.
+        report: of what both sides said.
         donor: makes a session on the same checkpoint; called only for a recording, and only where something is wrong.
     """
-    if exchange.answer.fault is not None:
+    if report.fault is not None:
         return ()
-    wrong = _wrong(exchange.answer, exchange, limits)
+    wrong = _wrong(report)
     if not wrong & {*VISION, *TOKENS}:
         return ()
     found: list[str] = []
     with torch.no_grad():
-        trial = _Trial(CheckedSubject(subject), exchange, limits, _lent(exchange, donor))
+        trial = _Trial(CheckedSubject(subject), report, _lent(report.exchange, donor))
         try:
             found.extend(trial.findings(wrong))
         except SubjectFaultError as error:
@@ -75,9 +71,13 @@ def substitute(
 @dataclass(frozen=True, eq=False)
 class _Trial:
     asked: CheckedSubject
-    exchange: Exchange
-    limits: Tolerances
+    report: CaseReport
     lent: Lent
+
+    @property
+    def exchange(self) -> Exchange:
+        """What both sides said."""
+        return self.report.exchange
 
     def findings(self, wrong: set[str]) -> Iterator[str]:
         own = self.asked.inputs(self.exchange.case)
@@ -102,51 +102,50 @@ class _Trial:
         return {**own, **{name: tensor.to(own[name].device) for name, tensor in lent.items()}}
 
     def _fusion(self, own: Mapping[str, Tensor]) -> Tensor | None:
-        mine, lent = self.exchange.answer.seams.get("vision_fusion"), self.lent.vision_fusion
-        dtype = getattr(torch, mine.dtype) if mine else None
+        actual, lent = self.exchange.answer.seams.get("vision_fusion"), self.lent.vision_fusion
+        dtype = getattr(torch, actual.dtype) if actual else None
         return None if lent is None else lent.to(own["input_ids"].device, dtype)
 
     def _decodes(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> bool:
         state, logits = self.asked.prefill(inputs, vision_fusion)
-        theirs = self.exchange.theirs.steps
-        steps = forced_steps(self.asked, inputs, theirs)
-        steps_along(self.asked, state, logits, theirs, steps)
+        expected = self.exchange.expected.steps
+        steps = forced_steps(self.asked, inputs, expected)
+        steps_along(self.asked, state, logits, expected, steps)
         best = Best.of(logits, BEST_OF_PREFILL)
         return self._is_right(TOKENS, {"prefill": logits}, prefill_best=best, forced=steps.fetch())
 
     def _is_right(self, stages: tuple[str, ...], tensors: Mapping[str, Tensor], **parts: object) -> bool:
-        keep = keeps_values(self.exchange.theirs)
+        keep = keeps_values(self.exchange.expected)
         seams = {name: Seam.of(tensor, keep_values=keep) for name, tensor in tensors.items()}
         answer = replace(self.exchange.answer, seams=seams, **parts)  # type: ignore[arg-type]
-        return not _wrong(answer, self.exchange, self.limits) & {*stages}
+        return not _wrong(judge(replace(self.exchange, answer=answer), self.report.limits)) & {*stages}
 
 
-def _wrong(answer: Answer, exchange: Exchange, limits: Tolerances) -> set[str]:
+def _wrong(report: CaseReport) -> set[str]:
     """Name the stages that are wrong or missing; blocks inside a stage are covered by its seam."""
-    found = compare_observations(answer, exchange.theirs, limits)
-    return {one.stage for one in found if not one.passes and "/" not in one.what}
+    return {one.stage for one in report.comparisons if not one.passes and "/" not in one.what}
 
 
 def _lent(exchange: Exchange, donor: Donor | None) -> Lent:
-    theirs = exchange.theirs
-    fused = theirs.seams.get("vision_fusion")
-    if keeps_values(theirs):
-        return Lent(theirs.inputs.values, fused.values if fused else None)
+    expected = exchange.expected
+    fused = expected.seams.get("vision_fusion")
+    if keeps_values(expected):
+        return Lent(expected.inputs.values, fused.values if fused else None)
     return _of_donor(CheckedSubject(donor()), exchange) if donor else Lent()
 
 
 def _of_donor(donor: CheckedSubject, exchange: Exchange) -> Lent:
     """Give the donor's tensors in place of recorded ones, each only if it equals the recording up to rounding."""
-    theirs = exchange.theirs
+    expected = exchange.expected
     try:
         inputs = donor.inputs(exchange.case)
-        if any(one.verdict is not Verdict.MATCH for one in compare_inputs(digest(inputs, theirs), theirs.inputs)):
+        if any(one.verdict is not Verdict.MATCH for one in compare_inputs(digest(inputs, expected), expected.inputs)):
             return Lent()
         fused = donor.vision(inputs).get("vision_fusion")
     except SubjectFaultError:  # it may be of the same broken code as the subject
         return Lent()
-    mine = None if fused is None else Seam.of(fused)
-    compared = compare_seam("vision_fusion", mine, theirs.seams.get("vision_fusion"), ROUNDING)
+    actual = None if fused is None else Seam.of(fused)
+    compared = compare_seam("vision_fusion", actual, expected.seams.get("vision_fusion"), ROUNDING)
     return Lent(inputs, fused if compared.verdict in (Verdict.MATCH, Verdict.DRIFT) else None)
 
 

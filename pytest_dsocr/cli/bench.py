@@ -11,13 +11,12 @@ from pathlib import Path
 
 from pytest_dsocr.cli.bisect import searched
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.interrupted import interrupted_by_sigterm
-from pytest_dsocr.foundation.progress import progress_bar
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.process import interrupted_by_sigterm, progress_bar
 from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.nights.bisect import BAD, GOOD, SKIP, Judged
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf import calibrating, history, table
 from pytest_dsocr.perf.bench import Bench, Status, Task, Watcher, compare, counted
 from pytest_dsocr.perf.candidate import opened

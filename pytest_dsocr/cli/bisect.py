@@ -13,7 +13,7 @@ from pytest_dsocr.foundation.words import HASH_CHARACTERS, fit
 from pytest_dsocr.nights.bisect import SKIP, Found, Judged, bisect, judged_by
 from pytest_dsocr.nights.cells import STAGES
 from pytest_dsocr.perf.candidate import Candidate, opened
-from pytest_dsocr.report.ended import UNDECIDED
+from pytest_dsocr.report.exit_status import UNDECIDED
 from pytest_dsocr.report.file import read_result
 
 DEFAULT_OUT, LOG = "dsocr-bisect", "output.log"

@@ -1,6 +1,6 @@
 """``dsocr compare``: run the suites on a subject. The exit status is 0 only if the run was finished and passed.
 
-The others tell a wrong model from a machine out of order; see :mod:`pytest_dsocr.report.ended`.
+The others tell a wrong model from a machine out of order; see :mod:`pytest_dsocr.report.exit_status`.
 
 pytest runs in a process of its own. If that process ends without a finished result, the run does not pass, whatever
 the process's own exit status; nor does it if the result is not the one whose digest pytest told, over a pipe.
@@ -26,7 +26,7 @@ from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.plugin.unasked import MEASURING, WORDS, asks_for_times
 from pytest_dsocr.plugin.xdist.scheduling import SPREAD
 from pytest_dsocr.report.commands import SAFE_PATH, suites
-from pytest_dsocr.report.ended import EXIT_STATUS, Ended
+from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 from pytest_dsocr.report.file import (
     RUN_ID,
     WITNESS,
@@ -112,14 +112,14 @@ def run(options: Namespace) -> Iterator[str]:
         try:
             check_any(named)
         except DsocrError as error:
-            mark_refused(out, identity, str(error), Ended.INFRASTRUCTURE)
+            mark_refused(out, identity, str(error), Ending.INFRASTRUCTURE)
             raise
     status, digest = _status_of(command, identity.id)
     options.status = status or 1
     try:
         result = read_result(out, identity.id, digest=digest)
     except RefusedError as refused:
-        options.status = EXIT_STATUS[Ended(refused.ended_as)]
+        options.status = EXIT_STATUS[Ending(refused.ended_as)]
         raise
     options.status = _exit_status(status, result)
     if status == 0 and not result["passes"]:
@@ -130,7 +130,7 @@ def _exit_status(of_pytest: int, result: Mapping[str, Any]) -> int:
     """Give the command's: pytest's own, and where that says that tests failed or nothing, what kind of end it was."""
     if of_pytest not in (0, 1):
         return of_pytest
-    return EXIT_STATUS[Ended(result["ended_as"])] or of_pytest
+    return EXIT_STATUS[Ending(result["ended_as"])] or of_pytest
 
 
 def plugin() -> str:

@@ -19,11 +19,10 @@ from pytest_dsocr.cost.spread import Priced, priced
 from pytest_dsocr.cost.words import text_tokens
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.places import architecture_of, folder_of
-from pytest_dsocr.engine.sizes import SYNTHETIC, synthetic
+from pytest_dsocr.engine.places import SYNTHETIC, architecture_of, folder_of, synthetic
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import count, si, told
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import pages_in
@@ -32,7 +31,7 @@ from pytest_dsocr.perf.baseline import having
 from pytest_dsocr.perf.nearness import roof_over
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.reference.goldens import baseline_places, golden_folder
-from pytest_dsocr.report import cost_charts, costs
+from pytest_dsocr.report import costs
 
 VENDORS = "full"
 ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
@@ -158,4 +157,4 @@ def _drawn(
         found = costs.to_json(pages, measured, device, layers=options.layers)
         yield options.json, json.dumps(found, indent=1) + "\n"
     if options.html:
-        yield options.html, cost_charts.html(pages, device)
+        yield options.html, costs.html(pages, device)

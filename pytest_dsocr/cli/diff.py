@@ -6,9 +6,8 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import write_whole
-from pytest_dsocr.report.difference import Status, difference
-from pytest_dsocr.report.difference_told import lines, markdown
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.report.difference import Status, difference, lines, markdown
 from pytest_dsocr.report.file import read_result
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.nights import record, told
 from pytest_dsocr.nights.page import html
 from pytest_dsocr.perf import charts

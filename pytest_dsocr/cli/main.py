@@ -23,13 +23,13 @@ from pytest_dsocr.cli import (
     results_arguments,
 )
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
-from pytest_dsocr.foundation.printable import Command, plain
-from pytest_dsocr.foundation.system import check_system
+from pytest_dsocr.foundation.process import check_system
+from pytest_dsocr.foundation.words import Command, plain
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS
 from pytest_dsocr.plugin import option_values
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS
-from pytest_dsocr.report.ended import BAD_INPUT, BY_INTERRUPT, EXIT_STATUS, Ended
+from pytest_dsocr.report.exit_status import BAD_INPUT, BY_INTERRUPT, EXIT_STATUS, Ending
 
 CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
     "run": {
@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; gives one of the statuses of :mod:`pytest_dsocr.report.ended`."""
+    """Run the command line; gives one of the statuses of :mod:`pytest_dsocr.report.exit_status`."""
     ours, theirs = compare.split(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(ours)
     options.of_pytest = theirs
@@ -122,8 +122,8 @@ def _status_of(error: Exception) -> int:
     is_of_us = not (isinstance(error, DsocrError) or is_of_machine(error))
     print(f"dsocr: {traceback.format_exc() if is_of_us else error}", file=sys.stderr)
     if is_of_machine(error):
-        return EXIT_STATUS[Ended.INFRASTRUCTURE]
-    return EXIT_STATUS[Ended.INTERNAL_ERROR] if is_of_us else BAD_INPUT
+        return EXIT_STATUS[Ending.INFRASTRUCTURE]
+    return EXIT_STATUS[Ending.INTERNAL_ERROR] if is_of_us else BAD_INPUT
 
 
 def _check(options: argparse.Namespace) -> None:

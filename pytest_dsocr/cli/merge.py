@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.printable import in_shell
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.foundation.sealed import write_whole
-from pytest_dsocr.foundation.words import count
-from pytest_dsocr.report.ended import EXIT_STATUS, Ended
+from pytest_dsocr.foundation.words import count, in_shell
+from pytest_dsocr.report.ci import append_summary
+from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 from pytest_dsocr.report.file import RunIdentity, mark_running, write_json
-from pytest_dsocr.report.github import append_summary
-from pytest_dsocr.report.index import write_index
+from pytest_dsocr.report.html import write_index
 from pytest_dsocr.report.markdown import write_summary
-from pytest_dsocr.report.merging import Part, merged, read_parts
+from pytest_dsocr.report.merge import Part, merged, read_parts
 from pytest_dsocr.report.side_files import made_anew
 
 PICTURES = Format(bytes, "run that part again")
@@ -41,7 +40,7 @@ def run(options: Namespace) -> Iterator[str]:
     written = [write_index(result, options.out), write_summary(result, options.out), write_json(options.out, result)]
     if problem := append_summary(result):
         yield f"noticed     {problem}"
-    options.status = EXIT_STATUS[Ended(result["ended_as"])]
+    options.status = EXIT_STATUS[Ending(result["ended_as"])]
     yield f"merged      {count(len(parts), 'run')}, {count(len(result['cases']), 'case')}"
     yield f"written     {', '.join(map(str, written[::-1]))}"
     yield f"verdict     {result['verdict']}"

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from pytest_dsocr.adapters.start import write_start
-from pytest_dsocr.foundation.printable import in_shell
+from pytest_dsocr.foundation.words import in_shell
 
 
 def run(options: Namespace) -> Iterator[str]:

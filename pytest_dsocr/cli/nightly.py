@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.interrupted import interrupted_by_sigterm
-from pytest_dsocr.foundation.locked import locked
+from pytest_dsocr.foundation.files import locked
+from pytest_dsocr.foundation.process import interrupted_by_sigterm
 from pytest_dsocr.nights import night
 from pytest_dsocr.nights.config import Config, read_config
 from pytest_dsocr.nights.merge import merge

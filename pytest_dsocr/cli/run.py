@@ -13,16 +13,15 @@ from pytest_dsocr.contract.image import load_image, read_file
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import to_pixels
 from pytest_dsocr.engine.cache import KVCache
-from pytest_dsocr.engine.names import MINI, MINI_IS_FOR
+from pytest_dsocr.engine.places import MINI, MINI_IS_FOR
 from pytest_dsocr.engine.result import Result
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.progress import progress_bar
+from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.pages.named import PDF_SUFFIX
-from pytest_dsocr.pages.page_list import BadPage
+from pytest_dsocr.pages.page_list import BadPage, shipped
 from pytest_dsocr.pages.rendering import length_of_pdf, pages_of_pdf
-from pytest_dsocr.pages.shipped import shipped
 
 
 def run(options: Namespace) -> Iterator[str]:

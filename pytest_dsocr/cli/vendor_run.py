@@ -12,15 +12,15 @@ from pytest_dsocr.cli.vendor_record import Progress, found_by, line_of, live_ref
 from pytest_dsocr.contract.artifacts import OURS
 from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import seal, write_whole
+from pytest_dsocr.foundation.files import seal, write_whole
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.reference.live.reference import LiveReference
-from pytest_dsocr.report.ended import EXIT_STATUS, Ended
+from pytest_dsocr.reference.live import LiveReference
+from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 from pytest_dsocr.report.side_files import info_of, is_kept, made_anew
 
-MACHINE = EXIT_STATUS[Ended.INFRASTRUCTURE]
+MACHINE = EXIT_STATUS[Ending.INFRASTRUCTURE]
 
 
 def run(options: Namespace) -> Iterator[str]:

@@ -1,8 +1,4 @@
-"""Compare spans by their labels in order, and each box with its partner, found by optimal assignment.
-
-Limits apply to the number of boxes and to their places. Another label or another order is another reading of the page,
-and WRONG under any limits.
-"""
+"""Compare spans by their labels in order, and each box with its partner, found by optimal assignment."""
 
 from __future__ import annotations
 
@@ -16,13 +12,59 @@ import numpy as np
 import numpy.typing as npt
 from rapidfuzz.distance import Indel
 
-from pytest_dsocr.compare.matching import assign
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import REFERENCE, Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import UNITS, Box
 from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.observation.observation import SpanSeen
+
+
+def iou(a: Box, b: Box) -> float:
+    """Give the area that both share over the area that they cover together, 0 to 1; a box without area shares none."""
+    width, height = min(a.x2, b.x2) - max(a.x1, b.x1), min(a.y2, b.y2) - max(a.y1, b.y1)
+    if width <= 0 or height <= 0:
+        return 0.0
+    shared = width * height
+    return shared / (_area(a) + _area(b) - shared)
+
+
+def match(scores: npt.ArrayLike) -> list[tuple[int, int]]:
+    """Pair rows of ``scores`` with columns so that the sum of the pairs' scores is the largest possible.
+
+    Args:
+        scores: ``[rows, columns]``, none below 0. Rows and columns that score 0 with each other are not paired.
+
+    Returns:
+        The pairs in the order of their rows; a row or a column is in at most one.
+    """
+    table = np.asarray(scores, dtype=float)
+    return [(row, column) for row, column in assign(-table) if table[row, column] > 0] if table.size else []
+
+
+def assign(costs: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Pair rows of ``costs`` with columns at the least total cost, as many as the shorter side has.
+
+    Args:
+        costs: ``[rows, columns]``, finite.
+
+    Returns:
+        The pairs in the order of their rows.
+    """
+    from scipy.optimize import linear_sum_assignment  # takes longer to import than a page to compare
+
+    rows, columns = linear_sum_assignment(costs)
+    return list(zip(rows.tolist(), columns.tolist(), strict=True))
+
+
+def overlaps(ours: Sequence[Box], theirs: Sequence[Box]) -> list[list[float]]:
+    """Give the IoU of each box of ``ours`` with each of ``theirs``: ``[ours, theirs]``."""
+    return [[iou(a, b) for b in theirs] for a in ours]
+
+
+def _area(box: Box) -> float:
+    return (box.x2 - box.x1) * (box.y2 - box.y1)
+
 
 SHOWN = 3
 LABEL_UNITS = 50.0

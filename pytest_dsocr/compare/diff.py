@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import Levenshtein, Prefix
 
-from pytest_dsocr.foundation.printable import plain
-from pytest_dsocr.foundation.words import COLUMNS, MARGIN, shown
+from pytest_dsocr.foundation.words import COLUMNS, MARGIN, plain, shown
 
 WINDOW = 500
 """Characters of each text that are looked at, from shortly before the first that differs."""

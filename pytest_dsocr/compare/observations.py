@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from pytest_dsocr.compare.after_tie import Tie, is_sure
 from pytest_dsocr.compare.inputs import compare_inputs
-from pytest_dsocr.compare.output import compare_output
+from pytest_dsocr.compare.output import Tie, compare_output, is_sure
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens, does_not_end
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, lost, not_compared
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
-from pytest_dsocr.contract.input_names import COMPARED
 from pytest_dsocr.observation.answer import Answer, Part
 from pytest_dsocr.observation.block_seams import in_stage_order
-from pytest_dsocr.observation.fault import SubjectFaultError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Observation, Seam
 
 DECODING = ("prefill_best", "logits", "tokens")

@@ -11,7 +11,7 @@ import torch
 from pytest_dsocr.compare.signs import IN_WORDS, Reason, Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.observation.observation import NotFinite, Seam
-from pytest_dsocr.observation.sketch import sample_positions
+from pytest_dsocr.observation.summing import sample_positions
 
 SHOWN_VALUES = 3
 

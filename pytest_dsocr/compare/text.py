@@ -1,17 +1,166 @@
-"""Compare texts by their edit distance, and show where they first differ."""
+"""Compare texts by their edit distance, and find the signs of a degenerate one."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from rapidfuzz.distance import Levenshtein
 
-from pytest_dsocr.compare.degeneration import Astray, degenerations
 from pytest_dsocr.compare.diff import diff
 from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.contract.markup import DET_END, REF
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.foundation.words import shown
+
+LONGEST_PERIOD = 256
+"""Characters, or lines."""
+TIMES = 4
+CHARACTERS = 24
+"""How often a text repeats in a row at least, and how many characters that covers; rows of dots do not count."""
+
+_BYTE_MARKS = {Sign.BYTE_MARKS: ("\u0120", "\u010a"), Sign.BROKEN_CHARACTERS: ("\ufffd",)}
+_ECHOES = tuple(text.rpartition("\n")[2].rpartition(">")[2] for text in PROMPTS.values())
+
+
+class Astray(NamedTuple):
+    """One way in which a text is degenerate."""
+
+    sign: Sign
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.sign}: {self.how}"
+
+
+@dataclass(frozen=True)
+class Circle:
+    """A part of a text that is repeated several times in a row."""
+
+    start: int
+    """Offset of its first character."""
+    characters: int
+    """From there to the end of the last whole or broken-off repetition."""
+    times: int
+    once: str
+    """The first repetition; in later ones the numbers may differ."""
+
+
+def degenerations(mine: str, theirs: str) -> Iterator[Astray]:
+    """Yield each way in which ``mine`` is degenerate and ``theirs`` is not."""
+    if not mine.strip():
+        if theirs.strip():
+            how = "there is nothing but white space" if mine else "there is no text at all"
+            yield Astray(Sign.EMPTINESS, how)
+        return
+    yield from _cut(mine, theirs)
+    yield from _circling(mine, theirs)
+    yield from _leaking(mine, theirs)
+    for prompt in _ECHOES:
+        if prompt in mine and prompt not in theirs:
+            yield Astray(Sign.ECHO, f"it says the prompt {prompt!r} at character {mine.index(prompt)}")
+
+
+def _leaking(mine: str, theirs: str) -> Iterator[Astray]:
+    """Yield the signs of tokens that were badly decoded into text."""
+    if REF in theirs and REF not in mine:
+        yield Astray(Sign.MARKUP, f"there is no {REF} in it, the reference has {theirs.count(REF)}")
+    for sign, marks in _BYTE_MARKS.items():
+        if any(mark in mine and mark not in theirs for mark in marks):
+            yield Astray(sign, f"it holds {', '.join(repr(mark) for mark in marks if mark in mine)}")
+    if mine != theirs and "".join(mine.split()) == "".join(theirs.split()):
+        yield Astray(Sign.SPACES, "nothing but white space differs")
+    elif mine != theirs and re.sub("[0-9]+", "0", mine) == re.sub("[0-9]+", "0", theirs):
+        yield Astray(Sign.NUMBERS, "nothing but numbers differs")
+
+
+def _cut(mine: str, theirs: str) -> Iterator[Astray]:
+    share = f"{len(mine)} of {len(theirs)} characters"
+    if len(mine) < len(theirs) and theirs.startswith(mine):
+        yield Astray(Sign.TRUNCATION, f"it breaks off after {share}, {len(mine) / len(theirs):.0%}")
+    elif len(mine) < len(theirs) and theirs.endswith(mine):
+        yield Astray(Sign.LOST_START, f"it lacks the first {len(theirs) - len(mine)} of {len(theirs)} characters")
+    elif _in_span(mine) and not _in_span(theirs):
+        how = f"it ends inside a span, after {len(mine)} characters; the reference has {len(theirs)}"
+        yield Astray(Sign.TRUNCATION, how)
+
+
+def _in_span(text: str) -> bool:
+    return text.rfind(REF) > text.rfind(DET_END)
+
+
+def _circling(mine: str, theirs: str) -> Iterator[Astray]:
+    circle = longest_circle(mine, TIMES)
+    if circle is None or circle.characters < CHARACTERS:
+        return
+    known = longest_circle(theirs, 2)
+    if known is None or circle.characters > 2 * known.characters:
+        what = shown(circle.once.strip() or circle.once, 40)
+        where = f"from character {circle.start} of {len(mine)} on"
+        yield Astray(Sign.REPETITION, f"{what!r} comes {circle.times} times in a row, {where}")
+
+
+def longest_circle(text: str, times: int) -> Circle | None:
+    """Give the stretch of ``text`` that repeats itself over the most characters, ``times`` in a row at least.
+
+    Numbers count as equal, for what keeps n-grams from coming again makes a circle count on.
+    """
+    found = [circle for circle in (_by_character(text, times), _by_line(text, times)) if circle]
+    return max(found, key=lambda circle: circle.characters, default=None)
+
+
+def _by_character(text: str, times: int) -> Circle | None:
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    digit = (codes >= ord("0")) & (codes <= ord("9"))
+    after_digit = np.concatenate([[False], digit])[:-1]
+    [starts] = np.nonzero(~(digit & after_digit))
+    return _longest(text, np.where(digit, ord("0"), codes)[starts], starts, times)
+
+
+def _by_line(text: str, times: int) -> Circle | None:
+    lines = text.splitlines(keepends=True)
+    numbers: dict[str, int] = {}
+    items = [numbers.setdefault(re.sub("[0-9]+", "0", line), len(numbers)) for line in lines]
+    return _longest(text, np.array(items), np.cumsum([0, *map(len, lines)])[:-1], times)
+
+
+def _longest(text: str, items: npt.NDArray[Any], starts: npt.NDArray[np.int64], times: int) -> Circle | None:
+    ends = [*starts[1:].tolist(), len(text)]
+    longest = None
+    for period in range(1, min(LONGEST_PERIOD, len(items) // times) + 1):
+        if not _may_circle(items, period, times):
+            continue
+        first, count = _longest_run(items[period:] == items[:-period])
+        start, end = int(starts[first]), ends[first + count + period - 1]
+        if count >= (times - 1) * period and (longest is None or end - start > longest.characters):
+            once = text[start : int(starts[first + period])]
+            longest = Circle(start, end - start, 1 + count // period, once)
+    return longest
+
+
+def _may_circle(items: npt.NDArray[Any], period: int, times: int) -> bool:
+    """Check only every ``period``-th item: this is fast, and finds every repetition of that many times."""
+    same = items[period::period] == items[:-period:period]
+    runs = same[times - 2 :]
+    for k in range(times - 2):
+        runs = runs & same[k : k - times + 2]
+    return bool(runs.any())
+
+
+def _longest_run(same: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    """Give where the longest run of ``True`` begins, and its length."""
+    [breaks] = np.nonzero(np.concatenate([[True], ~same, [True]]))
+    lengths = np.diff(breaks) - 1
+    at = int(lengths.argmax())
+    return int(breaks[at]), int(lengths[at])
+
 
 UNRELATED_FROM, UNRELATED_SHARE = 0.1, 0.5
 """A text that differs within the first tenth, and in more than half of its characters, is not of this page."""

@@ -103,3 +103,11 @@ def worst(comparisons: Iterable[Comparison]) -> Verdict:
     """Give the gravest verdict; NOT-COMPARED where nothing was compared."""
     verdicts = {comparison.verdict for comparison in comparisons}
     return max(verdicts, key=SEVERITY.index, default=Verdict.NOT_COMPARED)
+
+
+def as_expected(what: str, found: object, expected: object, why: str) -> Comparison:
+    """Compare what was found with what is expected; ``why`` says in a phrase why it is."""
+    found, expected = exact(found), exact(expected)
+    if found == expected:
+        return Comparison(what, Verdict.MATCH, f"{shown(found)}, {why}")
+    return Comparison(what, Verdict.WRONG, f"{shown(found)}; expected {shown(expected)}, {why}")

@@ -1,4 +1,17 @@
-"""What the vendor does with an image, a prompt and an output, as small pure functions.
+"""What the vendor does with an image, a prompt and an output, as small pure functions; no weights, no torch modules.
 
-No model, no weights, no torch modules.
+Here are the names of what goes into the model, as the vendor's code has them; light to import.
 """
+
+from __future__ import annotations
+
+ROWS = ("input_ids", "images_seq_mask")
+"""One value for each token of the prompt."""
+GRID = "images_spatial_crop"
+"""Columns and rows of crops of each image."""
+PIXELS = ("images_crop", "images_ori")
+"""The images' crops, and the whole pages."""
+TENSORS = (*ROWS, GRID, *PIXELS)
+"""The fields of :class:`~pytest_dsocr.contract.inputs.Inputs`."""
+COMPARED = (*TENSORS, "dtypes")
+"""What two sides' inputs are compared by: the tensors' content, and the dtypes of all but the pixels."""

@@ -12,13 +12,12 @@ from typing import Any
 
 from PIL import Image
 
+from pytest_dsocr.contract.drawing import MAX_JPEG_SIDE_PX, Region, crop_figure, draw_boxes, place
 from pytest_dsocr.contract.image import ImageSource, load_image
 from pytest_dsocr.contract.markup import Markup, Span, parse
 from pytest_dsocr.contract.mmd import clean_output, to_mmd
-from pytest_dsocr.contract.overlay import draw_boxes
-from pytest_dsocr.contract.regions import MAX_JPEG_SIDE_PX, Region, crop_figure, place
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 
 MMD = "result.mmd"
 OVERLAY = "result_with_boxes.jpg"

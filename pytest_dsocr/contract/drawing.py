@@ -1,12 +1,79 @@
-"""Boxes and labels drawn on a page: what every picture with boxes is made of."""
+"""Boxes on a page: where they lie, which are figures, which are faulty, and how they are drawn."""
 
 from __future__ import annotations
 
+import colorsys
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from PIL import ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont
 
-from pytest_dsocr.contract.markup import PixelBox
+from pytest_dsocr.contract.markup import IMAGE_LABEL, PixelBox, Span, quote, to_pixels
+from pytest_dsocr.foundation.errors import DsocrError
+
+MAX_JPEG_SIDE_PX = 65500  # libjpeg's limit
+MAX_FIGURE_PX = 89_478_485  # as many pixels as Pillow accepts in a file before it warns of a bomb
+
+
+@dataclass(frozen=True)
+class Region:
+    """One box on the page.
+
+    ``pixels`` are the vendor's, so they may be inverted or reach beyond the page; ``problem`` then says so.
+    ``figure`` is the number in ``images/<number>.jpg`` of a box with the label ``image``, else None.
+    """
+
+    span: Span
+    pixels: PixelBox
+    figure: int | None
+    problem: str | None
+
+
+def place(spans: Iterable[Span], width: int, height: int) -> tuple[Region, ...]:
+    """Place every box of ``spans`` on a page of ``width`` x ``height`` pixels.
+
+    Figures are numbered by box, in order, and a box that gives no picture uses up its number all the same.
+    """
+    regions: list[Region] = []
+    figures = 0
+    for span in spans:
+        is_figure = span.label == IMAGE_LABEL
+        for box in span.boxes:
+            pixels = to_pixels(box, width, height)
+            figure = figures if is_figure else None
+            regions.append(Region(span, pixels, figure, _problem(span.label, pixels, width, height)))
+            figures += is_figure
+    return tuple(regions)
+
+
+def crop_figure(image: Image.Image, pixels: PixelBox) -> Image.Image:
+    """Cut one figure out of the clean page; what lies beyond the page is black, as the vendor has it.
+
+    Raises:
+        DsocrError: where it cannot be saved as a JPEG.
+    """
+    x1, y1, x2, y2 = pixels
+    width, height = x2 - x1, y2 - y1
+    if width <= 0 or height <= 0:
+        raise DsocrError(f"a box of {width} x {height} px gives no figure")
+    if max(width, height) > MAX_JPEG_SIDE_PX or max(width * height, *map(abs, pixels)) > MAX_FIGURE_PX:
+        raise DsocrError(f"a figure of {width} x {height} px at ({x1}, {y1}) is too large or too far off to cut out")
+    return image.crop(pixels)
+
+
+def _problem(label: str, pixels: PixelBox, width: int, height: int) -> str | None:
+    x1, y1, x2, y2 = pixels
+    name = f"{quote(label)} box {tuple(pixels)}"
+    if x2 < x1 or y2 < y1:
+        return f"{name} is inverted"
+    if x1 == x2 or y1 == y2:
+        return f"{name} has no area"
+    if min(x1, y1) < 0 or x2 > width or y2 > height:
+        return f"{name} reaches beyond the page of {width} x {height} px"
+    return None
+
 
 Colour = tuple[int, int, int]
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -61,3 +128,73 @@ def on_page(box: PixelBox, width: int, height: int) -> PixelBox:
     x1, x2 = sorted(max(0, min(x, width - 1)) for x in (box.x1, box.x2))
     y1, y2 = sorted(max(0, min(y, height - 1)) for y in (box.y1, box.y2))
     return PixelBox(x1, y1, x2, y2)
+
+
+TITLE_LABEL = "title"
+_FILL_OPACITY = 36  # of 255
+# The labels that the model is known to write get colours that are easy to tell apart; any other label is hashed.
+_COLOURS: dict[str, Colour] = {
+    "title": (198, 40, 40),
+    "sub_title": (216, 90, 16),
+    "text": (25, 103, 190),
+    "image": (30, 130, 60),
+    "image_caption": (84, 130, 20),
+    "table": (126, 50, 170),
+    "table_caption": (176, 40, 130),
+    "table_footnote": (130, 82, 100),
+    "equation": (0, 122, 130),
+    "list": (120, 92, 10),
+}
+
+
+@dataclass(frozen=True)
+class _Pen:
+    """Sizes in pixels, in proportion to the page and never below the vendor's."""
+
+    line_px: int
+    title_line_px: int
+    font_px: int
+
+    @classmethod
+    def for_page(cls, width: int, height: int) -> _Pen:
+        scale = max(width, height) / 1000
+        return cls(max(2, round(2 * scale)), max(4, round(4 * scale)), max(11, round(13 * scale)))
+
+    def outline_px(self, label: str) -> int:
+        return self.title_line_px if label == TITLE_LABEL else self.line_px
+
+
+def label_colour(label: str) -> Colour:
+    """Give the colour of a label: dark enough for white letters on it."""
+    if label in _COLOURS:
+        return _COLOURS[label]
+    digest = hashlib.sha256(label.encode("utf-8", "surrogatepass")).digest()
+    red, green, blue = colorsys.hls_to_rgb(digest[0] / 256, 0.22 + digest[1] / 256 * 0.1, 0.75)
+    return round(red * 255), round(green * 255), round(blue * 255)
+
+
+def draw_boxes(image: Image.Image, spans: Sequence[Span]) -> Image.Image:
+    """Draw every box of ``spans`` on a copy of ``image`` and give it as RGB.
+
+    A box that is inverted or reaches beyond the page is drawn where it lies on the page, its corners in order;
+    :func:`pytest_dsocr.contract.drawing.place` names its problem.
+    """
+    page = image.convert("RGB")
+    pen = _Pen.for_page(*page.size)
+    boxes = [(r.span.label, on_page(r.pixels, *page.size)) for r in place(spans, *page.size)]
+    page = _filled(page, boxes)
+    draw = ImageDraw.Draw(page)
+    for label, box in boxes:
+        draw_outline(draw, box, Stroke(label_colour(label), pen.outline_px(label)))
+    font = ImageFont.load_default(pen.font_px)
+    for label, box in boxes:  # after all outlines, so that none crosses a name
+        draw_label(draw, label, box, label_colour(label), font)
+    return page
+
+
+def _filled(page: Image.Image, boxes: Sequence[tuple[str, PixelBox]]) -> Image.Image:
+    tint = Image.new("RGBA", page.size, (0, 0, 0, 0))
+    draw = ImageDraw.Draw(tint)
+    for label, box in boxes:
+        draw.rectangle(box, fill=(*label_colour(label), _FILL_OPACITY))
+    return Image.alpha_composite(page.convert("RGBA"), tint).convert("RGB")

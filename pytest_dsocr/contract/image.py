@@ -1,16 +1,20 @@
-"""A page from a file, from bytes or from Pillow, as the RGB image that the vendor's code would see."""
+"""A page as the RGB image that the vendor's code would see, and the views of it that go into the encoders."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from io import BytesIO
 
+import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
+from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, crop_count
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.reading import Format
 
@@ -115,3 +119,56 @@ def _name(source: ImageSource) -> str:
     if isinstance(source, Image.Image):
         return "the Pillow image"
     return f"the data ({len(source)} bytes)" if isinstance(source, bytes) else str(source)
+
+
+GREY = (127, 127, 127)
+
+
+def global_view(page: Image.Image, preset: Preset) -> Image.Image:
+    """Give the square view of the whole RGB page, ``preset.view_size`` px wide.
+
+    The page is centred between grey bars. Without crops and at up to 640 px it is squashed into the square instead.
+
+    Raises:
+        DsocrError: where not one pixel of the page's short side would be left. Of the vendor's code, Pillow 13 makes a
+            grey view there, and any older one a ``ValueError``.
+    """
+    side = preset.view_size
+    if preset.is_squashed:
+        return page.resize((side, side))
+    if round(min(page.size) / max(page.size) * side) == 0:
+        raise DsocrError(
+            f"a page of {page.width} x {page.height} px vanishes in a view of {side} x {side}; "
+            "cut it into pages that are less narrow"
+        )
+    return ImageOps.pad(page, (side, side), color=GREY)
+
+
+def crops(page: Image.Image, grid: Grid) -> list[Image.Image]:
+    """Stretch the RGB page over ``grid`` and give its 640 px crops row by row; none for ``(1, 1)``."""
+    if not crop_count(grid):
+        return []
+    columns, rows = grid
+    stretched = page.resize((columns * CROP_PX, rows * CROP_PX))
+    corners = [(column * CROP_PX, row * CROP_PX) for row in range(rows) for column in range(columns)]
+    return [stretched.crop((left, top, left + CROP_PX, top + CROP_PX)) for left, top in corners]
+
+
+SHAPES = ((200, 90), (90, 200))  # a tall and a wide probe, [H, W]
+
+
+@cache
+def resampling() -> str:
+    """Give a fingerprint of what ``resize`` makes of a tall and of a wide page.
+
+    Pillow 13.0 resizes tall pages by other intermediate roundings than the versions before, up to 30 levels apart.
+    """
+    resized = (_probe(*shape).resize((30, 20)).tobytes() for shape in SHAPES)
+    return hashlib.sha256(b"".join(resized)).hexdigest()[:16]
+
+
+def _probe(height: int, width: int) -> Image.Image:
+    """Draw noise by integer arithmetic, the same on every machine."""
+    values = np.arange(height * width * 3, dtype=np.uint32) * np.uint32(0x9E3779B1)
+    values = (values ^ (values >> np.uint32(15))) * np.uint32(0x2C1B3C6D)
+    return Image.fromarray((values >> np.uint32(24)).astype(np.uint8).reshape(height, width, 3))

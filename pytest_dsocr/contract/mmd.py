@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_dsocr.contract.markup import IMAGE_LABEL, REF, REF_END, find_spans
-from pytest_dsocr.contract.special import EOS
+from pytest_dsocr.contract.prompt import EOS
 
 IMAGE_REF = f"{REF}{IMAGE_LABEL}{REF_END}"
 

@@ -1,11 +1,42 @@
-"""Prompts: the model card's by name, the plain template, and the pieces between the images."""
+"""Prompts: special tokens, the plain template, the pieces between the images, and the ids that they become."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from pytest_dsocr.contract.special import IMAGE
 from pytest_dsocr.foundation.errors import DsocrError
+
+IMAGE = "<image>"
+BOS = "<｜begin▁of▁sentence｜>"
+EOS = "<｜end▁of▁sentence｜>"
+PAD = "<｜▁pad▁｜>"
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """Token ids; the defaults are the vendor's, which its code hard-codes."""
+
+    bos: int = 0
+    eos: int = 1
+    pad: int = 2
+    image: int = 128815
+
+
+class TextTokenizer(Protocol):
+    """What the contract and the engine need of a tokenizer."""
+
+    @property
+    def special(self) -> SpecialTokens:
+        """The ids of this vocabulary's special tokens."""
+
+    def encode(self, text: str) -> list[int]:
+        """Give the ids of ``text``, with no BOS and no EOS added; special tokens in it become their ids."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Give the text of ``ids``, special tokens kept, spaces as they are."""
+
 
 PROMPTS: Mapping[str, str] = {
     "markdown": "<image>\n<|grounding|>Convert the document to markdown.",
@@ -58,3 +89,21 @@ def split_at_images(prompt: str, images: int) -> list[str]:
             "give exactly one placeholder for each image"
         )
     return pieces
+
+
+def prompt_ids(
+    pieces: Sequence[str], image_tokens: Sequence[int], tokenizer: TextTokenizer
+) -> tuple[list[int], list[bool]]:
+    """Give the prompt's ids and mask: BOS, then the pieces with each image's ids between them; no EOS.
+
+    Args:
+        pieces: the texts around the placeholders, one more than there are images.
+        image_tokens: how many ``<image>`` ids each image takes; the mask is True on exactly those.
+        tokenizer: encodes each piece by itself.
+    """
+    texts = [tokenizer.encode(piece) for piece in pieces]
+    ids, mask = [tokenizer.special.bos, *texts[0]], [False] * (1 + len(texts[0]))
+    for count, text in zip(image_tokens, texts[1:], strict=True):
+        ids += [tokenizer.special.image] * count + text
+        mask += [True] * count + [False] * len(text)
+    return ids, mask

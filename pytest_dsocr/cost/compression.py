@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytest_dsocr.contract.grid import CROP_PX, crop_count
+from pytest_dsocr.contract.presets import CROP_PX, crop_count
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.foundation.errors import DsocrError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
-from pytest_dsocr.contract.grid import CROP_PX, crop_count
+from pytest_dsocr.contract.presets import CROP_PX, crop_count
 from pytest_dsocr.cost import clip, decoder, sam
 from pytest_dsocr.cost.cost import Cost, StageCost, total
 from pytest_dsocr.cost.decoder import SESSION, Call, Way

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_dsocr.contract.grid import Grid
+from pytest_dsocr.contract.presets import Grid
 from pytest_dsocr.cost.cost import Cost, StageCost, total
 from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.roof import VISION

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_dsocr.contract.grid import CROP_PX, Grid, crop_count, crop_grid
-from pytest_dsocr.contract.presets import Preset, get_preset
-from pytest_dsocr.contract.prompt import split_at_images
-from pytest_dsocr.contract.schedule import image_token_count, prompt_ids
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, crop_count, crop_grid, get_preset, image_token_count
+from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.cost.operations import ITEM_BYTES
 from pytest_dsocr.foundation.errors import DsocrError
 

@@ -17,7 +17,7 @@ from pytest_dsocr.doctor.finding import Finding, Level, Wanted
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.perf.probe.conditions import Gpu
-from pytest_dsocr.reference.environment.environment import cache_folder
+from pytest_dsocr.reference.environment import cache_folder
 
 GIB = 1024**3
 FEW_GIB, FEWEST_GIB = 10.0, 1.0
@@ -51,7 +51,7 @@ def torch(wanted: Wanted) -> Iterator[Finding]:
     """Look whether torch has the device and the attention."""
     import torch as installed
 
-    from pytest_dsocr.engine.placement import device_named
+    from pytest_dsocr.engine.checkpoint import device_named
 
     cuda = installed.version.cuda
     told = f"{installed.__version__}, {f'built for CUDA {cuda}' if cuda else 'without CUDA'}"
@@ -132,9 +132,8 @@ def _gpu(wanted: Wanted, name: str) -> Finding:
 
 def wanted_bytes(wanted: Wanted) -> int:
     """Give the bytes of the model's weights in the dtype of the run."""
-    from pytest_dsocr.engine.checkpoint import resolve
+    from pytest_dsocr.engine.checkpoint import dtype_named, resolve
     from pytest_dsocr.engine.model import weights_bytes
-    from pytest_dsocr.engine.placement import dtype_named
 
     try:
         architecture = resolve(wanted.checkpoint).architecture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_dsocr.doctor.finding import Finding, Level, Wanted
-from pytest_dsocr.engine.names import MINI, MINI_IS_FOR
+from pytest_dsocr.engine.places import MINI, MINI_IS_FOR
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT
 from pytest_dsocr.pages.named import make_cases

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.engine.architecture import ClipConfig
-from pytest_dsocr.engine.positions import resize_grid
+from pytest_dsocr.engine.sam import resize_grid
 
 
 class Clip(nn.Module):

@@ -1,4 +1,4 @@
-"""The model's stages in order, each separately callable, watched and run under the vendor's precision.
+"""The model's stages in order, each separately callable, watched and run under the vendor's precision; greedy decoding.
 
 Shapes: B rows, S prompt tokens, C hidden channels, V vocabulary, N images, P crops.
 """
@@ -13,8 +13,9 @@ from typing import Generic
 import torch
 from torch import Tensor
 
-from pytest_dsocr.contract.grid import crop_count
 from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
+from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.engine.fusion import fuse, scatter
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.stages import Stage, Stages
@@ -184,3 +185,45 @@ class Pipeline(Generic[CacheT]):
         of_page = self.view(page)
         fused = self.vision_fusion(of_crops.projector if of_crops else None, of_page.projector, grid)
         return Vision(of_crops, of_page, fused)
+
+
+def generate(
+    pipeline: Pipeline[CacheT],
+    state: DecodeState[CacheT],
+    prompts: Sequence[Sequence[int]],
+    policy: DecodePolicy,
+    pad_id: int,
+) -> Iterator[list[int]]:
+    """Yield one token a row until every row has ended; a row that has ended gives ``pad_id``.
+
+    Args:
+        pipeline: the stages that decode.
+        state: a prefilled state with as many rows as ``prompts``; it moves on.
+        prompts: each row's prompt ids, which the n-gram rule counts as well.
+        policy: when to stop and what not to repeat.
+        pad_id: what an ended row is fed and gives.
+    """
+    bans = [NgramBan(policy.no_repeat_ngram_size, prompt) for prompt in prompts]
+    ended = [False] * len(prompts)
+    tokens: list[int] = []
+    for _ in range(policy.max_new_tokens):
+        if tokens:
+            pipeline.decode_step(state, tokens)
+        best = pick(state.logits, [ban.banned() for ban in bans])
+        tokens = [pad_id if end else token for end, token in zip(ended, best, strict=True)]
+        yield tokens
+        for ban, token in zip(bans, tokens, strict=True):
+            ban.push(token)
+        ended = [end or token == policy.eos_id for end, token in zip(ended, tokens, strict=True)]
+        if all(ended):
+            return
+
+
+def pick(logits: Tensor, banned: Sequence[Sequence[int]]) -> list[int]:
+    """Give each row's best token of ``[B, V]`` that is not banned; the first of equals."""
+    if any(banned):
+        logits = logits.clone()
+        for row, tokens in enumerate(banned):
+            logits[row, list(tokens)] = -torch.inf
+    best: list[int] = logits.argmax(dim=-1).tolist()
+    return best

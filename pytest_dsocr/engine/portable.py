@@ -1,27 +1,50 @@
-"""A checkpoint in the form that other projects' loaders want: a text and a row for every id, merges, whole configs.
+"""A model as a checkpoint folder that other programs read, and in the form that other projects' loaders want.
 
-Tokens and what the model computes from them stay the same.
+The portable form has a text and a row for every id, merges, and whole configs; tokens, and what the model computes from
+them, stay the same.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
+import tokenizers
 import torch
 from msgspec import Meta
 from torch import Tensor
 
-from pytest_dsocr.contract.special import BOS, EOS, PAD
+from pytest_dsocr.contract.prompt import BOS, EOS, PAD
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.places import folder_of
-from pytest_dsocr.engine.vocabulary import BYTE_SYMBOLS
+from pytest_dsocr.engine.tokenizer import BYTE_SYMBOLS
 from pytest_dsocr.engine.weights import read_weights, save_weights
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.foundation.sealed import write_whole
+
+
+def write_checkpoint(
+    folder: Path, arch: Architecture, state: Mapping[str, Tensor], vocabulary: tokenizers.Tokenizer
+) -> None:
+    """Write config, weights in their dtype, and tokenizer, as the published checkpoint has them.
+
+    Raises:
+        DsocrError: where ``folder`` holds weights already.
+    """
+    save_weights(state, folder)
+    write_whole(folder / "tokenizer.json", vocabulary.to_str(pretty=True).encode())
+    described = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
+    _write_json(folder / "tokenizer_config.json", {**described, "clean_up_tokenization_spaces": False})
+    dtype = str(next(iter(state.values())).dtype).removeprefix("torch.")
+    _write_json(folder / "config.json", {**arch.to_config(), "torch_dtype": dtype})
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    write_whole(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
 
 TABLES = ("model.embed_tokens.weight", "lm_head.weight")
 """What has a row for every id, ``[V, C]``."""

@@ -14,14 +14,12 @@ from pytest_dsocr.contract.markup import Markup, parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.cache import KVCache
-from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.greedy import generate
+from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.pipeline import DecodeState, Pipeline, Vision
-from pytest_dsocr.engine.placement import device_named, dtype_named
+from pytest_dsocr.engine.pipeline import DecodeState, Pipeline, Vision, generate
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.result import Counts, Result
 from pytest_dsocr.engine.stages import Instrument, Stages

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.sizes import DEFAULT_SEED
+from pytest_dsocr.engine.places import DEFAULT_SEED
 from pytest_dsocr.engine.weights import OnBytes
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.threads import in_threads
+from pytest_dsocr.foundation.process import in_threads
 
 CHUNK_WORDS = 1 << 18
 VALUES_PER_WORD = 4

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.contract import COMPARED, GRID
+from pytest_dsocr.contract import PIXELS as PIXELS_OF
 from pytest_dsocr.contract import inputs as of_inputs
-from pytest_dsocr.contract.input_names import COMPARED, GRID
-from pytest_dsocr.contract.input_names import PIXELS as PIXELS_OF
 from pytest_dsocr.contract.inputs import Inputs, prepare_inputs
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.explain.catalogue import groups, pairs

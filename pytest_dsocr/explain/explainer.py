@@ -7,13 +7,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_dsocr.cases.exchange import CaseReport
-from pytest_dsocr.cases.explanation import Explanation
+from pytest_dsocr.compare.case import CaseReport, Explanation
 from pytest_dsocr.explain.question import Answer, Question, question_of
 from pytest_dsocr.foundation.words import count
-from pytest_dsocr.reference.live.client import Client
+from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.reference.live import Client
 from pytest_dsocr.reference.protocol import ReferenceFaultError
-from pytest_dsocr.subjects.protocol import Setup
 
 RUNTIME = "pytest_dsocr.explain.runtime:ExplainingRuntime"
 FLAG = "--dsocr-explain"

@@ -11,8 +11,8 @@ from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.explain.catalogue import mistakes, ports, resolve
 from pytest_dsocr.explain.mistake import Bench, Changes, Mistake
-from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.session import SessionSubject
+from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.subjects.session import SessionSubject, session_subject
 
 
 def plant(one: Mistake, session: Session[Any], changes: Changes) -> None:
@@ -103,7 +103,7 @@ def __getattr__(name: str) -> Callable[[Setup], PlantedSubject]:
         raise AttributeError(name)
 
     def planted(setup: Setup) -> PlantedSubject:
-        how = {"device": setup.device, "dtype": setup.dtype, "attention": setup.attention}
-        return PlantedSubject(one, Session.from_checkpoint(setup.checkpoint, **how))
+        made = session_subject(setup)
+        return PlantedSubject(one, made.session)
 
     return planted

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.cases.exchange import CaseReport
+from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.contract.input_names import COMPARED, PIXELS
+from pytest_dsocr.contract import COMPARED, PIXELS
 from pytest_dsocr.observation import answer as of_subject
 from pytest_dsocr.observation.observation import Observation, Seam
 from pytest_dsocr.observation.packing import pack_inputs
-from pytest_dsocr.observation.sketch import sample_positions
-from pytest_dsocr.reference.live.wire import pack_case
+from pytest_dsocr.observation.summing import sample_positions
+from pytest_dsocr.reference.protocol import pack_case
 
 Packed = Mapping[str, Any]
 
@@ -166,7 +166,7 @@ def question_of(report: CaseReport, budget_s: float) -> Question | None:
     divergence, exchange = report.divergence, report.exchange
     if divergence is None:
         return None
-    what, answer, expected = divergence.begins or divergence.first.what, exchange.answer, exchange.theirs
+    what, answer, expected = divergence.begins or divergence.first.what, exchange.answer, exchange.expected
     if what in COMPARED and answer.inputs is None:
         return None
     best, packed = answer.prefill_best, pack_case(report.case)

@@ -8,13 +8,12 @@ from typing import Any, Self
 
 import torch
 
-from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.checkpoint import device_named, dtype_named, resolve
 from pytest_dsocr.engine.model import weights_bytes
-from pytest_dsocr.engine.placement import device_named, dtype_named
 from pytest_dsocr.explain.question import Question
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.live.wire import unpack_case
-from pytest_dsocr.session_reference.runtime import SessionRuntime
+from pytest_dsocr.reference.protocol import unpack_case
+from pytest_dsocr.reference.session import SessionRuntime
 
 ALLOWANCE = 1.5
 """Of the weights' bytes: what is computed takes memory as well."""

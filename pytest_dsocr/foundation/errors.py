@@ -1,12 +1,14 @@
-"""The one exception that this project raises on bad input, and what is a machine's fault and not a subject's."""
+"""The one exception that this project raises on bad input, what is a machine's fault, and errors in words."""
 
 from __future__ import annotations
 
 import errno
+import os
 import sys
+import traceback
 from collections.abc import Iterator
 
-from pytest_dsocr.foundation.printable import printable
+from pytest_dsocr.foundation.words import PACKAGE, fit, printable
 
 FULL_OR_BROKEN = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOMEM))
 """Of an ``OSError``: no room, a broken or a closed disk, no memory."""
@@ -57,3 +59,37 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__
+
+
+FIRST_LINES, LAST_LINES, COLUMNS = 15, 45, 300
+OF_MESSAGE = 2000
+"""Columns of a message of this project: one line, which ends with what to do."""
+
+
+def message_of(error: BaseException) -> str:
+    """Give an error's message, or its type where asking for the message raises."""
+    try:
+        return str(error)
+    except Exception:
+        return f"{type(error).__name__}, whose message cannot be shown"
+
+
+def traced(error: BaseException) -> str:
+    """Give an error's traceback with its causes, and with short paths inside this package.
+
+    Its type alone where formatting it raises.
+    """
+    try:
+        told = "".join(traceback.format_exception(error))
+    except Exception:  # its notes or its causes may be anything
+        told = f"{type(error).__name__}, whose traceback cannot be shown"
+    return bounded(told.replace(f'"{PACKAGE}{os.sep}', '"'))
+
+
+def bounded(text: str, columns: int = COLUMNS) -> str:
+    """Give ``text`` with escapes for what would steer a terminal, and shortened where it is too long."""
+    lines = text.rstrip().splitlines()
+    left_out = len(lines) - FIRST_LINES - LAST_LINES
+    if left_out > 1:
+        lines[FIRST_LINES:-LAST_LINES] = [f"  ... {left_out} lines ..."]
+    return "\n".join(fit(line[: columns + 1], columns) for line in lines)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.words import plain
 
 MOST_BYTES = 256 * 2**20
 MOST_DEPTH = 64

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Meta
 
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.report.ended import Ended
+from pytest_dsocr.report.exit_status import Ending
 from pytest_dsocr.report.words import likely_cause
 
 INPUTS, TIMES, OTHER = "tokenizer", "times", "other"
@@ -86,7 +86,7 @@ def wrong_in(part: str, result: Mapping[str, Any]) -> Iterator[Wrong]:
         told = measured.get(named) or (fault["why"] if fault else "")
         yield Wrong(case["id"], stage_of(named), named, told, likely_cause(case), part)
     for test in tests:
-        if test["case"] is None and test["why"] and test["ended_as"] != Ended.INFRASTRUCTURE:
+        if test["case"] is None and test["why"] and test["ended_as"] != Ending.INFRASTRUCTURE:
             wrong = [one for one in test["comparisons"] if one["verdict"] == Verdict.WRONG]
             named = wrong[0]["what"] if wrong else test["nodeid"].rpartition("::")[2]
             yield Wrong("", stage_of(named), named, wrong[0]["measured"] if wrong else test["why"], "", part)
@@ -98,5 +98,5 @@ def _letters(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield stage_of(one["what"]), LETTERS[one["verdict"]]
     if test["why"] and not any(one["verdict"] == Verdict.WRONG for one in test["comparisons"]):
         stage = (test["fault"] or {}).get("stage")
-        letter = MACHINE if test["ended_as"] == Ended.INFRASTRUCTURE else WRONG
+        letter = MACHINE if test["ended_as"] == Ending.INFRASTRUCTURE else WRONG
         yield stage_of(stage) if stage else OTHER, letter

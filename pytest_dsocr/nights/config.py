@@ -78,7 +78,7 @@ class Config:
 
 
 TABLES = Format(dict[str, Any], "give a configuration file in TOML", parse=toml, most_bytes=2**20)
-CONFIGS = Format(Config, "see docs/nightly.md")
+CONFIGS = Format(Config, "see docs/running.md")
 
 
 def read_config(path: Path, given: Mapping[str, Any] | None = None) -> Config:

@@ -8,8 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.foundation.sealed import write_whole
-from pytest_dsocr.foundation.templates import templates
+from pytest_dsocr.foundation.files import templates, write_whole
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.nights.parts import DOCTOR_JSON, JUNIT, LOG
 from pytest_dsocr.nights.state import STATE_NAME, Entry, NightState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.nights import record
 from pytest_dsocr.nights.page import html
 from pytest_dsocr.nights.state import NightState

@@ -13,8 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.printable import in_shell
-from pytest_dsocr.foundation.words import count, listed
+from pytest_dsocr.foundation.words import count, in_shell, listed
 from pytest_dsocr.nights.night import finish, note_result, write
 from pytest_dsocr.nights.parts import LOG, PARTS
 from pytest_dsocr.nights.state import MACHINE, Entry, NightState, Step, now, read_night

@@ -13,8 +13,7 @@ from time import monotonic
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.printable import Command
-from pytest_dsocr.foundation.words import count
+from pytest_dsocr.foundation.words import Command, count
 from pytest_dsocr.nights import process
 from pytest_dsocr.nights.config import Config
 from pytest_dsocr.nights.index import write_index
@@ -25,11 +24,11 @@ from pytest_dsocr.nights.summary import for_github, markdown, results, write_sum
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
 from pytest_dsocr.perf.probe.machine import machine, versions
-from pytest_dsocr.report import github
+from pytest_dsocr.report import ci
 from pytest_dsocr.report.file import INDEX_NAME, read_result
 
 GPU_FACTS = "name,driver_version,memory.total,memory.used,clocks.sm,temperature.gpu"
-SILENT = {github.SUMMARY: "", github.IS_GITHUB: ""}
+SILENT = {ci.SUMMARY: "", ci.IS_GITHUB: ""}
 """The night tells GitHub what its parts found, once, and not each part by itself."""
 LITTLE_S = 1.0
 """Time in which nothing is worth beginning."""
@@ -83,7 +82,7 @@ def finish(night: NightState, out: Path) -> Generator[str, None, int]:
     """Tell CI of a night that has ended, and add it to those before; give its status."""
     found = results(night, out)
     yield from map(Command, for_github(found))
-    if problem := github.append(markdown(night, found)):
+    if problem := ci.append(markdown(night, found)):
         yield problem
     yield f"{night.verdict}; see {out / INDEX_NAME}"
     if night.config.history:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_dsocr.foundation.templates import templates
+from pytest_dsocr.foundation.files import templates
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.nights.cells import LETTERS, MACHINE, WORDS
 from pytest_dsocr.nights.drawing import grid

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format, Time
-from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.foundation.words import HASH_CHARACTERS
 from pytest_dsocr.nights.cells import Cells, Wrong, cells_of, wrong_in
 from pytest_dsocr.perf.history import Line

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pytest_dsocr.nights.state import Entry
-from pytest_dsocr.report.spent import OTHER, PARTS, by_part
+from pytest_dsocr.report.times import OTHER, PARTS, by_part
 
 HOUR_S = 3600
 LOADING = ("loading the subject", "loading the reference")

@@ -13,10 +13,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_dsocr.foundation.commit import commit_here
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.process import commit_here
 from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.foundation.sealed import write_whole
 from pytest_dsocr.nights.config import Config
 from pytest_dsocr.nights.parts import Job
 from pytest_dsocr.report.file import read_result

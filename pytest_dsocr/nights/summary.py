@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.nights.spending import COLUMNS, Rate, Row, rates, rows
 from pytest_dsocr.nights.state import PASSES, Entry, NightState, Step
-from pytest_dsocr.report import github
+from pytest_dsocr.report import ci
 from pytest_dsocr.report.file import read_result
 from pytest_dsocr.report.markdown import SUMMARY_NAME, cell, part, table, wrong_cases
 
@@ -46,7 +46,7 @@ def markdown(night: NightState, found: Told) -> str:
 
 def for_github(found: Told) -> Iterator[str]:
     """Yield GitHub's commands: of each job the tests that failed, or why there is nothing of it."""
-    return islice(_annotations(found), github.MOST)
+    return islice(_annotations(found), ci.MOST)
 
 
 def timed(found: Told) -> tuple[list[Row], list[Rate]]:
@@ -99,7 +99,7 @@ def _annotations(found: Told) -> Iterator[str]:
     for entry, result in found:
         if entry.grade in (None, PASSES):
             continue
-        of_tests = [*github.errors(result)] if result else []
+        of_tests = [*ci.errors(result)] if result else []
         kind = "warning" if entry.step is Step.LEFT_OUT else "error"
         told = f"{entry.word}; {entry.why or entry.verdict or f'exit status {entry.status}'}"
-        yield from of_tests or github.annotation(kind, f"night: {entry.name}", told)
+        yield from of_tests or ci.annotation(kind, f"night: {entry.name}", told)

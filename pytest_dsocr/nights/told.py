@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_dsocr.foundation.printable import in_shell
-from pytest_dsocr.foundation.words import MARGIN, count, listed, told
+from pytest_dsocr.foundation.words import MARGIN, count, in_shell, listed, told
 from pytest_dsocr.nights.cells import RIGHT, STAGES, gravest
 from pytest_dsocr.nights.drawing import NO_CASE
 from pytest_dsocr.nights.record import Night

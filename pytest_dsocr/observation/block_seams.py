@@ -1,7 +1,7 @@
-"""What each block and layer gave: seams inside SAM, CLIP and the decoder, whose modules have the vendor's names.
+"""What each block and layer gave: seams inside SAM, CLIP and the decoder, whose modules have the names of the vendor.
 
-``sam.page/3`` is the output of SAM's block 3 for the whole page, ``sam.crops/3`` for the crops, ``prefill/3`` that of
-the decoder's layer 3 for the prompt. They tell which block broke where ``sam.page`` tells only that one did.
+``sam.page/3`` is the output of SAM block 3 for the whole page, ``sam.crops/3`` for the crops, ``prefill/3`` that of
+layer 3 of the decoder for the prompt. They tell which block broke where ``sam.page`` tells only that one did.
 """
 
 from __future__ import annotations
@@ -14,12 +14,51 @@ from itertools import count
 from math import inf
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.exact import exact_tensor
 from pytest_dsocr.observation.observation import Seam
-from pytest_dsocr.observation.single_views import SingleViews
+
+Block = tuple[str, int]
+"""A stage, and the depth of one of its blocks."""
+
+
+class SingleViews:
+    """Passes of one view each, through the blocks of SAM and CLIP.
+
+    Crops are of one shape and at least two; the page is of another, and one. Where all passes are of one shape, the
+    first is the page, and what was run again is left out.
+    """
+
+    def __init__(self) -> None:
+        self._passes: dict[Block, dict[tuple[int, ...], list[Tensor]]] = {}
+
+    def keep(self, block: Block, module: str, out: Tensor) -> None:
+        """Take a pass of one view, ``[1, ...]``; it is copied.
+
+        Raises:
+            DsocrError: where the passes so far cannot be those of crops and a page.
+        """
+        groups = self._passes.setdefault(block, {})
+        groups.setdefault(tuple(out.shape), []).append(out.clone())
+        if len(groups) > 2 or (len(groups) == 2 and min(map(len, groups.values())) > 1):
+            told = " and ".join(f"{len(passes)} times {list(shape)}" for shape, passes in groups.items())
+            raise DsocrError(
+                f"{module} gave {told}, so {block[0]} cannot be compared; have it run once on all crops or on each, "
+                "once on the page and once on the prompt, or do not offer modules"
+            )
+
+    def views(self) -> Iterator[tuple[Block, str, Tensor]]:
+        """Yield each block's ``crops`` ``[P, ...]``, where there are some, and its ``page`` ``[1, ...]``."""
+        for block, groups in self._passes.items():
+            first, *others = groups.values()
+            page, *crops = sorted((first, *others), key=len) if others else (first,)
+            yield block, "page", page[0]
+            if crops and len(crops[0]) > 1:
+                yield block, "crops", torch.cat(crops[0])
+
 
 BLOCKS: Mapping[str, str] = {
     "sam": "model.sam_model.blocks",

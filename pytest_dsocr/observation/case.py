@@ -13,7 +13,7 @@ from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
 from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
-from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.words import plain
 
 
 class PageFaultError(MachineError):

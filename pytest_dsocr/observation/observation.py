@@ -18,8 +18,8 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from pytest_dsocr.contract import GRID, PIXELS, ROWS
 from pytest_dsocr.contract.artifacts import MMD, write_artifacts
-from pytest_dsocr.contract.input_names import GRID, PIXELS, ROWS
 from pytest_dsocr.contract.markup import Box, parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.observation.provenance import Provenance
@@ -60,7 +60,7 @@ class Seam:
 
     ``sketch`` adds up all values under signs that look random, in a few buckets. It is linear, so that the norm of the
     difference of two sketches estimates the norm of the difference of the tensors, to 6 % (Charikar, Chen and
-    Farach-Colton's count sketch), wherever in the tensors they differ. See :mod:`pytest_dsocr.observation.sketch`.
+    Farach-Colton's count sketch), wherever in the tensors they differ. See :mod:`pytest_dsocr.observation.summing`.
     """
 
     shape: tuple[int, ...]
@@ -71,7 +71,7 @@ class Seam:
     std: float
     norm: float
     sample: Tensor
-    """Some of its values, float32, at :func:`~pytest_dsocr.observation.sketch.sample_positions`."""
+    """Some of its values, float32, at :func:`~pytest_dsocr.observation.summing.sample_positions`."""
     sketch: Tensor
     """``[SKETCH_VALUES]`` float32."""
     values: Tensor | None = None

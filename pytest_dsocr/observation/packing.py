@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.contract.input_names import COMPARED, GRID, ROWS
+from pytest_dsocr.contract import COMPARED, GRID, ROWS
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.observation import (
     Artefact,

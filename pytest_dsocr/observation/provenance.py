@@ -59,7 +59,7 @@ class Provenance:
     dtype: str
     attention: str
     resampling: str
-    """See :func:`pytest_dsocr.contract.resampling.resampling`."""
+    """See :func:`pytest_dsocr.contract.image.resampling`."""
     versions: Mapping[str, str]
     overrides: tuple[str, ...]
     """What replaced something that the vendor's code hard-codes."""

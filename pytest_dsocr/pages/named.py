@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pytest_dsocr.contract.image import image_size, load_image
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.reading import is_regular
 from pytest_dsocr.foundation.shard import Shard
+from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.case import Case, PageFaultError, make_case
 from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS, BadPage, is_list, read_list
 
@@ -95,7 +95,7 @@ def pages_in(named: Sequence[str | Path]) -> Iterator[Path | BadPage]:
         elif path.is_file():
             yield path
         elif str(path) in SUBSETS:
-            from pytest_dsocr.pages.shipped import shipped
+            from pytest_dsocr.pages.page_list import shipped
 
             yield from shipped(str(path))
         elif path.exists():

@@ -1,4 +1,4 @@
-"""List files: the paths of pages, one a line, relative to the list's own folder.
+"""List files, the paths of pages, one a line, relative to the folder of the list; and the subsets of shipped pages.
 
 Empty lines and lines that begin with ``#`` are ignored.
 """
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.printable import plain
 from pytest_dsocr.foundation.reading import Format, is_regular
+from pytest_dsocr.foundation.words import plain
 
 LIST_SUFFIXES = (".lst", ".txt")
 LISTS = Format(str, "give a text file with the path of a page on each line", most_bytes=2**24)
@@ -58,3 +58,23 @@ def _page(path: Path, number: int, name: str) -> Path | BadPage:
     page = path.parent / name
     why = f"line {number} of {path} names {page}, which is no file; correct the line, or put it there"
     return page if is_regular(page) else BadPage(page, why)
+
+
+PAGES = Path(__file__).parent / "files"
+"""``generated/`` and ``typeset/``, and a list file for each subset. Each page's truth is a JSON file beside it."""
+
+
+def shipped(subset: str) -> list[Path]:
+    """Give the files of a subset's pages.
+
+    Raises:
+        DsocrError: if there is no such subset, or this installation lacks its pages.
+    """
+    if subset not in SUBSETS:
+        raise DsocrError(f"there is no subset {subset!r} of the shipped pages; give one of {', '.join(SUBSETS)}")
+    pages = []
+    for page in read_list(PAGES / f"{subset}.txt"):
+        if isinstance(page, BadPage):
+            raise DsocrError(f"this installation lacks the shipped page {page.path}; install it again")
+        pages.append(page)
+    return pages

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_dsocr.foundation.errors import MachineError
+from pytest_dsocr.foundation.files import seal, unseal, write_whole
 from pytest_dsocr.foundation.reading import Format, is_regular
-from pytest_dsocr.foundation.sealed import seal, unseal, write_whole
 from pytest_dsocr.perf.rounds import Measured
 
 NOT_KEY = frozenset(("versions.pytest-dsocr", "name", "commit"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import aligned, count, fit, told
 from pytest_dsocr.perf.baseline import machine_name
 from pytest_dsocr.perf.bench import LABELS, RoundPair, Task, Watcher, pair_of, take, times_of

@@ -11,8 +11,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.foundation.reading import Finite, Format, Identity
-from pytest_dsocr.foundation.sealed import seal, unseal
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.perf.limits import percent
 from pytest_dsocr.perf.schedule import look_at, looks_for

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_dsocr.foundation.commit import commit_here
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.process import commit_here
 
 HERE, ENVIRONMENT, SUBJECT, WHEEL = ".", "env:", "subject:", ".whl"
 VALID = (
@@ -38,7 +38,7 @@ class Candidate:
     subject: str | None = None
     """Of its own; None: that of both sides."""
     commit: str = ""
-    """See :func:`pytest_dsocr.foundation.commit.commit_here`."""
+    """See :func:`pytest_dsocr.foundation.process.commit_here`."""
     is_required: bool = False
     """Whether code of ``path`` has to be what runs, for the name says nothing else."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.foundation.templates import templates
+from pytest_dsocr.foundation.files import templates
 from pytest_dsocr.foundation.words import count, fit
 from pytest_dsocr.perf.history import Line, Series, Spread
 from pytest_dsocr.perf.words import GLYPHS, ms

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.observation.config import Config
+from pytest_dsocr.reference.environment import FILES
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
@@ -50,10 +50,10 @@ class Begun:
             self._future.result().close()
 
     def _open(self, config: Config, coming: Sequence[Case]) -> None:
-        from pytest_dsocr.plugin.sides import open_wanted
+        from pytest_dsocr.cases.reference import reference_of
 
         try:
-            self._future.set_result(open_wanted(config, on_progress=self._tell, coming=coming))
+            self._future.set_result(reference_of(config, on_progress=self._tell, coming=coming))
         except BaseException as error:
             self._future.set_exception(error)
 

@@ -14,9 +14,9 @@ from pytest_dsocr.foundation.words import told
 from pytest_dsocr.plugin import stash
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.config import Config
-    from pytest_dsocr.cases.exchange import CaseReport
+    from pytest_dsocr.compare.case import CaseReport
     from pytest_dsocr.compare.tolerances import Tolerances
+    from pytest_dsocr.observation.config import Config
     from pytest_dsocr.reference.protocol import Reference
 
 

@@ -42,7 +42,7 @@ class ColouredText:
 
     def toterminal(self, writer: Any) -> None:
         """Write the text as pytest's terminal writer allows."""
-        from pytest_dsocr.report.diffs import MARKUP
+        from pytest_dsocr.report.failure import MARKUP
 
         for line in self.text.splitlines():
             for piece in self.by_line.get(line, ()):
@@ -54,7 +54,7 @@ def colour(report: pytest.TestReport) -> None:
     """Colour what the report of a failing test of ours says, and give pytest's short summary a line of it."""
     if not report.failed or report.longrepr is None:
         return
-    from pytest_dsocr.report.diffs import coloured_pieces
+    from pytest_dsocr.report.failure import coloured_pieces
 
     by_line = coloured_pieces(report.__dict__["dsocr"].get("comparisons", ()))
     told = isinstance(report.longrepr, str)

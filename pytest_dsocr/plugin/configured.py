@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
-from pytest_dsocr.foundation.printable import in_shell
-from pytest_dsocr.foundation.system import check_system
+from pytest_dsocr.foundation.process import check_system
+from pytest_dsocr.foundation.words import in_shell
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.given import resolve, resolve_out
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER, WITNESS
 from pytest_dsocr.plugin.xdist.scheduling import on_own_gpu
-from pytest_dsocr.report.ended import EXIT_STATUS, Ended
+from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 from pytest_dsocr.report.file import RunIdentity, mark_refused, mark_running, take_witness
-from pytest_dsocr.subjects.watch import current
+from pytest_dsocr.subjects.calls import current
 
 NO_RUN = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
 """Options of pytest's that only show something."""
@@ -75,7 +75,7 @@ def begin(config: pytest.Config, typed: Any) -> None:
     except DsocrError as error:
         if is_of_machine(error):
             sys.stderr.write(f"ERROR: --dsocr-out: {error}\n")
-            raise SystemExit(EXIT_STATUS[Ended.INFRASTRUCTURE]) from error  # a usage error has a status of pytest's
+            raise SystemExit(EXIT_STATUS[Ending.INFRASTRUCTURE]) from error  # a usage error has a status of pytest's
         raise pytest.UsageError(f"--dsocr-out: {error}") from error
     config.stash[OUT_FOLDER], config.stash[IDENTITY] = out.absolute(), identity
 
@@ -84,8 +84,8 @@ def refused(config: pytest.Config, error: pytest.UsageError) -> None:
     """Say in the run's result, where one is marked, that the run is refused, and whether the machine is why."""
     if OUT_FOLDER not in config.stash:
         return
-    ended_as = Ended.INFRASTRUCTURE if is_of_machine(error) else Ended.REFUSED
-    from pytest_dsocr.report.github import append_summary, errors
+    ended_as = Ending.INFRASTRUCTURE if is_of_machine(error) else Ending.REFUSED
+    from pytest_dsocr.report.ci import append_summary, errors
     from pytest_dsocr.report.markdown import write_summary
 
     out = config.stash[OUT_FOLDER]

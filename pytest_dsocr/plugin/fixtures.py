@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
-from pytest_dsocr.foundation.collecting import spare_what_is_imported
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.threads import share_threads
+from pytest_dsocr.foundation.process import share_threads, spare_what_is_imported
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.begun import Begun, is_live, is_needed
 from pytest_dsocr.plugin.check import Check
@@ -28,12 +27,12 @@ from pytest_dsocr.plugin.latest import Latest
 from pytest_dsocr.plugin.markers import arguments_of
 from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, SPENT, leave_out
 from pytest_dsocr.plugin.waiting import waiting_for
-from pytest_dsocr.report.spent import COMPARING
+from pytest_dsocr.report.times import COMPARING
+from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.protocol import level_of
-from pytest_dsocr.subjects.watch import current
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.exchange import CaseReport, Exchange
+    from pytest_dsocr.compare.case import CaseReport, Exchange
     from pytest_dsocr.compare.tolerances import Tolerances
     from pytest_dsocr.explain.explainer import Explainer
     from pytest_dsocr.observation.answer import Answer
@@ -55,7 +54,7 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
     To name one for a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
     """
     with request.config.stash[SPENT].on("loading the subject"):
-        import pytest_dsocr.plugin.sides  # noqa: F401 - brings torch
+        import pytest_dsocr.cases.run  # noqa: F401 - brings torch
         from pytest_dsocr.subjects.loading import close_subject, open_subject
 
         spare_what_is_imported()
@@ -87,14 +86,14 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     It is live if ``--dsocr-reference`` names the folder of the vendor's files. With ``--dsocr-reference=session`` the
     session answers for the cases that no recording holds.
     """
-    from pytest_dsocr.plugin.sides import open_wanted
+    from pytest_dsocr.cases.reference import reference_of
 
     begun: Begun | None = request.getfixturevalue("_dsocr_reference_begun") if is_live(dsocr_config) else None
     share_threads(_workers(request.config))
     what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
     loading = request.config.stash[SPENT].on("loading the reference")
     with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting, loading:
-        reference = begun.ready(waiting.on_progress) if begun else open_wanted(dsocr_config, waiting.on_progress)
+        reference = begun.ready(waiting.on_progress) if begun else reference_of(dsocr_config, waiting.on_progress)
     yield reference
     reference.close()
 
@@ -116,38 +115,38 @@ def dsocr_case(request: pytest.FixtureRequest) -> Case:
 
 
 @pytest.fixture
-def dsocr_exchange(_dsocr_asked: Exchange) -> Exchange:
+def dsocr_exchange(_dsocr_compared: CaseReport) -> Exchange:
     """What both sides answered to the case, asked once; raises the subject's error if one ended its answer."""
-    _dsocr_asked.answer.whole()
-    return _dsocr_asked
+    _dsocr_compared.exchange.answer.whole()
+    return _dsocr_compared.exchange
 
 
 @pytest.fixture
-def _dsocr_asked(
+def _dsocr_compared(
     request: pytest.FixtureRequest,
     dsocr_case: Case,
     dsocr_subject: Any,
     dsocr_reference: Reference,
     dsocr_config: Config,
-    _dsocr_exchanged: Latest[Exchange],
+    _dsocr_latest: Latest[CaseReport],
     _dsocr_explainer: Explainer,
-) -> Exchange:
-    """What both sides answered to the case, as far as the subject got; with a picture if ``--dsocr-out`` is given."""
+) -> CaseReport:
+    """The case compared within the run's own limits, once, as far as the subject got; see ``cases.run.run_case``."""
 
-    def ask_both() -> Exchange:
-        from pytest_dsocr.plugin.sides import exchange
+    def compare() -> CaseReport:
+        from pytest_dsocr.cases.run import run_case
         from pytest_dsocr.report.payload import of_run
 
         told = _as_told(request, dsocr_config)
         request.config.stash[RUN] = of_run(told, dsocr_reference, level_of(dsocr_subject))
         all_cases = request.config.stash.get(ALL_CASES, [])
         place = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
-        spent = request.config.stash[SPENT]
-        found, payload = exchange(dsocr_case, place, dsocr_subject, dsocr_reference, told, spent, _dsocr_explainer)
+        elapsed = request.config.stash[SPENT]
+        report, payload = run_case(dsocr_case, place, dsocr_subject, dsocr_reference, told, elapsed, _dsocr_explainer)
         request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
-        return found
+        return report
 
-    return _dsocr_exchanged.get(ask_both, dsocr_case, dsocr_subject, dsocr_reference)
+    return _dsocr_latest.get(compare, dsocr_case, dsocr_subject, dsocr_reference)
 
 
 @pytest.fixture
@@ -163,15 +162,20 @@ def dsocr_limits(
 @pytest.fixture
 def dsocr_report(
     request: pytest.FixtureRequest,
-    _dsocr_asked: Exchange,
+    _dsocr_compared: CaseReport,
     dsocr_limits: Tolerances,
     _dsocr_judged: Latest[CaseReport],
 ) -> CaseReport:
-    """Every comparison of the case within the test's limits, up to an error of the subject."""
-    from pytest_dsocr.cases.exchange import judge
+    """Every comparison of the case within the test's limits, up to an error of the subject.
+
+    The case is compared once; it is judged anew only for a test with limits of its own.
+    """
+    if dsocr_limits == _dsocr_compared.limits:
+        return _dsocr_compared
+    from pytest_dsocr.compare.case import judge
 
     with request.config.stash[SPENT].on(COMPARING):
-        return _dsocr_judged.get(lambda: judge(_dsocr_asked, dsocr_limits), dsocr_limits, _dsocr_asked)
+        return _dsocr_judged.get(lambda: judge(_dsocr_compared.exchange, dsocr_limits), dsocr_limits, _dsocr_compared)
 
 
 @pytest.fixture
@@ -191,23 +195,23 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
 
 @pytest.fixture
 def dsocr_reading(
-    dsocr_case: Case, dsocr_subject: Any, _dsocr_exchanged: Latest[Exchange], _dsocr_read: Latest[Answer]
+    dsocr_case: Case, dsocr_subject: Any, _dsocr_latest: Latest[CaseReport], _dsocr_read: Latest[Answer]
 ) -> Answer:
     """What the subject reads: text, spans and boxes. Needs no reference.
 
     If both sides were asked about the case already, this is what the subject answered then.
     """
-    from pytest_dsocr.subjects.reading import read_alone, reading_of
+    from pytest_dsocr.subjects.follow import read_alone, reading_of
 
-    if exchanged := _dsocr_exchanged.made(dsocr_case, dsocr_subject):
-        return reading_of(exchanged.answer)
+    if report := _dsocr_latest.made(dsocr_case, dsocr_subject):
+        return reading_of(report.exchange.answer)
     return _dsocr_read.get(lambda: read_alone(dsocr_subject, dsocr_case), dsocr_case, dsocr_subject)
 
 
 @pytest.fixture
-def dsocr_golden(_dsocr_asked: Exchange) -> Observation:
+def dsocr_golden(_dsocr_compared: CaseReport) -> Observation:
     """What the reference did with the case: tokens, best logits, spans, boxes, files."""
-    return _dsocr_asked.theirs
+    return _dsocr_compared.exchange.expected
 
 
 @pytest.fixture
@@ -244,7 +248,7 @@ def _dsocr_explainer(dsocr_config: Config) -> Iterator[Explainer]:
 
 
 @pytest.fixture(scope="session")
-def _dsocr_exchanged() -> Latest[Exchange]:
+def _dsocr_latest() -> Latest[CaseReport]:
     return Latest()
 
 

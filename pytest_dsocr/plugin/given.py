@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin import option_values as read
 from pytest_dsocr.plugin.option import PREFIX, Option
 from pytest_dsocr.plugin.options import OPTIONS

@@ -11,7 +11,7 @@ import pytest
 
 import pytest_dsocr
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.begun import is_live
 from pytest_dsocr.plugin.configured import begin, only_shows, own_config, refused, taken_for_tests
@@ -24,7 +24,7 @@ from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, re
 from pytest_dsocr.plugin.outcome import LastWord, amend
 from pytest_dsocr.plugin.run import Run
 from pytest_dsocr.plugin.so_far import SoFar
-from pytest_dsocr.plugin.spent import Spent
+from pytest_dsocr.plugin.spent import RunElapsed
 from pytest_dsocr.plugin.stash import (
     ALL_CASES,
     ALL_PAGES,
@@ -44,9 +44,9 @@ from pytest_dsocr.plugin.stash import (
 )
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.reference.goldens import recordings_in
+from pytest_dsocr.subjects.calls import begin as begin_watch
+from pytest_dsocr.subjects.calls import end as end_watch
 from pytest_dsocr.subjects.loading import level_before_loading, offers_before_loading
-from pytest_dsocr.subjects.watch import begin as begin_watch
-from pytest_dsocr.subjects.watch import end as end_watch
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
@@ -71,8 +71,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers and the collector of results, and resolve the options of a run that uses any."""
-    config.stash[SPENT] = Spent()
-    config.pluginmanager.register(config.stash[SPENT], "dsocr-spent")
+    elapsed = config.stash[SPENT] = RunElapsed()
+    config.pluginmanager.register(elapsed, "dsocr-elapsed")
     for line in registration_lines():
         config.addinivalue_line("markers", line)
     if only_shows(config.option):  # help must work for those who gave a bad value

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def tell_properties(item: pytest.Item, report: pytest.TestReport, payload: TestPayload, case: str) -> None:
     """Give a test its properties, in the place of those of an earlier phase or try; its later reports have them too."""
-    from pytest_dsocr.report.junit import PREFIX, of_test
-    from pytest_dsocr.report.tested import TestResult, outcome_of
+    from pytest_dsocr.report.ci import PREFIX, of_test
+    from pytest_dsocr.report.outcomes import TestResult, outcome_of
 
     found = TestResult(item.nodeid, outcome_of(report), payload=payload)
     others = [one for one in item.user_properties if not one[0].startswith(PREFIX)]
@@ -37,7 +37,7 @@ class RunProperties:
         self._run.take_journal()
         if not written or not self._run.has_told:
             return
-        from pytest_dsocr.report.junit import of_run
+        from pytest_dsocr.report.ci import of_run
 
         self._run.plan.exit_status = int(session.exitstatus)
         for name, value in of_run(self._run.result):

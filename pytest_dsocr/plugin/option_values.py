@@ -10,9 +10,8 @@ from typing import Literal
 
 from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
 from pytest_dsocr.contract.presets import get_preset
-from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.contract.special import IMAGE
-from pytest_dsocr.engine.names import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT
+from pytest_dsocr.contract.prompt import IMAGE, PROMPTS
+from pytest_dsocr.engine.places import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.observation.level import Level
@@ -20,9 +19,7 @@ from pytest_dsocr.pages.page_list import SUBSETS, is_list, read_list
 from pytest_dsocr.perf.limits import ANY
 from pytest_dsocr.perf.rounds import QUANTITIES
 from pytest_dsocr.plugin.xfails import read_ledger
-from pytest_dsocr.reference.vendor_code.files import check_vendor_folder
-from pytest_dsocr.subjects.loading import SESSIONS, VALID, VENDOR, level_before_loading
-from pytest_dsocr.subjects.ways import way_of
+from pytest_dsocr.subjects.loading import SESSIONS, VALID, level_before_loading, way_of
 
 SUBJECTS = VALID.removeprefix("give ")
 EXAMPLE_OF_SLOWER = "0.05, or decode=0.05"
@@ -42,9 +39,7 @@ def one_of(*valid: str) -> Callable[[str], str]:
 
 def subject(text: str) -> str:
     """Read ``session``, ``session:fast``, ``vendor:FOLDER``, ``package.module:factory``, or what an adapter takes."""
-    if text.startswith(VENDOR):
-        check_vendor_folder(Path(text.removeprefix(VENDOR)))
-    elif way := way_of(text):
+    if way := way_of(text):
         way.check(text)
     elif text not in SESSIONS and not FACTORY.fullmatch(text):
         raise DsocrError(f"{text!r} names no subject; {VALID}")
@@ -114,7 +109,7 @@ def device(text: str) -> str:
     if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
         raise DsocrError(f"{text!r} is not a device; give cpu, cuda or cuda:N")
     if text != "cpu":
-        from pytest_dsocr.engine.placement import device_named
+        from pytest_dsocr.engine.checkpoint import device_named
 
         device_named(text)
     return text

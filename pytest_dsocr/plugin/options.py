@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_dsocr.cases.config import MISSING
 from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
 from pytest_dsocr.pages.page_list import SUBSETS
 from pytest_dsocr.plugin import option_values as read

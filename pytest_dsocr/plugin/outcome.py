@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.traces import OF_MESSAGE, bounded, message_of, traced
+from pytest_dsocr.foundation.errors import OF_MESSAGE, DsocrError, bounded, message_of, traced
 from pytest_dsocr.foundation.words import COLUMNS, count, fit
 from pytest_dsocr.plugin import spent
 from pytest_dsocr.plugin.junit import tell_properties
 from pytest_dsocr.plugin.markers import is_ours
 from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, RUN, TOLD
 from pytest_dsocr.subjects.loading import SESSION
-from pytest_dsocr.subjects.offers import NotOfferedError
+from pytest_dsocr.subjects.protocol import NotOfferedError
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.verdict import Comparison
@@ -176,7 +175,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
 def _slower(made: Iterable[Comparison], config: pytest.Config) -> dict[str, tuple[float, float]]:
     """Give the limits of times that are wider than usual, where times were compared."""
     from pytest_dsocr.perf.limits import DEFAULT
-    from pytest_dsocr.report.tested import OF_TIMES
+    from pytest_dsocr.report.outcomes import OF_TIMES
 
     limits = config.stash[CONFIG].slower if any(one.what.startswith(OF_TIMES) for one in made) else {}
     return {f"slower {name}": (limit, DEFAULT) for name, limit in limits.items() if limit > DEFAULT}

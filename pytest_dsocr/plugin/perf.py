@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.markers import arguments_of
 from pytest_dsocr.plugin.stash import PERF, leave_out
 from pytest_dsocr.plugin.waiting import waiting_for

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
 from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.cost.roofline import device_of_gpu
 from pytest_dsocr.engine.places import architecture_of
-from pytest_dsocr.foundation.commit import commit_here
+from pytest_dsocr.foundation.process import commit_here
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.perf.against import OnRound, PerfRun, measure
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any, machine_name
 from pytest_dsocr.perf.history import FILE_NAME, Line, append
@@ -25,7 +25,7 @@ from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.schedule import ALONE, LOOKS
 from pytest_dsocr.plugin.configured import command_of
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
-from pytest_dsocr.subjects.watch import current
+from pytest_dsocr.subjects.calls import current
 
 if TYPE_CHECKING:
     from pytest_dsocr.cost.roof import Roof
@@ -126,14 +126,16 @@ def _accepted(request: pytest.FixtureRequest, config: Config, case: Case, run: P
 
 def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[str, Any]:
     """Hold what the subject reads of the page against the reference: a wrong answer may be fast."""
-    from pytest_dsocr.cases.hold import hold
     from pytest_dsocr.cases.limits import limits_of
+    from pytest_dsocr.cases.run import compare_sides
     from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
     from pytest_dsocr.report.words import counts
 
     subject, reference = request.getfixturevalue("dsocr_subject"), request.getfixturevalue("dsocr_reference")
     whole = replace(case, max_new_tokens=config.max_new_tokens or VENDOR_MAX_NEW_TOKENS)
-    report = hold(whole, subject, reference, config.setup, limits_of(config, subject, reference), always_read=True)
+    report = compare_sides(
+        whole, subject, reference, config.setup, limits_of(config, subject, reference), always_read=True
+    )
     return {
         "passes": report.passes,
         "verdict": counts({str(name): number for name, number in report.counts.items()}),

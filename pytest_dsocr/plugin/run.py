@@ -15,7 +15,7 @@ from pytest_dsocr.plugin.configured import command_of, own_config
 from pytest_dsocr.plugin.stash import JOURNAL, JOURNALS, LEFT, UNMATCHED, WITNESS
 from pytest_dsocr.plugin.typed import typed_options
 from pytest_dsocr.plugin.xdist.lost import given_up, lost
-from pytest_dsocr.report.plan import DIED, Plan
+from pytest_dsocr.report.collection import DIED, Plan
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.file import RunIdentity
@@ -93,7 +93,7 @@ class Run:
         if self._session is not None and (self.take_journal() or self._session.exitstatus != self._left_as):
             self._settle(self._session)
         if self._result is not None:
-            from pytest_dsocr.report.github import append_summary
+            from pytest_dsocr.report.ci import append_summary
 
             if problem := append_summary(self._result.to_json()):
                 sys.stderr.write(f"dsocr: {problem}\n")
@@ -138,7 +138,7 @@ class Run:
         return self._result is not None
 
     def _settle(self, session: pytest.Session) -> None:
-        from pytest_dsocr.report.ended import EXIT_STATUS, Ended
+        from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 
         self.take_journal()
         if self._result is None and self.out is None:
@@ -148,14 +148,14 @@ class Run:
             self._write(self.out)
         if self.result.fails and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        if self.plan.problems and self.result.ended_as is Ended.INFRASTRUCTURE:
-            session.exitstatus = EXIT_STATUS[Ended.INFRASTRUCTURE]  # no file can tell it
+        if self.plan.problems and self.result.ended_as is Ending.INFRASTRUCTURE:
+            session.exitstatus = EXIT_STATUS[Ending.INFRASTRUCTURE]  # no file can tell it
         self._left_as = session.exitstatus
 
     def _write(self, out: Path) -> None:
         """Write the page of pictures, then the file that says that all is there; lose nothing where that fails."""
         from pytest_dsocr.report.file import write_json
-        from pytest_dsocr.report.index import write_index
+        from pytest_dsocr.report.html import write_index
         from pytest_dsocr.report.markdown import write_summary
 
         try:

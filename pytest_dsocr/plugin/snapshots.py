@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 import pytest
 from syrupy.extensions.single_file import SingleFileSnapshotExtension
 
-from pytest_dsocr.cases.config import Config
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.foundation.reading import Finite, Format
-from pytest_dsocr.foundation.sealed import seal, unseal
 from pytest_dsocr.foundation.words import shown
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.observation.provenance import Key, slug, versions
 from pytest_dsocr.plugin.stash import leave_out

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.words import plain
 
 EVERY_S = 5.0
 

@@ -2,57 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from time import monotonic
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.plugin.stash import CONFIG, SPENT
-from pytest_dsocr.report.spent import COLLECTING, STARTING, TESTS, WAITING
+from pytest_dsocr.foundation.elapsed import Elapsed
+from pytest_dsocr.plugin.stash import CASES, CONFIG, SPENT
+from pytest_dsocr.report.times import COLLECTING, STARTING, TESTS, WAITING
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.exchange import Exchange
     from pytest_dsocr.report.payload import SpentPayload
 
 
-class Spent:
-    """Seconds by what they were spent on, since this was made; each second counts for the innermost part it is in."""
+class RunElapsed(Elapsed):
+    """Counts what pytest itself does: collecting, tests by suite, and what is between them."""
 
     def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self.cases = 0
-        self.elapsed_s = 0.0
-        self._began_s = monotonic()
-        self._parts = [STARTING]
-
-    def settle(self) -> None:
-        """Count the time up to now."""
-        elapsed_s = monotonic() - self._began_s
-        self._add(self._parts[-1], elapsed_s - self.elapsed_s)
-        self.elapsed_s = elapsed_s
-
-    def add_case(self, found: Exchange) -> None:
-        """Count a case, and the seconds in which each side was asked as that side's, not the part's around."""
-        self.cases += 1
-        for side, seconds in (("subject", found.subject_s), ("reference", found.reference_s)):
-            self._add(side, seconds)
-            self._add(self._parts[-1], -seconds)
-
-    @contextmanager
-    def on(self, what: str) -> Iterator[None]:
-        """Count the seconds of what is done within, whether or not it succeeds."""
-        self.settle()
-        self._parts.append(what)
-        try:
-            yield
-        finally:
-            self.settle()
-            self._parts.pop()
-
-    def _add(self, what: str, seconds: float) -> None:
-        self.seconds[what] = self.seconds.get(what, 0.0) + seconds
+        super().__init__(STARTING)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
@@ -82,7 +49,7 @@ def told(config: pytest.Config) -> SpentPayload:
     return {
         "worker": getattr(config, "workerinput", {}).get("workerid", ""),
         "device": config.stash[CONFIG].device,
-        "cases": spent.cases,
+        "cases": len(config.stash.get(CASES, {})),
         "elapsed_s": spent.elapsed_s,
         "seconds": dict(spent.seconds),
     }

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.latest import Latest
 from pytest_dsocr.subjects.protocol import level_of
@@ -19,7 +19,7 @@ from pytest_dsocr.subjects.protocol import level_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pytest_dsocr.cases.exchange import Exchange
+    from pytest_dsocr.compare.case import CaseReport
     from pytest_dsocr.engine.stages import Stages
     from pytest_dsocr.observation.answer import KvSize
     from pytest_dsocr.observation.case import Case
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def dsocr_inputs(
     dsocr_case: Case,
     dsocr_subject: Any,
-    _dsocr_exchanged: Latest[Exchange],
+    _dsocr_latest: Latest[CaseReport],
     _dsocr_inputs_made: Latest[Mapping[str, Tensor]],
 ) -> Mapping[str, Tensor]:
     """The subject's inputs of the case (L1), named as the fields of ``contract.inputs.Inputs``.
@@ -40,9 +40,9 @@ def dsocr_inputs(
     If both sides were asked about the case already, these are the ones that the subject made then.
     """
     _needs(dsocr_subject, Level.INPUTS, "dsocr_inputs")
-    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
-    if exchanged and exchanged.answer.input_tensors is not None:
-        return exchanged.answer.input_tensors
+    report = _dsocr_latest.made(dsocr_case, dsocr_subject)
+    if report and report.exchange.answer.input_tensors is not None:
+        return report.exchange.answer.input_tensors
     return _dsocr_inputs_made.get(lambda: _checked(dsocr_subject).inputs(dsocr_case), dsocr_case, dsocr_subject)
 
 
@@ -51,7 +51,7 @@ def dsocr_vision(
     dsocr_case: Case,
     dsocr_inputs: Mapping[str, Tensor],
     dsocr_subject: Any,
-    _dsocr_exchanged: Latest[Exchange],
+    _dsocr_latest: Latest[CaseReport],
     _dsocr_vision_made: Latest[Mapping[str, Tensor]],
 ) -> Mapping[str, Tensor]:
     """The subject's seams of vision (L2), ``vision_fusion`` among them.
@@ -59,9 +59,9 @@ def dsocr_vision(
     If both sides were asked about the case already, these are the ones that the subject gave then.
     """
     _needs(dsocr_subject, Level.STAGES, "dsocr_vision")
-    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
-    if exchanged and exchanged.answer.vision_tensors is not None:
-        return exchanged.answer.vision_tensors
+    report = _dsocr_latest.made(dsocr_case, dsocr_subject)
+    if report and report.exchange.answer.vision_tensors is not None:
+        return report.exchange.answer.vision_tensors
     return _dsocr_vision_made.get(lambda: _checked(dsocr_subject).vision(dsocr_inputs), dsocr_case, dsocr_subject)
 
 
@@ -96,7 +96,7 @@ def dsocr_kv() -> Callable[[DecodeView], KvProbe]:
 
 @pytest.fixture
 def dsocr_kv_size(
-    request: pytest.FixtureRequest, dsocr_case: Case, dsocr_subject: Any, _dsocr_exchanged: Latest[Exchange]
+    request: pytest.FixtureRequest, dsocr_case: Case, dsocr_subject: Any, _dsocr_latest: Latest[CaseReport]
 ) -> KvSize:
     """What the subject's key-value cache takes after the case's prompt: ``layers`` and ``bytes_per_token`` (L2).
 
@@ -104,9 +104,9 @@ def dsocr_kv_size(
     """
     from pytest_dsocr.subjects.kv_probe import KvProbe
 
-    exchanged = _dsocr_exchanged.made(dsocr_case, dsocr_subject)
-    if exchanged and exchanged.answer.kv is not None:
-        return exchanged.answer.kv
+    report = _dsocr_latest.made(dsocr_case, dsocr_subject)
+    if report and report.exchange.answer.kv is not None:
+        return report.exchange.answer.kv
     return KvProbe(request.getfixturevalue("dsocr_state")).size
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.config import Config
+    from pytest_dsocr.foundation.elapsed import Elapsed
     from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.observation.config import Config
     from pytest_dsocr.pages.page_list import BadPage
     from pytest_dsocr.plugin.check import Check
     from pytest_dsocr.plugin.journal import Journal
-    from pytest_dsocr.plugin.spent import Spent
     from pytest_dsocr.report.file import RunIdentity
     from pytest_dsocr.report.payload import CasePayload, Entry, LeftPayload, RunPayload
 
@@ -51,7 +51,7 @@ LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
 ``Reason.NOT_OFFERED``."""
 PERF: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
 """Of the config: what was measured, as JSON values."""
-SPENT: pytest.StashKey[Spent] = pytest.StashKey()
+SPENT: pytest.StashKey[Elapsed] = pytest.StashKey()
 """Of the config: where the time of this process goes."""
 LOADED: pytest.StashKey[object] = pytest.StashKey()
 """Of the config: the subject loaded from options, where no fixture of the user's replaces it."""

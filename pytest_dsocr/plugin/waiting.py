@@ -10,7 +10,7 @@ from time import monotonic
 
 import pytest
 
-from pytest_dsocr.foundation.printable import plain
+from pytest_dsocr.foundation.words import plain
 
 FIRST_S, EVERY_S = 5.0, 30.0
 

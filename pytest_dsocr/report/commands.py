@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest_dsocr
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.foundation.printable import in_shell
+from pytest_dsocr.foundation.words import in_shell
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import RunPayload

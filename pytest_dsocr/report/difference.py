@@ -1,4 +1,4 @@
-"""Two results, of which the second is of a later night or another commit: what became wrong, right, slower, faster."""
+"""Two results, of which the second is later: what became wrong, right, slower, faster; in words and as Markdown."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from pytest_dsocr.compare.diff import Side, diff
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.report.ended import EXIT_STATUS, UNDECIDED, Ended
-from pytest_dsocr.report.tested import OF_TIMES
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, listed, told
+from pytest_dsocr.report.exit_status import EXIT_STATUS, UNDECIDED, Ending
+from pytest_dsocr.report.markdown import cell, part, table
+from pytest_dsocr.report.outcomes import OF_TIMES
 
 Result = Mapping[str, Any]
 RIGHT, WRONG, OPEN = "right", "wrong", "not compared"
@@ -20,8 +23,8 @@ class Status(IntEnum):
     """The exit status of ``dsocr diff``."""
 
     NOTHING_WORSE = 0
-    WRONG = EXIT_STATUS[Ended.WRONG]
-    SLOWER = EXIT_STATUS[Ended.SLOWER]
+    WRONG = EXIT_STATUS[Ending.WRONG]
+    SLOWER = EXIT_STATUS[Ending.SLOWER]
     NOT_COMPARABLE = UNDECIDED
 
 
@@ -114,7 +117,7 @@ def _of_comparisons(test: Mapping[str, Any]) -> Iterator[tuple[str, State]]:
 
 def _of_itself(test: Mapping[str, Any]) -> State:
     """Give what a test says beside its comparisons: an error, something of its own, or that it was not run."""
-    if test["outcome"] == "skipped" or test["ended_as"] == Ended.INFRASTRUCTURE:
+    if test["outcome"] == "skipped" or test["ended_as"] == Ending.INFRASTRUCTURE:
         return State(OPEN, test["why"] or test["reason"])
     of_comparisons = any(one["verdict"] == Verdict.WRONG for one in test["comparisons"])
     return State(WRONG, test["why"]) if test["why"] and not of_comparisons else State(RIGHT, test["outcome"])
@@ -187,3 +190,108 @@ def _times(found: Difference, old: Result, new: Result) -> None:
         apart = found.faster if now["high"] < was["low"] and ratio < 1 / most else apart
         if apart is not None and what not in {one.what for one in (*found.slower, *found.faster)}:
             apart.append(Change("", what, f"{was['after_ms']:.3g} ms", f"{now['after_ms']:.3g} ms, {ratio:.3f} times"))
+
+
+MOST, MOST_BOXES = 20, 5
+SIDES = (Side.REFERENCE, Side.SUBJECT)
+"""Whose part in a diff of texts is the old one's, and whose the new one's."""
+IN_WORDS: Mapping[Status, str] = {
+    Status.NOTHING_WORSE: "nothing is worse",
+    Status.WRONG: "something became wrong",
+    Status.SLOWER: "something became slower",
+    Status.NOT_COMPARABLE: "not comparable, or not in all",
+}
+
+
+class Reading(NamedTuple):
+    """What a case was read as in both results, where that differs."""
+
+    case: str
+    what: str
+    old: str
+    new: str
+
+
+def lines(found: Difference, old: Result, new: Result) -> Iterator[str]:
+    """Yield the difference for the terminal."""
+    for name, one in (("old", old), ("new", new)):
+        yield from told(name, _which(one))
+    for obstacle in found.obstacles:
+        yield from told("obstacle", obstacle)
+    for title, changes in _parts(found):
+        for change in changes[:MOST]:
+            now, was = change.after or "nothing", change.before or "nothing"
+            yield from told(title, f"{_named(change)}: {now}; before: {was}")
+        if len(changes) > MOST:
+            yield from told("", f"and {len(changes) - MOST} more")
+    for reading in readings(old, new)[:MOST]:
+        yield from told("reads", f"{reading.case}, {reading.what}: {reading.old}; now: {reading.new}")
+    if found.untold:
+        yield from told("times", found.untold)
+    yield from told("verdict", verdict(found))
+
+
+def markdown(found: Difference, old: Result, new: Result) -> str:
+    """Give the difference for a comment or a job's summary."""
+    return "\n".join(_markdown(found, old, new)) + "\n"
+
+
+def verdict(found: Difference) -> str:
+    """Give the difference in one line."""
+    numbers = [f"{len(changes)} {title}" for title, changes in _parts(found) if changes]
+    return f"{IN_WORDS[found.status]}: {', '.join([*numbers, count(found.common, 'comparison') + ' in common'])}"
+
+
+def readings(old: Result, new: Result) -> Sequence[Reading]:
+    """Give the texts and boxes that differ between both results, of the cases of which both hold them."""
+    before = {case["id"]: case.get("said") for case in old["cases"]}
+    both = [(case["id"], before.get(case["id"]), case.get("said")) for case in new["cases"]]
+    return [reading for case, was, now in both if was and now for reading in _differing(case, was, now)]
+
+
+def _differing(case: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Reading]:
+    for line in diff(new["text"], old["text"])[:1]:
+        was, now = ("".join(piece.text for piece in line if piece.side in (Side.BOTH, side)) for side in SIDES)
+        yield Reading(case, "text", was, now)
+    was, now = old["boxes"], new["boxes"]
+    if was != now:
+        gone, come = [box for box in was if box not in now], [box for box in now if box not in was]
+        yield Reading(case, f"boxes, {len(was)} and {len(now)}", _boxes(gone), _boxes(come))
+
+
+def _boxes(found: Sequence[Sequence[Any]]) -> str:
+    return listed([f"{label} {list(where)}" for label, *where in found], MOST_BOXES) or "no other"
+
+
+def _parts(found: Difference) -> tuple[tuple[str, Sequence[Change]], ...]:
+    return (
+        ("became wrong", found.became_wrong),
+        ("slower", found.slower),
+        ("not compared", found.left),
+        ("became right", found.became_right),
+        ("faster", found.faster),
+        ("newly compared", found.new),
+    )
+
+
+def _named(change: Change) -> str:
+    return f"{change.case}, {change.what}" if change.case else change.what
+
+
+def _which(result: Result) -> str:
+    commit = (result["commit"] or "unknown")[:HASH_CHARACTERS]
+    subject = result["run"]["subject"] if result["run"] else "no subject"
+    return f"{subject}, {result['started']}, commit {commit}: {result['verdict']}"
+
+
+def _markdown(found: Difference, old: Result, new: Result) -> Iterator[str]:
+    yield "## DeepSeek-OCR: the difference of two runs"
+    yield ""
+    yield cell(verdict(found))
+    yield ""
+    yield from table(("", ""), [("old", _which(old)), ("new", _which(new))])
+    yield from part("Not comparable", (f"- {cell(one)}" for one in found.obstacles))
+    for title, changes in _parts(found):
+        yield from part(title.capitalize(), table(("case", "what", "before", "after"), changes))
+    yield from part("Read differently", table(("case", "what", "old", "new"), readings(old, new)))
+    yield from part("Times", (cell(one) for one in (found.untold,) if one))

@@ -2,26 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_dsocr.compare.case import CaseReport, judge
+from pytest_dsocr.compare.diff import Line, Piece, Side, plain_line
 from pytest_dsocr.compare.divergence import first_divergence
+from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
-from pytest_dsocr.contract.input_names import COMPARED
-from pytest_dsocr.foundation.printable import plain
-from pytest_dsocr.foundation.words import COLUMNS, MARGIN, fit, near, told
-from pytest_dsocr.report.accepting import acceptable
+from pytest_dsocr.foundation.words import COLUMNS, MARGIN, fit, near, plain, told
 from pytest_dsocr.report.commands import rerun
-from pytest_dsocr.report.diffs import diff_lines
-from pytest_dsocr.report.payload import RunPayload, of_run, picture_name
+from pytest_dsocr.report.payload import ComparisonPayload, RunPayload, of_run, picture_name
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.config import Config
-    from pytest_dsocr.cases.exchange import CaseReport
+    from pytest_dsocr.compare.case import CaseReport
+    from pytest_dsocr.observation.config import Config
     from pytest_dsocr.reference.protocol import Reference
+
+
+LEGEND: Line = (
+    Piece(Side.REFERENCE, "only in the reference"),
+    Piece(Side.BOTH, " "),
+    Piece(Side.SUBJECT, "only in the subject"),
+)
+MARKUP: Mapping[Side, Mapping[str, bool]] = {
+    Side.BOTH: {},
+    Side.REFERENCE: {"red": True},
+    Side.SUBJECT: {"green": True},
+}
+"""How pytest's terminal writer colours a piece."""
+
+
+def diff_lines(diff: Sequence[Line]) -> Iterator[str]:
+    """Yield the lines of a failure that show a diff, under a legend; none where there is no diff."""
+    yield from (plain for plain, _ in _lines(diff))
+
+
+def coloured_pieces(comparisons: Iterable[ComparisonPayload]) -> Mapping[str, Line]:
+    """Give the pieces to colour of each line that :func:`diff_lines` yields for any of ``comparisons``."""
+    found: dict[str, Line] = {}
+    for one in comparisons:
+        found.update(_lines([tuple(Piece(Side(side), text) for side, text in line) for line in one["diff"]]))
+    return found
+
+
+def _lines(diff: Sequence[Line]) -> Iterator[tuple[str, Line]]:
+    for k, line in enumerate((LEGEND, *diff) if diff else ()):
+        beside = Piece(Side.BOTH, f"{'' if k else 'diff':<{MARGIN}}")
+        yield plain_line((beside, *line)), (beside, *line)
+
+
+def acceptable(report: CaseReport, names: Collection[str]) -> Mapping[str, float]:
+    """Give the tolerances, as few and as small as will do, under which the comparisons ``names`` pass.
+
+    Empty where only such would do as no longer tell a model from another: of a tensor ten times the limit, of boxes
+    three or a twentieth of the page, of texts a tenth.
+    """
+    ladders = _ladders(report.limits)
+    chosen = {name: ladder[-1] for name, ladder in ladders.items() if ladder}
+    if not _pass(report, names, chosen):
+        return {}
+    for name in list(chosen):
+        for value in (getattr(report.limits, name), *ladders[name]):
+            if _pass(report, names, chosen | {name: value}):
+                chosen[name] = value
+                break
+    return {name: value for name, value in chosen.items() if value != getattr(report.limits, name)}
+
+
+def _ladders(limits: Tolerances) -> Mapping[str, list[float]]:
+    """Give the values to try of each tolerance, in rising order, above the one that applies already."""
+    rising: Mapping[str, tuple[float, ...]] = {
+        "boxes": (1, 2, 3),
+        "coords": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05),
+        "text": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1),
+        "seam": tuple(limits.seam * times for times in (1.5, 2, 5, 10)),
+        "logits": tuple(limits.logits * times for times in (1.5, 2, 5, 10)),
+        "ties": tuple(limits.ties * times for times in (2, 4)),
+    }
+    return {name: [value for value in values if value > getattr(limits, name)] for name, values in rising.items()}
+
+
+def _pass(report: CaseReport, names: Collection[str], overrides: Mapping[str, float]) -> bool:
+    judged = judge(report.exchange, report.limits.but(overrides))
+    return all(one.passes for one in judged.comparisons if one.what in names)
+
 
 MOST_LINES = 40
 COMMANDS = ("accept: ", "profile: ")
@@ -60,11 +129,11 @@ def failure_text(
 
 def _answering(reference: Reference, report: CaseReport | None) -> Reference:
     """Give the reference that answered for a case, where there may be two."""
-    from pytest_dsocr.session_reference.reference import SessionReference
+    from pytest_dsocr.reference.session import SessionReference
 
     if report is None or not isinstance(reference, SessionReference):
         return reference
-    return reference.answering(report.exchange.theirs)
+    return reference.answering(report.exchange.expected)
 
 
 @dataclass(frozen=True)

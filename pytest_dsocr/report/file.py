@@ -17,11 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
-from pytest_dsocr.foundation.commit import commit_here
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import sha256, write_whole
+from pytest_dsocr.foundation.process import commit_here
 from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.foundation.sealed import sha256, write_whole
-from pytest_dsocr.report.ended import Ended
+from pytest_dsocr.report.exit_status import Ending
 
 FORMAT = 2
 JSON_NAME, INDEX_NAME = "dsocr.json", "index.html"
@@ -45,7 +45,7 @@ class Head(TypedDict):
     command: str
     verdict: str
     passes: bool
-    ended_as: NotRequired[Ended]
+    ended_as: NotRequired[Ending]
 
 
 HEADS = Format(Head, "run the suites again")
@@ -56,7 +56,7 @@ class RefusedError(DsocrError):
 
     Args:
         message: one sentence: where that is said, and why.
-        ended_as: a word of :class:`pytest_dsocr.report.ended.Ended`.
+        ended_as: a word of :class:`pytest_dsocr.report.exit_status.Ending`.
     """
 
     def __init__(self, message: str, ended_as: str) -> None:
@@ -72,7 +72,7 @@ class RunIdentity:
     started: str
     """In UTC, as ISO 8601."""
     commit: str | None
-    """Of the folder that pytest was called in; see :func:`pytest_dsocr.foundation.commit.commit_here`."""
+    """Of the folder that pytest was called in; see :func:`pytest_dsocr.foundation.process.commit_here`."""
     command: str
 
     @classmethod

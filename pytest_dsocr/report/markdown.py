@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.foundation.printable import plain
-from pytest_dsocr.foundation.sealed import write_whole
-from pytest_dsocr.foundation.words import count, fit, listed
-from pytest_dsocr.report import breaks
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.words import count, fit, listed, plain
+from pytest_dsocr.report.cases import FIRST_BROKE, break_in_words, failed_behind
 from pytest_dsocr.report.times import rows
 from pytest_dsocr.report.words import counts, first_token_in_words, likely_cause, reference_in_words, subject_in_words
 
@@ -67,7 +66,7 @@ def _lines(result: Result) -> Iterator[str]:
     yield cell(result["verdict"])
     yield ""
     for one in result.get("broke", ()):
-        yield f"**{breaks.TITLE}** {cell(breaks.in_words(one))}"
+        yield f"**{FIRST_BROKE}** {cell(break_in_words(one))}"
         yield ""
     yield from table(("", ""), [*_run(result)])
     yield from part("What is wrong", table(("case", "stage", "measured", "likely cause"), [*wrong_cases(result)]))
@@ -103,7 +102,7 @@ def wrong_cases(result: Result) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _failed(result: Result) -> Iterator[tuple[str, str, str]]:
-    more = {one["tests"][0]: breaks.behind(one) for one in result.get("broke", ()) if one["tests"]}
+    more = {one["tests"][0]: failed_behind(one) for one in result.get("broke", ()) if one["tests"]}
     behind = {test for one in result.get("broke", ()) for test in one["tests"][1:]}
     for test in result.get("tests", ()):
         if test["why"] and test["nodeid"] not in behind:

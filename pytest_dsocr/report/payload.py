@@ -13,16 +13,15 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.foundation.errors import is_of_machine
-from pytest_dsocr.foundation.printable import plain, printable
-from pytest_dsocr.foundation.sealed import sha256
-from pytest_dsocr.foundation.traces import message_of
+from pytest_dsocr.foundation.errors import is_of_machine, message_of
+from pytest_dsocr.foundation.files import sha256
+from pytest_dsocr.foundation.words import plain, printable
 from pytest_dsocr.observation.provenance import is_by_session
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.config import Config
-    from pytest_dsocr.cases.exchange import CaseReport, Exchange
+    from pytest_dsocr.compare.case import CaseReport, Exchange
     from pytest_dsocr.observation.answer import Answer
+    from pytest_dsocr.observation.config import Config
     from pytest_dsocr.observation.level import Level
     from pytest_dsocr.reference.protocol import Reference
 
@@ -271,19 +270,19 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
         "findings": list(exchange.findings),
         "seconds": {"reference": exchange.reference_s, "subject": exchange.subject_s},
         "first_token_ms": of_number(exchange.answer.first_token_ms),
-        "tokens": {"reference": len(exchange.theirs.steps), "subject": None if forced is None else len(forced)},
+        "tokens": {"reference": len(exchange.expected.steps), "subject": None if forced is None else len(forced)},
         "boxes": {
-            "reference": sum(len(span.boxes) for span in exchange.theirs.output.spans),
+            "reference": sum(len(span.boxes) for span in exchange.expected.output.spans),
             "subject": None if "read" in exchange.answer.lost else sum(len(s.boxes) for s in exchange.answer.spans),
         },
         "shapes": {
-            "reference": exchange.theirs.inputs.shapes,
+            "reference": exchange.expected.inputs.shapes,
             "subject": exchange.answer.inputs.shapes if exchange.answer.inputs else None,
         },
         "compression": _compression(exchange),
         "said": None if "read" in exchange.answer.lost else _said(exchange.answer),
         "picture": picture,
-        "by_session": is_by_session(exchange.theirs.provenance),
+        "by_session": is_by_session(exchange.expected.provenance),
         "comparisons": [of_comparison(comparison) for comparison in report.comparisons],
     }
 
@@ -293,7 +292,7 @@ def _compression(exchange: Exchange) -> CompressionPayload | None:
     from pytest_dsocr.cost.compression import compression
     from pytest_dsocr.cost.workload import Workload
 
-    case, tokens = exchange.case, len(exchange.theirs.steps)
+    case, tokens = exchange.case, len(exchange.expected.steps)
     written = tokens - (tokens < case.max_new_tokens)  # the last is then the end token
     found = compression(Workload(image_size(case.page), case.preset, 0, tokens), written)
     if not (found.valid_image_tokens and written > 0):
@@ -349,8 +348,8 @@ def _as_json(value: object) -> Any:
 
 def _kind(config: Config, reference: Reference) -> tuple[Literal["recorded", "live", "session"], str]:
     """Say what a reference is, and where it has its answers from."""
-    from pytest_dsocr.reference.recorded.recording import RecordedReference
-    from pytest_dsocr.session_reference.reference import SessionReference
+    from pytest_dsocr.reference.recording import RecordedReference
+    from pytest_dsocr.reference.session import SessionReference
 
     if isinstance(reference, RecordedReference):
         return "recorded", str(reference.recording.folder)

@@ -1,15 +1,137 @@
-"""The picture of a case: its page with the boxes of both sides, in a file of the run's folder."""
+"""A page twice, as the reference read it and as the subject did, with what differs standing out."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
-from pytest_dsocr.cases.exchange import CaseReport
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+
+from pytest_dsocr.compare.boxes import Pairs, Placed, match, overlaps
+from pytest_dsocr.compare.case import CaseReport
+from pytest_dsocr.contract.drawing import Font, Stroke, draw_label, draw_outline, on_page
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.contract.markup import UNITS, Box, PixelBox, to_pixels
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.report.payload import picture_name
-from pytest_dsocr.report.side_by_side import side_by_side
+
+LARGEST_PX = (900, 1200)
+MARGIN_PX, HEAD_PX, FOOT_PX, FONT_PX, LABEL_PX, SWATCH_PX = 12, 30, 34, 16, 13, 28
+PAPER, INK = (236, 236, 236), (32, 32, 32)
+GREY, BLUE, RED = (120, 120, 120), (0, 82, 204), (214, 20, 20)
+
+
+class Mark(NamedTuple):
+    """A box, and how it is drawn."""
+
+    box: Placed
+    stroke: Stroke
+
+
+EQUAL, THEIRS, MINE = Stroke(GREY, 1), Stroke(BLUE, 3), Stroke(RED, 3)
+MISSING, SURPLUS, WANTED = Stroke(BLUE, 5), Stroke(RED, 5), Stroke(BLUE, 2, dashed=True)
+
+
+def side_by_side(
+    page: Image.Image, reference: Sequence[SpanSeen], subject: Sequence[SpanSeen], verdict: str
+) -> Image.Image:
+    """Draw ``page`` as both sides read it, each under its name and count of boxes, over a legend.
+
+    Boxes that are equal are thin and grey. What differs is blue on the reference's side and red on the subject's, and
+    thick where the other has no such box; where the reference has it is dashed on the subject's side.
+    """
+    pairs = paired_by_overlap(subject, reference)
+    small = ImageOps.contain(page.convert("RGB"), LARGEST_PX)
+    panes = {
+        f"reference: {len(pairs.theirs)} boxes": _drawn(small, _reference_marks(pairs)),
+        f"subject: {len(pairs.mine)} boxes ({verdict})": _drawn(small, _subject_marks(pairs)),
+    }
+    width, height = small.size
+    sheet = Image.new("RGB", (2 * width + 3 * MARGIN_PX, height + HEAD_PX + FOOT_PX), PAPER)
+    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(FONT_PX)
+    for k, (title, pane) in enumerate(panes.items()):
+        left = MARGIN_PX + k * (width + MARGIN_PX)
+        pen.text((left, (HEAD_PX - FONT_PX) // 2), title, INK, font)
+        sheet.paste(pane, (left, HEAD_PX))
+    _draw_legend(pen, font, HEAD_PX + height, pairs)
+    return sheet
+
+
+def paired_by_overlap(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen]) -> Pairs:
+    """Pair the boxes that are equal, then those that overlap; the others were read by one side only."""
+    a, b = (
+        [Placed(k, span.label, box) for k, span in enumerate(spans) for box in span.boxes] for spans in (mine, theirs)
+    )
+    free = {k: one[1:] for k, one in enumerate(b)}
+    places = []
+    for k, one in enumerate(a):
+        equal = next((j for j, other in free.items() if other == one[1:]), None)
+        if equal is not None:
+            places.append((k, equal))
+            del free[equal]
+    rest = sorted({*range(len(a))} - {k for k, _ in places})
+    left = list(free)
+    scores = overlaps([_clipped(a[k].box) for k in rest], [_clipped(b[j].box) for j in left])
+    return Pairs(a, b, [*places, *((rest[row], left[column]) for row, column in match(scores))])
+
+
+def _reference_marks(pairs: Pairs) -> Iterator[Mark]:
+    """Yield what is drawn on the reference's side, what differs last and on top."""
+    equal, differing = _paired(pairs)
+    yield from (Mark(theirs, EQUAL) for _, theirs in equal)
+    yield from (Mark(theirs, THEIRS) for _, theirs in differing)
+    yield from (Mark(one, MISSING) for one in pairs.missing)
+
+
+def _subject_marks(pairs: Pairs) -> Iterator[Mark]:
+    equal, differing = _paired(pairs)
+    yield from (Mark(mine, EQUAL) for mine, _ in equal)
+    yield from (Mark(one, WANTED) for one in [*pairs.missing, *(theirs for _, theirs in differing)])
+    yield from (Mark(mine, MINE) for mine, _ in differing)
+    yield from (Mark(one, SURPLUS) for one in pairs.surplus)
+
+
+def _paired(pairs: Pairs) -> tuple[list[tuple[Placed, Placed]], list[tuple[Placed, Placed]]]:
+    """Give the pairs that are equal in label and place, and those that are not."""
+    alike = [(a.label, a.box) == (b.label, b.box) for a, b in pairs.both]
+    equal = [pair for pair, same in zip(pairs.both, alike, strict=True) if same]
+    return equal, [pair for pair, same in zip(pairs.both, alike, strict=True) if not same]
+
+
+def _drawn(page: Image.Image, marks: Iterator[Mark]) -> Image.Image:
+    pane = page.copy()
+    pen, font = ImageDraw.Draw(pane), ImageFont.load_default(LABEL_PX)
+    for mark in marks:
+        corners = on_page(to_pixels(_clipped(mark.box.box), *pane.size), *pane.size)
+        draw_outline(pen, corners, mark.stroke)
+        if not mark.stroke.dashed:
+            draw_label(pen, mark.box.label, corners, mark.stroke.colour, font)
+    return pane
+
+
+def _clipped(box: Box) -> Box:
+    """Put every side on the page; a model may write 1e300, and a recording hold an infinity or a NaN."""
+    return Box(*(max(0.0, min(float(UNITS), side)) for side in box))
+
+
+def _draw_legend(pen: ImageDraw.ImageDraw, font: Font, top: int, pairs: Pairs) -> None:
+    """Say what the strokes on the sheet mean, and how many boxes each is of."""
+    equal, differing = _paired(pairs)
+    entries = (
+        (EQUAL, f"{len(equal)} equal"),
+        (MINE, f"{len(differing)} elsewhere or under another label"),
+        (WANTED, "where the reference has it"),
+        (MISSING, f"{len(pairs.missing)} missing"),
+        (SURPLUS, f"{len(pairs.surplus)} surplus"),
+    )
+    x, middle = MARGIN_PX, top + FOOT_PX // 2
+    for stroke, text in entries if len(equal) < len(pairs.both) or pairs.missing or pairs.surplus else entries[:1]:
+        draw_outline(pen, PixelBox(x, middle - 8, x + SWATCH_PX, middle + 8), stroke)
+        pen.text((x + SWATCH_PX + 6, middle), text, INK, font, anchor="lm")
+        x += SWATCH_PX + 26 + round(font.getlength(text))
 
 
 def draw(report: CaseReport, folder: Path) -> Path:
@@ -20,7 +142,7 @@ def draw(report: CaseReport, folder: Path) -> Path:
     """
     exchange, path = report.exchange, folder / picture_name(report.case.id)
     page = load_image(report.case.page)
-    picture = side_by_side(page, exchange.theirs.output.spans, exchange.answer.spans, str(report.verdict))
+    picture = side_by_side(page, exchange.expected.output.spans, exchange.answer.spans, str(report.verdict))
     content = BytesIO()
     picture.save(content, "JPEG", quality=90)
     write_whole(path, content.getvalue(), shared=True)

@@ -9,20 +9,19 @@ from functools import cached_property
 from typing import Any, TypedDict
 
 import pytest_dsocr
-from pytest_dsocr.cases.config import MISSING
 from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.verdict import SEVERITY, Verdict
-from pytest_dsocr.contract.input_names import COMPARED
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.foundation.words import count
+from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import versions
-from pytest_dsocr.report.breaks import Break, breaks_of, remarks
-from pytest_dsocr.report.ended import OF_PYTEST, Ended, gravest
+from pytest_dsocr.report.cases import Break, JudgedCase, breaks_of, remarks
+from pytest_dsocr.report.collection import Collected
+from pytest_dsocr.report.exit_status import OF_PYTEST, Ending, gravest
 from pytest_dsocr.report.file import FINISHED, head, now
-from pytest_dsocr.report.gathered import Gathered
-from pytest_dsocr.report.judged import JudgedCase
+from pytest_dsocr.report.outcomes import FAILING, TestResult
 from pytest_dsocr.report.payload import ComparisonPayload, FaultPayload, number
-from pytest_dsocr.report.tested import FAILING, TestResult
 from pytest_dsocr.report.words import by_session, compression_of
 
 MOST_NOT_ENDED = 100
@@ -55,7 +54,7 @@ class Looser(TypedDict):
     """In how many tests."""
 
 
-class RunResult(Gathered):
+class RunResult(Collected):
     """What was gathered of a run, and what it says: of a run that goes on, so far."""
 
     @property
@@ -205,17 +204,17 @@ class RunResult(Gathered):
         yield from self.plan.why_not(failing=bool(self.failing))
 
     @property
-    def ended_as(self) -> Ended:
+    def ended_as(self) -> Ending:
         """How the run ended; where a test of ours found the model wrong, it is that, whatever else happened."""
         if not self.why_not:
-            return Ended.PASSES
+            return Ending.PASSES
         if ended := OF_PYTEST.get(self.plan.exit_status or 0):
             return ended
-        found = [test.ended_as for test in self.tests.values() if test.ended_as is not Ended.PASSES]
+        found = [test.ended_as for test in self.tests.values() if test.ended_as is not Ending.PASSES]
         if self.plan.problems or (self.missing and not self.made):
-            found.append(Ended.INFRASTRUCTURE)
-        ended = Ended.WRONG if self.plan.others_failed else gravest(found)
-        return ended if ended is not Ended.SLOWER or self.plan.is_whole else Ended.WRONG
+            found.append(Ending.INFRASTRUCTURE)
+        ended = Ending.WRONG if self.plan.others_failed else gravest(found)
+        return ended if ended is not Ending.SLOWER or self.plan.is_whole else Ending.WRONG
 
     @property
     def fails(self) -> bool:

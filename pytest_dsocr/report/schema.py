@@ -7,9 +7,9 @@ from typing import Annotated, NotRequired, TypedDict
 from msgspec import Meta
 
 from pytest_dsocr.foundation.reading import Count, Finite, Format, Identity, Ratio, Time
-from pytest_dsocr.report.ended import Ended
+from pytest_dsocr.report.cases import JudgedCase
+from pytest_dsocr.report.exit_status import Ending
 from pytest_dsocr.report.file import Head
-from pytest_dsocr.report.judged import JudgedCase
 from pytest_dsocr.report.payload import ComparisonPayload, FaultPayload, LeftPayload, RunPayload, SpentPayload
 
 Picture = Annotated[str, Meta(pattern=r"\A(pages/)?[^/\\\x00]+\Z", max_length=255)]
@@ -30,7 +30,7 @@ class _Test(TypedDict):
     file: str | None
     line: Count | None
     outcome: str
-    ended_as: Ended
+    ended_as: Ending
     why: str
     reason: str
     case: str | None
@@ -80,7 +80,7 @@ class _Environment(TypedDict):
 class Result(Head):
     """A finished run's ``dsocr.json``."""
 
-    ended_as: Ended  # type: ignore[misc]
+    ended_as: Ending  # type: ignore[misc]
     exit_status: int | None
     planned: Count
     not_ended: list[str]

@@ -14,18 +14,18 @@ from typing import Any
 
 from PIL import Image, ImageOps
 
-from pytest_dsocr.cases.exchange import CaseReport, Exchange
+from pytest_dsocr.compare.case import CaseReport, Exchange
 from pytest_dsocr.contract.artifacts import MMD, OURS, OVERLAY
+from pytest_dsocr.contract.drawing import draw_boxes
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import Box, Span, to_pixels
 from pytest_dsocr.contract.mmd import to_mmd
-from pytest_dsocr.contract.overlay import draw_boxes
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import seal, unseal
+from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation, SpanSeen
 from pytest_dsocr.observation.provenance import Provenance
-from pytest_dsocr.reference.recorded.case import MALFORMED, traits
+from pytest_dsocr.reference.recorded_case import MALFORMED, traits
 from pytest_dsocr.report.payload import picture_name
 
 FORMAT = 1
@@ -49,9 +49,9 @@ def write_sides(report: CaseReport, folder: Path) -> Path:
         DsocrError: where it cannot be written.
     """
     exchange, page = report.exchange, load_image(report.case.page)
-    answer, theirs = exchange.answer, exchange.theirs.output
+    answer, theirs = exchange.answer, exchange.expected.output
     infos = {
-        REFERENCE: info_of(report.case, exchange.theirs, page.size, exchange.reference_s),
+        REFERENCE: info_of(report.case, exchange.expected, page.size, exchange.reference_s),
         SUBJECT: _info_of_subject(exchange, page.size),
     }
     outputs = {REFERENCE: (_kept(theirs.spans), theirs.mmd)}

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pytest_dsocr.compare.signs import IN_WORDS, Sign
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.foundation.printable import plain
-from pytest_dsocr.foundation.words import count, listed, near, told
+from pytest_dsocr.foundation.words import count, listed, near, plain, told
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.report import breaks
+from pytest_dsocr.report.cases import FIRST_BROKE, JudgedCase, break_in_words, failed_behind, remarks
+from pytest_dsocr.report.ci import errors
 from pytest_dsocr.report.commands import following
-from pytest_dsocr.report.github import errors
-from pytest_dsocr.report.judged import JudgedCase
 from pytest_dsocr.report.payload import number
 from pytest_dsocr.report.result import Missing, RunResult
-from pytest_dsocr.report.spent import in_line, in_table
-from pytest_dsocr.report.times import table
+from pytest_dsocr.report.times import in_line, in_table, table
 from pytest_dsocr.report.words import (
     compression_in_words,
     counts,
@@ -99,9 +96,9 @@ class Summary:
     def _breaks(self) -> Iterator[Line]:
         found = self.result.broke
         for one in found[:MOST_BREAKS]:
-            behind = breaks.behind(one)
+            behind = failed_behind(one)
             more = f"; {behind}{'' if self.verbose else ', shown with -v'}" if behind else ""
-            yield from _told(breaks.TITLE, f"{breaks.in_words(one)}{more}", BAD, 5)
+            yield from _told(FIRST_BROKE, f"{break_in_words(one)}{more}", BAD, 5)
         if len(found) > MOST_BREAKS:
             yield from _told("", f"and {len(found) - MOST_BREAKS} more")
 
@@ -194,7 +191,7 @@ class Summary:
             failures = count(test.failed_before, "failure")
             yield from _told("FLAKY", f"{test.nodeid}: passed only when run again, after {failures}", NOTED)
         yield from _more(self.result.flaky)
-        notes = [*self.result.notes, *breaks.remarks(self.result.cases)]
+        notes = [*self.result.notes, *remarks(self.result.cases)]
         for note in _first(notes):
             yield from _told("noticed", note, NOTED)
         yield from _more(notes)

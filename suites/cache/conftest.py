@@ -11,8 +11,8 @@ import pytest
 from .walk import Walk
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.config import Config
     from pytest_dsocr.compare.tolerances import Tolerances
+    from pytest_dsocr.observation.config import Config
 
 
 @pytest.fixture(autouse=True)

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 
 from .test_pages import ALIKE

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
-from pytest_dsocr.compare.expected import as_expected
+from pytest_dsocr.compare.verdict import as_expected
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.subjects.kv_probe import KvProbe

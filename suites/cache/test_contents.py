@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import Comparison, not_compared
+from pytest_dsocr.compare.verdict import Comparison, as_expected, not_compared
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.subjects.kv_probe import KINDS, KvDigest, KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView

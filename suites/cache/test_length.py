@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
-from pytest_dsocr.compare.expected import as_expected
-from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.compare.verdict import Comparison, as_expected
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import Comparison, not_compared
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.compare.verdict import Comparison, as_expected, not_compared
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.plugin.check import Check
 
 from .walk import Walk

@@ -20,8 +20,8 @@ from pytest_dsocr.plugin.check import Check
 from .walk import QUICK
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.config import Config
-    from pytest_dsocr.contract.special import TextTokenizer
+    from pytest_dsocr.contract.prompt import TextTokenizer
+    from pytest_dsocr.observation.config import Config
     from pytest_dsocr.subjects.checked import CheckedSubject
 
 PAGES = {"exactly_640": 204, "alpha": 176}
@@ -44,7 +44,7 @@ def test_read_says_what_its_own_steps_choose(
     from pytest_dsocr.compare.text import compare_text
     from pytest_dsocr.contract.mmd import clean_output
     from pytest_dsocr.engine.checkpoint import resolve
-    from pytest_dsocr.engine.names import MINI
+    from pytest_dsocr.engine.places import MINI
     from pytest_dsocr.subjects.checked import CheckedSubject
 
     from ..contract.pages import write_page
@@ -68,7 +68,7 @@ def test_a_page_without_text_is_not_made_to_have_some(
     tmp_path: Path, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
 ) -> None:
     """``mini`` ends at once on a page too small to read."""
-    from pytest_dsocr.compare.expected import as_expected
+    from pytest_dsocr.compare.verdict import as_expected
     from pytest_dsocr.contract.mmd import clean_output
     from pytest_dsocr.engine.checkpoint import resolve
     from pytest_dsocr.subjects.checked import CheckedSubject
@@ -87,7 +87,7 @@ def test_another_prompt_of_a_page_is_another_reading(
     tmp_path: Path, dsocr_subject: Any, dsocr_config: Config, dsocr_check: Check
 ) -> None:
     """What is kept of a page by its name or its pixels must not be what was read of it."""
-    from pytest_dsocr.compare.expected import as_expected
+    from pytest_dsocr.compare.verdict import as_expected
     from pytest_dsocr.contract.mmd import clean_output
     from pytest_dsocr.engine.checkpoint import resolve
     from pytest_dsocr.subjects.checked import CheckedSubject
@@ -106,7 +106,7 @@ def test_another_prompt_of_a_page_is_another_reading(
 
 def _repeated(ids: Sequence[int]) -> Comparison:
     """Judge how often a text's own tokens stand again in it, as many in a row as the rule forbids."""
-    from pytest_dsocr.compare.expected import as_expected
+    from pytest_dsocr.compare.verdict import as_expected
     from pytest_dsocr.contract.policy import DEFAULT_NGRAM
 
     ngrams = [tuple(ids[at : at + DEFAULT_NGRAM]) for at in range(len(ids) - DEFAULT_NGRAM + 1)]
@@ -119,7 +119,7 @@ def _repeated(ids: Sequence[int]) -> Comparison:
 def _choices(asked: CheckedSubject, case: Case, tokenizer: TextTokenizer) -> Iterator[int]:
     """Yield what the vendor's loop chooses by the subject's logits."""
     from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
-    from pytest_dsocr.engine.greedy import pick
+    from pytest_dsocr.engine.pipeline import pick
 
     inputs = asked.inputs(case)
     policy = DecodePolicy(tokenizer.special.eos)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import not_compared
+from pytest_dsocr.compare.verdict import as_expected, not_compared
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.plugin.check import Check
 

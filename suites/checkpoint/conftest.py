@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.plugin.configured import own_config
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.config import Config
+    from pytest_dsocr.observation.config import Config
 
     from .second import Second
 

@@ -113,11 +113,10 @@ def write_awkward(folder: Path) -> Path:
     from tokenizers import Tokenizer
 
     from pytest_dsocr.engine.attention import attention_function
-    from pytest_dsocr.engine.checkpoint import resolve
-    from pytest_dsocr.engine.folder import write_checkpoint
+    from pytest_dsocr.engine.checkpoint import device_named, resolve
     from pytest_dsocr.engine.model import DeepseekOCR
-    from pytest_dsocr.engine.names import MINI
-    from pytest_dsocr.engine.placement import device_named
+    from pytest_dsocr.engine.places import MINI
+    from pytest_dsocr.engine.portable import write_checkpoint
     from pytest_dsocr.engine.synthetic import fill
 
     mini = resolve(MINI).folder

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.cases.config import Config
-from pytest_dsocr.cases.exchange import CaseReport, judge
-from pytest_dsocr.cases.hold import hold
 from pytest_dsocr.cases.limits import limits_of
+from pytest_dsocr.cases.run import compare_sides
+from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.contract.presets import PRESETS
@@ -19,13 +18,13 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.reference.goldens import recording_places
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.loading import close_subject, open_subject
-from pytest_dsocr.subjects.offers import NotOfferedError
-from pytest_dsocr.subjects.ways import way_of
+from pytest_dsocr.subjects.loading import close_subject, open_subject, way_of
+from pytest_dsocr.subjects.protocol import NotOfferedError
 
 from ..contract.pages import write_page
 from .made import ARCHITECTURE, CEILING, NAME, PAGES, PROMPT, write_awkward
@@ -78,7 +77,7 @@ class Second:
         with _loaded(own) as subject:
             limits = limits_of(own, subject, reference)
             limits = limits.but({**IN_BFLOAT16, **own.tolerances}) if is_half else limits
-            report = hold(case, subject, reference, own.setup, limits, always_read=True)
+            report = compare_sides(case, subject, reference, own.setup, limits, always_read=True)
         _check_width(report)
         return _explained(_tightened(report, own) if is_half else report, own)
 

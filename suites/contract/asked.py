@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.contract.input_names import PIXELS
+from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.observation.case import Case

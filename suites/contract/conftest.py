@@ -10,8 +10,8 @@ from .asked import Asked, Drawn
 from .facts import Facts
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.config import Config
     from pytest_dsocr.engine.tokenizer import Tokenizer
+    from pytest_dsocr.observation.config import Config
 
 
 @pytest.fixture(scope="session")

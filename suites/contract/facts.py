@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.contract.input_names import PIXELS
+from pytest_dsocr.contract import PIXELS
 
 if TYPE_CHECKING:
-    from pytest_dsocr.contract.special import TextTokenizer
+    from pytest_dsocr.contract.prompt import TextTokenizer
     from pytest_dsocr.observation.observation import InputsDigest
 
 Size = tuple[int, int]
@@ -19,7 +19,7 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True)
 class Facts:
-    """A recording of inputs; see ``pytest_dsocr.reference.recorded.facts``."""
+    """A recording of inputs; see ``pytest_dsocr.reference.nearest``."""
 
     recorded: Mapping[str, Any]
 
@@ -27,7 +27,7 @@ class Facts:
     def read(cls, golden: Path) -> Facts:
         """Read those nearest to the installed Pillow: a run's own, or the shipped ones where it has none."""
         from pytest_dsocr.reference.goldens import shipped_folder
-        from pytest_dsocr.reference.recorded.facts import read_facts
+        from pytest_dsocr.reference.nearest import read_facts
 
         own = any(golden.glob("vendor/inputs-*.json"))
         return cls(read_facts((golden if own else shipped_folder()) / "vendor", "inputs"))
@@ -60,9 +60,9 @@ class Facts:
 
     def _check_pillow(self) -> None:
         """Raise ``NotRecordedError`` where other pixels than the recorded ones may be right: another Pillow's."""
-        from pytest_dsocr.contract.resampling import resampling
+        from pytest_dsocr.contract.image import resampling
+        from pytest_dsocr.reference.nearest import other_pillow
         from pytest_dsocr.reference.protocol import NotRecordedError
-        from pytest_dsocr.reference.recorded.facts import other_pillow
 
         if self.recorded["provenance"]["resampling"] != resampling():
             raise NotRecordedError(
@@ -91,7 +91,7 @@ class PromptFact:
 
     def ids_in(self, tokenizer: TextTokenizer) -> list[int]:
         """Give the same prompt's ids in another vocabulary: the same pieces at the same places."""
-        from pytest_dsocr.contract.special import SpecialTokens
+        from pytest_dsocr.contract.prompt import SpecialTokens
 
         image = SpecialTokens().image
         first, count = self.input_ids.index(image), self.input_ids.count(image)

@@ -9,9 +9,8 @@ from math import log
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.contract.grid import CANDIDATES, MAX_CROPS, MIN_CROPS, Grid, crop_grid
-from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.presets import CANDIDATES, MAX_CROPS, MIN_CROPS, Grid, Preset, crop_grid
+from pytest_dsocr.contract.prompt import TextTokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_dsocr.compare.expected import as_expected
-from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.compare.verdict import Comparison, as_expected
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.observation import InputsDigest

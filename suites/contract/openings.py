@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 
 SAME_LEVEL = 2.0**-8
 """Pixels from -1 to 1 that differ by less come of the same of 255 levels."""

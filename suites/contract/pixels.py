@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
-from pytest_dsocr.contract.input_names import PIXELS
+from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.presets import Preset, get_preset
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.observation.observation import InputsDigest, Seam, pixels_sha256
 
 from .asked import Asked

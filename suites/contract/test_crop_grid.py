@@ -9,10 +9,9 @@ import math
 
 import pytest
 
-from pytest_dsocr.compare.expected import as_expected
-from pytest_dsocr.compare.verdict import equal
+from pytest_dsocr.compare.verdict import as_expected, equal
 from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn
@@ -38,7 +37,7 @@ def test_grid(
     size: str, facts: Facts, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
 ) -> None:
     """The vendor's grid, and as many image tokens as the subject's own grid takes."""
-    from pytest_dsocr.contract.schedule import image_token_count
+    from pytest_dsocr.contract.presets import image_token_count
 
     width_px, height_px = map(int, size.split("x"))
     inputs = asked.without_pixels(drawn.blank(width_px, height_px))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.compare.expected import as_expected
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.compare.verdict import as_expected
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import Comparison, not_compared
+from pytest_dsocr.compare.verdict import Comparison, as_expected, not_compared
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Drawn

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.compare.expected import as_expected
-from pytest_dsocr.contract.input_names import PIXELS
+from pytest_dsocr.compare.verdict import as_expected
+from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn

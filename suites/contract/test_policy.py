@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.expected import as_expected
 from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import equal, not_compared
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.compare.verdict import as_expected, equal, not_compared
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.plugin.check import Check
 
 from .facts import Facts

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_dsocr.compare.expected import as_expected
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.compare.verdict import as_expected
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn

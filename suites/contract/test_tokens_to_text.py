@@ -8,7 +8,7 @@ import pytest
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import not_compared
-from pytest_dsocr.contract.special import TextTokenizer
+from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.plugin.check import Check
 
 from .hints import hinted

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.config import Config
+    from pytest_dsocr.observation.config import Config
 
     from .counted import Scales
 

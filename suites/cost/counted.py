@@ -17,7 +17,7 @@ from pytest_dsocr.cost.workload import Workload
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from pytest_dsocr.contract.special import TextTokenizer
+    from pytest_dsocr.contract.prompt import TextTokenizer
     from pytest_dsocr.engine.architecture import Architecture
     from pytest_dsocr.perf.probe.flops import Flops
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.contract.grid import CROP_PX
-from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.presets import CROP_PX, PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS, locate
 from pytest_dsocr.plugin.check import Check
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.compare.expected import as_expected
+from pytest_dsocr.compare.verdict import as_expected
 from pytest_dsocr.cost.model import decode_step
 from pytest_dsocr.plugin.check import Check
 

@@ -12,7 +12,7 @@ import pytest
 from pytest_dsocr.plugin.check import Check
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cases.exchange import CaseReport
+    from pytest_dsocr.compare.case import CaseReport
 
 pytestmark = pytest.mark.dsocr
 

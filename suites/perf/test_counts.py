@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.perf.flags import FLAGS, flag
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.perf import leave_isolated_out, leave_unmeasured_out, told_or_left

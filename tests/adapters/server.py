@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.adapters.handshake import PROBED_TOKENS
-from pytest_dsocr.contract.special import EOS
+from pytest_dsocr.contract.prompt import EOS
 
 TEXT = "<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes"
 TOKEN = re.compile(r"<\|[^|]*\|>")

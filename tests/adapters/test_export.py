@@ -16,7 +16,7 @@ from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.weights import read_weights
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 
 ALL_KEYS = (
     "architectures",

@@ -11,7 +11,7 @@ from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import session_subject

@@ -9,7 +9,7 @@ import pytest
 from pytest_dsocr.adapters.start import KINDS
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from tests.adapters.server import TEXT

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.cases.config import Config
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.cache import (

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.exchange import CaseReport, Exchange, ask, judge
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.protocol import NotRecordedError
 from pytest_dsocr.subjects.session import SessionSubject

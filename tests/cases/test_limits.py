@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.hold import hold
 from pytest_dsocr.cases.limits import key_of, limits_between, limits_of, own_limits
+from pytest_dsocr.cases.run import compare_sides
 from pytest_dsocr.compare.tolerances import OF_ONE_KEY, tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.session import Session
@@ -80,7 +80,7 @@ def test_a_case_is_asked_and_judged_and_its_cause_looked_for(tiny: Session[Any],
     case = make_case(write_page("tiny", tmp_path), "free", "tiny", 4)
     reference: Any = Reference(ALIKE, seen(tiny, case))
     limits = tolerances("float32")
-    right = hold(case, SessionSubject(tiny), reference, SETUP, limits)
+    right = compare_sides(case, SessionSubject(tiny), reference, SETUP, limits)
     assert (right.verdict, right.exchange.findings, right.exchange.answer.reread) == (Verdict.MATCH, (), False)
-    wrong = hold(case, Planted(tiny, "vision"), reference, SETUP, limits)
+    wrong = compare_sides(case, Planted(tiny, "vision"), reference, SETUP, limits)
     assert (wrong.verdict, wrong.exchange.findings) == (Verdict.WRONG, (FEATURES_RIGHT,))

@@ -12,16 +12,15 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.cases import substitution
-from pytest_dsocr.cases.exchange import Exchange, judge
 from pytest_dsocr.cases.substitution import substitute
+from pytest_dsocr.compare.case import Exchange, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.fusion import fuse
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.stages import STAGES
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.fault import SubjectFaultError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import Setup
@@ -144,7 +143,7 @@ def test_each_part_is_told_to_be_wrong_by_itself_or_not(
 ) -> None:
     theirs: Observation = request.getfixturevalue(kind)
     subject = Planted(session, *wrong)
-    found = substitute(subject, exchange(subject, case, theirs), LIMITS, lambda: SessionSubject(session))
+    found = substitute(subject, judge(exchange(subject, case, theirs), LIMITS), lambda: SessionSubject(session))
     assert found == findings
 
 
@@ -153,14 +152,14 @@ def test_the_blocks_inside_of_a_stage_are_not_asked_again(session: Session[Any],
     theirs = replace(live, seams=follow(SessionSubject(session), case, live).seams)
     assert any("/" in name for name in theirs.seams)
     subject = Planted(session, "inputs")
-    assert substitute(subject, exchange(subject, case, theirs), LIMITS) == (VISION_RIGHT, INPUTS_RIGHT)
+    assert substitute(subject, judge(exchange(subject, case, theirs), LIMITS)) == (VISION_RIGHT, INPUTS_RIGHT)
 
 
 def test_what_was_asked_stays_as_it_was(session: Session[Any], case: Case, live: Observation) -> None:
     subject = Planted(session, "inputs", "vision")
     asked = exchange(subject, case, live)
     before = judge(asked, LIMITS).comparisons
-    substitute(subject, asked, LIMITS)
+    substitute(subject, judge(asked, LIMITS))
     assert judge(asked, LIMITS).comparisons == before
 
 
@@ -178,12 +177,12 @@ def test_a_donor_is_made_only_for_a_recording_and_a_wrong_case(
 ) -> None:
     theirs: Observation = request.getfixturevalue(kind)
     subject = Planted(session, *(["vision"] if kind == "live" else []))
-    assert len(substitute(subject, exchange(subject, case, theirs), LIMITS, unneeded)) == (kind == "live")
+    assert len(substitute(subject, judge(exchange(subject, case, theirs), LIMITS), unneeded)) == (kind == "live")
 
 
 def test_without_a_donor_a_recording_tells_nothing(session: Session[Any], case: Case, recorded: Observation) -> None:
     subject = Planted(session, "inputs", "vision")
-    assert substitute(subject, exchange(subject, case, recorded), LIMITS) == ()
+    assert substitute(subject, judge(exchange(subject, case, recorded), LIMITS)) == ()
 
 
 @pytest.mark.parametrize(
@@ -194,7 +193,7 @@ def test_a_donor_lends_what_agrees_with_the_recording_and_no_more(
     donor: tuple[str, ...], findings: tuple[str, ...], session: Session[Any], case: Case, recorded: Observation
 ) -> None:
     subject = Planted(session, "inputs", "vision")
-    found = substitute(subject, exchange(subject, case, recorded), LIMITS, lambda: Planted(session, *donor))
+    found = substitute(subject, judge(exchange(subject, case, recorded), LIMITS), lambda: Planted(session, *donor))
     assert found == findings
 
 
@@ -209,7 +208,7 @@ def test_what_a_donor_drifts_by_is_not_called_the_references(
 
     subject = Planted(session, "vision")
     asked = exchange(subject, case, recorded)
-    assert substitute(subject, asked, tolerances("bfloat16"), lambda: Drifting(session)) == ()
+    assert substitute(subject, judge(asked, tolerances("bfloat16")), lambda: Drifting(session)) == ()
 
 
 def test_a_session_that_was_patched_in_process_finds_no_donor(
@@ -219,7 +218,7 @@ def test_a_session_that_was_patched_in_process_finds_no_donor(
     subject = SessionSubject(Session.from_checkpoint(CHECKPOINT))
     asked = exchange(subject, case, recorded)
     assert not judge(asked, LIMITS).passes
-    assert substitute(subject, asked, LIMITS, lambda: SessionSubject(Session.from_checkpoint(CHECKPOINT))) == ()
+    assert substitute(subject, judge(asked, LIMITS), lambda: SessionSubject(Session.from_checkpoint(CHECKPOINT))) == ()
 
 
 def test_a_donor_that_fails_lends_nothing(session: Session[Any], case: Case, recorded: Observation) -> None:
@@ -228,14 +227,14 @@ def test_a_donor_that_fails_lends_nothing(session: Session[Any], case: Case, rec
             raise RuntimeError("patched as well")
 
     subject = Planted(session, "vision")
-    assert substitute(subject, exchange(subject, case, recorded), LIMITS, lambda: Failing(session)) == ()
+    assert substitute(subject, judge(exchange(subject, case, recorded), LIMITS), lambda: Failing(session)) == ()
 
 
 def test_a_subject_that_cannot_take_the_references_tensors_is_told(
     session: Session[Any], case: Case, live: Observation
 ) -> None:
     subject = Planted(session, "silent", "picky")
-    [finding] = substitute(subject, exchange(subject, case, live), LIMITS)
+    [finding] = substitute(subject, judge(exchange(subject, case, live), LIMITS))
     assert finding.startswith("the reference's tensors were not tried further: the subject's prefill raised in prefill")
 
 
@@ -248,19 +247,19 @@ def test_what_is_wrong_in_the_text_alone_or_without_stages_tells_nothing(
 
     subject = Misread(session)
     assert not judge(exchange(subject, case, live), LIMITS).passes
-    assert substitute(subject, exchange(subject, case, live), LIMITS, unneeded) == ()
+    assert substitute(subject, judge(exchange(subject, case, live), LIMITS), unneeded) == ()
     textual = OneMethod(Setup(CHECKPOINT))
     asked = exchange(textual, case, replace(live, output=replace(live.output, text="other")))
     assert asked.answer.level is Level.TEXT
-    assert substitute(textual, asked, LIMITS, unneeded) == ()
+    assert substitute(textual, judge(asked, LIMITS), unneeded) == ()
 
 
 def test_one_that_raised_is_asked_no_more(session: Session[Any], case: Case, live: Observation) -> None:
     subject = Planted(session, "vision")
     asked = exchange(subject, case, live)
     raised = replace(asked, answer=replace(asked.answer, fault=SubjectFaultError("decode", "it raised")))
-    assert substitute(subject, asked, LIMITS) == (FEATURES_RIGHT,)
-    assert substitute(subject, raised, LIMITS) == ()
+    assert substitute(subject, judge(asked, LIMITS)) == (FEATURES_RIGHT,)
+    assert substitute(subject, judge(raised, LIMITS)) == ()
 
 
 def test_tensors_are_lent_in_the_subjects_own_dtype(
@@ -285,5 +284,5 @@ def test_tensors_are_lent_in_the_subjects_own_dtype(
         return prefill(inputs, vision_fusion)
 
     monkeypatch.setattr(subject, "prefill", noted)
-    assert substitute(subject, asked, LIMITS) == (FEATURES_RIGHT,)
+    assert substitute(subject, judge(asked, LIMITS)) == (FEATURES_RIGHT,)
     assert dtypes == [torch.float32]

@@ -12,8 +12,8 @@ import pytest
 
 import pytest_dsocr
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.engine.names import MINI_IS_FOR
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.engine.places import MINI_IS_FOR
+from pytest_dsocr.pages.page_list import shipped
 from suites.contract.pages import write_page
 from tests.contract.test_pdf import pdf_of
 

@@ -16,7 +16,7 @@ import pytest
 from pytest_dsocr.cli.compare import MEMORY_KEPT
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.plugin.unasked import MEASURING
 from pytest_dsocr.report.commands import suites

@@ -21,8 +21,8 @@ from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.sizes import SYNTHETIC
-from pytest_dsocr.pages.shipped import PAGES, shipped
+from pytest_dsocr.engine.places import SYNTHETIC
+from pytest_dsocr.pages.page_list import PAGES, shipped
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90
 from tests.contract.test_pdf import pdf_of
 from tests.markdown import blocks

@@ -18,7 +18,7 @@ from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.perf.bench import Status as BenchStatus
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.report.difference import Status as DiffStatus
-from pytest_dsocr.report.ended import OF_ALL, OWN
+from pytest_dsocr.report.exit_status import OF_ALL, OWN
 from pytest_dsocr.report.file import read_result
 from tests.checkout import CHECKOUT
 
@@ -181,7 +181,7 @@ def table() -> str:
 
 
 def test_the_documentation_has_every_status() -> None:
-    assert table() in (CHECKOUT / "docs" / "in-ci.md").read_text(encoding="utf-8")
+    assert table() in (CHECKOUT / "docs" / "running.md").read_text(encoding="utf-8")
     declared: dict[str, Iterable[int]] = {"diff": DiffStatus, "bench": BenchStatus, "compare": {0, 1, 2, 4, 5, 11}}
     assert {name: {*OWN[name]} for name in declared} == {name: {*map(int, found)} for name, found in declared.items()}
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.markup import Box
-from pytest_dsocr.observation.answer import Answer
-from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.answer import Answer, ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import (
     Artefact,

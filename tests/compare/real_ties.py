@@ -16,18 +16,17 @@ from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import to_mmd
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.observation.answer import Answer
-from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.answer import Answer, ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation, Output, SpanSeen
 from pytest_dsocr.observation.provenance import Key
-from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.reference.recording import Recording
 from tests.compare.made import along
 from tests.recordings import FOLDER, find_recording
 
 ON_CPU, ON_GPU = ("cpu", "float32", "eager"), ("nvidia-h200", "bfloat16", "eager")
 UNDER_PILLOW_12 = "4e7a837ab1a41daf"
-"""How it resizes; see :mod:`pytest_dsocr.contract.resampling`."""
+"""How it resizes; see :mod:`pytest_dsocr.contract.image`."""
 LIMITS = tolerances("bfloat16", "float32", same_key=False)
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_dsocr.compare.after_tie import BOXES, EDITS, LENGTH, Nearness, Tie, is_sure
 from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.output import BOXES, EDITS, LENGTH, Nearness, Tie, is_sure
 from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import find_spans

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_dsocr.compare.artefacts import compare_artefacts
+from pytest_dsocr.compare.output import compare_artefacts
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.observation.observation import Artefact

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.compare.degeneration import LONGEST_PERIOD, Circle, degenerations, longest_circle
 from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.text import LONGEST_PERIOD, Circle, degenerations, longest_circle
 
 PAGE = (
     "<|ref|>title<|/ref|><|det|>[[88, 40, 510, 66]]<|/det|>\n# Minutes of the meeting\n\n"

@@ -17,20 +17,18 @@ from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract import inputs
-from pytest_dsocr.contract.grid import crop_grid
-from pytest_dsocr.contract.presets import PRESETS, Preset
-from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.contract.schedule import prompt_ids
-from pytest_dsocr.contract.views import crops
+from pytest_dsocr.contract.image import crops
+from pytest_dsocr.contract.presets import PRESETS, Preset, crop_grid
+from pytest_dsocr.contract.prompt import PROMPTS, prompt_ids
 from pytest_dsocr.engine import clip, pipeline, sam
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.experts import Router
 from pytest_dsocr.engine.fusion import fuse
-from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Best, Observation, Output, Step
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.compare.made import observation

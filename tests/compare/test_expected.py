@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.compare.expected import as_expected
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected
 
 
 @pytest.mark.parametrize(

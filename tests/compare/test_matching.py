@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pytest_dsocr.compare.matching import iou, match, overlaps
+from pytest_dsocr.compare.boxes import iou, match, overlaps
 from pytest_dsocr.contract.markup import Box
 from tests.contract.fuzzing import fuzz
 

@@ -13,10 +13,8 @@ from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
-from pytest_dsocr.observation.answer import Part
-from pytest_dsocr.observation.fault import SubjectFaultError
-from pytest_dsocr.observation.forced import ForcedStep
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.answer import ForcedStep, Part
+from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Best, InputsDigest, NotFinite, Observation, Seam, Step
 from tests.compare.made import OUTPUT, STEPS, along, answer, input_tensors, observation, seam_tensors
 

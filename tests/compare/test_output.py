@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare.after_tie import Tie
-from pytest_dsocr.compare.output import compare_output
+from pytest_dsocr.compare.output import Tie, compare_output
 from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared

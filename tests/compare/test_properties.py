@@ -12,18 +12,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from pytest_dsocr.compare.after_tie import Tie
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
 from pytest_dsocr.compare.divergence import first_divergence
-from pytest_dsocr.compare.output import compare_output
+from pytest_dsocr.compare.output import Tie, compare_output
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.text import compare_content, compare_text
 from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.contract.markup import UNITS, Box
-from pytest_dsocr.observation.answer import Answer
-from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.answer import Answer, ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Artefact, Best, Output, Seam, SpanSeen, Step
 from tests.contract.fuzzing import fuzz

@@ -17,7 +17,7 @@ from pytest_dsocr.compare.tokens import (
 )
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
-from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.answer import ForcedStep
 from pytest_dsocr.observation.observation import Best, Step
 
 LIMITS = tolerances("float32")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_dsocr.contract.special import SpecialTokens
+from pytest_dsocr.contract.prompt import SpecialTokens
 from tests.recordings import recording_of
 
 RECORDED = recording_of("inputs")

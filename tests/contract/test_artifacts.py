@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.contract.artifacts import Artifacts, write_artifacts
-from pytest_dsocr.contract.special import EOS
+from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.foundation.errors import DsocrError
 from tests.contract.recorded_outputs import PAGE_SIZE, Recorded, each_recorded_output
 from tests.vendor_live.outputs import GEOMETRY, IMAGE, PAGE, TEXT, TITLE, span

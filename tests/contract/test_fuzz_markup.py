@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_dsocr.contract.drawing import place
 from pytest_dsocr.contract.literal import read_literal
 from pytest_dsocr.contract.markup import LARGEST, Box, find_spans, parse, read_boxes
 from pytest_dsocr.contract.mmd import to_mmd
-from pytest_dsocr.contract.regions import place
 from tests.contract.fuzzing import fuzz
 from tests.vendor_live.outputs import span
 

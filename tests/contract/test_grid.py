@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from pytest_dsocr.contract.grid import CANDIDATES, Grid, crop_grid
+from pytest_dsocr.contract.presets import CANDIDATES, Grid, crop_grid
 from pytest_dsocr.foundation.errors import DsocrError
 from tests.contract.recorded_inputs import RECORDED
 

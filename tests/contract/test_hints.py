@@ -10,9 +10,8 @@ import torch
 from PIL import Image, ImageOps
 
 from pytest_dsocr.compare.verdict import equal
-from pytest_dsocr.contract.grid import crop_grid
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.views import global_view
+from pytest_dsocr.contract.image import global_view
+from pytest_dsocr.contract.presets import PRESETS, crop_grid
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from suites.contract.hints import RIGHT_GRID, hinted, of_cut_prompt, of_grid, of_no_crops, of_prompt, of_view
 

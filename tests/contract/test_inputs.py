@@ -12,8 +12,8 @@ from PIL import Image
 
 from pytest_dsocr.contract.inputs import Inputs, pixels, prepare_inputs
 from pytest_dsocr.contract.presets import PRESETS, Preset
+from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
 from pytest_dsocr.engine.tokenizer import Tokenizer
-from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.observation import runs
 from suites.contract.own_presets import OWN_PAGES, OWN_PRESETS

@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.contract.inputs import Inputs, prepare_inputs
-from pytest_dsocr.contract.invariants import check_inputs
+from pytest_dsocr.contract.inputs import Inputs, check_inputs, prepare_inputs
 from pytest_dsocr.contract.presets import PRESETS, Preset
-from pytest_dsocr.contract.special import SpecialTokens
+from pytest_dsocr.contract.prompt import SpecialTokens
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import rgb
 from tests.contract.recorded_inputs import RecordedTokenizer

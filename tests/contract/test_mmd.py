@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dsocr.contract.mmd import clean_output, to_mmd
-from pytest_dsocr.contract.special import EOS
+from pytest_dsocr.contract.prompt import EOS
 from tests.contract.recorded_outputs import Recorded, each_recorded_output
 from tests.vendor_live.outputs import IMAGE, TEXT, span
 

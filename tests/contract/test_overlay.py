@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from pytest_dsocr.contract.drawing import Stroke, draw_outline
+from pytest_dsocr.contract.drawing import Stroke, draw_boxes, draw_outline, label_colour
 from pytest_dsocr.contract.markup import PixelBox, parse
-from pytest_dsocr.contract.overlay import draw_boxes, label_colour
 from tests.vendor_live.outputs import span
 
 KNOWN_LABELS = ["title", "sub_title", "text", "image", "image_caption", "table", "table_caption", "equation", "list"]

@@ -6,9 +6,9 @@ from contextlib import suppress
 import pytest
 from PIL import Image
 
+from pytest_dsocr.contract.drawing import MAX_FIGURE_PX, MAX_JPEG_SIDE_PX, crop_figure, place
 from pytest_dsocr.contract.markup import PixelBox, parse
 from pytest_dsocr.contract.mmd import clean_output
-from pytest_dsocr.contract.regions import MAX_FIGURE_PX, MAX_JPEG_SIDE_PX, crop_figure, place
 from pytest_dsocr.foundation.errors import DsocrError
 from tests.contract.recorded_outputs import PAGE_SIZE, Recorded, each_recorded_output
 from tests.vendor_live.outputs import span

@@ -10,7 +10,7 @@ import PIL
 import pytest
 from PIL import Image
 
-from pytest_dsocr.contract.resampling import SHAPES, _probe, resampling
+from pytest_dsocr.contract.image import SHAPES, _probe, resampling
 
 PROBES_SHA256 = {
     (200, 90): "ef37493d6e91ea3d393d4b86f61650ab6cfea0f281d314887e6bb1f5b274be7a",

@@ -6,9 +6,17 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from pytest_dsocr.contract.grid import CANDIDATES, CROP_PX, Grid
-from pytest_dsocr.contract.presets import PRESETS, Preset
-from pytest_dsocr.contract.schedule import feature_count, image_token_count, prompt_ids, tokens_per_side
+from pytest_dsocr.contract.presets import (
+    CANDIDATES,
+    CROP_PX,
+    PRESETS,
+    Grid,
+    Preset,
+    feature_count,
+    image_token_count,
+    tokens_per_side,
+)
+from pytest_dsocr.contract.prompt import prompt_ids
 from tests.contract.recorded_inputs import RecordedTokenizer
 
 GRIDS = [(1, 1), *CANDIDATES]

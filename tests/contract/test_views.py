@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pytest_dsocr.contract.image import crops, global_view
 from pytest_dsocr.contract.presets import PRESETS, Preset
-from pytest_dsocr.contract.views import crops, global_view
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import rgb
 

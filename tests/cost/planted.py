@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.contract.grid import MAX_CROPS
 from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.contract.presets import MAX_CROPS
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import View

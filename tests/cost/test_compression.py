@@ -9,7 +9,7 @@ from pytest_dsocr.contract.presets import PRESETS, Preset
 from pytest_dsocr.cost.compression import Compression, compression
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from tests.cost.compressed import FACTS
 
 

@@ -15,7 +15,7 @@ from pytest_dsocr.cost.decoder import VENDOR
 from pytest_dsocr.cost.model import VISION, stages_of, vision
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from tests.markdown import blocks, table, text_of
 
 DOC = "docs/cost.md"

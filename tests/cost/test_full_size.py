@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.contract.grid import CROP_PX
-from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.presets import CROP_PX, PRESETS
 from pytest_dsocr.cost.cost import by_module
 from pytest_dsocr.cost.counting import as_counted
 from pytest_dsocr.cost.decoder import Way

@@ -11,7 +11,7 @@ from pytest_dsocr.cost.model import decode_step, stages_of
 from pytest_dsocr.cost.roof import VISION, Roof
 from pytest_dsocr.cost.roofline import Limit, bound, devices
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.sizes import SYNTHETIC
+from pytest_dsocr.engine.places import SYNTHETIC
 
 FULL, H200 = SYNTHETIC["full"], devices()["h200"]
 PAGE = Workload((1140, 1101), PRESETS["gundam"], 36, 64)

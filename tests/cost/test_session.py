@@ -22,8 +22,8 @@ from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.experts import MixtureOfExperts, Router
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import DecodeState
+from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.engine.sizes import SYNTHETIC
 from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.perf.probe.flops import Flops, counted_flops
 from tests.conftest import model_of

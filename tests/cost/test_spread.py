@@ -9,17 +9,16 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from pytest_dsocr.contract.grid import crop_grid
 from pytest_dsocr.contract.image import image_size, load_image
-from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.presets import PRESETS, crop_grid
 from pytest_dsocr.cost import spread
 from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.roofline import devices
 from pytest_dsocr.cost.spread import FIGURES, Priced, by_grid, five_numbers, priced
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.sizes import SYNTHETIC
+from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 
 FULL = SYNTHETIC["full"]
 

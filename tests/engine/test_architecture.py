@@ -13,7 +13,7 @@ import torch
 
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.sizes import SYNTHETIC
+from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.foundation.errors import DsocrError
 
 LANGUAGE: dict[str, Any] = {

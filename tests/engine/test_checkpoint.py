@@ -13,7 +13,7 @@ from pytest_dsocr.engine import places
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.sizes import DEFAULT_SEED, SYNTHETIC
+from pytest_dsocr.engine.places import DEFAULT_SEED, SYNTHETIC
 from pytest_dsocr.engine.weights import fingerprint
 from pytest_dsocr.foundation.errors import DsocrError
 from tests.engine.written import write_synthetic

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.engine.greedy import generate, pick
+from pytest_dsocr.engine.pipeline import generate, pick
 from pytest_dsocr.engine.session import Session
 from suites.contract.pages import PAGES
 from tests.crops import CROPPED, CROPS

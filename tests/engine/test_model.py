@@ -11,7 +11,7 @@ import torch
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.sizes import SYNTHETIC
+from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.engine.synthetic import fill
 
 ARCH = SYNTHETIC["tiny"]

@@ -17,8 +17,8 @@ from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.places import DEFAULT_SEED, SYNTHETIC
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.engine.sizes import DEFAULT_SEED, SYNTHETIC
 from pytest_dsocr.engine.synthetic import fill, spread, synthetic_fingerprint
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES

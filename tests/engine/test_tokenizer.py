@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, processors
 
-from pytest_dsocr.contract.special import BOS, EOS, PAD, SpecialTokens
-from pytest_dsocr.engine.tokenizer import TextStream, Tokenizer
-from pytest_dsocr.engine.vocabulary import byte_level_vocabulary
+from pytest_dsocr.contract.prompt import BOS, EOS, PAD, SpecialTokens
+from pytest_dsocr.engine.tokenizer import TextStream, Tokenizer, byte_level_vocabulary
 from pytest_dsocr.foundation.errors import DsocrError
 
 VENDOR_IDS = {

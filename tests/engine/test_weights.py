@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.sizes import SYNTHETIC
+from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.engine.weights import fingerprint, load_weights, read_headers, save_weights
 from pytest_dsocr.foundation.errors import DsocrError

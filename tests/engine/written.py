@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 
 from pytest_dsocr.engine.attention import eager
-from pytest_dsocr.engine.folder import write_checkpoint
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.sizes import DEFAULT_SEED, SYNTHETIC
+from pytest_dsocr.engine.places import DEFAULT_SEED, SYNTHETIC
+from pytest_dsocr.engine.portable import write_checkpoint
 from pytest_dsocr.engine.synthetic import fill
-from pytest_dsocr.engine.vocabulary import byte_level_vocabulary
+from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
 
 
 def write_synthetic(name: str, folder: Path, dtype: torch.dtype = torch.bfloat16, seed: int = DEFAULT_SEED) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pytest_dsocr.contract import inputs, mmd
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.engine import greedy, session
+from pytest_dsocr.engine import pipeline, session
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.model import Core, DeepseekOCR
 from pytest_dsocr.engine.tokenizer import Tokenizer
@@ -133,7 +133,7 @@ def standing_still(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 
 def change_loop(patch: pytest.MonkeyPatch, change: Any) -> None:
     """Change the steps of the loop, each the tokens of a row."""
-    right = greedy.generate
+    right = pipeline.generate
     patch.setattr(session, "generate", lambda *args: change(right, *args))
 
 

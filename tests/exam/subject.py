@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from tests.exam import SETS, exam
 from tests.exam.planting import Planted

@@ -13,22 +13,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.cases.exchange import CaseReport, ask, judge
-from pytest_dsocr.cases.explanation import Explanation
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import CaseReport, Explanation, judge
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.contract import views
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract import image
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine import clip, pipeline
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.fusion import end_rows, mosaic, square
-from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recorded.recording import RecordedReference
-from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from tests.conftest import model_of
 from tests.recordings import FOLDER, find_recording
@@ -82,7 +82,7 @@ def explained(explainer: Explainer, report: CaseReport) -> Explanation:
 
 
 def white_bars(patch: pytest.MonkeyPatch, planted: SessionSubject) -> None:
-    patch.setattr(views, "GREY", (255, 255, 255))
+    patch.setattr(image, "GREY", (255, 255, 255))
 
 
 def exact_gelu(patch: pytest.MonkeyPatch, planted: SessionSubject) -> None:

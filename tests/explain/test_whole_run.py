@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from tests.checkout import CHECKOUT
 
 SUBJECT = """

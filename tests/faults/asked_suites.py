@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from tests.checkout import CHECKOUT
 from tests.faults.outcome import Fault, Outcome, stage_of
 

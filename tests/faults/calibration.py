@@ -16,20 +16,20 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from pytest_dsocr.cases.exchange import CaseReport, Exchange, judge
+from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tokens import gap_ulps
 from pytest_dsocr.compare.tolerances import OF_ONE_KEY, Tolerances, tolerances
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recorded.recording import RecordedReference
-from pytest_dsocr.session_reference.runtime import SessionRuntime
+from pytest_dsocr.reference.recording import RecordedReference
+from pytest_dsocr.reference.session import SessionRuntime
 from pytest_dsocr.subjects.follow import follow
-from pytest_dsocr.subjects.protocol import Setup
 from tests.checkout import CHECKOUT
 from tests.faults.outcome import of_catalogue, of_exam
 from tests.faults.trial import PAGES, Brief, Upto, cases
@@ -252,7 +252,7 @@ def _measured(name: str, reports: Sequence[CaseReport], *, correct: bool) -> Mea
 
 
 def _ties(report: CaseReport) -> float:
-    both = zip(report.exchange.answer.forced or (), report.exchange.theirs.steps, strict=False)
+    both = zip(report.exchange.answer.forced or (), report.exchange.expected.steps, strict=False)
     return max(
         (
             max(gap_ulps(best, actual.token, step.token, report.limits) for best in (actual.at_hand(step), step.best))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
-from pytest_dsocr.foundation.progress import progress_bar
-from pytest_dsocr.foundation.sealed import write_whole
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.process import progress_bar
 from tests.faults.outcome import Fault, Outcome, of_catalogue, of_exam
 from tests.faults.trial import try_fault
 

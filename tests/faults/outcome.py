@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from pytest_dsocr.cases.exchange import CaseReport
+from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.explain.catalogue import Port, mistakes, ports
 from pytest_dsocr.explain.mistake import Changes, Mistake
 from pytest_dsocr.explain.planted import plant, spec_of

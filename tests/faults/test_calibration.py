@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from pytest_dsocr.cases.exchange import judge
+from pytest_dsocr.compare.case import judge
 from pytest_dsocr.compare.tolerances import BY_DTYPE, tolerances
 from tests.faults.calibration import MEASURED, SETTINGS
 from tests.faults.outcome import of_catalogue

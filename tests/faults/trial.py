@@ -10,20 +10,21 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from pytest_dsocr.cases.exchange import CaseReport, ask, judge
 from pytest_dsocr.cases.limits import limits_between
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import CaseReport, judge
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recorded.recording import RecordedReference
-from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from tests.faults.asked_suites import ask_suites, failure
 from tests.faults.outcome import Fault, Outcome, outcome_of

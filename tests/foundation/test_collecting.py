@@ -7,7 +7,7 @@ import sys
 
 CODE = """
 import gc, weakref
-from pytest_dsocr.foundation.collecting import spare_what_is_imported
+from pytest_dsocr.foundation.process import spare_what_is_imported
 
 class Cycle:
     def __init__(self):

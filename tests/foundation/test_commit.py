@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.foundation.commit import commit_here
+from pytest_dsocr.foundation.process import commit_here
 
 
 @pytest.fixture

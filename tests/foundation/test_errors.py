@@ -7,7 +7,7 @@ import errno
 import pytest
 import torch
 
-from pytest_dsocr.engine.placement import device_named
+from pytest_dsocr.engine.checkpoint import device_named
 from pytest_dsocr.foundation.errors import DsocrError, MachineError, is_of_machine
 
 

@@ -30,8 +30,8 @@ from pytest_dsocr.engine.portable import VOCABULARY, _fill, _texts
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.foundation.reading import Finite, Format
-from pytest_dsocr.foundation.sealed import seal
 from pytest_dsocr.nights import record
 from pytest_dsocr.nights.config import Config, read_config
 from pytest_dsocr.nights.state import STATE_NAME, Entry, NightState, read_night
@@ -43,13 +43,12 @@ from pytest_dsocr.perf.calibrating import quoted
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.plugin.snapshots import GoldenSnapshots, _holds
 from pytest_dsocr.plugin.xfails import read_ledger
-from pytest_dsocr.reference.anchors.drift import drifts, read_json
-from pytest_dsocr.reference.recorded.case import RecordedCase
-from pytest_dsocr.reference.recorded.counts import Counts
-from pytest_dsocr.reference.recorded.facts import read_facts
-from pytest_dsocr.reference.recorded.recording import Recording
-from pytest_dsocr.report.difference import difference
-from pytest_dsocr.report.difference_told import lines
+from pytest_dsocr.reference.counts import Counts
+from pytest_dsocr.reference.drift import drifts, read_json
+from pytest_dsocr.reference.nearest import read_facts
+from pytest_dsocr.reference.recorded_case import RecordedCase
+from pytest_dsocr.reference.recording import Recording
+from pytest_dsocr.report.difference import difference, lines
 from pytest_dsocr.report.file import read_result, write_json
 from tests.checkout import CHECKOUT
 from tests.contract.fuzzing import fuzz

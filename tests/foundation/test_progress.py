@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.foundation.progress import progress_bar
+from pytest_dsocr.foundation.process import progress_bar
 
 SHOWN: dict[str, Any] = {"total": 2, "desc": "pages", "mininterval": 0}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import LINE_CHARACTERS, seal, unseal, write_whole
+from pytest_dsocr.foundation.files import LINE_CHARACTERS, seal, unseal, write_whole
 
 E, B, C = f'"{"é" * 70}"', f'"{"b" * 120}"', f'"{"c" * 230}"'
 CONTENT = {

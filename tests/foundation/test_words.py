@@ -8,11 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.printable import in_shell, plain, printable
-from pytest_dsocr.foundation.sealed import unseal
-from pytest_dsocr.foundation.traces import traced
-from pytest_dsocr.foundation.words import COLUMNS, MARGIN, PACKAGE, aligned, count, fit, listed, near, si, told
+from pytest_dsocr.foundation.errors import DsocrError, traced
+from pytest_dsocr.foundation.files import unseal
+from pytest_dsocr.foundation.words import (
+    COLUMNS,
+    MARGIN,
+    PACKAGE,
+    aligned,
+    count,
+    fit,
+    in_shell,
+    listed,
+    near,
+    plain,
+    printable,
+    si,
+    told,
+)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +70,7 @@ def test_paths_inside_this_package_are_short(tmp_path: Path, monkeypatch: pytest
     assert near(str(tmp_path.parent)) == str(tmp_path.parent)
     with pytest.raises(ValueError, match="its end is missing") as raised:
         unseal(b"")
-    assert 'File "foundation/sealed.py", line' in traced(raised.value)
+    assert 'File "foundation/files.py", line' in traced(raised.value)
     assert str(PACKAGE) not in traced(raised.value)
 
 

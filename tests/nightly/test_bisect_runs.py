@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.options import OPTIONS
 from tests.nights.git_repository import commits, git
 

@@ -15,7 +15,7 @@ from pytest_dsocr.nights.config import Config
 from pytest_dsocr.nights.parts import batched, command, jobs
 from pytest_dsocr.nights.record import read
 from pytest_dsocr.nights.state import read_night
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from tests.nightly.conftest import run_night, write_config
 
 PAGES = [next(page for page in shipped("dev-20") if page.stem == name) for name in ("figures_201", "receipt_086")]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from tests.nightly.conftest import nightly, run_night, write_config
 
 [PAGE] = (page for page in shipped("dev-3") if page.stem == "figures_201")  # the one soonest read

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.nights.record import read
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from tests.checkout import CHECKOUT
 from tests.nightly.conftest import nightly, write_config
 

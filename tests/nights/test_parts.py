@@ -41,7 +41,7 @@ def test_the_example_is_read_and_its_parts_are_those_that_there_are() -> None:
 
 
 def test_the_keys_are_those_of_the_documentation() -> None:
-    told = [row[0].strip("`") for row in table("docs/nightly.md", "key")]
+    told = [row[0].strip("`") for row in table("docs/running.md", "key")]
     assert sorted(told) == sorted(field.name for field in fields(Config))
 
 

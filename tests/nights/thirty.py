@@ -19,7 +19,7 @@ from typing import Any
 
 from pytest_dsocr.nights import record
 from pytest_dsocr.nights.record import Night
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.report.file import read_result
 from tests.checkout import CHECKOUT
 

@@ -15,16 +15,16 @@ from torch import Tensor, nn
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.presets import PRESETS, Preset
-from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.block_seams import BLOCKS, in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Observation, Seam
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.session import SessionSubject

@@ -21,8 +21,7 @@ from pytest_dsocr.observation.observation import (
     Seam,
     runs,
 )
-from pytest_dsocr.observation.sketch import sample_positions
-from pytest_dsocr.observation.summing import bytes_sha256
+from pytest_dsocr.observation.summing import bytes_sha256, sample_positions
 from tests.compare.made import input_tensors, observation, random
 
 TENSORS = {

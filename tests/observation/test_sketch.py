@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pytest_dsocr.compare.seams import relative_error
 from pytest_dsocr.observation.observation import Seam
-from pytest_dsocr.observation.sketch import SAMPLE_VALUES, SKETCH_VALUES, sample_positions
+from pytest_dsocr.observation.summing import SAMPLE_VALUES, SKETCH_VALUES, sample_positions
 from tests.compare.made import random
 
 SHAPES = [(257,), (40, 25), (3, 17, 64), (2, 16, 10, 10), (1, 5, 2048)]

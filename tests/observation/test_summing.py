@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from pytest_dsocr.observation import block_seams
 from pytest_dsocr.observation.block_seams import BLOCKS, watch_deep
 from pytest_dsocr.observation.observation import Seam
-from pytest_dsocr.observation.sketch import CHUNK_VALUES, SKETCH_VALUES, sketched
-from pytest_dsocr.observation.summing import device_sums, host_sums
+from pytest_dsocr.observation.summing import CHUNK_VALUES, SKETCH_VALUES, device_sums, host_sums, sketched
 from tests.compare.made import random
 from tests.waiting import no_waiting
 

@@ -11,8 +11,7 @@ from PIL import Image
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.named import pages_in
-from pytest_dsocr.pages.page_list import SUBSETS, BadPage, read_list
-from pytest_dsocr.pages.shipped import PAGES, shipped
+from pytest_dsocr.pages.page_list import PAGES, SUBSETS, BadPage, read_list, shipped
 from tests.cli.cases import cases_of
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_dsocr.cases.exchange import CaseReport
+from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.verdict import Verdict
 
 INPUTS = {"input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"}

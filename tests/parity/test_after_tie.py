@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.provenance import Key
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from tests.recordings import FOLDER, find_recording
 

@@ -15,17 +15,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.cases.exchange import ask, judge
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import judge
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.contract.grid import crop_grid
-from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import load_image, resampling
+from pytest_dsocr.contract.presets import crop_grid
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.names import MINI
 from pytest_dsocr.engine.pipeline import View
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted, open_reference
 from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.subjects.session import SessionSubject

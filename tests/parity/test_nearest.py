@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.cases.reference import reference_of
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.provenance import Key
-from pytest_dsocr.pages.shipped import shipped
-from pytest_dsocr.plugin.sides import open_wanted
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.protocol import NoRecordingError
 from pytest_dsocr.report.file import read_result
 from tests.recordings import FOLDER, find_recording
@@ -67,5 +67,5 @@ def test_it_serves_within_limits_between_devices_and_says_so(pytester: pytest.Py
 def test_what_was_asked_for_and_is_not_there_is_refused(asked: dict[str, str], of_h200: Path) -> None:
     [option] = asked
     with pytest.raises(NoRecordingError, match=f"leave out --dsocr-{option.replace('_', '-')}, and"):
-        open_wanted(config(reference=of_h200, **asked))
-    assert open_wanted(config(reference=of_h200)).provenance.device == "nvidia-h200"
+        reference_of(config(reference=of_h200, **asked))
+    assert reference_of(config(reference=of_h200)).provenance.device == "nvidia-h200"

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.cases.exchange import ask, judge
+from pytest_dsocr.cases.run import ask
+from pytest_dsocr.compare.case import judge
 from pytest_dsocr.compare.tokens import is_tie
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.contract.resampling import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.reference.opening import Wanted, open_reference
 from pytest_dsocr.reference.protocol import Reference
-from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.contract.pages import write_page
 from tests.parity.checks import INPUTS, assert_all
@@ -88,7 +89,7 @@ def test_session_in_float32_is_the_vendors_on_a_gpu(
     assert len(seams) in (4, 7)
     assert set(seams.values()) == {Verdict.DRIFT}
     assert (found["vision_fusion"].error or 0) > 1e-3, "no bf16 was in this"
-    theirs, forced = report.exchange.theirs, report.exchange.answer.forced
+    theirs, forced = report.exchange.expected, report.exchange.answer.forced
     assert forced is not None
     differing = [k for k, step in enumerate(theirs.steps) if forced[k].token != step.token]
     assert len(differing) <= MOST_FLIPS

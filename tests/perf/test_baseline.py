@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.foundation.sealed import seal, unseal
+from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any
 from tests.perf.made import IDENTITY, PARITY, PLACE, identity, measured
 

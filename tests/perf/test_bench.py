@@ -18,7 +18,7 @@ import pytest
 import suites
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf import history
 from pytest_dsocr.perf.bench import Bench
 from pytest_dsocr.perf.candidate import TEMPORARY

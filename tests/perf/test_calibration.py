@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import seal
+from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.perf.calibration import CALIBRATIONS, Calibration, calibrate, spread_of, wilson
 from tests.perf.simulated import Noise, Times, all_at, clocks, normal, table
 

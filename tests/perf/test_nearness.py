@@ -12,8 +12,8 @@ import suites
 from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.cost.roof import Roof
 from pytest_dsocr.cost.roofline import Limit, devices
-from pytest_dsocr.engine.sizes import SYNTHETIC
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.engine.places import SYNTHETIC
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.baseline import read
 from pytest_dsocr.perf.nearness import Nearness, nearness, roof_over, to_json
 from pytest_dsocr.perf.rounds import Measured

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_dsocr.plugin.configured import own_config
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.reference.environment import FILES
 
 PAGES = "dev-3, dev-20, typeset, all"
 TOLERANCES = "boxes, coords, text, seam, logits, ties"
@@ -211,7 +211,7 @@ def test_windows_is_refused_where_something_is_compared(
 ) -> None:
     refused = "pytest-dsocr does not run on Windows; run it on Linux or macOS, or in WSL"
     with monkeypatch.context() as patch:
-        patch.setattr("pytest_dsocr.foundation.system.sys", SimpleNamespace(platform="win32"))
+        patch.setattr("pytest_dsocr.foundation.process.sys", SimpleNamespace(platform="win32"))
         assert refusal(alone, "--dsocr-level", "L0") == refused
     own_config(alone.parseconfigure("--dsocr-level", "L0"))
 

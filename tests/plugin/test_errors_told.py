@@ -162,7 +162,7 @@ def test_what_an_error_says_is_of_bounded_length_and_steers_no_terminal(
 
 
 def test_a_traceback_that_cannot_be_told_is_said_to_be_so() -> None:
-    from pytest_dsocr.foundation.traces import message_of, traced
+    from pytest_dsocr.foundation.errors import message_of, traced
 
     names: dict[str, type[Exception]] = {}
     exec(LOUD.partition("class Mute")[2].join(["class Mute", ""]), names)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.report import github
-from pytest_dsocr.report.github import append_summary, errors
+from pytest_dsocr.report import ci
+from pytest_dsocr.report.ci import append_summary, errors
 from tests.plugin.conftest import TEST_TEXT, Repository
 from tests.report.made import WRONG, payload
 from tests.report.test_result import result
@@ -83,7 +83,7 @@ def test_a_summary_that_cannot_be_written_is_told_and_changes_nothing(
 @pytest.mark.usefixtures("on_github")
 def test_the_annotations_are_few_and_escaped() -> None:
     made = result(*[("failed", payload(WRONG))] * 12)
-    assert len([*errors(made.to_json())]) == github.MOST
+    assert len([*errors(made.to_json())]) == ci.MOST
     told = {"ended_as": "wrong", "nodeid": "a::b,c:d%", "file": None, "line": None, "why": "100%\r\n::warning::, no"}
     assert [*errors({"tests": [told]})] == ["::error title=wrong%3A b%2Cc%3Ad%25::100%25\\r\\n::warning::, no"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.config import Config
-from pytest_dsocr.engine import placement
+from pytest_dsocr.engine import checkpoint
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.configured import own_config
 from pytest_dsocr.plugin.options import OPTIONS
@@ -110,7 +110,7 @@ def _with_files_and_gpus(alone: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
         alone.mkdir(name).joinpath("page.png").touch()
         alone.path.joinpath(f"{name}.txt").write_text(f"{name}/page.png\n")
         alone.path.joinpath(f"{name}.ledger").touch()
-    monkeypatch.setattr(placement, "device_named", str)
+    monkeypatch.setattr(checkpoint, "device_named", str)
 
 
 def configure(pytester: pytest.Pytester, given: Mapping[str, Mapping[str, str]]) -> Mapping[str, object]:

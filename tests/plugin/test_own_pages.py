@@ -14,7 +14,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 import suites
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.report.words import BY_SESSION
 from tests.subjects.test_examples import ONE_METHOD, SEPARATE, SWAPPED
 

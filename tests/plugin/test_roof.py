@@ -12,7 +12,7 @@ from pytest_dsocr.cost.roof import Roof
 from pytest_dsocr.cost.roofline import devices
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.places import architecture_of
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.plugin.perf_run import roof_of
 from tests.perf.made import measured

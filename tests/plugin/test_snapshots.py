@@ -15,7 +15,7 @@ import pytest_dsocr
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import seal, unseal
+from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.plugin.snapshots import check_update, differences
 
 HOME = Path("golden/snapshots/mini/cpu-float32-eager/tests/test_it")

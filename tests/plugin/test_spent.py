@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.report.spent import PARTS
+from pytest_dsocr.report.times import PARTS
 from suites.contract.pages import write_page
 from tests.plugin.conftest import TEST_TEXT, Repository
 from tests.reference.conftest import STAND_IN
@@ -39,7 +39,7 @@ WATCHFUL = """
 BESIDE = """
     from threading import Event
 
-    from pytest_dsocr.reference.live.reference import LiveReference
+    from pytest_dsocr.reference.live import LiveReference
 
     at_work, may_go_on, observe = Event(), Event(), LiveReference.observe
     WITHIN_S = {within_s}

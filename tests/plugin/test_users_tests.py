@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from tests.plugin.conftest import Repository
 
 CONFTEST = """

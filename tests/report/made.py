@@ -9,18 +9,17 @@ from typing import Any
 
 from PIL import Image
 
-from pytest_dsocr.cases.config import Config
-from pytest_dsocr.cases.exchange import CaseReport, Exchange, judge
+from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.contract.resampling import resampling
-from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.contract.image import resampling
+from pytest_dsocr.observation.answer import Answer, ForcedStep
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.observation.forced import ForcedStep
+from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.reference.recorded.recording import RecordedReference
+from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, RunPayload, TestPayload, of_comparison, of_run
 from tests.compare.made import OUTPUT, observation
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.cases.exchange import judge
+from pytest_dsocr.compare.case import judge
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.observation import Seam, SpanSeen
-from pytest_dsocr.report.accepting import acceptable
+from pytest_dsocr.report.failure import acceptable
 from tests.compare.made import OUTPUT, seam_tensors
 from tests.report.made import LIMITS, report
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.report import breaks
-from pytest_dsocr.report.github import errors
-from pytest_dsocr.report.index import html
-from pytest_dsocr.report.junit import of_run, of_test
+from pytest_dsocr.report.cases import NO_BOXES, break_in_words, failed_behind
+from pytest_dsocr.report.ci import errors, of_run, of_test
+from pytest_dsocr.report.html import html
 from pytest_dsocr.report.markdown import markdown
 from pytest_dsocr.report.result import RunResult
 from pytest_dsocr.report.terminal import Summary
@@ -44,16 +43,16 @@ def run(**told: Any) -> RunResult:
 def test_a_break_is_all_cases_that_break_at_the_same_place_and_what_follows_of_it() -> None:
     [found] = run(explained=WHY, proven=True).broke
     assert (found["cases"], found["of"], found["proven"]) == (["a", "b"], 3, True)
-    assert breaks.in_words(found) == f"clip.page in 2 of 3 pages: {WHY} (proven)"
+    assert break_in_words(found) == f"clip.page in 2 of 3 pages: {WHY} (proven)"
     first, *others = (test[-2] for test in found["tests"])
     assert first == "3", "which compares what broke first, in the case that was explained"
     assert sorted(others) == ["0", "1", "2"], "not what is of no case, or of something beside it"
-    assert breaks.behind(found) == "3 more tests failed behind it"
+    assert failed_behind(found) == "3 more tests failed behind it"
 
 
 def test_what_is_not_proven_is_to_be_checked() -> None:
-    assert breaks.in_words(run().broke[0]) == "clip.page in 2 of 3 pages: check a guess"
-    assert breaks.in_words(run(explained="by none", proven=False).broke[0]).endswith(": check a guess")
+    assert break_in_words(run().broke[0]) == "clip.page in 2 of 3 pages: check a guess"
+    assert break_in_words(run(explained="by none", proven=False).broke[0]).endswith(": check a guess")
     assert run(page="a").broke[0]["unit"] == "case", "where a page is read in several presets"
 
 
@@ -96,5 +95,5 @@ def test_a_run_in_which_no_page_has_a_box_on_either_side_says_so(subject: int | 
     boxes = [{"reference": 0, "subject": 0}, {"reference": 0, "subject": subject}]
     cases = [case_payload(f"{k}", MATCH, boxes=one) for k, one in enumerate(boxes)]
     made = result(*(("passed", payload(MATCH, case=one)) for one in cases))
-    assert (breaks.NO_BOXES in made.to_json()["notes"]) is is_said
+    assert (NO_BOXES in made.to_json()["notes"]) is is_said
     assert any(line.text.startswith("noticed         no page has a box") for line in Summary(made).lines) is is_said

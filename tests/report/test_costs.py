@@ -13,9 +13,9 @@ from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.cost.roofline import bound, devices
 from pytest_dsocr.cost.spread import Priced, priced
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.sizes import SYNTHETIC
-from pytest_dsocr.report import cost_charts, costs
-from pytest_dsocr.report.cost_charts import BOTTOM, HEIGHT, MARGIN, Chart, chart, ticks
+from pytest_dsocr.engine.places import SYNTHETIC
+from pytest_dsocr.report import costs
+from pytest_dsocr.report.costs import BOTTOM, HEIGHT, MARGIN, Chart, chart, ticks
 
 FULL, H200 = SYNTHETIC["full"], devices()["h200"]
 SIZES = {
@@ -131,8 +131,8 @@ def test_bars_stand_apart_and_inside() -> None:
     found = drawn(many)
     lefts = [piece for piece in found.pieces if piece.stage == "sam"]
     assert all(one.x + one.width < other.x for one, other in pairwise(lefts))
-    assert lefts[-1].x + lefts[-1].width <= cost_charts.WIDTH
-    assert lefts[0].x >= cost_charts.LEFT
+    assert lefts[-1].x + lefts[-1].width <= costs.WIDTH
+    assert lefts[0].x >= costs.CHART_LEFT
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_lines_are_at_round_numbers(most: float, expected: list[float]) -> None:
 
 
 def test_the_drawn_page_is_whole_and_escaped(pages: list[Priced]) -> None:
-    page = cost_charts.html(pages, H200)
+    page = costs.html(pages, H200)
     assert "square &amp; more.png" in page
     assert "& more" not in page
     assert "script" not in page

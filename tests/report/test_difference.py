@@ -11,8 +11,7 @@ import pytest
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import not_compared
 from pytest_dsocr.perf.judgement import Judgement, Pace
-from pytest_dsocr.report.difference import Change, Difference, Status, difference
-from pytest_dsocr.report.difference_told import lines, markdown, readings, verdict
+from pytest_dsocr.report.difference import Change, Difference, Status, difference, lines, markdown, readings, verdict
 from tests.report.made import DRIFT, MATCH, WRONG, Payload, case_payload, payload, run_payload
 from tests.report.test_ended import LOST, SLOW, SLOWER
 from tests.report.test_result import result

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.report.ended import EXIT_STATUS, Ended
+from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 from tests.report.made import MATCH, WRONG, Payload, payload
 from tests.report.test_result import FAULT, result
 
@@ -26,24 +26,24 @@ OWN_ASSERT = ("failed", payload(MATCH))
 @pytest.mark.parametrize(
     ("tests", "ended"),
     [
-        ([RIGHT], Ended.PASSES),
-        ([RIGHT, BAD], Ended.WRONG),
-        ([RIGHT, RAISED], Ended.WRONG),
-        ([RIGHT, OWN_ASSERT], Ended.WRONG),
-        ([RIGHT, NOT_OFFERED], Ended.WRONG),
-        ([RIGHT, ("odd", payload(MATCH))], Ended.WRONG),
-        ([RIGHT, LOST], Ended.INFRASTRUCTURE),
-        ([RIGHT, MISSING], Ended.INFRASTRUCTURE),
-        ([("skipped", payload(left_out="gpu"))], Ended.INFRASTRUCTURE),
-        ([("passed", payload())], Ended.WRONG),
-        ([RIGHT, SLOWER], Ended.SLOWER),
-        ([RIGHT, LOST_HALFWAY], Ended.WRONG),
-        ([RIGHT, LOST, BAD], Ended.WRONG),
-        ([RIGHT, SLOWER, BAD], Ended.WRONG),
-        ([RIGHT, SLOWER, LOST], Ended.INFRASTRUCTURE),
+        ([RIGHT], Ending.PASSES),
+        ([RIGHT, BAD], Ending.WRONG),
+        ([RIGHT, RAISED], Ending.WRONG),
+        ([RIGHT, OWN_ASSERT], Ending.WRONG),
+        ([RIGHT, NOT_OFFERED], Ending.WRONG),
+        ([RIGHT, ("odd", payload(MATCH))], Ending.WRONG),
+        ([RIGHT, LOST], Ending.INFRASTRUCTURE),
+        ([RIGHT, MISSING], Ending.INFRASTRUCTURE),
+        ([("skipped", payload(left_out="gpu"))], Ending.INFRASTRUCTURE),
+        ([("passed", payload())], Ending.WRONG),
+        ([RIGHT, SLOWER], Ending.SLOWER),
+        ([RIGHT, LOST_HALFWAY], Ending.WRONG),
+        ([RIGHT, LOST, BAD], Ending.WRONG),
+        ([RIGHT, SLOWER, BAD], Ending.WRONG),
+        ([RIGHT, SLOWER, LOST], Ending.INFRASTRUCTURE),
     ],
 )
-def test_the_gravest_of_its_tests_counts(tests: Sequence[tuple[str, Payload]], ended: Ended) -> None:
+def test_the_gravest_of_its_tests_counts(tests: Sequence[tuple[str, Payload]], ended: Ending) -> None:
     made = result(*tests)
     made.plan.exit_status = int(bool(made.failing))
     assert made.ended_as == made.to_json()["ended_as"] == ended
@@ -51,9 +51,15 @@ def test_the_gravest_of_its_tests_counts(tests: Sequence[tuple[str, Payload]], e
 
 @pytest.mark.parametrize(
     ("status", "ended"),
-    [(2, Ended.INTERRUPTED), (3, Ended.INTERNAL_ERROR), (4, Ended.REFUSED), (5, Ended.NO_TESTS), (77, Ended.WRONG)],
+    [
+        (2, Ending.INTERRUPTED),
+        (3, Ending.INTERNAL_ERROR),
+        (4, Ending.REFUSED),
+        (5, Ending.NO_TESTS),
+        (77, Ending.WRONG),
+    ],
 )
-def test_what_pytest_says_itself_counts_before_its_tests(status: int, ended: Ended) -> None:
+def test_what_pytest_says_itself_counts_before_its_tests(status: int, ended: Ending) -> None:
     made = result(RIGHT)
     made.plan.exit_status = status
     assert made.ended_as is ended
@@ -64,19 +70,19 @@ def test_a_run_that_did_not_end_is_not_called_slower() -> None:
     made = result(RIGHT, SLOWER)
     made.plan.exit_status = 1
     made.plan.add(["not run"])
-    assert made.ended_as is Ended.WRONG
+    assert made.ended_as is Ending.WRONG
 
 
 def test_a_failure_of_somebody_elses_test_is_not_hidden_by_the_machine() -> None:
     made = result(RIGHT, LOST)
     made.plan.exit_status, made.plan.others_failed = 1, True
-    assert made.ended_as is Ended.WRONG
+    assert made.ended_as is Ending.WRONG
 
 
 def test_a_result_that_cannot_be_written_is_the_machines() -> None:
     made = result(RIGHT)
     made.plan.problems.append("the result was not written")
-    assert made.ended_as is Ended.INFRASTRUCTURE
+    assert made.ended_as is Ending.INFRASTRUCTURE
 
 
 def test_every_test_says_how_it_ended() -> None:
@@ -85,6 +91,6 @@ def test_every_test_says_how_it_ended() -> None:
 
 
 def test_no_status_is_anothers() -> None:
-    assert {*EXIT_STATUS} == {*Ended}
-    assert len({*EXIT_STATUS.values()}) == len(Ended)
+    assert {*EXIT_STATUS} == {*Ending}
+    assert len({*EXIT_STATUS.values()}) == len(Ending)
     assert all(status < 128 for status in EXIT_STATUS.values())

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.cases import exchange as parity
-from pytest_dsocr.cases.exchange import CaseReport
+from pytest_dsocr.compare import case as parity
+from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.text import compare_text

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.perf.against import PerfRun
-from pytest_dsocr.report.index import write_index
+from pytest_dsocr.report.html import write_index
 from tests.perf.made import measured
 from tests.report.made import MATCH, WRONG, case_payload, payload, run_payload
 from tests.report.test_result import result

@@ -16,7 +16,7 @@ from pytest_dsocr.cost.roofline import Bound, devices
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.perf.against import PerfRun
 from pytest_dsocr.report.file import RunIdentity
-from pytest_dsocr.report.index import html, write_index
+from pytest_dsocr.report.html import html, write_index
 from tests.perf.made import measured
 from tests.report.made import DRIFT, MATCH, WRONG, case_payload, payload, run_payload
 from tests.report.test_result import FAULT, result

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.report.collection import Plan
 from pytest_dsocr.report.file import mark_refused, mark_running, write_json
-from pytest_dsocr.report.merging import Part, merged, read_parts
-from pytest_dsocr.report.plan import Plan
+from pytest_dsocr.report.merge import Part, merged, read_parts
 from tests.report.made import MATCH, WRONG, Payload, case_payload, payload, run_payload
 from tests.report.test_ended import LOST, MISSING
 from tests.report.test_result import begun

@@ -14,13 +14,12 @@ from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.observation.fault import SubjectFaultError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.observation.provenance import SESSION_STANDS_IN
 from pytest_dsocr.reference.opening import Wanted
+from pytest_dsocr.reference.session import SessionReference
 from pytest_dsocr.report.payload import number, of_case, of_comparison, of_fault, of_number, of_run
-from pytest_dsocr.session_reference.reference import SessionReference
 from tests.report.made import DRIFT, MADE, MATCH, WRONG, config, recorded, report
 
 
@@ -119,8 +118,8 @@ def test_a_run_by_the_session_says_so_whether_or_not_a_recording_is_behind_it() 
 def test_a_case_says_whether_the_session_answered(tmp_path: Path) -> None:
     said = report(tmp_path)
     assert of_case(said)["by_session"] is False
-    theirs = replace(said.exchange.theirs, provenance=MADE.with_override(SESSION_STANDS_IN))
-    assert of_case(replace(said, exchange=replace(said.exchange, theirs=theirs)))["by_session"] is True
+    theirs = replace(said.exchange.expected, provenance=MADE.with_override(SESSION_STANDS_IN))
+    assert of_case(replace(said, exchange=replace(said.exchange, expected=theirs)))["by_session"] is True
 
 
 def test_a_fault_names_its_stage_where_it_has_one() -> None:

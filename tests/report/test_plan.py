@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.report.plan import Plan
+from pytest_dsocr.report.collection import Plan
 
 
 def ended(status: int | None) -> Plan:

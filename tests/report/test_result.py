@@ -12,8 +12,8 @@ import pytest
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, not_compared
 from pytest_dsocr.observation.level import Level
+from pytest_dsocr.report.collection import Plan
 from pytest_dsocr.report.file import RunIdentity, read_result, write_json
-from pytest_dsocr.report.plan import Plan
 from pytest_dsocr.report.result import RunResult, level_of_comparison
 from pytest_dsocr.report.words import BY_SESSION
 from tests.report.made import DRIFT, MATCH, WRONG, Payload, case_payload, payload, run_payload

@@ -14,8 +14,7 @@ from pytest_dsocr.contract.markup import UNITS, Box
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.report.payload import picture_name
-from pytest_dsocr.report.pictures import draw
-from pytest_dsocr.report.side_by_side import (
+from pytest_dsocr.report.pictures import (
     BLUE,
     FOOT_PX,
     GREY,
@@ -23,6 +22,7 @@ from pytest_dsocr.report.side_by_side import (
     LARGEST_PX,
     MARGIN_PX,
     RED,
+    draw,
     paired_by_overlap,
     side_by_side,
 )

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.sealed import unseal
+from pytest_dsocr.foundation.files import unseal
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.report.side_files import write_sides
 from tests.compare.made import OUTPUT

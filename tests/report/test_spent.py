@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_dsocr.report.payload import SpentPayload
-from pytest_dsocr.report.spent import PARTS, by_part, in_line, in_table
 from pytest_dsocr.report.terminal import Summary
+from pytest_dsocr.report.times import PARTS, by_part, in_line, in_table
 from tests.report.made import MATCH, payload, run_payload
 from tests.report.test_result import result
 

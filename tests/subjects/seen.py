@@ -10,7 +10,7 @@ from typing import Any
 from pytest_dsocr.contract.artifacts import write_artifacts
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
-from pytest_dsocr.engine.greedy import generate
+from pytest_dsocr.engine.pipeline import generate
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import (

@@ -7,21 +7,21 @@ from functools import cache
 
 import pytest
 
-from pytest_dsocr.cases.exchange import CaseReport, ask, judge
+from pytest_dsocr.cases.run import ask
 from pytest_dsocr.cases.substitution import substitute
+from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.contract.resampling import resampling
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.names import MINI
+from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.level import Level
-from pytest_dsocr.pages.shipped import shipped
+from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recorded.recording import RecordedReference
-from pytest_dsocr.subjects.loading import level_before_loading, load_subject
-from pytest_dsocr.subjects.protocol import Setup, level_of
+from pytest_dsocr.reference.recording import RecordedReference
+from pytest_dsocr.subjects.loading import load_subject
+from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import session_subject
 from tests.recordings import FOLDER, find_recording
 
@@ -41,27 +41,13 @@ def report(spec: str, page: str) -> CaseReport:
     recording = find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling())
     subject, case = load_subject(spec, Setup()), case_of(page)
     exchange = ask(subject, RecordedReference(recording), case)
-    findings = substitute(subject, exchange, LIMITS, lambda: session_subject(Setup()))
+    findings = substitute(subject, judge(exchange, LIMITS), lambda: session_subject(Setup()))
     return judge(replace(exchange, findings=findings), LIMITS)
 
 
 def case_of(stem: str) -> Case:
     [page] = [page for page in shipped("dev-20") if page.stem == stem]
     return make_case(page, "markdown", "gundam")
-
-
-@pytest.mark.parametrize(
-    ("spec", "level"),
-    [
-        (ONE_METHOD, Level.TEXT),
-        (BILINEAR, Level.INPUTS),
-        (STAGED, Level.STAGES),
-        (SEPARATE, Level.STAGES),
-        (SWAPPED, Level.STAGES),
-    ],
-)
-def test_their_levels_are_known_before_they_are_loaded(spec: str, level: Level) -> None:
-    assert level_before_loading(spec) == level_of(load_subject(spec, Setup("synthetic:tiny"))) == level
 
 
 @pytest.mark.parametrize("spec", [ONE_METHOD, STAGED])
@@ -88,11 +74,11 @@ def test_one_box_instead_of_many_is_laid_to_a_read_that_goes_another_way() -> No
     assert verdicts["tokens"] is Verdict.MATCH
     assert found.divergence is not None
     assert found.divergence.first.what == "read"
-    steps = len(found.exchange.theirs.steps)
+    steps = len(found.exchange.expected.steps)
     assert f"disagrees with the subject's own {steps} steps" in found.divergence.first.measured
     boxes = [
         sum(len(span.boxes) for span in spans)
-        for spans in (found.exchange.answer.spans, found.exchange.theirs.output.spans)
+        for spans in (found.exchange.answer.spans, found.exchange.expected.output.spans)
     ]
     assert boxes[0] <= 1 < boxes[1]
     assert found.exchange.findings == ()
@@ -104,10 +90,6 @@ def test_halves_in_the_wrong_order_are_laid_to_the_fusion() -> None:
     assert (found.divergence.first.what, found.divergence.right) == ("vision_fusion", 12)
     assert "order" in found.divergence.cause
     assert found.exchange.findings == ("tokens are right when given the reference's vision features",)
-
-
-def test_without_crops_there_are_no_halves_to_swap() -> None:
-    assert report(SWAPPED, WITHOUT_CROPS).passes
 
 
 @pytest.mark.parametrize(("page", "first"), [(WITH_CROPS, "images_crop"), (WITHOUT_CROPS, "images_ori")])

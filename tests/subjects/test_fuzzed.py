@@ -17,7 +17,7 @@ from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.fault import SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.kv_probe import KvProbe

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.exchange import CaseReport, Exchange, judge
 from pytest_dsocr.cases.substitution import substitute
+from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.fault import SubjectFaultError
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.report.payload import of_case
 from pytest_dsocr.report.pictures import draw
@@ -82,7 +81,7 @@ def test_what_came_before_the_error_is_compared_and_what_comes_after_is_lost_to_
     }
     assert (told["boxes"]["subject"] is None) is (method != "write")
     assert draw(report, tmp_path).is_file()
-    assert substitute(Raising(tiny, method), report.exchange, LIMITS) == ()
+    assert substitute(Raising(tiny, method), judge(report.exchange, LIMITS)) == ()
 
 
 def test_steps_before_the_one_that_raised_are_told(tiny: Session[Any], case: Case, theirs: Observation) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_dsocr.contract.special import EOS
+from pytest_dsocr.contract.prompt import EOS
 
 PAGE_SIZE = (1000, 1400)
 

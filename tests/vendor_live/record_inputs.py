@@ -25,10 +25,10 @@ from PIL import Image
 from torch import Tensor
 from transformers import AutoTokenizer
 
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.presets import PRESETS, Preset
 from pytest_dsocr.contract.prompt import PROMPTS, locate
-from pytest_dsocr.contract.resampling import resampling
-from pytest_dsocr.engine.vocabulary import VENDOR_VOCAB_SIZE
+from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
 from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays, load_vendor_code
 from pytest_dsocr.reference.vendor_code.observe import inputs_of
 from pytest_dsocr.reference.vendor_code.runtime import synthetic_tokenizer

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cases.exchange import ask, judge
+from pytest_dsocr.cases.run import ask
 from pytest_dsocr.cases.substitution import substitute
+from pytest_dsocr.compare.case import judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.vendor_model import VendorModel
@@ -54,4 +55,4 @@ def test_it_is_the_reference_from_inputs_to_files(
     compared = {one.what for one in report.comparisons if one.verdict in (Verdict.MATCH, Verdict.DRIFT)}
     assert compared >= {"input_ids", "sam.page/0", "sam.page", "clip.page/0", "vision_fusion", "prefill/0", "prefill"}
     assert compared >= {"logits", "tokens", "text", "result.mmd", "artefacts"}
-    assert substitute(subject, exchange, LIMITS) == ()
+    assert substitute(subject, judge(exchange, LIMITS)) == ()

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pytest_dsocr.contract.grid import CROP_PX
-from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.presets import CROP_PX, PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.cost.cost import by_module
 from pytest_dsocr.cost.decoder import VENDOR

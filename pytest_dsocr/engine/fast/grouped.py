@@ -1,6 +1,6 @@
 """A mixture of experts for many tokens: sorted by expert, so that each expert's weights are read once.
 
-Takes the place of ``gate_up`` and ``down`` in :mod:`~pytest_dsocr.engine.fast.plain`, where B tokens are many: those of
+Takes the place of ``gate_up`` and ``down`` in :mod:`~pytest_dsocr.engine.fast.step`, where B tokens are many: those of
 a prompt, or of many pages. Shapes as in :mod:`~pytest_dsocr.engine.fast.weights`.
 """
 

@@ -11,13 +11,11 @@ from torch import Tensor
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
-from pytest_dsocr.engine.fast.cache import StaticCache
-from pytest_dsocr.engine.fast.calls import CapturedCalls
-from pytest_dsocr.engine.fast.graph import CapturedStep
+from pytest_dsocr.engine.fast.calls import CapturedCalls, CapturedStep
 from pytest_dsocr.engine.fast.grouped import for_many, waits_for_nothing
 from pytest_dsocr.engine.fast.hooks import Hooks
 from pytest_dsocr.engine.fast.prompt import Prefilled, prefill
-from pytest_dsocr.engine.fast.slots import Slot, Slots
+from pytest_dsocr.engine.fast.slots import Slot, Slots, StaticCache
 from pytest_dsocr.engine.fast.step import PLAIN, operations_for, step
 from pytest_dsocr.engine.fast.vision import FastVision
 from pytest_dsocr.engine.fast.weights import DecoderWeights

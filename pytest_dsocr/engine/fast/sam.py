@@ -15,8 +15,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.engine.fast.hooks import called
-from pytest_dsocr.engine.positions import resize_grid, resize_line
-from pytest_dsocr.engine.sam import Attention, Block, LayerNorm2d, Sam, join_windows, split_windows
+from pytest_dsocr.engine.sam import (
+    Attention,
+    Block,
+    LayerNorm2d,
+    Sam,
+    join_windows,
+    resize_grid,
+    resize_line,
+    split_windows,
+)
 
 ALIGNED = 8
 """Rows of masks and tables are a multiple of it, as kernels for bf16 want them."""

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.engine import clip
-from pytest_dsocr.engine.positions import resize_grid
+from pytest_dsocr.engine.sam import resize_grid
 from pytest_dsocr.explain.catalogue.blocks import (
     Change,
     Table,

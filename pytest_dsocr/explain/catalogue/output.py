@@ -13,11 +13,11 @@ from typing import Any
 
 from PIL import Image
 
-from pytest_dsocr.contract import artifacts, regions
+from pytest_dsocr.contract import artifacts, drawing
 from pytest_dsocr.contract.markup import PixelBox, find_spans, parse
 from pytest_dsocr.contract.mmd import IMAGE_REF, clean_output, to_mmd
-from pytest_dsocr.contract.special import EOS, TextTokenizer
-from pytest_dsocr.engine import greedy, session
+from pytest_dsocr.contract.prompt import EOS, TextTokenizer
+from pytest_dsocr.engine import pipeline, session
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.explain.mistake import Bench, Group
@@ -183,7 +183,7 @@ class _Said:
 
 
 def _first_lost(on: Bench, _: None) -> None:
-    right = greedy.generate
+    right = pipeline.generate
     on.changes.set(session, "generate", lambda *given: iter(list(right(*given))[1:]))
 
 
@@ -275,7 +275,7 @@ def _to_pixels(on: Bench, pixel: Callable[[float, int], int], exchanged: bool = 
         sides = (height, width) * 2 if exchanged else (width, height) * 2
         return PixelBox(*(pixel(value, side) for value, side in zip(box, sides, strict=True)))
 
-    on.changes.set(regions, "to_pixels", to_pixels)
+    on.changes.set(drawing, "to_pixels", to_pixels)
 
 
 def _first_box(on: Bench) -> None:
@@ -287,7 +287,7 @@ def _first_box(on: Bench) -> None:
 
 
 def _numbered(on: Bench, by: str) -> None:
-    right = regions.place
+    right = drawing.place
 
     def place(spans: Any, width: int, height: int) -> Any:
         figures = [id(span) for span in spans if span.label == "image"]
@@ -303,7 +303,7 @@ def _numbered(on: Bench, by: str) -> None:
 
 
 def _with_boxes(on: Bench) -> None:
-    right = regions.crop_figure
+    right = drawing.crop_figure
 
     def crop_figure(page: Image.Image, pixels: Any) -> Image.Image:
         figure = right(page, pixels)
@@ -314,7 +314,7 @@ def _with_boxes(on: Bench) -> None:
 
 
 def _no_figures(on: Bench) -> None:
-    on.changes.set(artifacts, "place", lambda *given: tuple(replace(one, figure=None) for one in regions.place(*given)))
+    on.changes.set(artifacts, "place", lambda *given: tuple(replace(one, figure=None) for one in drawing.place(*given)))
 
 
 def _not_upright(on: Bench) -> None:

@@ -18,11 +18,9 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from pytest_dsocr.contract import inputs
-from pytest_dsocr.contract.grid import CROP_PX, Grid, candidates, crop_count, crop_grid
-from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.image import GREY, load_image
 from pytest_dsocr.contract.inputs import normalise
-from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.views import GREY
+from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, candidates, crop_count, crop_grid
 from pytest_dsocr.explain.mistake import Bench, Group
 
 Page = Image.Image

@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from pytest_dsocr.contract import inputs, schedule
-from pytest_dsocr.contract.grid import Grid
-from pytest_dsocr.contract.presets import PRESETS, Preset, get_preset
-from pytest_dsocr.contract.prompt import PROMPTS, split_at_images
-from pytest_dsocr.contract.special import IMAGE, TextTokenizer
+from pytest_dsocr.contract import inputs, presets
+from pytest_dsocr.contract.presets import PRESETS, Grid, Preset, get_preset
+from pytest_dsocr.contract.prompt import IMAGE, PROMPTS, TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.explain.mistake import Bench, Group
 
 Ids = tuple[list[int], list[bool]]
@@ -27,8 +25,8 @@ def prompt_mistakes() -> Group:
     group.add("special-as-text", "special tokens of the prompt read as plain text", _special_as_text)
     prompts = {key: (repr(prompt), prompt) for key, prompt in PROMPTS.items()}
     group.rows("prompt-", prompts, _other_prompt, words="the prompt {} in place of the one asked for")
-    presets = {key: (key, lambda _, preset=preset: preset) for key, preset in PRESETS.items()}
-    group.rows("preset-", presets, _other_preset, words="the preset {} in place of the one asked for")
+    every = {key: (key, lambda _, preset=preset: preset) for key, preset in PRESETS.items()}
+    group.rows("preset-", every, _other_preset, words="the preset {} in place of the one asked for")
     group.rows("preset-", {"nearest": ("the preset nearest to the sizes asked for", _nearest)}, _other_preset)
     group.rows("counts-", COUNTS, _counts)
     return group
@@ -98,7 +96,7 @@ BUILT: dict[str, tuple[str, Built]] = {
 
 
 def _after(on: Bench, change: Built) -> None:
-    build = schedule.prompt_ids
+    build = prompt_ids
 
     def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
         return change(*build(pieces, counts, tokenizer), tokenizer.special)
@@ -177,7 +175,7 @@ def _whole_text(on: Bench) -> None:
 
 
 def _special_as_text(on: Bench) -> None:
-    build = schedule.prompt_ids
+    build = prompt_ids
 
     def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
         class Plain:
@@ -210,23 +208,23 @@ Part = Callable[[int, Grid], int]
 
 
 def _page(side: int, grid: Grid) -> int:
-    return schedule.global_token_count(side)
+    return presets.global_token_count(side)
 
 
-def _sum(page: Part = _page, crops: Part = schedule.crop_token_count, page_px: str = "", crop_px: str = "") -> Counted:
+def _sum(page: Part = _page, crops: Part = presets.crop_token_count, page_px: str = "", crop_px: str = "") -> Counted:
     """Count by other parts than the vendor's, or by other sizes of a preset."""
 
     def count(preset: Preset, grid: Grid) -> int:
         whole = getattr(preset, page_px or "view_size")
         crop = getattr(preset, crop_px or "image_size")
-        of_page = page(schedule.tokens_per_side(whole), grid)
-        return of_page + (crops(schedule.tokens_per_side(crop), grid) if grid[0] * grid[1] > 1 else 0)
+        of_page = page(presets.tokens_per_side(whole), grid)
+        return of_page + (crops(presets.tokens_per_side(crop), grid) if grid[0] * grid[1] > 1 else 0)
 
     return count
 
 
 def _one_crop(preset: Preset, grid: Grid) -> int:
-    side = schedule.tokens_per_side(preset.image_size)
+    side = presets.tokens_per_side(preset.image_size)
     return _sum()(preset, grid) + (side * (side + 1) if grid == (1, 1) else 0)
 
 
@@ -242,11 +240,11 @@ COUNTS: dict[str, tuple[str, Counted]] = {
     "crop-separators": ("a separator counted for each crop", _sum(crops=lambda s, g: (s * (s + 1) + 1) * g[0] * g[1])),
     "two-separators": (
         "a separator counted behind the crops as well",
-        _sum(crops=lambda s, g: schedule.crop_token_count(s, g) + 1),
+        _sum(crops=lambda s, g: presets.crop_token_count(s, g) + 1),
     ),
     "exchanged": (
         "newlines counted by columns, not by rows",
-        _sum(crops=lambda s, g: schedule.crop_token_count(s, (g[1], g[0]))),
+        _sum(crops=lambda s, g: presets.crop_token_count(s, (g[1], g[0]))),
     ),
     "no-crops": ("no tokens counted for the crops", _sum(crops=lambda s, g: 0)),
     "no-page": ("no tokens counted for the whole page", _sum(page=lambda s, g: 1)),

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.policy import NgramBan
-from pytest_dsocr.contract.special import TextTokenizer
-from pytest_dsocr.engine import greedy, session
+from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.engine import pipeline as engine
+from pytest_dsocr.engine import session
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.mistake import Bench, Group
 
@@ -145,7 +146,7 @@ def reading(name: str) -> Reading:
 
 
 def _reads(on: Bench, how: dict[str, Any]) -> None:
-    by, right = replace(Reading(), **how), greedy.generate
+    by, right = replace(Reading(), **how), engine.generate
 
     def generate(pipeline: Any, state: Any, prompts: Any, policy: Any, pad: int) -> Iterator[list[int]]:
         if len(prompts) > 1:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.engine import positions, sam
+from pytest_dsocr.engine import sam
 from pytest_dsocr.explain.catalogue.blocks import (
     ACTIVATIONS,
     Change,
@@ -75,7 +75,7 @@ def sam_mistakes() -> Group:
 
 
 def _line(on: Bench, resize: Resize) -> None:
-    on.changes.set(positions, "resize_line", resize)
+    on.changes.set(sam, "resize_line", resize)
 
 
 def _grid(on: Bench, resize: Resize) -> None:
@@ -98,11 +98,11 @@ def _bias(module: Any, rows: Table2, columns: Table2, q: Tensor, height: int, wi
 
 
 def _rows(module: Any, size: int) -> Tensor:
-    return positions.relative_table(module.rel_pos_h, size)
+    return sam.relative_table(module.rel_pos_h, size)
 
 
 def _columns(module: Any, size: int) -> Tensor:
-    return positions.relative_table(module.rel_pos_w, size)
+    return sam.relative_table(module.rel_pos_w, size)
 
 
 def _none(module: Any, size: int) -> Tensor:

@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.foundation.threads import cores
+from pytest_dsocr.foundation.process import cores
 from pytest_dsocr.perf.probe.conditions import Gpu
 
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "flash-attn", "triton", "pytest-dsocr")

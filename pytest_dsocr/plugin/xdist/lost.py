@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.plugin.xdist.scheduling import case_of
-from pytest_dsocr.report.plan import DIED
+from pytest_dsocr.report.collection import DIED
 
 if TYPE_CHECKING:
     from pytest_dsocr.report.payload import TestPayload

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.checkpoint import Checkpoint
-from pytest_dsocr.engine.placement import device_named, dtype_named
+from pytest_dsocr.engine.checkpoint import Checkpoint, device_named, dtype_named
 from pytest_dsocr.engine.weights import OnBytes
 from pytest_dsocr.reference.vendor_code.code import VendorCode, replaced
 

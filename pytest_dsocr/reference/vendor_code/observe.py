@@ -21,8 +21,8 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
-from pytest_dsocr.contract.input_names import GRID, ROWS
-from pytest_dsocr.contract.special import SpecialTokens
+from pytest_dsocr.contract import GRID, ROWS
+from pytest_dsocr.contract.prompt import SpecialTokens
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.columns import Columns, best_of_steps, fetched_best

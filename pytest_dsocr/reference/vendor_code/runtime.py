@@ -15,11 +15,11 @@ from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.markup import LARGEST, Box
-from pytest_dsocr.contract.resampling import resampling
-from pytest_dsocr.contract.special import BOS, EOS, PAD
+from pytest_dsocr.contract.prompt import BOS, EOS, PAD
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
-from pytest_dsocr.engine.vocabulary import byte_level_vocabulary
+from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.block_seams import in_stage_order
 from pytest_dsocr.observation.case import Case
@@ -48,7 +48,7 @@ class VendorRuntime:
     """The vendor's model and tokenizer, ready for cases; fulfils ``Reference``.
 
     Only for an environment in which the vendor's code runs; for all others there is
-    :class:`~pytest_dsocr.reference.live.reference.LiveReference`.
+    :class:`~pytest_dsocr.reference.live.LiveReference`.
     """
 
     model: Any

@@ -15,7 +15,7 @@ from pytest_dsocr.engine.fast import batch as batching
 from pytest_dsocr.engine.fast import model as fast_model
 from pytest_dsocr.engine.fast import slots
 from pytest_dsocr.engine.fast.batch import PageBatch
-from pytest_dsocr.engine.fast.rows import allowed
+from pytest_dsocr.engine.fast.step import allowed
 from pytest_dsocr.engine.result import Result
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError

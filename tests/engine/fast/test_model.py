@@ -13,8 +13,8 @@ from pytest_dsocr.engine.architecture import DecoderConfig
 from pytest_dsocr.engine.attention import eager, sdpa
 from pytest_dsocr.engine.experts import MixtureOfExperts
 from pytest_dsocr.engine.fast import plain, slots
-from pytest_dsocr.engine.fast.cache import StaticCache
 from pytest_dsocr.engine.fast.model import FastDeepseekOCR
+from pytest_dsocr.engine.fast.slots import StaticCache
 from pytest_dsocr.engine.fast.weights import Norm, experts_of
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.session import ENGINES, Session

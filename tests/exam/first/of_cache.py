@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytest_dsocr.engine import attention, greedy, session
+from pytest_dsocr.engine import attention, pipeline, session
 from pytest_dsocr.engine.cache import INITIAL_CAPACITY, KVCache
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.model import DeepseekOCR
@@ -145,7 +145,7 @@ def one_position(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("HLD-77", "A batch ends with its first row", "read", BATCH)
 def first_row_ends(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """any() in place of all()."""
-    right = greedy.generate
+    right = pipeline.generate
 
     def steps(pipeline: Any, state: Any, prompts: Any, policy: Any, pad: int) -> Any:
         for tokens in right(pipeline, state, prompts, policy, pad):

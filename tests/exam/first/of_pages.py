@@ -12,9 +12,8 @@ import torch
 import torch.nn.functional as F
 from PIL import Image, ImageOps
 
-from pytest_dsocr.contract import grid, image, inputs, views
-from pytest_dsocr.contract.grid import CROP_PX
-from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract import image, inputs, presets
+from pytest_dsocr.contract.presets import CROP_PX, Preset
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.exam.planting import BICUBIC, CROPS, TALL, change_inputs, mistake
 
@@ -46,7 +45,7 @@ def _letterboxed(patch: pytest.MonkeyPatch, whole: Any, offset: Any) -> None:
             return page.resize((side, side))
         scale = side / max(page.size)
         width, height = (whole(length * scale) for length in page.size)
-        made = Image.new("RGB", (side, side), views.GREY)
+        made = Image.new("RGB", (side, side), image.GREY)
         made.paste(page.resize((width, height)), (offset(side - width), offset(side - height)))
         return made
 
@@ -99,7 +98,7 @@ def other_side(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def stored_size(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The size is read from the file's head, and the page is turned later."""
     sizes: dict[tuple[int, int], tuple[int, int]] = {}
-    load, right = image.load_image, grid.crop_grid
+    load, right = image.load_image, presets.crop_grid
 
     def remember(source: Any) -> Image.Image:
         page = load(source)
@@ -189,7 +188,7 @@ def by_torch(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def own_boxes(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """resize(box=...) in place of one resize that is then cut: where a box has no whole pixels, others are weighed."""
 
-    def crops(page: Image.Image, of: grid.Grid) -> list[Image.Image]:
+    def crops(page: Image.Image, of: presets.Grid) -> list[Image.Image]:
         columns, rows = of
         if columns * rows == 1:
             return []
@@ -206,11 +205,11 @@ def own_boxes(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def rounded_ratios(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Ratios are compared with two decimals, so that grids become equally near."""
 
-    def crop_grid(width: int, height: int) -> grid.Grid:
+    def crop_grid(width: int, height: int) -> presets.Grid:
         if width <= CROP_PX and height <= CROP_PX:
             return 1, 1
-        best, least = grid.CANDIDATES[0], math.inf
-        for columns, rows in grid.CANDIDATES:
+        best, least = presets.CANDIDATES[0], math.inf
+        for columns, rows in presets.CANDIDATES:
             distance = abs(round(width / height, 2) - round(columns / rows, 2))
             large = width * height > 0.5 * CROP_PX**2 * columns * rows
             if distance < least or (distance == least and large):
@@ -223,7 +222,7 @@ def rounded_ratios(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("HLD-16", "Cut by area", "tokenizer", "a long small page")
 def by_area(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A page is left whole where it has no more pixels than a crop."""
-    right = grid.crop_grid
+    right = presets.crop_grid
     patch.setattr(inputs, "crop_grid", lambda w, h: (1, 1) if w * h <= CROP_PX**2 else right(w, h))
 
 
@@ -232,7 +231,7 @@ def bars_of_zero(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The tensor is padded, and not the page: zero is between two levels."""
 
     def padded(made: Any) -> Any:
-        bars = made.images_ori == inputs.normalise(torch.tensor(views.GREY[0]))
+        bars = made.images_ori == inputs.normalise(torch.tensor(image.GREY[0]))
         whole = bars.all(dim=1, keepdim=True)
         ends = whole.all(dim=2, keepdim=True) | whole.all(dim=3, keepdim=True)
         return replace(made, images_ori=made.images_ori.masked_fill(ends, 0.0))

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.contract import markup, mmd, regions
+from pytest_dsocr.contract import drawing, markup, mmd
 from pytest_dsocr.contract.markup import Box, PixelBox
 from pytest_dsocr.contract.policy import NgramBan
-from pytest_dsocr.contract.special import EOS
-from pytest_dsocr.engine import greedy, session
+from pytest_dsocr.contract.prompt import EOS
+from pytest_dsocr.engine import pipeline, session
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.exam.planting import REPEATS, change_decoding, change_loop, mistake
 
@@ -32,7 +32,7 @@ def late_rule(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
                 token, self.waiting = self.waiting, token
             super().push(token)
 
-    patch.setattr(greedy, "NgramBan", Late)
+    patch.setattr(pipeline, "NgramBan", Late)
 
 
 @mistake("HLD-80", "Pad ends the output as well", "read", "a page where pad is said")
@@ -86,8 +86,8 @@ def end_at_the_ceiling(patch: pytest.MonkeyPatch, subject: SessionSubject) -> No
 @mistake("HLD-84", "The best of logits in half precision", "read", "a near tie")
 def half_logits(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Logits are brought to the host in float16, where two of them may be equal."""
-    right = greedy.pick
-    patch.setattr(greedy, "pick", lambda logits, banned: right(logits.half(), banned))
+    right = pipeline.pick
+    patch.setattr(pipeline, "pick", lambda logits, banned: right(logits.half(), banned))
 
 
 @mistake("HLD-85", "EOS forbidden as the first token", "read", "a page that ends at once")
@@ -111,7 +111,7 @@ def clamped(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     def to_pixels(box: Box, width: int, height: int) -> PixelBox:
         return right(Box(*(max(0, min(999, value)) for value in box)), width, height)
 
-    patch.setattr(regions, "to_pixels", to_pixels)
+    patch.setattr(drawing, "to_pixels", to_pixels)
 
 
 @mistake("HLD-89", "A span replaced once", "postprocess", "two equal spans")

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pytest_dsocr.engine import clip, positions, sam
+from pytest_dsocr.engine import clip, sam
 from pytest_dsocr.engine.clip import Clip, Embeddings
 from pytest_dsocr.engine.sam import Attention, Block, LayerNorm2d, Sam
 from pytest_dsocr.subjects.session import SessionSubject
@@ -71,7 +71,7 @@ def cut_relative(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         first = (len(table) - length) // 2
         return table[first : first + length]
 
-    patch.setattr(positions, "resize_line", cut)
+    patch.setattr(sam, "resize_line", cut)
 
 
 @mistake("HLD-30", "SAM's positions cut at the corner", "sam", CROPS)

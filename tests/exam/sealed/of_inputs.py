@@ -12,11 +12,10 @@ import torch
 import torch.nn.functional as F
 from PIL import Image, ImageOps
 
-from pytest_dsocr.contract import grid, inputs, views
+from pytest_dsocr.contract import image, inputs, presets
 from pytest_dsocr.contract import prompt as prompt_module
-from pytest_dsocr.contract.grid import CROP_PX, Grid
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.presets import Preset, get_preset
+from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, get_preset
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.engine import session
 from pytest_dsocr.foundation.errors import DsocrError
@@ -78,7 +77,7 @@ def pad_offset(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         if preset.is_squashed:
             return page.resize((side, side))
         fitted = ImageOps.contain(page, (side, side))
-        made = Image.new("RGB", (side, side), views.GREY)
+        made = Image.new("RGB", (side, side), image.GREY)
         made.paste(fitted, ((side - fitted.width) // 2, (side - fitted.height) // 2))
         return made
 
@@ -92,8 +91,8 @@ def area_by_view(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     def crop_grid(width: int, height: int) -> Grid:
         if width <= CROP_PX and height <= CROP_PX:
             return 1, 1
-        best, least = grid.CANDIDATES[0], math.inf
-        for columns, rows in grid.CANDIDATES:
+        best, least = presets.CANDIDATES[0], math.inf
+        for columns, rows in presets.CANDIDATES:
             distance = abs(width / height - columns / rows)
             if distance < least or (distance == least and width * height > 0.5 * 1024**2 * columns * rows):
                 best, least = (columns, rows), distance
@@ -105,11 +104,11 @@ def area_by_view(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("NEW-017", "Crops padded, not stretched", "tokenizer", CROPS)
 def crops_keep_aspect(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The page is padded to the grid's shape, its aspect kept, where the vendor stretches it."""
-    right = views.crops
+    right = image.crops
 
     def crops(page: Image.Image, of: Grid) -> list[Image.Image]:
         size = (of[0] * CROP_PX, of[1] * CROP_PX)
-        return right(ImageOps.pad(page, size, color=views.GREY), of)
+        return right(ImageOps.pad(page, size, color=image.GREY), of)
 
     patch.setattr(inputs, "crops", crops)
 
@@ -122,8 +121,8 @@ def crop_side_of_preset(patch: pytest.MonkeyPatch, subject: SessionSubject) -> N
     def prepare(page: Any, prompt: str, preset: Any, tokenizer: Any) -> Inputs:
         with pytest.MonkeyPatch.context() as sides:
             if get_preset(preset).crop:
-                sides.setattr(views, "CROP_PX", get_preset(preset).image_size)
-                sides.setattr(grid, "CROP_PX", get_preset(preset).image_size)
+                sides.setattr(image, "CROP_PX", get_preset(preset).image_size)
+                sides.setattr(presets, "CROP_PX", get_preset(preset).image_size)
             sides.setattr(inputs, "check_inputs", lambda *args: None)
             return right(page, prompt, preset, tokenizer)
 
@@ -160,6 +159,6 @@ def blank_kept(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("NEW-023", "Columns and rows exchanged in prompt and grid", "tokenizer", "a grid that is not square")
 def grid_transposed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """(rows, columns) is written for (columns, rows) in the grid's tensor and in the schedule, consistently."""
-    choose, cut = grid.crop_grid, views.crops
+    choose, cut = presets.crop_grid, image.crops
     patch.setattr(inputs, "crop_grid", lambda width, height: choose(width, height)[::-1])
     patch.setattr(inputs, "crops", lambda page, of: cut(page, of[::-1]))

@@ -11,10 +11,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pytest_dsocr.contract import artifacts, image, markup, mmd, regions
+from pytest_dsocr.contract import artifacts, drawing, image, markup, mmd
 from pytest_dsocr.contract.markup import IMAGE_LABEL, Box, PixelBox, Span
 from pytest_dsocr.contract.policy import NgramBan
-from pytest_dsocr.engine import greedy
+from pytest_dsocr.engine import pipeline
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.exam.planting import FIGURES, REPEATS, change_loop, greedy_groups, mistake, tidied
 
@@ -48,7 +48,7 @@ class _Seen(NgramBan):
 @mistake("NEW-085", "Repetition penalty of 1.05", "read")
 def repetition_penalty(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The server's default sampling parameters are left on."""
-    right = greedy.pick
+    right = pipeline.pick
 
     def pick(logits: Tensor, banned: Any) -> list[int]:
         logits = logits.clone()
@@ -58,8 +58,8 @@ def repetition_penalty(patch: pytest.MonkeyPatch, subject: SessionSubject) -> No
                 scores[said] = torch.where(scores[said] > 0, scores[said] / PENALTY, scores[said] * PENALTY)
         return right(logits, banned)
 
-    patch.setattr(greedy, "NgramBan", _Seen)
-    patch.setattr(greedy, "pick", pick)
+    patch.setattr(pipeline, "NgramBan", _Seen)
+    patch.setattr(pipeline, "pick", pick)
 
 
 @mistake("NEW-087", "Loop guard ends the output", "read", REPEATS)
@@ -87,7 +87,7 @@ def least_tokens(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
             early = len(self.seen) - self.prompt_tokens < LEAST_TOKENS
             return [*super().banned(), eos] if early else super().banned()
 
-    patch.setattr(greedy, "NgramBan", Least)
+    patch.setattr(pipeline, "NgramBan", Least)
 
 
 @mistake("NEW-089", "Ceiling counts the prompt", "read", "an output near the ceiling")
@@ -109,7 +109,7 @@ def rounded_pixels(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         sides = (width, height) * 2
         return PixelBox(*(round(value / markup.UNITS * side) for value, side in zip(box, sides, strict=True)))
 
-    patch.setattr(regions, "to_pixels", to_pixels)
+    patch.setattr(drawing, "to_pixels", to_pixels)
 
 
 spans_greedy = mistake("NEW-095", "Spans matched greedily", "postprocess", "a text with two spans")(greedy_groups)
@@ -119,7 +119,7 @@ spans_greedy = mistake("NEW-095", "Spans matched greedily", "postprocess", "a te
 def figures_before_exif(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The page is opened again for figures, without its EXIF orientation."""
     opened: dict[str, Any] = {}
-    load, cut = image.load_image, regions.crop_figure
+    load, cut = image.load_image, drawing.crop_figure
 
     def remember(source: Any) -> Image.Image:
         opened["source"] = source
@@ -140,7 +140,7 @@ spaces_removed = mistake("NEW-097", "Spaces before punctuation removed", "postpr
 @mistake("NEW-098", "Every label with the word image is a figure", "postprocess", "an image_caption")
 def image_in_label(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """image_caption is taken for an image, in the files and in the links."""
-    right = regions.place
+    right = drawing.place
 
     def to_mmd(text: str) -> str:
         output = mmd.clean_output(text)

@@ -15,8 +15,7 @@ from pytest_dsocr.engine.clip import Clip, Embeddings
 from pytest_dsocr.engine.fusion import mosaic as right_mosaic
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import Pipeline
-from pytest_dsocr.engine.positions import relative_table, resize_grid
-from pytest_dsocr.engine.sam import Sam
+from pytest_dsocr.engine.sam import Sam, relative_table, resize_grid
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.exam.first.of_vision import cut_relative, padding_masked
 from tests.exam.planting import CROPS, core_of, mistake, resized

@@ -21,7 +21,7 @@ from pytest_dsocr.contract.markup import Span, parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM, VENDOR_MAX_NEW_TOKENS
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.special import SpecialTokens
+from pytest_dsocr.contract.prompt import SpecialTokens
 from pytest_dsocr.engine.tokenizer import Tokenizer
 
 from . import planted

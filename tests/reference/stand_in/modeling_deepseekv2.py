@@ -10,9 +10,8 @@ from torch import Tensor
 
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import NgramBan
-from pytest_dsocr.engine.greedy import pick
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
+from pytest_dsocr.engine.pipeline import DecodeState, Pipeline, pick
 from pytest_dsocr.engine.stages import Stages
 
 from . import planted

@@ -8,11 +8,9 @@ from pathlib import Path
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from pytest_dsocr.contract.grid import CROP_PX
-from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.contract.image import GREY, load_image
 from pytest_dsocr.contract.inputs import Inputs, pixels
-from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.views import GREY
+from pytest_dsocr.contract.presets import CROP_PX, Preset
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.subjects.protocol import Setup
 

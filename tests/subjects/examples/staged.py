@@ -12,8 +12,7 @@ from torch import Tensor
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.engine.greedy import generate
-from pytest_dsocr.engine.pipeline import DecodeState
+from pytest_dsocr.engine.pipeline import DecodeState, generate
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.subjects.protocol import Setup
 

@@ -1,1 +1,0 @@
-"""Small changes to the code that judges, each of which a test must notice."""

@@ -1,0 +1,145 @@
+"""One case from start to end: both sides run, limits chosen, answers judged, the first break explained, all drawn."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.cases.limits import limits_of
+from pytest_dsocr.cases.substitution import substitute
+from pytest_dsocr.compare.case import CaseReport, Exchange, judge
+from pytest_dsocr.compare.tolerances import Tolerances
+from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.foundation.elapsed import Elapsed
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.config import Config, Setup
+from pytest_dsocr.reference.protocol import Reference
+from pytest_dsocr.reference.recorded_case import CUT
+from pytest_dsocr.reference.session import SessionReference
+from pytest_dsocr.report.payload import CasePayload, of_case
+from pytest_dsocr.report.pictures import draw
+from pytest_dsocr.report.side_files import side_folder, write_sides
+from pytest_dsocr.report.times import COMPARING
+from pytest_dsocr.subjects.calls import current
+from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.protocol import TextSubject
+from pytest_dsocr.subjects.session import SessionSubject, session_subject
+
+LOG = logging.getLogger(__name__)
+
+
+def run_case(
+    case: Case,
+    place: int,
+    subject: Any,
+    reference: Reference,
+    config: Config,
+    elapsed: Elapsed,
+    explainer: Explainer,
+) -> tuple[CaseReport, CasePayload]:
+    """Run a case under the run's own limits; return its report, and what the run's result holds of it.
+
+    Args:
+        case: to be run.
+        place: where it stands among the run's cases. Of the first the subject always reads the page by itself as well:
+            nothing else proves that ``read`` uses the stages.
+        subject: the implementation under test.
+        reference: what it is compared with.
+        config: of the run.
+        elapsed: takes the seconds of each part.
+        explainer: of the run; it tries the known mistakes at the first case of each stage.
+
+    Raises:
+        DsocrError: where the reference cannot answer, or both sides would be the session.
+    """
+    if isinstance(reference, SessionReference):
+        reference.check_other_than(subject, config.subject, case)
+    limits = limits_of(config, subject, reference)
+    with elapsed.on(COMPARING):
+        report = compare_sides(case, subject, reference, config.setup, limits, always_read=place == 0)
+        elapsed.move("subject", report.exchange.subject_s)
+        elapsed.move("reference", report.exchange.reference_s)
+    _note(report.exchange)
+    if report.divergence is not None:
+        with elapsed.on("explaining"):
+            report = replace(report, exchange=replace(report.exchange, explanation=explainer.explain(report)))
+    with elapsed.on("drawing"):
+        picture = _drawn(report, config.out) if config.out else None
+    return report, of_case(report, place=place, picture=picture)
+
+
+def compare_sides(
+    case: Case, subject: Any, reference: Reference, setup: Setup, limits: Tolerances, *, always_read: bool = False
+) -> CaseReport:
+    """Ask both sides about ``case`` and judge them, with what the reference's tensors tell where something is wrong."""
+    exchange = ask(subject, reference, case, always_read=always_read, tokenizer=_tokenizer(setup.checkpoint))
+    report = judge(exchange, limits)
+    findings = substitute(subject, report, donor=lambda: _donor(setup))
+    return replace(report, exchange=replace(exchange, findings=findings)) if findings else report
+
+
+def ask(
+    subject: TextSubject,
+    reference: Reference,
+    case: Case,
+    on_token: Callable[[int], None] = lambda step: None,
+    *,
+    always_read: bool = False,
+    tokenizer: TextTokenizer | None = None,
+) -> Exchange:
+    """Ask both sides about ``case``; see :func:`~pytest_dsocr.subjects.follow.follow`.
+
+    Where the subject raised, its answer holds what it said until then, and the error.
+
+    Raises:
+        ReferenceFaultError: where the reference cannot answer, which is no verdict.
+        NotRecordedError: where the reference is a recording without this case.
+    """
+    started = time.perf_counter()
+    expected = reference.observe(case)
+    answered = time.perf_counter()
+    answer = follow(subject, case, expected, on_token, always_read=always_read, tokenizer=tokenizer)
+    return Exchange(case, answer, expected, answered - started, time.perf_counter() - answered)
+
+
+def _note(exchange: Exchange) -> None:
+    """Log the shapes of both sides' inputs, and note where the recording holds less than the whole case."""
+    expected, actual = exchange.expected, exchange.answer.inputs
+    if expected.provenance and CUT in expected.provenance.overrides:
+        current().note(f"recordings are {CUT}")
+    for side, inputs in (("reference", expected.inputs), ("subject", actual)):
+        shapes = ", ".join(f"{name} {shape}" for name, shape in (inputs.shapes if inputs else {}).items())
+        LOG.info("%s, inputs of the %s: %s", exchange.case.id, side, shapes or "not offered")
+
+
+def _drawn(report: CaseReport, folder: Path) -> str | None:
+    """Draw the page with both sides' boxes, and keep what both read; a missing picture must not cost a comparison."""
+    try:
+        picture = draw(report, folder).relative_to(folder).as_posix()
+    except DsocrError as error:
+        current().note(f"there is no picture of {report.case.id}: {error}")
+        return None
+    try:
+        write_sides(report, folder / side_folder(report.case.id))
+    except DsocrError as error:
+        current().note(f"what both sides read of {report.case.id} is not kept: {error}")
+    return picture
+
+
+@cache
+def _tokenizer(checkpoint: str) -> TextTokenizer:
+    return resolve(checkpoint).tokenizer
+
+
+@cache
+def _donor(setup: Setup) -> SessionSubject:
+    """Load the session whose tensors are given to a wrong subject; once, as it may be of full size."""
+    return session_subject(setup)

@@ -1,0 +1,106 @@
+"""This process and its machine: threads, signals, the garbage collector, the commit, the progress bar."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytest_dsocr.foundation.errors import DsocrError
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+
+@cache
+def spare_what_is_imported() -> None:
+    """Take all that there is now out of the collector's sight, once in a process.
+
+    torch alone brings some 200,000 objects, which every full collection goes through: ten at the end of a run of
+    pytest's, and one as the process ends. To be called before anything is made that has to be collected one day.
+    """
+    gc.freeze()
+
+
+GIT = ("git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+TIME_LIMIT_S = 10
+
+
+def commit_here() -> str | None:
+    """Give it in 40 digits, ``-dirty`` behind it where files differ from it; None where there is none."""
+    try:
+        found = subprocess.run(GIT, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """End as by Ctrl-C, so that what was made for the run is removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def progress_bar(**options: Any) -> tqdm[Any]:
+    """Give a bar on stderr that goes when the work is done; disabled where stderr is no terminal."""
+    from tqdm import tqdm
+
+    return tqdm(disable=not sys.stderr.isatty(), leave=False, **options)
+
+
+def check_system() -> None:
+    """Raise ``DsocrError`` on Windows: time limits, isolation and recordings use signals and groups of processes."""
+    system = sys.platform
+    if system == "win32":
+        raise DsocrError("pytest-dsocr does not run on Windows; run it on Linux or macOS, or in WSL")
+
+
+THREADS = "OMP_NUM_THREADS"
+"""A value that the user set is kept, and passed on to processes started from here."""
+Item = TypeVar("Item")
+Done = TypeVar("Done")
+
+
+def cores() -> int:
+    """Give how many of the machine's cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def share_threads(workers: int) -> None:
+    """In one of several workers of a run, have torch use this worker's share of the cores."""
+    if workers < 2 or THREADS in os.environ:
+        return
+    share = max(1, cores() // workers)
+    os.environ[THREADS] = str(share)
+    if torch := sys.modules.get("torch"):  # it has read the environment already
+        torch.set_num_threads(share)
+
+
+def in_threads(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
+    """Yield what ``work`` gives of each item, in their order, done in as many threads as torch may use.
+
+    Within one of them torch uses no others. Only ``work`` that releases the interpreter's lock gets faster.
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield from pool.map(work, items)
+    finally:
+        torch.set_num_threads(threads)  # later threads take over what was set last

@@ -1,0 +1,82 @@
+"""What a run compares, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pytest_dsocr.foundation.shard import Shard
+from pytest_dsocr.observation.level import Level
+
+MISSING = ("baseline", "gpu", "recording", "snapshot", "timings", "vendor")
+"""What may be allowed to be missing from a run."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a subject is made for; a factory that takes an argument is given this."""
+
+    checkpoint: str = "mini"
+    """``mini``, a folder, ``synthetic:NAME``, or a hub name, as the user typed it."""
+    device: str = "cpu"
+    """``cpu``, ``cuda`` or ``cuda:N``."""
+    dtype: str = "float32"
+    attention: str = "eager"
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a run compares, and how; the fields are the options."""
+
+    subject: str
+    isolate: bool
+    subject_time_limit: float
+    checkpoint: str
+    reference: Path | Literal["session"] | None
+    """None for the recordings of the golden folder; ``session`` for these, and the session where they lack a case."""
+    vendor_env: Path | None
+    time_limit: float
+    fresh: bool
+    """Whether a live reference is asked anew what an earlier run asked it."""
+    pages: tuple[str, ...]
+    shard: Shard | None
+    presets: tuple[str, ...]
+    prompts: tuple[str, ...]
+    max_new_tokens: int | None
+    device: str
+    dtype: str
+    attention: str
+    reference_device: str | None
+    """As the two below: None for the subject's, where the nearest recording serves; one that is named must be there."""
+    reference_dtype: str | None
+    reference_attention: str | None
+    tolerances: Mapping[str, float]
+    slower: Mapping[str, float]
+    """By quantity, or ``*`` for each."""
+    rounds: int
+    baseline_update: bool
+    baseline_days: float
+    may_miss: frozenset[str]
+    explain: float
+    """Seconds that a search for a failure's explanation may take; 0 for none."""
+    level: Level | None
+    no_skip: bool
+    out: Path | None
+    golden: Path
+    xfails: Path | None
+
+    @property
+    def reference_key(self) -> tuple[str, str, str]:
+        """The reference's device, dtype and attention."""
+        return (
+            self.reference_device or self.device,
+            self.reference_dtype or self.dtype,
+            self.reference_attention or self.attention,
+        )
+
+    @property
+    def setup(self) -> Setup:
+        """What the subject is made for."""
+        return Setup(self.checkpoint, self.device, self.dtype, self.attention)

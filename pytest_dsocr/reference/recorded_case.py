@@ -1,0 +1,182 @@
+"""One case of a recording: ``<id>.json``, sealed, beside its seams' samples and sketches in ``<id>.safetensors``.
+
+The manifest hashes these files again. The seals are needed before there is a manifest: a recorder that was killed goes
+on from the cases in its work folder that are complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypedDict, TypeVar
+
+import safetensors.torch
+from safetensors import SafetensorError
+
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import seal, sha256, unseal
+from pytest_dsocr.foundation.reading import Count, FileName, Format
+from pytest_dsocr.observation.case import Case, prompt_name
+from pytest_dsocr.observation.observation import Observation, Output
+from pytest_dsocr.observation.packing import pack, unpack, without_values
+from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.reference.protocol import ReferenceFaultError
+
+FORMAT = 1
+CUT = "cut to a lower ceiling of tokens than was recorded; text, boxes and files are made of the tokens that are left"
+RESTORE = "restore the recording from version control, or delete it and make it again with: dsocr vendor record"
+CEILING = "max_new_tokens"
+MALFORMED = (LookupError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError, DsocrError)
+"""What whole files with the wrong tensors raise."""
+T = TypeVar("T")
+
+
+class Described(TypedDict):
+    """As :meth:`pytest_dsocr.observation.case.Case.to_json` gives it."""
+
+    page: FileName
+    page_sha256: str
+    prompt: str
+    preset: Preset
+    max_new_tokens: Count | None
+
+
+class _Case(TypedDict):
+    format: Literal[1]
+    case: Described
+    origin: Provenance
+    overrides: list[str]
+    tensors_sha256: str
+    observation: dict[str, Any]
+
+
+def recorded(schema: type[T]) -> Format[T]:
+    """Give the format of a sealed file of a recording."""
+    return Format(schema, RESTORE, ReferenceFaultError, unseal)
+
+
+CASES = recorded(_Case)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedCase:
+    """What the vendor's code did with one case, and who says so."""
+
+    described: Mapping[str, Any]
+    """See :meth:`pytest_dsocr.observation.case.Case.to_json`."""
+    origin: Provenance
+    """The reference's; what it overrode for this case alone stands in the observation's provenance."""
+    observation: Observation
+
+    def encode(self, *, keep_values: bool = False) -> tuple[bytes, bytes]:
+        """Give the content of its two files; every bit of every number is kept, and every NaN as NaN.
+
+        Args:
+            keep_values: keep the tensors themselves, where they are there, beside their summaries.
+        """
+        packed, tensors = pack(self.observation if keep_values else without_values(self.observation))
+        tensor_bytes = safetensors.torch.save(tensors)
+        content = {
+            "format": FORMAT,
+            "case": self.described,
+            "origin": self.origin.to_json(),
+            "overrides": [line for line in self._overrides if line not in self.origin.overrides],
+            "tensors_sha256": sha256(tensor_bytes),
+            "observation": packed,
+        }
+        return seal(content), tensor_bytes
+
+    @classmethod
+    def decode(cls, path: Path, data: bytes, tensor_bytes: bytes) -> RecordedCase:
+        """Read the content of ``path`` and of the file of tensors beside it.
+
+        Raises:
+            ReferenceFaultError: where either is not whole, or not of this format.
+        """
+        content = CASES.decode(data, path)
+        if sha256(tensor_bytes) != content["tensors_sha256"]:
+            raise fault(tensors_beside(path), f"does not hold the tensors that {path.name} was written with")
+        try:
+            origin = Provenance.from_json(content["origin"])  # type: ignore[arg-type]
+            provenance = replace(origin, overrides=(*origin.overrides, *content["overrides"]))
+            observation = unpack(content["observation"], safetensors.torch.load(tensor_bytes), provenance)
+            recorded = cls(content["case"], origin, observation)
+            recorded.case(path.parent)
+        except MALFORMED as error:
+            raise fault(path, f"holds no case ({error!r})") from error
+        return recorded
+
+    @classmethod
+    def read(cls, path: Path) -> RecordedCase:
+        """Read ``<id>.json`` and the tensors beside it; raise as :meth:`decode` does."""
+        return cls.decode(path, read_recorded(path), read_recorded(tensors_beside(path)))
+
+    def case(self, pages: Path) -> Case:
+        """Give the case, its page in the folder ``pages``."""
+        return case_in(pages, self.described)
+
+    @property
+    def _overrides(self) -> tuple[str, ...]:
+        return self.observation.provenance.overrides if self.observation.provenance else ()
+
+
+def up_to(
+    recorded: RecordedCase, case: Case, tokenizer: Callable[[], TextTokenizer] | None = None
+) -> Observation | None:
+    """Give what was recorded as far as the ceiling of ``case``, the same but for its ceiling, lets the output go.
+
+    Greedy output is a prefix of what a higher ceiling gives. What was recorded of the whole output alone is made of the
+    tokens that are left. None where the recording itself ended at a lower ceiling, or without the ``tokenizer`` needed.
+    """
+    seen, ceiling = recorded.observation, case.max_new_tokens
+    length, recorded_ceiling = len(seen.steps), recorded.described[CEILING]
+    if ceiling in (length, recorded_ceiling) or (ceiling > length and length < recorded_ceiling):
+        return seen
+    if tokenizer is None:
+        return None
+    if ceiling > length:
+        return seen if seen.token_ids[-1] == tokenizer().special.eos else None
+    steps = seen.steps[:ceiling]
+    output = Output.of(tokenizer().decode([step.token for step in steps]), case.page)
+    made = seen.provenance and seen.provenance.with_override(CUT)
+    return replace(seen, steps=steps, output=output, provenance=made)
+
+
+def case_in(pages: Path, described: Mapping[str, Any]) -> Case:
+    """Give the case that is described, its page in the folder ``pages``."""
+    preset = Preset(**described["preset"])
+    return Case(pages / described["page"], described["prompt"], preset, described["max_new_tokens"])
+
+
+def traits(described: Mapping[str, Any]) -> dict[str, str]:
+    """Give what tells a case from every other, in words; its page by content."""
+    preset = described["preset"]
+    return {
+        "page": described["page_sha256"],
+        "prompt": prompt_name(described["prompt"]),
+        "preset": f"{preset['name']} {preset['base_size']}/{preset['image_size']}{' with crops' * preset['crop']}",
+        CEILING: str(described[CEILING]),
+    }
+
+
+def read_recorded(path: Path) -> bytes:
+    """Read a file of a recording; raise ``ReferenceFaultError`` where that cannot be done."""
+    return CASES.read_bytes(path)
+
+
+def case_files(case_id: str) -> tuple[str, str]:
+    """Name a case's JSON and its tensors."""
+    return f"{case_id}.json", f"{case_id}.safetensors"
+
+
+def tensors_beside(path: Path) -> Path:
+    """Give where the tensors of ``<id>.json`` lie."""
+    return path.with_suffix(".safetensors")
+
+
+def fault(path: Path, why: str) -> DsocrError:
+    """Name a file of a recording, what is wrong with it, and what to do."""
+    return CASES.fault(path, why)

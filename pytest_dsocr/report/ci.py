@@ -1,0 +1,193 @@
+"""What a CI shows of a run: GitHub's annotations and job summary, and the properties in pytest's JUnit file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_dsocr.compare.verdict import SEVERITY, Verdict
+from pytest_dsocr.foundation.words import fit, listed
+from pytest_dsocr.report.cases import FIRST_BROKE, break_in_words, failed_behind
+from pytest_dsocr.report.markdown import markdown
+from pytest_dsocr.report.payload import ComparisonPayload, number
+from pytest_dsocr.report.words import likely_cause, reference_in_words
+
+if TYPE_CHECKING:
+    from pytest_dsocr.report.outcomes import TestResult
+    from pytest_dsocr.report.payload import RunPayload
+    from pytest_dsocr.report.result import RunResult
+
+
+MOST = 10
+"""GitHub shows no more errors of a step."""
+COLUMNS = 1000
+IS_GITHUB, SUMMARY, WORKSPACE = "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"
+
+
+def errors(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a command of GitHub's for each of the first failed tests, or for a refused run; elsewhere nothing."""
+    if not is_here():
+        return
+    if "tests" not in result:
+        yield f"::error title=DeepSeek-OCR%3A {result['ended_as']}::{_data(result['verdict'])}"
+        return
+    causes = {one["tests"][0]: _cause(one) for one in result.get("broke", ()) if one["tests"]}
+    behind = {test for one in result.get("broke", ()) for test in one["tests"][1:]}
+    failed = [one for one in result["tests"] if one["why"] and one["nodeid"] not in behind]
+    for test in sorted(failed, key=lambda one: one["nodeid"] not in causes)[:MOST]:
+        title = f"{test['ended_as']}: {test['nodeid'].rpartition('::')[2]}"
+        why = test["why"] + causes.get(test["nodeid"], "")
+        yield f"::error {_place(test, result)}title={_property(title)}::{_data(why)}"
+
+
+def annotation(kind: str, title: str, text: str) -> Iterator[str]:
+    """Yield a command of GitHub's that is of no test; elsewhere nothing.
+
+    Args:
+        kind: ``error`` or ``warning``.
+        title: what it is about.
+        text: what it says.
+    """
+    if is_here():
+        yield f"::{kind} title={_property(title)}::{_data(text)}"
+
+
+def is_here() -> bool:
+    """Say whether this is a job of GitHub's."""
+    return os.environ.get(IS_GITHUB) == "true"
+
+
+def append_summary(result: Mapping[str, Any]) -> str | None:
+    """Append the run's summary to that of the job, where GitHub names one; give why not, where it cannot be."""
+    return append(markdown(result)) if os.environ.get(SUMMARY, "").strip() else None
+
+
+def append(text: str) -> str | None:
+    """Append Markdown to the job's summary, where GitHub names one; give why not, where it cannot be."""
+    named = os.environ.get(SUMMARY, "").strip()
+    if not named:
+        return None
+    try:
+        with Path(named).open("a", encoding="utf-8", errors="replace") as file:
+            file.write(text + "\n")
+    except OSError as error:
+        return f"the summary was not appended to {named} ({error.strerror})"
+    return None
+
+
+def _cause(one: Mapping[str, Any]) -> str:
+    """Say where the cases broke of which this test is the first to read, why, and how many tests are behind it."""
+    return "".join(f"; {text}" for text in (f"{FIRST_BROKE} {break_in_words(one)}", failed_behind(one)) if text)
+
+
+def _place(test: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Give a file and a line of what was checked out: the test's, or the subject's where the suites are installed."""
+    workspace = Path(os.environ.get(WORKSPACE, "").strip() or Path.cwd()).resolve()
+    for file, line in ((test["file"], test["line"]), _subject_place(result)):
+        if file and (path := Path(file).resolve()).is_relative_to(workspace) and path.is_file():
+            return f"file={_property(path.relative_to(workspace).as_posix())},line={line},"
+    return ""
+
+
+def _subject_place(result: Mapping[str, Any]) -> tuple[str, int]:
+    """Give where the factory of a subject ``package.module:factory`` is defined, below the current folder."""
+    module, _, factory = ((result.get("run") or {}).get("subject") or "").partition(":")
+    file = Path(f"{module.replace('.', '/')}.py")
+    if not factory.isidentifier() or not file.is_file():
+        return "", 0
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    defined = re.compile(rf"(class|def) {factory}\b")
+    return str(file), next((number for number, line in enumerate(lines, 1) if defined.match(line)), 1)
+
+
+def _data(text: str) -> str:
+    """Escape what stands behind the last colons, as GitHub's own toolkit does."""
+    return fit(text, COLUMNS).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """Escape what stands before them."""
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+PREFIX = "dsocr_"
+
+
+def of_test(test: TestResult, case: str, run: RunPayload | None) -> Iterator[tuple[str, str]]:
+    """Yield what a test found; what does not apply to it is left out.
+
+    Args:
+        test: with its outcome so far.
+        case: the id of its case; empty where it is of none.
+        run: what is compared with what, where both sides are there.
+    """
+    made, fault = test.comparisons, test.payload.get("fault")
+    named = {
+        "ended_as": test.ended_as,
+        "verdict": _gravest(made),
+        "case": case,
+        "stage": _stage(made, fault and fault["stage"]),
+        "error": _error(made),
+        "fault": fault and fault["why"],
+        "cause": _gravest(made) == Verdict.WRONG and _likely_cause(test),
+        "key": run and run["key"],
+        "reference": run and reference_in_words(run),
+    }
+    yield from _said(named)
+
+
+def of_run(result: RunResult) -> Iterator[tuple[str, str]]:
+    """Yield which run it is, what was compared with what, and how both were made."""
+    identity, run = result.identity, result.run
+    yield from _said(
+        {
+            "ended_as": result.ended_as,
+            "verdict": result.verdict,
+            "run": identity.id,
+            "commit": identity.commit,
+            "command": identity.command,
+            "first_broke": [break_in_words(one) for one in result.broke],
+        }
+    )
+    if run is None:
+        return
+    sides = ("subject", "level", "checkpoint", "device", "dtype", "attention", "key")
+    yield from _said({name: run.get(name) for name in sides})
+    yield from _said({"reference": reference_in_words(run)})
+    for name, value in run["provenance"].items():
+        told = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {name: value}
+        yield from _said({f"provenance.{key}": one for key, one in told.items()})
+
+
+def _gravest(made: list[ComparisonPayload]) -> str | None:
+    return max((one["verdict"] for one in made), key=lambda verdict: SEVERITY.index(Verdict(verdict)), default=None)
+
+
+def _likely_cause(test: TestResult) -> str | None:
+    found = test.payload.get("case")
+    return likely_cause(found) if found else None
+
+
+def _stage(made: list[ComparisonPayload], raised_in: str | None) -> str | None:
+    """Give the first that is wrong, else where a side raised, else the first not compared, else all that were."""
+    wrong = [one["what"] for one in made if one["verdict"] == Verdict.WRONG]
+    left = [one["what"] for one in made if not one["passes"]]
+    found = [*wrong, *filter(None, [raised_in]), *left]
+    return found[0] if found else listed([one["what"] for one in made]) if made else None
+
+
+def _error(made: list[ComparisonPayload]) -> str | None:
+    """Give the largest relative error of a tensor."""
+    errors = [number(one["error"]) for one in made if one["error"] is not None]
+    return f"{max(errors):.3g}" if errors else None
+
+
+def _said(named: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield what there is, each list as one text."""
+    for name, value in named.items():
+        if value not in (None, "", [], False):
+            told = "; ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            yield PREFIX + name, told

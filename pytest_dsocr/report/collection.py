@@ -1,0 +1,172 @@
+"""What pytest planned and what its reports carried, collected on the controller in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_dsocr.compare.verdict import SEVERITY, Verdict
+from pytest_dsocr.foundation.words import count
+from pytest_dsocr.report.cases import JudgedCase, judged_by_tests
+from pytest_dsocr.report.file import RunIdentity
+from pytest_dsocr.report.outcomes import TestResult, gravity, outcome_of, why_skipped
+from pytest_dsocr.report.payload import CasePayload, Entry, LeftPayload, RunPayload, SpentPayload, TestPayload
+
+if TYPE_CHECKING:
+    import pytest
+
+
+STATUS_IN_WORDS: Mapping[int, str] = {
+    1: "tests failed that do not use pytest-dsocr",
+    2: "the run was interrupted",
+    3: "pytest had an internal error",
+    4: "pytest refused its arguments",
+    5: "no test was run",
+}
+"""Of pytest's exit status, where nothing else says why it is not 0."""
+DIED = "???"
+"""The phase in which pytest-xdist reports a test whose worker died."""
+
+
+@dataclass
+class Plan:
+    """The tests that were collected, those that ended, and how pytest ended."""
+
+    planned: dict[str, None] = field(default_factory=dict)
+    """Every test selected, whoever's it is, in the order of collection."""
+    ended: set[str] = field(default_factory=set)
+    """Those torn down, or lost with their worker."""
+    uncollected: list[str] = field(default_factory=list)
+    """Files that could not be collected."""
+    exit_status: int | None = None
+    """pytest's own, before a run that does not pass changes it; None as long as the run goes on."""
+    problems: list[str] = field(default_factory=list)
+    """Other reasons why the run does not pass, none of them the subject's, a sentence each."""
+    others_failed: bool = False
+    """Whether a test failed that does not use pytest-dsocr."""
+
+    def add(self, tests: Iterable[str]) -> None:
+        """Take tests that are to be run."""
+        self.planned.update(dict.fromkeys(tests))
+
+    @property
+    def not_ended(self) -> list[str]:
+        """The tests that were to be run and were not, or not to their end."""
+        return [test for test in self.planned if test not in self.ended]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every test was collected and has ended."""
+        return not (self.not_ended or self.uncollected)
+
+    def why_not(self, *, failing: bool) -> list[str]:
+        """Say why the run does not pass, whatever was compared.
+
+        Args:
+            failing: whether tests of ours failed, which explains pytest's exit status 1.
+        """
+        reasons = []
+        if left := self.not_ended:
+            reasons.append(f"{len(left)} of {count(len(self.planned), 'planned test')} did not end")
+        if self.uncollected:
+            reasons.append(f"{count(len(self.uncollected), 'file')} could not be collected")
+        if self.exit_status is None:
+            reasons.append("the run has not ended")
+        elif self.exit_status and not (self.exit_status == 1 and (failing or reasons or self.problems)):
+            reasons.append(STATUS_IN_WORDS.get(self.exit_status, f"pytest ended with status {self.exit_status}"))
+        return reasons + self.problems
+
+
+@dataclass
+class Collected:
+    """Every test that was there to compare, and every case, each once, as they come.
+
+    Args:
+        identity: which run it is.
+        plan: what was to be run, and how pytest ended.
+    """
+
+    identity: RunIdentity
+    plan: Plan
+    tests: dict[str, TestResult] = field(default_factory=dict)
+    run: RunPayload | None = None
+    perf: Mapping[str, Any] | None = None
+    """Times and counts of the subject, where they were taken: see ``PerfRun.to_json``."""
+    options: Sequence[str] = ()
+    """Those of the run as they were typed, without its positional arguments."""
+    root: Path = field(default_factory=Path.cwd)
+    """What the places of tests are relative to."""
+    notes: list[str] = field(default_factory=list)
+    """What else was noticed, a sentence each."""
+    spent: dict[str, SpentPayload] = field(default_factory=dict)
+    """Where the time of each process went, by its name."""
+    left: LeftPayload = field(default_factory=lambda: LeftPayload(tests=0, of=0, by=[], names=[], listed=[], whole=[]))
+    """Which tests were found and not to be run, and which pages were to be read."""
+    _cases: dict[str, CasePayload] = field(default_factory=dict)
+
+    def add_report(self, report: pytest.TestReport) -> None:
+        """Take what one of pytest's reports carries as ``dsocr``; one that carries none is not ours."""
+        payload: TestPayload | None = getattr(report, "dsocr", None)
+        if payload is not None:
+            self.add(report.nodeid, outcome_of(report), payload, why_skipped(report))
+            file, line, _ = report.location
+            path, here = self.root / file, Path.cwd()
+            near = path.relative_to(here) if path.is_relative_to(here) else path
+            self.tests[report.nodeid].place = (near.as_posix(), (line or 0) + 1)
+
+    def add(self, nodeid: str, outcome: str, payload: TestPayload, reason: str = "") -> None:
+        """Take what a test told in one of its phases.
+
+        Args:
+            nodeid: the test's.
+            outcome: as pytest calls it; see :mod:`pytest_dsocr.report.outcomes`.
+            payload: what :mod:`pytest_dsocr.report.payload` gives.
+            reason: why it was skipped, or fails as expected.
+        """
+        self.tests.setdefault(nodeid, TestResult(nodeid, "passed")).add(outcome, payload, reason)
+        self.run = self.run or payload.get("run")
+        self.perf = self.perf or payload.get("perf")
+        self.notes += [note for note in payload.get("notes", []) if note not in self.notes]
+        if case := payload.get("case"):
+            self.add_case(case)
+        if spent := payload.get("spent"):
+            self.add_spent(spent["worker"], spent)
+
+    def hold(self, entries: Sequence[Entry]) -> None:
+        """Fail each test of which a comparison does not pass and that is no expected failure, whatever was reported.
+
+        What a test compared before it was run again does not count: it is FLAKY.
+        """
+        expected = {(one["test"], one["attempt"]) for one in entries if one["expected"]}
+        for entry in entries:
+            test = self.tests.get(entry["test"]) or TestResult(entry["test"], "passed")
+            if (entry["test"], entry["attempt"]) not in expected and entry["attempt"] > test.failed_before:
+                self.tests[entry["test"]] = test
+                test.hold(entry["comparisons"])
+
+    def add_case(self, case: CasePayload) -> None:
+        """Take a case; where it was taken already, the graver report counts."""
+        self._cases[case["id"]] = max(self._cases.get(case["id"], case), case, key=_severity)
+
+    def add_spent(self, process: str, spent: SpentPayload) -> None:
+        """Take where the time of a process went; what it tells last counts."""
+        self.spent[process] = max(self.spent.get(process, spent), spent, key=lambda one: one["elapsed_s"])
+
+    def add_test(self, test: TestResult) -> None:
+        """Take a test of another run; where it was taken already, the graver outcome counts."""
+        self.tests[test.nodeid] = max(self.tests.get(test.nodeid, test), test, key=lambda one: gravity(one.outcome))
+
+    @property
+    def cases(self) -> list[JudgedCase]:
+        """Each case once, in the run's order, judged by its tests; where two workers report one, the graver report."""
+        by_case: dict[str | None, list[TestResult]] = {}
+        for test in self.tests.values():
+            by_case.setdefault(test.case_id, []).append(test)
+        found = [judged_by_tests(case, by_case.get(case["id"], [])) for case in self._cases.values()]
+        return sorted(found, key=lambda case: case["place"])
+
+
+def _severity(case: CasePayload) -> tuple[bool, int]:
+    return not case["passes"], SEVERITY.index(Verdict(case["verdict"]))

@@ -1,0 +1,64 @@
+"""``index.html``: the result as a page that opens without a network, made of the same values as the JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.compare.diff import Side
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.foundation.files import templates, write_whole
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, count
+from pytest_dsocr.report.cases import FIRST_BROKE, break_in_words, failed_behind
+from pytest_dsocr.report.file import INDEX_NAME
+from pytest_dsocr.report.times import rows
+from pytest_dsocr.report.words import BY_SESSION, counts, first_wrong, reference_in_words, subject_in_words
+
+TEMPLATE = "index.html.j2"
+TAG_OF = {Side.REFERENCE: "del", Side.SUBJECT: "ins"}
+"""The element that shows what only one side of a diff has."""
+
+
+def write_index(result: Mapping[str, Any], folder: Path) -> Path:
+    """Write the page beside the pictures that it shows, whole or not at all.
+
+    Args:
+        result: what ``RunResult.to_json`` gives.
+        folder: the run's.
+
+    Raises:
+        DsocrError: where the disk does not take it.
+    """
+    write_whole(folder / INDEX_NAME, html(result).encode("utf-8", "replace"))
+    return folder / INDEX_NAME
+
+
+def html(result: Mapping[str, Any]) -> str:
+    """Give the page. Everything in the result is escaped, whatever a model wrote or a page is called."""
+    environment = templates(Path(__file__).parent)
+    environment.filters |= {"in_words": counts, "error": _error, "of": count, "short": _short}
+    environment.filters |= {"broke": break_in_words, "behind": failed_behind}
+    run = result["run"]
+    sides = (reference_in_words(run), subject_in_words(run)) if run else None
+    return environment.get_template(TEMPLATE).render(
+        result=result,
+        sides=sides,
+        times=list(rows(result["perf"])) if result.get("perf") else [],
+        not_offered=Reason.NOT_OFFERED,
+        tag_of=TAG_OF,
+        by_session=BY_SESSION,
+        first_broke=FIRST_BROKE,
+        behind={case for one in result["broke"] for case in one["cases"][1:]},
+        first_wrong=first_wrong,
+    )
+
+
+def _short(commit: str) -> str:
+    """Give twelve digits of a commit's hash, and whether files differ from it."""
+    name, _, dirty = commit.partition("-")
+    return name[:HASH_CHARACTERS] + (f"-{dirty}" if dirty else "")
+
+
+def _error(value: float | str | None) -> str:
+    return f"{value:.1e}" if isinstance(value, float | int) else value or ""

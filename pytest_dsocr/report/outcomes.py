@@ -1,0 +1,164 @@
+"""The outcome of one test, from pytest's reports of its phases and of each time that it was run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.observation.config import MISSING
+from pytest_dsocr.report.commands import rerun
+from pytest_dsocr.report.exit_status import Ending
+from pytest_dsocr.report.payload import ComparisonPayload, TestPayload
+
+if TYPE_CHECKING:
+    import pytest
+
+
+HELD = ("passed", "xpassed", "skipped")
+"""The outcomes that a test has failed in spite of where a comparison of it does not pass."""
+GRAVITY = ("passed", "xpassed", "skipped", "xfailed", "failed", "error")
+FAILING = ("failed", "error")
+NOT_OURS = "it failed over something of its own; see its output"
+OF_TIMES = "perf/"
+"""How comparisons with a baseline of times and counts are called."""
+AGAIN = "rerun"
+"""The outcome that pytest-rerunfailures gives a failure after which it runs the test again."""
+
+
+@dataclass
+class TestResult:
+    """What became of one test."""
+
+    __test__ = False
+
+    nodeid: str
+    outcome: str
+    """One of :data:`GRAVITY`, or whatever else a plugin of pytest's calls it."""
+    reason: str = ""
+    payload: TestPayload = field(default_factory=lambda: TestPayload())
+    failed_before: int = 0
+    """How often it failed and was run again."""
+    again: str = ""
+    """The command that runs it again, where another run has told it."""
+    place: tuple[str, int] | None = None
+    """Its file, and the line there, from 1 on."""
+
+    def __post_init__(self) -> None:
+        if self.outcome in HELD and not all(one["passes"] for one in self.comparisons):
+            self.outcome = "failed"
+
+    @property
+    def comparisons(self) -> list[ComparisonPayload]:
+        """Those that it made, and those that it could not."""
+        return self.payload.get("comparisons", [])
+
+    @property
+    def case_id(self) -> str | None:
+        """The case that it is of."""
+        case, fault = self.payload.get("case"), self.payload.get("fault")
+        return case["id"] if case else fault["case"] if fault else None
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether it passed, but only when it was run again."""
+        return bool(self.failed_before) and self.outcome == "passed"
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether it ended with an outcome that pytest itself does not have, which is not a pass."""
+        return self.outcome not in GRAVITY
+
+    @property
+    def ended_as(self) -> Ending:
+        """What kind of failure it is, if it is one; what was found of the subject counts before what could not be."""
+        if self.outcome not in FAILING:
+            return Ending.WRONG if self.is_odd else Ending.PASSES
+        wrong = [one["what"] for one in self.comparisons if one["verdict"] == Verdict.WRONG]
+        of_model = [what for what in wrong if not what.startswith(OF_TIMES)]
+        fault = self.payload.get("fault")
+        if not of_model and ((fault and fault["infrastructure"]) or self.payload.get("left_out") in MISSING):
+            return Ending.INFRASTRUCTURE
+        return Ending.SLOWER if wrong and not of_model and not fault else Ending.WRONG
+
+    @property
+    def why(self) -> str:
+        """Why it failed, in a sentence; empty where it did not."""
+        if self.outcome not in FAILING and not self.is_odd:
+            return ""
+        fault, made = self.payload.get("fault"), self.comparisons
+        wrong = [one for one in made if one["verdict"] == Verdict.WRONG]
+        if wrong or (made and not fault):
+            left = [*wrong, *(one for one in made if not one["passes"])]
+            told = [f"{one['what']}: {one['measured']}" for one in left[:1]]
+            more = len(wrong) - 1
+            return "".join(told) + (f" (and {more} more)" if more > 0 else "") or NOT_OURS
+        return (fault["why"] if fault else self.payload.get("reason") or self.reason) or NOT_OURS
+
+    def to_json(self, options: Sequence[str] = ()) -> dict[str, Any]:
+        """Give it as JSON values, of which :mod:`pytest_dsocr.report.merge` makes it again.
+
+        Args:
+            options: those of the run, for the command that runs it again.
+        """
+        file, line = self.place or (None, None)
+        return {
+            "nodeid": self.nodeid,
+            "file": file,
+            "line": line,
+            "outcome": "flaky" if self.is_flaky else self.outcome,
+            "ended_as": self.ended_as,
+            "why": self.why,
+            "reason": self.reason,
+            "case": self.case_id,
+            "failed_before": self.failed_before,
+            "rerun": (self.again or rerun(self.nodeid, options)) if self.why else None,
+            "left_out": self.payload.get("left_out"),
+            "told": self.payload.get("reason") if self.why or self.payload.get("left_out") else None,
+            "fault": self.payload.get("fault"),
+            "promised": self.payload.get("promised", True),
+            "looser": self.payload.get("looser", {}),
+            "comparisons": self.comparisons,
+        }
+
+    def add(self, outcome: str, payload: TestPayload, reason: str) -> None:
+        """Add the report of another phase. The gravest outcome counts; after a retried failure, the new one."""
+        self.failed_before += outcome == AGAIN
+        if self.outcome == AGAIN:
+            self.outcome, self.reason, self.payload = outcome, reason, payload
+            return
+        if gravity(outcome) > gravity(self.outcome):
+            self.outcome, self.reason = outcome, reason
+        self.payload = {**self.payload, **payload}
+        self.__post_init__()
+
+    def hold(self, failing: Sequence[ComparisonPayload]) -> None:
+        """Fail it for comparisons that do not pass, whatever its reports say; an expected failure has none of these."""
+        more = [one for one in failing if one not in self.comparisons]
+        self.payload = {**self.payload, "comparisons": [*self.comparisons, *more]}
+        if self.outcome == "xfailed":
+            self.outcome = "failed"
+        self.__post_init__()
+
+
+def outcome_of(report: pytest.TestReport) -> str:
+    """Give the outcome of a phase: an error raised by the subject or the reference is an error, not a failure."""
+    if hasattr(report, "wasxfail"):
+        return "xfailed" if report.outcome == "skipped" else "xpassed"
+    raised = report.when != "call" or getattr(report, "dsocr", {}).get("fault")
+    return "error" if report.failed and raised else report.outcome
+
+
+def why_skipped(report: pytest.TestReport) -> str:
+    """Give why a test was skipped, or fails as it is known to."""
+    if hasattr(report, "wasxfail"):
+        return str(report.wasxfail)
+    if report.skipped and isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    return ""
+
+
+def gravity(outcome: str) -> int:
+    """Give how grave an outcome is; one that pytest itself does not have is the gravest."""
+    return GRAVITY.index(outcome) if outcome in GRAVITY else len(GRAVITY)
