@@ -83,9 +83,9 @@ def test_every_id_has_a_text_and_a_row(exported: Path) -> None:
 
 
 def test_transformers_encodes_the_same(exported: Path) -> None:
-    theirs, own = AutoTokenizer.from_pretrained(exported), resolve("mini").tokenizer
+    expected, own = AutoTokenizer.from_pretrained(exported), resolve("mini").tokenizer
     for text in (*PROMPTS.values(), "Straße, 12 %", "\x00\x02 any"):
-        assert theirs.encode(text, add_special_tokens=False) == own.encode(text)
+        assert expected.encode(text, add_special_tokens=False) == own.encode(text)
 
 
 def test_the_config_names_what_loaders_read(exported: Path) -> None:

@@ -62,12 +62,12 @@ def test_a_row_says_what_its_user_must_have(tmp_path: Path, capsys: pytest.Captu
 
 def test_a_forks_files_lie_over_the_vendors(tmp_path: Path) -> None:
     files(tmp_path / "vendor", *FILES)
-    files(tmp_path / "clone" / "model", FILES[0], "other.py", text="theirs")
+    files(tmp_path / "clone" / "model", FILES[0], "other.py", text="expected")
     variables = environment_of(ROWS[FORK], tmp_path, tmp_path / "clone", tmp_path / "vendor")
     script = "\n".join(line for line in ROWS[FORK].setup.splitlines() if not line.startswith("pip "))
     subprocess.run(["sh", "-ec", script], cwd=tmp_path, env=variables, check=True, stderr=subprocess.DEVNULL)
     found = {path.name: path.read_text() for path in (tmp_path / "fork").iterdir()}
-    assert found == {FILES[0]: "theirs", **dict.fromkeys(FILES[1:], "")}
+    assert found == {FILES[0]: "expected", **dict.fromkeys(FILES[1:], "")}
 
 
 @pytest.fixture

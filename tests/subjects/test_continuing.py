@@ -95,11 +95,11 @@ class Liar(SessionSubject):
 def test_what_a_subject_says_of_its_tokens_is_not_what_they_mean(
     tiny: Session[Any], case: Case, own: Observation, at: int
 ) -> None:
-    theirs = flipped(own, at)
+    expected = flipped(own, at)
     for subject, verdicts in (
         (SessionSubject(tiny), (Verdict.TIE_FLIP, Verdict.MATCH, Verdict.TIE_FLIP)),
         (Liar(tiny), (Verdict.TIE_FLIP, Verdict.WRONG, Verdict.WRONG)),
     ):
-        answer = follow(subject, case, theirs, tokenizer=tiny.tokenizer)
-        found = {one.what: one.verdict for one in compare_observations(answer, theirs, ANY_TIE)}
+        answer = follow(subject, case, expected, tokenizer=tiny.tokenizer)
+        found = {one.what: one.verdict for one in compare_observations(answer, expected, ANY_TIE)}
         assert (found["tokens"], found["read"], found["text"]) == verdicts

@@ -141,14 +141,14 @@ def along(session: Session[Any], case: Case, tokens: Sequence[int]) -> Tensor:
 def test_each_forced_step_is_that_of_one_teacher_forced_pass(
     whose: str, tiny: Session[Any], case: Case, request: pytest.FixtureRequest
 ) -> None:
-    theirs: Observation = request.getfixturevalue(whose)
-    forced = follow(with_rule(tiny, no_repeat_ngram_size=0), case, theirs).forced or ()
-    rows = along(tiny, case, theirs.token_ids)
-    assert len(rows) == len(forced) == len(theirs.steps)
-    for row, mine, step in zip(rows, forced, theirs.steps, strict=True):
-        assert mine.token == mine.best.ids[0] == int(row.argmax())
-        torch.testing.assert_close(torch.tensor(mine.at_reference), row[list(step.best.ids)], rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(torch.tensor(mine.best.logits), row.topk(5).values, rtol=1e-4, atol=1e-4)
+    expected: Observation = request.getfixturevalue(whose)
+    forced = follow(with_rule(tiny, no_repeat_ngram_size=0), case, expected).forced or ()
+    rows = along(tiny, case, expected.token_ids)
+    assert len(rows) == len(forced) == len(expected.steps)
+    for row, actual, step in zip(rows, forced, expected.steps, strict=True):
+        assert actual.token == actual.best.ids[0] == int(row.argmax())
+        torch.testing.assert_close(torch.tensor(actual.at_reference), row[list(step.best.ids)], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(torch.tensor(actual.best.logits), row.topk(5).values, rtol=1e-4, atol=1e-4)
 
 
 def repeats(history: Sequence[int], size: int, token: int) -> bool:
@@ -164,18 +164,18 @@ def test_the_ngram_rule_looks_back_on_prompt_and_references_tokens(
     """A subject that says nothing of its policy is held to the vendor's."""
     unruled = with_rule(tiny, no_repeat_ngram_size=0)
     pattern = own.steps[:4] if size else own.steps[:DEFAULT_NGRAM]
-    theirs = observation(steps=pattern * 3)
-    free = follow(unruled, case, theirs).forced or ()
+    expected = observation(steps=pattern * 3)
+    free = follow(unruled, case, expected).forced or ()
     subject = with_rule(tiny, no_repeat_ngram_size=size) if size else only(unruled, Level.STAGES)
-    ruled = follow(subject, case, theirs).forced or ()
+    ruled = follow(subject, case, expected).forced or ()
     prompt = tiny.prepare(case.page, prompt=case.prompt, preset=case.preset).input_ids[0].tolist()
     changed = 0
-    for k, (mine, unbound) in enumerate(zip(ruled, free, strict=True)):
-        history = prompt + list(theirs.token_ids[:k])
-        assert every_bit(mine.best) == every_bit(unbound.best), "the best are those before any rule"
+    for k, (actual, unbound) in enumerate(zip(ruled, free, strict=True)):
+        history = prompt + list(expected.token_ids[:k])
+        assert every_bit(actual.best) == every_bit(unbound.best), "the best are those before any rule"
         allowed = [token for token in unbound.best.ids if not repeats(history, size or DEFAULT_NGRAM, token)]
-        assert mine.token == allowed[0]
-        changed += mine.token != unbound.token
+        assert actual.token == allowed[0]
+        changed += actual.token != unbound.token
     assert changed, "the rule never applied"
 
 
@@ -227,15 +227,15 @@ def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
     keep_values: bool, tiny: Session[Any], pages: Path
 ) -> None:
     case = cropped_case(pages, "markdown", 1)
-    theirs = seen(tiny, case, keep_values=keep_values)
-    answer = follow(SessionSubject(tiny), case, theirs)
+    expected = seen(tiny, case, keep_values=keep_values)
+    answer = follow(SessionSubject(tiny), case, expected)
     assert answer.inputs is not None
-    assert every_bit(answer.inputs) == every_bit(theirs.inputs)
+    assert every_bit(answer.inputs) == every_bit(expected.inputs)
     assert (answer.inputs.values is not None) is keep_values
-    assert [name for name in answer.seams if "/" not in name] == list(ORDER) == list(theirs.seams)
-    for name, seam in theirs.seams.items():
+    assert [name for name in answer.seams if "/" not in name] == list(ORDER) == list(expected.seams)
+    for name, seam in expected.seams.items():
         assert every_bit(answer.seams[name]) == every_bit(seam)
-    assert answer.prefill_best == theirs.prefill_best
+    assert answer.prefill_best == expected.prefill_best
     assert answer.promised == {*ORDER}
 
 
@@ -316,7 +316,7 @@ def test_logits_are_compared_in_float32(tiny: Session[Any], case: Case, own: Obs
 
 
 def test_extra_tensors_of_the_inputs_go_on_to_the_subject_and_are_not_compared(tiny: Session[Any], case: Case) -> None:
-    theirs = seen(tiny, case, keep_values=True)
+    expected = seen(tiny, case, keep_values=True)
     subject = only(SessionSubject(tiny), Level.STAGES)
     inputs, vision, prefill, got = subject.inputs, subject.vision, subject.prefill, []
 
@@ -327,7 +327,7 @@ def test_extra_tensors_of_the_inputs_go_on_to_the_subject_and_are_not_compared(t
     subject.inputs = lambda *page, **how: {**inputs(*page, **how), "attention_mask": torch.ones(1, 3)}
     subject.vision = lambda given: vision(without(given))
     subject.prefill = lambda given, fused: prefill(without(given), fused)
-    answer = follow(subject, case, theirs)
+    answer = follow(subject, case, expected)
     assert got == [True, True]
-    assert every_bit(answer.inputs) == every_bit(theirs.inputs)
-    assert every_bit(answer.seams["vision_fusion"]) == every_bit(theirs.seams["vision_fusion"])
+    assert every_bit(answer.inputs) == every_bit(expected.inputs)
+    assert every_bit(answer.seams["vision_fusion"]) == every_bit(expected.seams["vision_fusion"])

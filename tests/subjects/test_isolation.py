@@ -136,8 +136,8 @@ def test_every_tensor_is_the_same_to_the_bit(isolated: Any, here: Any, case: Cas
         told = ([*inputs], [*vision], {name: seam.sample.tolist() for name, seam in deep.seams.items()})
         counts = (cache.length, cache.layers, getattr(cache, "bytes_per_token", None), KvProbe(state).digest())
         found.append((told, counts, texts, tensors))
-    (*mine, tensors), (*others, expected) = found
-    assert [*mine] == [*others]
+    (*actual, tensors), (*others, expected) = found
+    assert [*actual] == [*others]
     assert len(deep.seams) > 4
     for one, other in zip(tensors, expected, strict=True):
         assert one.dtype == other.dtype
