@@ -18,7 +18,6 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import without_values
 from pytest_dsocr.subjects.follow import follow
-from pytest_dsocr.subjects.session import SessionSubject
 from tests.conftest import model_of
 from tests.crops import cropped_case
 from tests.subjects.seen import seen
@@ -92,15 +91,3 @@ def test_a_step_whose_logits_are_not_finite_has_no_choice_and_is_named(
     assert found["prefill_best"].verdict is Verdict.MATCH
     assert found["tokens"].verdict is Verdict.WRONG
     assert found["tokens"].details[0].startswith("step 3: no choice, for its logits hold NaN or infinity; the")
-
-
-def test_a_subject_without_blocks_names_the_stage_against_a_recording(
-    tiny: Session[Any], case: Case, expected: Observation
-) -> None:
-    class Closed(Spoilt):
-        module = None  # type: ignore[assignment]
-
-    report = held(Closed(tiny, "clip.crops", math.nan), case, without_values(expected))
-    assert report.divergence is not None
-    assert report.divergence.first.what == "clip.crops"
-    assert SessionSubject.module is not None

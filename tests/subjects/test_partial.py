@@ -129,14 +129,6 @@ def test_a_read_that_fails_loses_nothing_of_the_inputs_and_what_is_not_offered_i
     assert {found[what].reason for what in (*VISION, *PREFILL, *DECODE, *FILES)} == {Reason.NOT_OFFERED}
 
 
-def test_seams_that_are_not_declared_are_lost_with_vision(
-    tiny: Session[Any], case: Case, expected: Observation
-) -> None:
-    """Else their tests would skip, though they may well have been given."""
-    found = {one.what: one for one in held(only(Raising(tiny, "vision"), Level.STAGES), case, expected).comparisons}
-    assert all(found[what].lost_to for what in VISION)
-
-
 def test_blocks_that_ran_before_the_error_are_kept(tiny: Session[Any], case: Case, expected: Observation) -> None:
     answer = follow(Raising(tiny, "prefill"), case, expected)
     assert {"sam.page/0", "sam.page/1", "sam.page"} <= set(answer.seams)
