@@ -49,12 +49,12 @@ def write_sides(report: CaseReport, folder: Path) -> Path:
         DsocrError: where it cannot be written.
     """
     exchange, page = report.exchange, load_image(report.case.page)
-    answer, theirs = exchange.answer, exchange.expected.output
+    answer, expected = exchange.answer, exchange.expected.output
     infos = {
         REFERENCE: info_of(report.case, exchange.expected, page.size, exchange.reference_s),
         SUBJECT: _info_of_subject(exchange, page.size),
     }
-    outputs = {REFERENCE: (_kept(theirs.spans), theirs.mmd)}
+    outputs = {REFERENCE: (_kept(expected.spans), expected.mmd)}
     if "read" not in answer.lost:
         outputs[SUBJECT] = _kept(answer.spans), to_mmd(answer.text) if answer.mmd is None else answer.mmd
     overlays = {spans: _overlay(page, spans) for spans in {spans for spans, _ in outputs.values()}}  # one, where equal
