@@ -1,7 +1,8 @@
-"""What others wrapped around the vendor's own model: ``ci.implementations.wrappers:xinference``.
+"""Subjects of other people's code that needs something around it: processors alone, and wrappers of the vendor's model.
 
-Each is made with the vendor's model, whose files are in the folder that ``DSOCR_VENDOR`` names, with a checkpoint's
-weights in it. What a wrapper does to a page, a prompt and the text is its own.
+A processor of a server that needs a GPU is loaded from its unpacked wheel; what it imports beside is stood in for, by
+no more than it uses. A wrapper is made with the vendor's model, whose files are in the folder that ``DSOCR_VENDOR``
+names; what it does to a page, a prompt and the text is its own.
 """
 
 from __future__ import annotations
@@ -16,10 +17,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.adapters.processor import ProcessorSubject, subject
 from pytest_dsocr.adapters.wrapped import Wrapped
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.reference.vendor_code.code import stand_in_for_torchvision
 from pytest_dsocr.subjects.protocol import Setup
+
+
+def vllm(setup: Setup) -> ProcessorSubject:
+    """Return vLLM's processor; raise ``DsocrError`` where its wheel is not unpacked on the path."""
+    _stand_in()
+    return subject("processor:vllm.transformers_utils.processors.deepseek_ocr:DeepseekOCRProcessor", setup)
+
+
+def sglang(setup: Setup) -> ProcessorSubject:
+    """Return SGLang's processor; raise ``DsocrError`` where its wheel is not unpacked on the path."""
+    _stand_in()
+    rule = SimpleNamespace(to_str=lambda: "its rule against repetition, which the processor only names")
+    _module("sglang.srt.sampling.custom_logit_processor", DeepseekOCRNoRepeatNGramLogitProcessor=rule)
+    return subject("processor:sglang.srt.configs.deepseek_ocr:DeepseekOCRProcessor", setup)
+
+
+def _stand_in() -> None:
+    from transformers.utils.import_utils import is_torchvision_available
+
+    is_torchvision_available()  # asked first, as transformers would take a stand-in for the real one
+    stand_in_for_torchvision()
 
 
 class XinferenceOcr:
@@ -28,9 +52,7 @@ class XinferenceOcr:
     def __init__(self, setup: Setup) -> None:
         for name in ("xinference", "xinference.model", "xinference.model.image", "xinference.model.image.ocr"):
             _package(name)
-        utils = ModuleType("xinference.model.utils")
-        vars(utils)["allow_trust_remote_code"] = bool  # loading is ours
-        sys.modules["xinference.model.utils"] = utils
+        _module("xinference.model.utils", allow_trust_remote_code=bool)  # loading is ours
         module = importlib.import_module("xinference.model.image.ocr.deepseek_ocr")
         self._wrapped = Wrapped(vendor_files(), setup)
         self._ocr = module.DeepSeekOCRModel("mini", model_spec=SimpleNamespace(model_ability=["ocr"]))
@@ -93,6 +115,14 @@ def vendor_files() -> Path:
 
 def _package(name: str) -> None:
     """Let what lies in a package's folder be imported without its ``__init__``, which imports all of the server."""
-    package = ModuleType(name)
-    package.__path__ = [str(Path(folder, *name.split("."))) for folder in sys.path]
-    sys.modules[name] = package
+    _module(name).__path__ = [str(Path(folder, *name.split("."))) for folder in sys.path]
+
+
+def _module(name: str, **values: object) -> ModuleType:
+    made = ModuleType(name)
+    vars(made).update(values)
+    sys.modules[name] = made
+    parent, _, last = name.rpartition(".")
+    if parent in sys.modules:
+        setattr(sys.modules[parent], last, made)
+    return made
