@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_dsocr.contract.presets import Grid, Preset, crop_count, get_preset, image_token_count
+from pytest_dsocr.contract.presets import Grid, Preset, crop_count, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.cost.cost import ITEM_BYTES
 from pytest_dsocr.families import DEFAULT
@@ -68,7 +68,8 @@ class Workload:
             DsocrError: for a prompt that does not have one image, and for an unknown preset.
         """
         ids, _ = prompt_ids(split_at_images(prompt, 1), [0], tokenizer)
-        return cls(page_px, get_preset(preset, DEFAULT.presets), len(ids), generated_tokens, **more)
+        own = preset if isinstance(preset, Preset) else DEFAULT.preset(preset)
+        return cls(page_px, own, len(ids), generated_tokens, **more)
 
     @property
     def grid(self) -> Grid:

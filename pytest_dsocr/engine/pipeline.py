@@ -19,7 +19,7 @@ from pytest_dsocr.contract.presets import Grid, crop_count
 from pytest_dsocr.engine.fusion import fuse, fuse_in_turn, scatter
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.stages import Stages
-from pytest_dsocr.families.family import DECODE, FUSION, PIXELS, PREFILL, VIEWS, Stage
+from pytest_dsocr.families.family import DECODE, FUSION, PIXELS, PREFILL, VIEWS
 
 View = Mapping[str, Tensor]
 """What each stage gave in one pass of the encoders, over the crops together or over the whole page."""
@@ -77,21 +77,20 @@ class Pipeline(Generic[CacheT]):
         self.autocast = autocast
 
     def encode(self, stage: str, *given: Tensor) -> Tensor:
-        """Run one of the stages that every view goes through, on what it takes."""
+        """Run one of the stages that every view goes through, on what it takes; pixels may be of any float dtype."""
+        takes = self.model.family.stage[stage].takes
+        own = [one.to(self.model.dtype) if name == PIXELS else one for name, one in zip(takes, given, strict=True)]
         with self.running(stage):
-            encoded: Tensor = getattr(self.model, stage)(*given)
+            encoded: Tensor = getattr(self.model, stage)(*own)
             return encoded
 
     def view(self, pixels: Tensor) -> View:
-        """Run those stages in their order on views ``[P, 3, side, side]`` of any float dtype."""
+        """Run those stages in their order on views ``[P, 3, side, side]``."""
         view: dict[str, Tensor] = {}
         for stage in self.model.family.of_views:
-            view[stage.name] = self.encode(stage.name, *self.taken(stage, pixels, view))
+            given = (pixels if name == PIXELS else view[name] for name in stage.takes)
+            view[stage.name] = self.encode(stage.name, *given)
         return view
-
-    def taken(self, stage: Stage, pixels: Tensor, view: View) -> list[Tensor]:
-        """Give what a stage takes of the pixels and of the stages before it."""
-        return [pixels.to(self.model.dtype) if name == PIXELS else view[name] for name in stage.takes]
 
     def vision_fusion(self, crops: Tensor | None, page: Tensor, grid: Grid) -> Tensor:
         """Arrange what the last stage gave of the crops ``[P, q * q, C]`` and the page ``[1, h * w, C]``."""
