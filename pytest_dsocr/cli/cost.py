@@ -93,7 +93,8 @@ def _work(options: Namespace, model: Model) -> Workload:
     for flag, values in (("dtype", tuple(ITEM_BYTES)), ("attention", ATTENTIONS)):
         if getattr(options, flag) not in values:
             raise DsocrError(f"--{flag}={getattr(options, flag)} is not known; give one of {', '.join(values)}")
-    prompt, preset = options.prompt, model.architecture.family.preset(options.preset)
+    family = model.architecture.family
+    prompt, preset = family.prompts.get(options.prompt, options.prompt), family.preset(options.preset)
     how = {"generated_tokens": options.tokens, "dtype": options.dtype, "attention": options.attention}
     if model.tokenizer is None:
         return Workload(ANY_SIZE, preset, text_tokens(prompt), **how)

@@ -67,7 +67,7 @@ class Workload:
         Raises:
             DsocrError: for a prompt that does not have one image, and for an unknown preset.
         """
-        ids, _ = prompt_ids(split_at_images(prompt, 1), [0], tokenizer)
+        ids, _ = prompt_ids(split_at_images(DEFAULT.prompts.get(prompt, prompt), 1), [0], tokenizer)
         own = preset if isinstance(preset, Preset) else DEFAULT.preset(preset)
         return cls(page_px, own, len(ids), generated_tokens, **more)
 
@@ -103,7 +103,7 @@ def text_tokens(prompt: str) -> int:
     Raises:
         DsocrError: where the prompt is empty, or has not one ``<image>``.
     """
-    return 1 + sum(len(TOKEN.findall(piece)) for piece in split_at_images(prompt, 1))
+    return 1 + sum(len(TOKEN.findall(piece)) for piece in split_at_images(DEFAULT.prompts.get(prompt, prompt), 1))
 
 
 @dataclass(frozen=True)
