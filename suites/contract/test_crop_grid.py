@@ -15,9 +15,8 @@ from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn
-from .facts import Facts
+from .facts import Facts, compare_image_tokens, resembling
 from .hints import hinted, of_cut_prompt, of_grid, of_no_crops
-from .image_tokens import compare_image_tokens, resembling
 
 pytestmark = pytest.mark.dsocr_level("L1")
 
