@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.words import aligned, count, fit, told
+from pytest_dsocr.foundation.words import aligned, count, entry, fit
 from pytest_dsocr.perf.baseline import machine_name
 from pytest_dsocr.perf.bench import LABELS, RoundPair, Task, Watcher, pair_of, take, times_of
 from pytest_dsocr.perf.calibration import CALIBRATIONS, OFTEN, Calibration, Window, calibrate
@@ -101,20 +101,20 @@ def quoted(machine: Mapping[str, Any], places: Sequence[Path], quantities: Seque
     paths = (place / machine_name(machine) / FILE_NAME for place in places)
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
-        yield from told("calibration", f"none of this machine ({machine_name(machine)}); to make one: {HOW}")
+        yield from entry("calibration", f"none of this machine ({machine_name(machine)}); to make one: {HOW}")
         return
     try:
         one = CALIBRATIONS.read(path)
     except DsocrError as error:
-        yield from told("calibration", str(error))
+        yield from entry("calibration", str(error))
         return
     found = [f"{name} {_found(one, name)}" for name in quantities if name in one.smallest_found]
-    yield from told(
+    yield from entry(
         "calibration",
         f"{one.false_alarms} of {count(one.windows, 'table')} of this machine against itself had a false alarm; found "
         f"{100 * OFTEN:.0f} times in 100: {', '.join(found) or 'nothing that is timed here'}",
     )
-    yield from told("", f"made on {one.made} with {title_of(one.of)}")
+    yield from entry("", f"made on {one.made} with {title_of(one.of)}")
 
 
 def lines_of(one: Calibration) -> Iterator[str]:
@@ -124,12 +124,12 @@ def lines_of(one: Calibration) -> Iterator[str]:
     yield from aligned([HEAD, *(_row(one, name) for name in one.spread)], HEAD[:1])
     yield ""
     low, high = one.false_alarm_interval
-    yield from told(
+    yield from entry(
         "false alarms",
         f"in {one.false_alarms} of {count(one.windows, 'table')}, which is {percent(low)} to {percent(high)} of them; "
         f"they were drawn from {count(one.pairs, 'pair')} of rounds, and overlap",
     )
-    yield from told("found from", f"the smallest slowdown that is found {100 * OFTEN:.0f} times in 100")
+    yield from entry("found from", f"the smallest slowdown that is found {100 * OFTEN:.0f} times in 100")
 
 
 def _row(one: Calibration, name: str) -> tuple[str, ...]:

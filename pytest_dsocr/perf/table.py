@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_dsocr.foundation.words import HASH_CHARACTERS, aligned, count, told
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, aligned, count, entry
 from pytest_dsocr.perf.bench import LABELS, Bench
 from pytest_dsocr.perf.candidate import SUBJECT
 from pytest_dsocr.perf.changes import other_changes
@@ -18,20 +18,20 @@ LEFT = ("stage", "verdict")
 def lines_of(bench: Bench) -> Iterator[str]:
     """Yield the comparison; what the machine's calibration says, and the verdict, are told behind it."""
     for label, side in zip(LABELS, (bench.a, bench.b), strict=True):
-        yield from told(label, side_in_words(side))
+        yield from entry(label, side_in_words(side))
     page = bench.a.identity["page"]
-    yield from told("page", f"{page['name']}, {page['preset']}, up to {count(page['max_new_tokens'], 'token')}")
-    yield from told("rounds", f"{count(len(bench.a.rounds), 'pair')} taken in turn, A and B first by turns")
+    yield from entry("page", f"{page['name']}, {page['preset']}, up to {count(page['max_new_tokens'], 'token')}")
+    yield from entry("rounds", f"{count(len(bench.a.rounds), 'pair')} taken in turn, A and B first by turns")
     yield ""
     if bench.judgements:
         yield from aligned([HEAD, *(row_of(one) for one in bench.judgements)], LEFT)
         yield ""
     if bench.apart:
-        yield from told("apart", bench.apart)
+        yield from entry("apart", bench.apart)
     else:
-        yield from told("equal", "the text that is read" + (_equal_counts(bench) if not bench.changes else ""))
+        yield from entry("equal", "the text that is read" + (_equal_counts(bench) if not bench.changes else ""))
     for change in (*(one.told for one in bench.changes), *other_changes(bench.a, bench.b)):
-        yield from told("changed", change)
+        yield from entry("changed", change)
 
 
 def _equal_counts(bench: Bench) -> str:

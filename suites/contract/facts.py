@@ -49,7 +49,7 @@ class Facts:
         [row] = [row for row in self.recorded["prompts"] if row["name"] == name]
         return PromptFact(row["text"], row["encoded"], [one for one, length in row["input_ids"] for _ in range(length)])
 
-    def told(self, compared: Comparison) -> Comparison:
+    def with_origin(self, compared: Comparison) -> Comparison:
         """Say of a comparison with a fact that is not right where the fact comes from."""
         made = self.recorded["provenance"]
         origin = f"recorded on {made['date']} of the vendor's infer with Pillow {made['versions']['pillow']}"

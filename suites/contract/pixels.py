@@ -26,7 +26,7 @@ class Pixels:
 
     def compare(self, what: str, page: str, preset: str | Preset) -> Comparison:
         """Compare ``images_ori`` or ``images_crop``, and say of what is wrong where the recording comes from."""
-        return self.facts.told(self._compare(what, page, preset))
+        return self.facts.with_origin(self._compare(what, page, preset))
 
     def _compare(self, what: str, name: str, preset: str | Preset) -> Comparison:
         """Compare hashes, which do not tell where two tensors differ.

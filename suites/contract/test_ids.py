@@ -95,7 +95,7 @@ def test_image_tokens(
     [(_, expected)] = [run for run in facts.prepared(page, preset).images_seq_mask if run[0]]
     inputs = asked(drawn(page), preset)
     compared = compare_image_tokens(inputs, tokenizer.special.image, expected, f"image tokens in {preset}")
-    dsocr_check(map(facts.told, compared))
+    dsocr_check(map(facts.with_origin, compared))
 
 
 PROMPTS = (
@@ -128,7 +128,7 @@ def test_ids_and_mask(
     actual = asked(drawn("square"), "gundam", fact.text)
     expected = replace(actual, input_ids=runs(row), images_seq_mask=runs(row == tokenizer.special.image))
     told = [
-        hinted(facts.told(one), lambda: of_prompt(actual.prompt_ids, fact.text, tokenizer))
+        hinted(facts.with_origin(one), lambda: of_prompt(actual.prompt_ids, fact.text, tokenizer))
         for one in compare_inputs(actual, expected)
     ]
     dsocr_check(told, "input_ids", "images_seq_mask")

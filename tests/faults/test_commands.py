@@ -65,13 +65,13 @@ def test_a_page_of_ones_own_is_shown_against_the_session_without_the_mistake(tmp
 
 def test_a_suite_that_fails_is_told_with_its_test_stage_and_hint() -> None:
     with pool() as processes:
-        found = processes.submit(failure, FAULTS["IMG-W5"], ["suites/contract/test_loading.py"]).result()
+        found = processes.submit(failure, FAULTS["IMG-W5"], ["suites/contract/test_pixels.py"]).result()
         nowhere = processes.submit(failure, FAULTS["IMG-W5"], ["suites/nowhere.py"])
         with pytest.raises(RuntimeError, match="ended with 4"):
             nowhere.result()
     assert found is not None
     assert (found.killed, found.stage_right, found.hint_right) == (True, True, True)
-    assert found.first == "suites/contract/test_loading.py::test_loading[exif]"
+    assert found.first == "suites/contract/test_pixels.py::test_loading[exif]"
 
 
 @pytest.mark.parametrize(("by", "found_by"), [("invoice_016", "invoice_016"), ("a page of then", "figures_201")])
