@@ -12,7 +12,7 @@ from pytest_dsocr.nights.drawing import grid
 from pytest_dsocr.nights.record import Night
 from pytest_dsocr.nights.spells import flips, spells
 from pytest_dsocr.nights.told import bisection, of_flip, of_spell
-from pytest_dsocr.perf import charts
+from pytest_dsocr.perf import history
 from pytest_dsocr.perf.history import Series
 
 TEMPLATE = "page.html.j2"
@@ -26,7 +26,7 @@ def html(nights: Sequence[Night], series: Sequence[Series], damaged: Sequence[st
         series: times, of the nights and of other runs.
         damaged: what could not be read, a sentence each.
     """
-    environment = templates(Path(__file__).parent, charts.FOLDER)
+    environment = templates(Path(__file__).parent, history.FOLDER)
     environment.filters |= {"of": count}
     return environment.get_template(TEMPLATE).render(
         nights=nights,
@@ -36,5 +36,5 @@ def html(nights: Sequence[Night], series: Sequence[Series], damaged: Sequence[st
         flaky=list(dict.fromkeys(test for night in nights for test in night.flaky)),
         legend=[(letter, WORDS[letter]) for letter in (*LETTERS.values(), MACHINE)],
         damaged=damaged,
-        **charts.drawn(series),
+        **history.drawn(series),
     )
