@@ -14,9 +14,10 @@ from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import count, in_shell, listed
-from pytest_dsocr.nights.night import finish, note_result, write
-from pytest_dsocr.nights.parts import LOG, PARTS
-from pytest_dsocr.nights.state import MACHINE, Entry, NightState, Step, now, read_night
+from pytest_dsocr.night.config import PARTS
+from pytest_dsocr.night.jobs import LOG
+from pytest_dsocr.night.run import finish, note_result, write
+from pytest_dsocr.night.state import MACHINE, Entry, NightState, Step, now, read_night
 from pytest_dsocr.report.commands import SAFE_PATH
 
 

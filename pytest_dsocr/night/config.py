@@ -1,4 +1,4 @@
-"""The configuration file of a night."""
+"""The parts of a night, and its configuration file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,29 @@ from pytest_dsocr.foundation.reading import Format, toml
 from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.pages.page_list import SUBSETS
 
-PARTS = ("doctor", "recorded", "live", "cache", "perf", "cost")
+
+@dataclass(frozen=True)
+class Part:
+    """One of the things that a night does."""
+
+    suites: tuple[str, ...] = ()
+    """None for ``dsocr doctor``."""
+    first_pages: int = 0
+    """It reads so many pages; every one, in batches, where this is 0."""
+    is_live: bool = False
+    """Whether the reference is the vendor's code, running."""
+    is_timed: bool = False
+    """Whether it wants a GPU that nobody else uses; what it could not judge is told, and fails nothing."""
+
+
+PARTS: Mapping[str, Part] = {
+    "doctor": Part(first_pages=-1),
+    "recorded": Part(("contract", "parity", "reference")),
+    "live": Part(("contract", "parity", "reference"), is_live=True),
+    "cache": Part(("cache",), first_pages=2),
+    "perf": Part(("perf",), first_pages=1, is_timed=True),
+    "cost": Part(("cost",), first_pages=1),
+}
 """In their usual order of worth."""
 NAMED = ("checkpoint", "vendor", "vendor_env", "golden", "out", "history", "xfails")
 """Paths, relative to the file, where there is something of that name beside it."""

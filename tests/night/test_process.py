@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.nights import process
+from pytest_dsocr.night import process
 
 CHILD = "import time, os; open('child', 'w').write(str(os.getpid())); time.sleep(60)"
 STUBBORN = f"""

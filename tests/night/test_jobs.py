@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -9,13 +10,11 @@ import pytest
 
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.nights import config as configuration
-from pytest_dsocr.nights.config import Config, read_config
-from pytest_dsocr.nights.index import write_index
-from pytest_dsocr.nights.night import _too_long, facts
-from pytest_dsocr.nights.parts import PARTS, Job, command, environment, jobs
-from pytest_dsocr.nights.state import STATE_NAME, Entry, NightState, Step, earlier, is_whole, key_of
-from pytest_dsocr.nights.summary import results
+from pytest_dsocr.night.config import PARTS, Config, read_config
+from pytest_dsocr.night.jobs import Job, batched, command, environment, jobs
+from pytest_dsocr.night.run import _too_long, facts, finish
+from pytest_dsocr.night.state import STATE_NAME, Entry, NightState, Step, earlier, is_whole, key_of
+from pytest_dsocr.night.views import write_views
 from pytest_dsocr.report.file import write_json
 from tests.checkout import CHECKOUT
 from tests.markdown import table
@@ -35,9 +34,9 @@ def words(part: str, config: Config = ON_GPUS) -> list[str]:
     return command(job, config, Path("out") / job.name, 2)
 
 
-def test_the_example_is_read_and_its_parts_are_those_that_there_are() -> None:
+def test_the_examples_are_read() -> None:
     assert read_config(CHECKOUT / "ci/nightly/example.toml").pages == ("dev-3",)
-    assert tuple(PARTS) == configuration.PARTS
+    assert len(read_config(CHECKOUT / "ci/nightly/full_size.toml", {"vendor": "files"}).pages) == 4
 
 
 def test_the_keys_are_those_of_the_documentation() -> None:
@@ -89,6 +88,25 @@ def test_pages_go_in_batches_and_in_their_order() -> None:
 def test_every_command_is_one_that_the_command_line_takes(part: str) -> None:
     arguments = words(part)[4:]
     parser().parse_args(arguments[: arguments.index("--")] if "--" in arguments else arguments)
+
+
+@pytest.mark.parametrize(
+    ("size", "machines", "found"),
+    [(0, 1, "abcde"), (0, 3, "abcde"), (2, 1, "ab cd e"), (1, 2, "ab cde"), (1, 5, "abcde")],
+)
+def test_a_batch_holds_pages_for_every_machine(size: int, machines: int, found: str) -> None:
+    assert ["".join(page[0] for page in batch) for batch in batched(PAGES, size, machines)] == found.split()
+
+
+def test_a_machine_behind_the_first_runs_only_what_is_spread() -> None:
+    config = Config(shard="2/2", device="cuda", vendor="vendor")
+    found = [*jobs(config, {"pages": PAGES, "live_pages": ()})]
+    assert [job.name for job in found] == ["doctor", "recorded", "live"]
+    words = command(found[1], config, Path("out"), 8)
+    assert "--shard=2/2" in words
+    assert words[-2:] == ["-n", "3"], "of five pages this machine has three at most"
+    with pytest.raises(DsocrError, match="5 pages are too few for 6 machines"):
+        batched(PAGES, 0, 6)
 
 
 def test_each_gpu_has_a_worker_and_times_have_a_gpu_alone() -> None:
@@ -149,6 +167,16 @@ def test_a_batch_is_begun_only_where_it_fits() -> None:
     assert _too_long(job, [], 0.5) == "the time is over"
 
 
+def test_a_history_that_takes_nothing_hides_no_wrong_model(tmp_path: Path) -> None:
+    (tmp_path / "kept").touch()
+    night = NightState(None, Config(history=str(tmp_path / "kept")), entries=[entry("recorded", 1)], ended="now")
+
+    def ended() -> Iterator[str]:
+        assert (yield from finish(night, tmp_path)) == 1
+
+    assert [*ended()][-1].startswith("this night is not among the others: ")
+
+
 def test_what_is_written_is_read_again_and_the_damaged_is_not(tmp_path: Path) -> None:
     night = NightState("a" * 40, Config(), entries=[entry("recorded", lacking=("baseline",))])
     night.write(tmp_path)
@@ -189,7 +217,7 @@ def test_a_key_knows_code_command_pages_and_variables(tmp_path: Path, monkeypatc
 
 def test_the_page_shows_what_others_wrote_as_text(tmp_path: Path) -> None:
     night = NightState("<b>", Config(checkpoint="<script>"), entries=[entry("recorded", verdict="<i>")], facts=facts())
-    write_index(night, results(night, tmp_path), tmp_path)
+    write_views(night, tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "&lt;script&gt;" in page
     assert not {"<b>", "<script>", "<i>"} & {*page.split()}

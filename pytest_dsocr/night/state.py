@@ -17,8 +17,8 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import commit_here
 from pytest_dsocr.foundation.reading import Format
-from pytest_dsocr.nights.config import Config
-from pytest_dsocr.nights.parts import Job
+from pytest_dsocr.night.config import Config
+from pytest_dsocr.night.jobs import Job
 from pytest_dsocr.report.file import read_result
 
 STATE_NAME = "night.json"

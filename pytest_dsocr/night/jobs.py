@@ -1,4 +1,4 @@
-"""The parts of a night, and the commands that run them."""
+"""The jobs of a night, each a part of it or a batch of its pages, and the commands that run them."""
 
 from __future__ import annotations
 
@@ -8,34 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.nights.config import Config
+from pytest_dsocr.night.config import PARTS, Config, Part
 from pytest_dsocr.report.commands import SAFE_PATH, suites
 
 DOCTOR_JSON, JUNIT, LOG = "doctor.json", "junit.xml", "output.log"
-
-
-@dataclass(frozen=True)
-class Part:
-    """One of the things that a night does."""
-
-    suites: tuple[str, ...] = ()
-    """None for ``dsocr doctor``."""
-    first_pages: int = 0
-    """It reads so many pages; every one, in batches, where this is 0."""
-    is_live: bool = False
-    """Whether the reference is the vendor's code, running."""
-    is_timed: bool = False
-    """Whether it wants a GPU that nobody else uses; what it could not judge is told, and fails nothing."""
-
-
-PARTS: Mapping[str, Part] = {
-    "doctor": Part(first_pages=-1),
-    "recorded": Part(("contract", "parity", "reference")),
-    "live": Part(("contract", "parity", "reference"), is_live=True),
-    "cache": Part(("cache",), first_pages=2),
-    "perf": Part(("perf",), first_pages=1, is_timed=True),
-    "cost": Part(("cost",), first_pages=1),
-}
 
 
 @dataclass(frozen=True)

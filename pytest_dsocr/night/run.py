@@ -13,16 +13,18 @@ from time import monotonic
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import Command, count
-from pytest_dsocr.nights import process
-from pytest_dsocr.nights.config import Config
-from pytest_dsocr.nights.index import write_index
-from pytest_dsocr.nights.kept import keep
-from pytest_dsocr.nights.parts import LOG, PARTS, Job, command, environment, jobs, may_miss, why_not
-from pytest_dsocr.nights.state import MACHINE, WRONG, Entry, NightState, Step, code_here, earlier, is_whole, key_of, now
-from pytest_dsocr.nights.summary import for_github, markdown, results, write_summary
+from pytest_dsocr.night import process
+from pytest_dsocr.night.config import PARTS, Config
+from pytest_dsocr.night.jobs import LOG, Job, command, environment, jobs, may_miss, why_not
+from pytest_dsocr.night.page import html
+from pytest_dsocr.night.record import Night, Part, about, add, read
+from pytest_dsocr.night.state import MACHINE, WRONG, Entry, NightState, Step, code_here, earlier, is_whole, key_of, now
+from pytest_dsocr.night.views import Results, for_github, markdown, results, write_views
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
+from pytest_dsocr.perf.history import in_series
 from pytest_dsocr.perf.probe.machine import machine, versions
 from pytest_dsocr.report import ci
 from pytest_dsocr.report.file import INDEX_NAME, read_result
@@ -87,7 +89,7 @@ def finish(night: NightState, out: Path) -> Generator[str, None, int]:
     yield f"{night.verdict}; see {out / INDEX_NAME}"
     if night.config.history:
         try:
-            yield f"all nights are in {keep(night, found, Path(night.config.history))}"
+            yield f"all nights are in {_keep(night, found, Path(night.config.history))}"
         except DsocrError as error:
             yield f"this night is not among the others: {error}"
             return night.status if night.status == WRONG else MACHINE
@@ -183,7 +185,40 @@ def _files(named: tuple[str, ...]) -> list[str]:
 def write(night: NightState, out: Path) -> None:
     """Write what is known of a night, as page, summary and state."""
     out.mkdir(parents=True, exist_ok=True)
-    found = results(night, out)
-    write_index(night, found, out)
-    write_summary(night, found, out)
+    write_views(night, out)
     night.write(out)
+
+
+def _keep(night: NightState, found: Results, folder: Path) -> Path:
+    """Add a night that has ended to the folder of all, and make the page over them anew; return the page."""
+    add(folder, _record(night, found))
+    nights, damaged = read(folder)
+    page = html(nights, in_series(line for one in nights for line in one.times), damaged)
+    write_whole(folder / INDEX_NAME, page.encode("utf-8", "replace"))
+    return folder / INDEX_NAME
+
+
+def _record(night: NightState, found: Results) -> Night:
+    config, facts = night.config, night.facts
+    setting = f"{config.checkpoint}/{config.device}-{config.dtype}-{config.attention}"
+    parts: list[Part] = [
+        {
+            "name": entry.name,
+            "word": entry.word,
+            "seconds": entry.seconds,
+            "why": entry.why,
+            "pages": len(entry.pages),
+        }
+        for entry in night.entries
+    ]
+    machine = facts.get("machine", {})
+    return Night(
+        started=night.started,
+        ended=night.ended,
+        commit=night.commit or "",
+        word=night.verdict.partition(":")[0],
+        verdict=night.verdict,
+        machine=", ".join([str(machine.get("cpu", "unknown")), *facts.get("gpus", ())]),
+        parts=parts,
+        **{**about({entry.name: result for entry, result in found}), "subject": config.subject} | {"setting": setting},
+    )

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, listed, told
-from pytest_dsocr.nights.cells import RIGHT, WRONG, cells_of, wrong_in
-from pytest_dsocr.nights.spells import Cell
+from pytest_dsocr.night.record import RIGHT, WRONG, cells_of, wrong_in
+from pytest_dsocr.night.spells import Cell
 
 Word = Literal["good", "bad", "skip"]
 GOOD: Word
