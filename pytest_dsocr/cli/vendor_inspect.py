@@ -12,12 +12,11 @@ from textwrap import wrap
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.reference.anchors.anchors import CONTRACT, Anchors, read_anchors
-from pytest_dsocr.reference.anchors.drift import drifts, read_json, to_json
-from pytest_dsocr.reference.anchors.inspection import Loaded, copies_of, load_in, modules_of, transformers_of
-from pytest_dsocr.reference.anchors.syntax import Detail
-from pytest_dsocr.reference.environment.environment import find_environment, named_folder, plan_here
+from pytest_dsocr.reference.anchors import CONTRACT, Anchors, Detail, read_anchors
+from pytest_dsocr.reference.drift import drifts, read_json, to_json
+from pytest_dsocr.reference.environment import find_environment, named_folder, plan_here
 from pytest_dsocr.reference.goldens import ANCHORS, OWN, RECORDINGS, anchors_file, check_writable
+from pytest_dsocr.reference.inspection import Loaded, copies_of, load_in, modules_of, transformers_of
 
 COMMAND = "dsocr vendor inspect path/to/folder --write"
 OWN_ANCHORS = OWN / RECORDINGS / ANCHORS

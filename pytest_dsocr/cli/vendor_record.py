@@ -17,12 +17,12 @@ from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.pages.named import Cases, make_cases
-from pytest_dsocr.reference.environment.environment import find_environment
+from pytest_dsocr.reference.counts import Counting, counting
+from pytest_dsocr.reference.environment import find_environment
 from pytest_dsocr.reference.goldens import check_writable
-from pytest_dsocr.reference.live.reference import LiveReference
-from pytest_dsocr.reference.recorded.counts import Counting, counting
-from pytest_dsocr.reference.recorded.recorder import Recorder, checkpoint_folder, recorder
-from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.reference.live import LiveReference
+from pytest_dsocr.reference.recorder import Recorder, checkpoint_folder, recorder
+from pytest_dsocr.reference.recording import Recording
 
 
 def run(options: Namespace) -> Iterator[str]:

@@ -16,7 +16,7 @@ from pytest_dsocr.foundation.files import seal, write_whole
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 from pytest_dsocr.report.side_files import info_of, is_kept, made_anew
 

@@ -8,9 +8,8 @@ from time import monotonic
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.process import progress_bar
-from pytest_dsocr.reference.environment.environment import named_folder, plan_here, read_stamp
-from pytest_dsocr.reference.environment.installation import is_made, set_up
-from pytest_dsocr.reference.vendor_code.files import check_vendor_folder
+from pytest_dsocr.reference.environment import check_vendor_folder, named_folder, plan_here, read_stamp
+from pytest_dsocr.reference.installation import is_made, set_up
 
 
 def run(options: Namespace) -> Iterator[str]:

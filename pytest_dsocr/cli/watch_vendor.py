@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.reference.anchors.affected import change_of
+from pytest_dsocr.reference.drift import change_of
 from pytest_dsocr.reference.goldens import anchors_file, golden_folder, recording_places
 from pytest_dsocr.report.vendor_change import lines_of, markdown
 

@@ -24,7 +24,7 @@ from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER, WITNESS
 from pytest_dsocr.plugin.xdist.scheduling import on_own_gpu
 from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 from pytest_dsocr.report.file import RunIdentity, mark_refused, mark_running, take_witness
-from pytest_dsocr.subjects.watch import current
+from pytest_dsocr.subjects.calls import current
 
 NO_RUN = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
 """Options of pytest's that only show something."""

@@ -25,7 +25,7 @@ from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.schedule import ALONE, LOOKS
 from pytest_dsocr.plugin.configured import command_of
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
-from pytest_dsocr.subjects.watch import current
+from pytest_dsocr.subjects.calls import current
 
 if TYPE_CHECKING:
     from pytest_dsocr.cost.roof import Roof

@@ -14,9 +14,9 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.night.bisect import BAD, GOOD, SKIP, Found, Judged, Step, bisect, judged_by
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.options import OPTIONS
-from tests.report.test_difference import BAD as WRONG_CLIP
-from tests.report.test_difference import GOOD as RIGHT_CLIP
-from tests.report.test_difference import OPEN, night
+from tests.report.made import BAD as WRONG_CLIP
+from tests.report.made import GOOD as RIGHT_CLIP
+from tests.report.made import OPEN, night
 
 [PAGE] = (page for page in shipped("dev-3") if page.stem == "figures_201")  # the one soonest read
 EXAMPLE = "from tests.subjects.examples.{} import {} as MyOcr\n# {}\n"

@@ -15,10 +15,7 @@ from pytest_dsocr.night import record
 from pytest_dsocr.night.page import html
 from pytest_dsocr.night.record import Night, Wrong, cells_of, gravest, stage_of
 from pytest_dsocr.night.spells import bisection, flips, lines, of_spell, spells
-from tests.report.made import payload
-from tests.report.test_difference import BAD, GOOD, night
-from tests.report.test_ended import SLOW
-from tests.report.test_times import MEDIANS, perf
+from tests.report.made import BAD, GOOD, MEDIANS, SLOW, night, payload, perf
 
 
 def made(day: int, *tests: Any, commit: str = "", **changes: Any) -> Night:

@@ -262,7 +262,8 @@ def test_two_machines_make_one_night(home: Path) -> None:
 )
 def test_what_is_not_of_one_night_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
     first, second = (NightState("a" * 40, Config(shard=f"{n}/2"), ended="2026-11-21") for n in (1, 2))
-    first.write(tmp_path / "1")
-    replace(second, **change).write(tmp_path / "2")
+    for night, folder in ((first, tmp_path / "1"), (replace(second, **change), tmp_path / "2")):
+        folder.mkdir()
+        night.write(folder)
     with pytest.raises(DsocrError, match=said):
         [*merge([tmp_path / "1", tmp_path / "2"], tmp_path / "whole", "")]

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_dsocr.plugin.configured import own_config
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.reference.environment import FILES
 
 PAGES = "dev-3, dev-20, typeset, all"
 TOLERANCES = "boxes, coords, text, seam, logits, ties"

@@ -9,8 +9,7 @@ import pytest
 from pytest_dsocr.report import ci
 from pytest_dsocr.report.ci import append_summary, errors
 from tests.plugin.conftest import TEST_TEXT, Repository
-from tests.report.made import WRONG, payload
-from tests.report.test_result import result
+from tests.report.made import WRONG, payload, result
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ WATCHFUL = """
 BESIDE = """
     from threading import Event
 
-    from pytest_dsocr.reference.live.reference import LiveReference
+    from pytest_dsocr.reference.live import LiveReference
 
     at_work, may_go_on, observe = Event(), Event(), LiveReference.observe
     WITHIN_S = {within_s}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import pytest_dsocr
+from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.reference.goldens import golden_folder
-from pytest_dsocr.reference.vendor_code.files import FILES
 from pytest_dsocr.report.file import read_result
 from tests.plugin.conftest import TEST_TEXT, Repository
 

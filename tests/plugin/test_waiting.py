@@ -14,7 +14,7 @@ import torch
 
 from pytest_dsocr.plugin.waiting import Waiting
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, Repository
-from tests.reference.played import await_
+from tests.processes import await_
 
 HEARD = """
     import os

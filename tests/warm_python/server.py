@@ -34,7 +34,7 @@ LONG = (
 )
 TRITONS = ("fast.fused", "fast.sam_fused", *(f"kernels.{of}" for of in ("attention", "experts", "products", "sam")))
 """Modules that need the triton package, which is optional."""
-STARTED = ("__main__", "live.worker", "anchors.probe")
+STARTED = ("__main__", "reference.worker", "reference.probe")
 """How names of modules end that are run, and not imported."""
 READ_AT_START = ("PYTHON", "OMP_", "MKL_", "TORCH_", "LD_")
 """How variables begin that an interpreter or a library reads as it starts: another value needs another interpreter."""
