@@ -140,7 +140,7 @@ def _in_words(judged: Judged) -> str:
 
 @contextmanager
 def _state(good: str, bad: str) -> Iterator[tuple[Path, str]]:
-    """Begin a bisection in a work tree without files, for each has its own; give it, and what git said."""
+    """Begin a bisection in a work tree without files, for each has its own; yield it, and what git said."""
     with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
         tree = Path(folder).resolve() / "state"
         _git("worktree", "add", "--detach", "--quiet", "--no-checkout", str(tree), bad)

@@ -131,7 +131,7 @@ def read_config(path: Path, given: Mapping[str, Any] | None = None) -> Config:
 
 
 def _beside(home: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Give paths as they are seen from the file; a word that is no path stays one."""
+    """Return paths as they are seen from the file; a word that is no path stays one."""
     found: dict[str, Any] = {"out": Config.out, "history": Config.history, **values}
     for name in NAMED:
         if (text := found.get(name)) and (name in ("out", "golden", "history") or (home / text).exists()):

@@ -75,7 +75,7 @@ def why_not(job: Job) -> str:
 
 
 def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
-    """Give the command that runs a job, and writes into ``folder``."""
+    """Return the command that runs a job, and writes into ``folder``."""
     ours = [sys.executable, SAFE_PATH, "-m", "pytest_dsocr"]
     if job.is_doctor:
         return [*ours, "doctor", f"--json={folder / DOCTOR_JSON}", *_setting(job, config), f"--out={config.out}"]
@@ -100,19 +100,19 @@ def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
 
 
 def environment(job: Job, config: Config) -> dict[str, str]:
-    """Give the variables that a job has beyond those of the night."""
+    """Return the variables that a job has beyond those of the night."""
     gpus = config.gpus[:1] if PARTS[job.part].is_timed else config.gpus
     return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))} if gpus and config.on_gpu else {}
 
 
 def may_miss(part: Part, config: Config) -> list[str]:
-    """Give what may be missing: what the part cannot have, and what the file allows."""
+    """Return what may be missing: what the part cannot have, and what the file allows."""
     lacking = [*(["gpu"] if not config.on_gpu else []), *(["vendor"] if not part.is_live else []), *config.may_miss]
     return list(dict.fromkeys(lacking))
 
 
 def _usual(config: Config) -> list[str]:
-    """Give every part that this version has, and that the configuration has what it takes for."""
+    """Return every part that this version has, and that the configuration has what it takes for."""
     there = [name for name, part in PARTS.items() if not part.suites or _tests(part.suites)]
     return [name for name in there if config.vendor or not PARTS[name].is_live]
 
@@ -144,7 +144,7 @@ def _promise(part: Part, config: Config) -> Iterator[str]:
 
 
 def _tests(names: Sequence[str]) -> list[str]:
-    """Give the suites of these names as ``dsocr compare`` takes them; none where one is not there."""
+    """Return the suites of these names as ``dsocr compare`` takes them; none where one is not there."""
     there = suites(())
     flags = [one for one in there if one.startswith("-")]
     found = [one for one in there if one.replace(".", "/").rpartition("/")[2] in names]

@@ -25,7 +25,7 @@ def merge(folders: Sequence[Path], out: Path, history: str) -> Generator[str, No
     """Merge the nights of machines, and yield what to tell the user.
 
     Args:
-        folders: theirs.
+        folders: of the machines' nights.
         out: of the whole night.
         history: folder that it is added to; empty for none.
 
@@ -41,15 +41,11 @@ def merge(folders: Sequence[Path], out: Path, history: str) -> Generator[str, No
     facts = {**nights[0].facts, "gpus": [gpu for night in nights for gpu in night.facts.get("gpus", ())]}
     whole = NightState(nights[0].commit, config, min(night.started for night in nights), facts=facts)
     out.mkdir(parents=True, exist_ok=True)
-    for name in dict.fromkeys(entry.name for night in nights for entry in night.entries):
-        mine = [
-            (folder, entry)
-            for folder, night in zip(folders, nights, strict=True)
-            for entry in night.entries
-            if entry.name == name
-        ]
-        whole.entries += _merged(mine, out) if _is_spread(mine) else _copied(mine, out)
-        yield f"{name:<16}{', '.join(entry.word for _, entry in mine)}"
+    done = [(folder, entry) for folder, night in zip(folders, nights, strict=True) for entry in night.entries]
+    for name in dict.fromkeys(entry.name for _, entry in done):
+        same = [(folder, entry) for folder, entry in done if entry.name == name]
+        whole.entries += [_merged(same, out)] if _is_spread(same) else _copied(same, out)
+        yield f"{name:<16}{', '.join(entry.word for _, entry in same)}"
     for entry in whole.entries:
         if entry.step is Step.DONE and PARTS[entry.part].suites:
             note_result(entry, out / entry.name, config)
@@ -69,16 +65,16 @@ def _check(nights: Sequence[NightState], folders: Sequence[Path]) -> None:
         raise DsocrError(f"these are shards {listed([*map(str, shards)])}; give each of one night once")
 
 
-def _is_spread(mine: Sequence[tuple[Path, Entry]]) -> bool:
-    part = PARTS[mine[0][1].part]
-    return len(mine) > 1 and bool(part.suites) and not part.first_pages
+def _is_spread(same: Sequence[tuple[Path, Entry]]) -> bool:
+    part = PARTS[same[0][1].part]
+    return len(same) > 1 and bool(part.suites) and not part.first_pages
 
 
-def _copied(mine: Sequence[tuple[Path, Entry]], out: Path) -> list[Entry]:
+def _copied(same: Sequence[tuple[Path, Entry]], out: Path) -> list[Entry]:
     """Copy what one machine did, or each for itself."""
     found = []
-    for number, (folder, entry) in enumerate(mine, 1):
-        name = entry.name if len(mine) == 1 else f"{entry.name}-{number}"
+    for number, (folder, entry) in enumerate(same, 1):
+        name = entry.name if len(same) == 1 else f"{entry.name}-{number}"
         if (folder / entry.name).is_dir():
             try:
                 shutil.copytree(folder / entry.name, out / name, dirs_exist_ok=True)
@@ -88,29 +84,26 @@ def _copied(mine: Sequence[tuple[Path, Entry]], out: Path) -> list[Entry]:
     return found
 
 
-def _merged(mine: Sequence[tuple[Path, Entry]], out: Path) -> list[Entry]:
+def _merged(same: Sequence[tuple[Path, Entry]], out: Path) -> Entry:
     """Make one result of a part that was spread; where a machine did not do its share, it is not done."""
-    first = mine[0][1]
-    undone = [f"{entry.word} in {folder}: {entry.why}" for folder, entry in mine if entry.step is not Step.DONE]
-    done = [str(folder / entry.name) for folder, entry in mine if entry.step is Step.DONE]
-    target = out / first.name
-    words = ["merge", *done, f"--out={target}", "--unfinished"]
-    command = [sys.executable, SAFE_PATH, "-m", "pytest_dsocr", *words]
+    first, target = same[0][1], out / same[0][1].name
+    undone = [f"{entry.word} in {folder}: {entry.why}" for folder, entry in same if entry.step is not Step.DONE]
+    done = [str(folder / entry.name) for folder, entry in same if entry.step is Step.DONE]
+    command = [sys.executable, SAFE_PATH, "-m", "pytest_dsocr", "merge", *done, f"--out={target}", "--unfinished"]
     status = MACHINE
     if done:
         target.mkdir(parents=True, exist_ok=True)
         with (target / LOG).open("wb") as log:
             status = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
-    return [
-        replace(
-            first,
-            key="",
-            step=Step.ENDED if undone else Step.DONE,
-            status=status,
-            seconds=max(entry.seconds for _, entry in mine),
-            why="; ".join(undone),
-            verdict=f"{count(len(done), 'machine')} of {len(mine)}" if undone else "",
-            ended=now(),
-            command=in_shell(command),
-        )
-    ]
+    return Entry(
+        first.name,
+        first.part,
+        first.pages,
+        step=Step.ENDED if undone else Step.DONE,
+        status=status,
+        seconds=max(entry.seconds for _, entry in same),
+        why="; ".join(undone),
+        verdict=f"{count(len(done), 'machine')} of {len(same)}" if undone else "",
+        ended=now(),
+        command=in_shell(command),
+    )

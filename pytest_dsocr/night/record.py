@@ -60,19 +60,19 @@ class Wrong(NamedTuple):
 
 
 def stage_of(what: str) -> str:
-    """Give the stage of a comparison by its name: ``sam`` of ``sam.page/3``."""
+    """Return the stage of a comparison by its name: ``sam`` of ``sam.page/3``."""
     head = what.partition("/")[0].partition(".")[0]
     stage = OF_STAGE.get(head, INPUTS if head.startswith("images") else head)
     return stage if stage in STAGES else OTHER
 
 
 def gravest(letters: Iterable[str]) -> str:
-    """Give the gravest of some letters; nothing of none."""
+    """Return the gravest of some letters; nothing of none."""
     return max(letters, key=GRAVITY.index, default="")
 
 
 def cells_of(results: Iterable[Mapping[str, Any]]) -> Cells:
-    """Give the gravest letter of each case and stage, as the tests of some runs judged them."""
+    """Return the gravest letter of each case and stage, as the tests of some runs judged them."""
     found: Cells = {}
     for result in results:
         for test in result.get("tests", ()):
@@ -92,8 +92,8 @@ def wrong_in(part: str, result: Mapping[str, Any]) -> Iterator[Wrong]:
         if case["passes"] or not (what or (fault and not fault["infrastructure"])):
             continue
         named = what or fault["stage"] or "read"
-        told = measured.get(named) or (fault["why"] if fault else "")
-        yield Wrong(case["id"], stage_of(named), named, told, likely_cause(case), part)
+        shown = measured.get(named) or (fault["why"] if fault else "")
+        yield Wrong(case["id"], stage_of(named), named, shown, likely_cause(case), part)
     for test in tests:
         if test["case"] is None and test["why"] and test["ended_as"] != Ending.INFRASTRUCTURE:
             wrong = [one for one in test["comparisons"] if one["verdict"] == Verdict.WRONG]
@@ -174,7 +174,7 @@ NIGHTS = Format(Night, "it is left out; the others count")
 
 
 def about(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Give the fields of :class:`Night` that are read off the results of its parts.
+    """Return the fields of :class:`Night` that are read off the results of its parts.
 
     Args:
         results: by the names of the parts, what their ``dsocr.json`` holds; nothing of a part without one.
@@ -211,7 +211,7 @@ def of_run(result: Mapping[str, Any]) -> Night:
 
 
 def add(folder: Path, night: Night) -> Path:
-    """Add a night to a folder as a file of its own, and give that; what is there is never changed.
+    """Add a night to a folder as a file of its own, and return that; what is there is never changed.
 
     Raises:
         DsocrError: where the disk does not take it.
@@ -231,7 +231,7 @@ def add(folder: Path, night: Night) -> Path:
 
 
 def read(folder: Path) -> tuple[list[Night], list[str]]:
-    """Read every night below a folder, the oldest first; give what is wrong with which files as well."""
+    """Read every night below a folder, the oldest first; return what is wrong with which files as well."""
     nights, damaged = [], []
     for path in sorted(folder.rglob(f"*{SUFFIX}"), key=lambda path: (len(path.name), path.name)):
         if not path.name.startswith("."):
@@ -243,7 +243,7 @@ def read(folder: Path) -> tuple[list[Night], list[str]]:
 
 
 def _named(made: Path, folder: Path, name: str) -> Path:
-    """Give a file the first name that is free; a link is made only where there is none."""
+    """Return a file the first name that is free; a link is made only where there is none."""
     number = 1
     while True:
         path = folder / (f"{name}{SUFFIX}" if number == 1 else f"{name}-{number}{SUFFIX}")

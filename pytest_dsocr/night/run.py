@@ -50,7 +50,7 @@ def run(config: Config, *, again: bool = False) -> Generator[str, None, int]:
         DsocrError: where a part or a page has no meaning, or the results cannot be written.
         KeyboardInterrupt: where it is interrupted; what was done is kept.
     """
-    out, begun_s = Path(config.out), monotonic()
+    out, started_s = Path(config.out), monotonic()
     before = {} if again else earlier(out)
     commit, code = code_here(config.commit)
     night = NightState(commit, config, facts=facts())
@@ -65,7 +65,7 @@ def run(config: Config, *, again: bool = False) -> Generator[str, None, int]:
             night.entries[place] = entry = old
             yield f"{job.name:<16}is done, since {old.ended}"
         else:
-            left_s = 60 * config.minutes - (monotonic() - begun_s)
+            left_s = 60 * config.minutes - (monotonic() - started_s)
             entry.why = why_not(job) or _too_long(job, night.entries[:place], left_s)
             entry.step = Step.LEFT_OUT if entry.why else Step.RUNNING
             write(night, out)
@@ -81,7 +81,7 @@ def run(config: Config, *, again: bool = False) -> Generator[str, None, int]:
 
 
 def finish(night: NightState, out: Path) -> Generator[str, None, int]:
-    """Tell CI of a night that has ended, and add it to those before; give its status."""
+    """Report to CI a night that has ended, and add it to those before; return its status."""
     found = results(night, out)
     yield from map(Command, for_github(found))
     if problem := ci.append(markdown(night, found)):
@@ -108,14 +108,14 @@ def _noting(night: NightState, entry: Entry, out: Path) -> Iterator[None]:
 
 
 def facts() -> dict[str, Any]:
-    """Give what is known of the machine without asking torch for a GPU, which would hold memory there."""
+    """Return what is known of the machine without asking torch for a GPU, which would hold memory there."""
     asked = ["nvidia-smi", f"--query-gpu={GPU_FACTS}", "--format=csv,noheader"]
     try:
-        told = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout.splitlines()
-        told = [line for k, line in enumerate(told) if _is_visible(k)]
+        gpus = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout.splitlines()
+        gpus = [line for k, line in enumerate(gpus) if _is_visible(k)]
     except (OSError, subprocess.TimeoutExpired):
-        told = []
-    return {"machine": machine("cpu"), "versions": versions(), "gpus": told}
+        gpus = []
+    return {"machine": machine("cpu"), "versions": versions(), "gpus": gpus}
 
 
 def _is_visible(gpu: int) -> bool:
@@ -160,25 +160,25 @@ def note_result(entry: Entry, folder: Path, config: Config) -> None:
         return
     lacking = dict.fromkeys(one["what"] for one in result["missing"])
     entry.lacking = tuple(what for what in lacking if what not in may_miss(PARTS[entry.part], config))
-    told = f"; missing: {', '.join(entry.lacking)}" if entry.lacking else ""
-    entry.verdict = f"{result['verdict']}, {count(result['comparisons'], 'comparison')}{told}"
+    missing = f"; missing: {', '.join(entry.lacking)}" if entry.lacking else ""
+    entry.verdict = f"{result['verdict']}, {count(result['comparisons'], 'comparison')}{missing}"
 
 
 def _too_long(job: Job, done: list[Entry], left_s: float) -> str:
     """Say why a job no longer fits: by what the pages of its part have taken this night."""
     if left_s < LITTLE_S:
         return "the time is over"
-    mine = [
+    of_part = [
         entry for entry in done if entry.part == job.part and entry.pages and entry.seconds and entry.step is Step.DONE
     ]
-    if not mine:
+    if not of_part:
         return ""
-    needed_s = len(job.pages) * max(entry.seconds / len(entry.pages) for entry in mine)
+    needed_s = len(job.pages) * max(entry.seconds / len(entry.pages) for entry in of_part)
     return f"{left_s:.0f} s are left, and it would take about {needed_s:.0f}" if needed_s > left_s else ""
 
 
 def _files(named: tuple[str, ...]) -> list[str]:
-    """Give the files of the pages; the doctor tells of those that cannot be read."""
+    """Return the files of the pages; the doctor tells of those that cannot be read."""
     return [str(page) for page in pages_in(named) if not isinstance(page, BadPage)]
 
 

@@ -38,10 +38,10 @@ class Spell:
         return list(dict.fromkeys(case for case, _ in self.cells))
 
     @property
-    def told(self) -> Wrong | None:
+    def reason(self) -> Wrong | None:
         """What the first bad night says of the first stage of these."""
-        mine = [one for one in self.first.wrong if (one.case, one.stage) in self.cells]
-        return min(mine, key=lambda one: STAGES.index(one.stage), default=None)
+        wrong = [one for one in self.first.wrong if (one.case, one.stage) in self.cells]
+        return min(wrong, key=lambda one: STAGES.index(one.stage), default=None)
 
     @property
     def can_be_bisected(self) -> bool:
@@ -65,7 +65,7 @@ class Flip:
 
 
 def spells(nights: Sequence[Night]) -> list[Spell]:
-    """Give every spell of wrong nights, those that go on first, then the latest first.
+    """Return every spell of wrong nights, those that go on first, then the latest first.
 
     A night that did not compare a cell says nothing of it.
     """
@@ -86,7 +86,7 @@ def spells(nights: Sequence[Night]) -> list[Spell]:
 
 
 def flips(nights: Sequence[Night]) -> list[Flip]:
-    """Give the cells that a commit left both right and wrong, and those that change time and again."""
+    """Return the cells that a commit left both right and wrong, and those that change time and again."""
     found: dict[Flip, list[str]] = {}
     for cell in cells_in(nights):
         judged = [(night, letter_of(night, cell)) for night in nights]
@@ -101,14 +101,14 @@ def flips(nights: Sequence[Night]) -> list[Flip]:
 
 
 def cells_in(nights: Sequence[Night]) -> list[Cell]:
-    """Give every case and stage that any night judged, by case as it came, by stage as the data flows."""
+    """Return every case and stage that any night judged, by case as it came, by stage as the data flows."""
     found = {(case, stage): None for night in nights for case, stages in night.cells.items() for stage in stages}
     cases = list(dict.fromkeys(case for case, _ in found))
     return sorted(found, key=lambda cell: (cases.index(cell[0]), STAGES.index(cell[1])))
 
 
 def letter_of(night: Night, cell: Cell) -> str:
-    """Give a night's letter of a cell; nothing where it has none."""
+    """Return a night's letter of a cell; nothing where it has none."""
     return night.cells.get(cell[0], {}).get(cell[1], "")
 
 
@@ -180,7 +180,7 @@ def of_spell(spell: Spell) -> str:
     what = f"{listed(spell.stages)} of {_cases(spell.cases)}"
     good = f"last right {spell.good.at}" if spell.good else "never right before"
     until = f", right again {spell.mended.at}" if spell.mended else ""
-    why = spell.told
+    why = spell.reason
     shown = f"; {why.what}: {why.measured}" + (f"; check {why.cause}" if why.cause else "") if why else ""
     return f"first bad {spell.first.at}: {what}; {good}{until}{shown}"
 
@@ -193,7 +193,7 @@ def of_flip(flip: Flip) -> str:
 
 
 def bisection(spell: Spell) -> str:
-    """Give the command that looks for the first bad commit; nothing where there is only one, or none is known."""
+    """Return the command that looks for the first bad commit; nothing where there is only one, or none is known."""
     if not (spell.can_be_bisected and spell.good):
         return ""
     stage = spell.stages[0]

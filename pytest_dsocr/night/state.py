@@ -105,8 +105,8 @@ class NightState:
         """The same in words."""
         if not self.ended:
             return "not finished: it goes on, or died"
-        told = [f"{entry.name} {entry.word}" for entry in self.entries if entry.grade != PASSES]
-        return WORDS[self.status] + (f": {', '.join(told)}" if told else "")
+        worse = [f"{entry.name} {entry.word}" for entry in self.entries if entry.grade != PASSES]
+        return WORDS[self.status] + (f": {', '.join(worse)}" if worse else "")
 
     def write(self, out: Path) -> None:
         """Write what is known now."""
@@ -118,7 +118,7 @@ NIGHTS = Format(NightState, "run it again")
 
 
 def now() -> str:
-    """Give the moment, in UTC."""
+    """Return the moment, in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -132,7 +132,7 @@ def read_night(out: Path) -> NightState:
 
 
 def earlier(out: Path) -> dict[str, Entry]:
-    """Give what the night before did there, by name; nothing where it is damaged or of another format."""
+    """Return what the night before did there, by name; nothing where it is damaged or of another format."""
     try:
         return {entry.name: entry for entry in read_night(out).entries}
     except DsocrError:
@@ -150,7 +150,7 @@ def is_whole(entry: Entry, folder: Path) -> bool:
 
 
 def code_here(named: str = "") -> tuple[str | None, str]:
-    """Give the commit, and what identifies the code: with what differs from the commit; empty where that is unknown.
+    """Return the commit, and what identifies the code: with what differs from the commit; empty where that is unknown.
 
     Args:
         named: what names the code where git does not.
@@ -163,7 +163,7 @@ def code_here(named: str = "") -> tuple[str | None, str]:
 
 
 def key_of(job: Job, command: Sequence[str], variables: Iterable[tuple[str, str]], code: str, config: Config) -> str:
-    """Give the hash of all that a job's result depends on; empty where the code is unknown."""
+    """Return the hash of all that a job's result depends on; empty where the code is unknown."""
     named = {name: value for name, value in os.environ.items() if name.startswith(("DSOCR_", "CUDA_", "OMP_"))}
     paths = [
         Path(text) for text in (*job.pages, config.checkpoint, config.vendor, config.golden, config.xfails) if text
@@ -173,7 +173,7 @@ def key_of(job: Job, command: Sequence[str], variables: Iterable[tuple[str, str]
 
 
 def _stamps(path: Path) -> list[tuple[str, int, int]]:
-    """Give name, size and time of a file, or of all in a folder."""
+    """Return name, size and time of a file, or of all in a folder."""
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     found = [(str(file), file.stat()) for file in files if file.is_file()]
     return [(name, stamp.st_size, stamp.st_mtime_ns) for name, stamp in found]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -12,50 +12,15 @@ import pytest
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.night.bisect import BAD, GOOD, SKIP, Found, Judged, Step, bisect, judged_by
-from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.plugin.options import OPTIONS
+from tests.night.conftest import commits, git
 from tests.report.made import BAD as WRONG_CLIP
 from tests.report.made import GOOD as RIGHT_CLIP
 from tests.report.made import OPEN, night
-
-[PAGE] = (page for page in shipped("dev-3") if page.stem == "figures_201")  # the one soonest read
-EXAMPLE = "from tests.subjects.examples.{} import {} as MyOcr\n# {}\n"
-RIGHT, WRONG = ("staged", "Staged"), ("bilinear", "Bilinear")
-WORK = """
-from pytest_dsocr.engine.session import Session
-from tests.perf.planted import {} as Planted
-
-
-def engine(setup):
-    return Planted(Session.from_checkpoint(setup.checkpoint))
-"""
-
-
-AS = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
-
-
-def git(*arguments: str) -> str:
-    done = subprocess.run(["git", *AS, *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-def commits(name: str, versions: Sequence[tuple[str, str]]) -> list[str]:
-    """Make a repository here; give a commit for each message and content of the file."""
-    git("init", "-q")
-    found = []
-    for message, content in versions:
-        Path(name).write_text(content, encoding="utf-8")
-        git("add", name)
-        git("commit", "-q", "--allow-empty", "-m", message)
-        found.append(git("rev-parse", "HEAD"))
-    return found
 
 
 @pytest.fixture(autouse=True)
 def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for option in OPTIONS:
-        monkeypatch.delenv(option.env, raising=False)
 
 
 def history(text: str) -> list[str]:
@@ -172,43 +137,3 @@ def test_a_result_judges_its_commit(tests: Any, how: dict[str, str], word: str) 
 
 def test_a_subject_that_cannot_be_loaded_says_nothing_of_a_commit() -> None:
     assert judged_by({**night(*WRONG_CLIP), "comparisons": 0}).word == SKIP
-
-
-def test_a_planted_wrong_stage_is_found_past_a_commit_that_cannot_be_run(capsys: pytest.CaptureFixture[str]) -> None:
-    made = commits(
-        "my_ocr.py",
-        [
-            ("Begin", EXAMPLE.format(*RIGHT, 0)),
-            ("Words", EXAMPLE.format(*RIGHT, 1)),
-            ("Half of a change", "def MyOcr(:\n"),
-            ("Resize faster", EXAMPLE.format(*WRONG, 3)),
-            ("More words", EXAMPLE.format(*WRONG, 4)),
-        ],
-    )
-    allowed = ["--may-miss=gpu", "--may-miss=vendor", "--may-miss=snapshot"]
-    words = [str(PAGE), "--subject=my_ocr:MyOcr", *allowed, "--", "-k", "test_case"]
-    status = main(["bisect", made[0], "main", *words])
-    told = capsys.readouterr().out
-    assert status == 12, told
-    assert f"first bad       one of {made[2][:12]}, {made[3][:12]}" in told
-    assert f"skip    {made[2][:12]}" in told
-    assert "images_ori" in told or "images_crop" in told
-    assert Path("dsocr-bisect", made[3][:12], "dsocr.json").is_file()
-    assert git("worktree", "list").count("\n") == 0
-
-
-def test_a_subject_that_is_no_code_of_the_commit_is_not_judged(capsys: pytest.CaptureFixture[str]) -> None:
-    commits("my_ocr.py", [("Begin", "1\n"), ("End", "2\n")])
-    named = "--subject=tests.subjects.examples.one_method:OneMethod"
-    assert main(["bisect", "main~1", "main", str(PAGE), named]) == 2
-    assert "is no code of this commit, but of " in capsys.readouterr().err
-
-
-def test_a_planted_needless_work_is_found_by_its_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    versions = ("SessionSubject", "SessionSubject", "VisionTwice", "VisionTwice")
-    made = commits("my_ocr.py", [(f"Version {k}", WORK.format(name) + f"# {k}\n") for k, name in enumerate(versions)])
-    small = ["--checkpoint=synthetic:tiny", "--preset=tiny", "--max-new-tokens=2", f"--page={PAGE}"]
-    assert main(["bench", "--bisect", "--counts", made[0], "main", "--subject=my_ocr:engine", *small]) == 0
-    told = capsys.readouterr().out
-    assert f"first bad       {made[2]}" in told
-    assert "which is worse" in told

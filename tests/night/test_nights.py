@@ -113,7 +113,7 @@ def test_cells_that_broke_together_are_one_spell_with_its_first_stage() -> None:
     nights[0] = replace(nights[0], cells={"a": {"clip": "M", "decode": "D"}, "b": {"decode": "M"}})
     [one] = spells(nights)
     assert one.cells == (("a", "clip"), ("a", "decode"), ("b", "decode"))
-    assert isinstance(one.told, Wrong)
+    assert isinstance(one.reason, Wrong)
     assert of_spell(one).startswith("first bad 2026-11-02 (commit 000000000000): clip, decode of a, b; last right")
     assert bisection(one) == f"dsocr bisect {'0' * 12} {'0' * 12} --stage=clip --subject={nights[1].subject}"
     for commit in ("f" * 40, "", "f" * 40 + "-dirty"):

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.night.config import Config
 from pytest_dsocr.night.merge import merge
@@ -25,7 +26,7 @@ from pytest_dsocr.night.record import read
 from pytest_dsocr.night.state import NightState, read_night
 from pytest_dsocr.pages.page_list import shipped
 from tests.checkout import CHECKOUT
-from tests.night.conftest import nightly, run_night, write_config
+from tests.night.conftest import commits, git, nightly, run_night, write_config
 
 PAGE, OTHER = (next(page for page in shipped("dev-20") if page.stem == name) for name in ("figures_201", "receipt_086"))
 STAND_IN = CHECKOUT / "tests" / "reference" / "stand_in"
@@ -267,3 +268,57 @@ def test_what_is_not_of_one_night_is_refused(tmp_path: Path, change: dict[str, A
         night.write(folder)
     with pytest.raises(DsocrError, match=said):
         [*merge([tmp_path / "1", tmp_path / "2"], tmp_path / "whole", "")]
+
+
+EXAMPLE = "from tests.subjects.examples.{} import {} as MyOcr\n# {}\n"
+RIGHT_OCR, WRONG_OCR = ("staged", "Staged"), ("bilinear", "Bilinear")
+WORK = """
+from pytest_dsocr.engine.session import Session
+from tests.perf.planted import {} as Planted
+
+
+def engine(setup):
+    return Planted(Session.from_checkpoint(setup.checkpoint))
+"""
+
+
+def test_a_planted_wrong_stage_is_found_past_a_commit_that_cannot_be_run(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = commits(
+        "my_ocr.py",
+        [
+            ("Begin", EXAMPLE.format(*RIGHT_OCR, 0)),
+            ("Words", EXAMPLE.format(*RIGHT_OCR, 1)),
+            ("Half of a change", "def MyOcr(:\n"),
+            ("Resize faster", EXAMPLE.format(*WRONG_OCR, 3)),
+            ("More words", EXAMPLE.format(*WRONG_OCR, 4)),
+        ],
+    )
+    allowed = ["--may-miss=gpu", "--may-miss=vendor", "--may-miss=snapshot"]
+    words = [str(PAGE), "--subject=my_ocr:MyOcr", *allowed, "--", "-k", "test_case"]
+    status = main(["bisect", made[0], "main", *words])
+    told = capsys.readouterr().out
+    assert status == 12, told
+    assert f"first bad       one of {made[2][:12]}, {made[3][:12]}" in told
+    assert f"skip    {made[2][:12]}" in told
+    assert "images_ori" in told or "images_crop" in told
+    assert Path("dsocr-bisect", made[3][:12], "dsocr.json").is_file()
+    assert git("worktree", "list").count("\n") == 0
+
+
+def test_a_subject_that_is_no_code_of_the_commit_is_not_judged(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commits("my_ocr.py", [("Begin", "1\n"), ("End", "2\n")])
+    named = "--subject=tests.subjects.examples.one_method:OneMethod"
+    assert main(["bisect", "main~1", "main", str(PAGE), named]) == 2
+    assert "is no code of this commit, but of " in capsys.readouterr().err
+
+
+def test_a_planted_needless_work_is_found_by_its_counts(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    versions = ("SessionSubject", "SessionSubject", "VisionTwice", "VisionTwice")
+    made = commits("my_ocr.py", [(f"Version {k}", WORK.format(name) + f"# {k}\n") for k, name in enumerate(versions)])
+    small = ["--checkpoint=synthetic:tiny", "--preset=tiny", "--max-new-tokens=2", f"--page={PAGE}"]
+    assert main(["bench", "--bisect", "--counts", made[0], "main", "--subject=my_ocr:engine", *small]) == 0
+    told = capsys.readouterr().out
+    assert f"first bad       {made[2]}" in told
+    assert "which is worse" in told
