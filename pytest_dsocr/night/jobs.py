@@ -38,7 +38,8 @@ def jobs(config: Config, pages: Mapping[str, Sequence[str]]) -> Iterator[Job]:
     Raises:
         DsocrError: where there are fewer pages than machines.
     """
-    for name in config.parts or _usual(config):
+    usual = [name for name, part in PARTS.items() if config.vendor or not part.is_live]
+    for name in config.parts or usual:
         part = PARTS[name]
         if part.first_pages > 0 and not config.part_of_pages.is_first:
             continue
@@ -66,12 +67,6 @@ def batched(pages: Sequence[str], size: int, machines: int) -> list[tuple[str, .
     if len(found) > 1 and len(found[-1]) < machines:
         found[-2:] = [found[-2] + found[-1]]
     return found
-
-
-def why_not(job: Job) -> str:
-    """Say why there is nothing that could be run; empty where there is."""
-    absent = [suite for suite in PARTS[job.part].suites if not _tests([suite])]
-    return f"this version has no suite {', '.join(absent)}" if absent else ""
 
 
 def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
@@ -111,12 +106,6 @@ def may_miss(part: Part, config: Config) -> list[str]:
     return list(dict.fromkeys(lacking))
 
 
-def _usual(config: Config) -> list[str]:
-    """Return every part that this version has, and that the configuration has what it takes for."""
-    there = [name for name, part in PARTS.items() if not part.suites or _tests(part.suites)]
-    return [name for name in there if config.vendor or not PARTS[name].is_live]
-
-
 def _setting(job: Job, config: Config) -> Iterator[str]:
     """Yield the options that every command takes."""
     names = ["checkpoint", "device", "dtype", "attention", "vendor_env", "golden"]
@@ -130,22 +119,14 @@ def _setting(job: Job, config: Config) -> Iterator[str]:
 def _promise(part: Part, config: Config) -> Iterator[str]:
     """Yield what the run is held to: everything, but for what the part cannot have, and what the file allows."""
     yield f"--subject={config.subject}"
-    if (
-        config.no_skip and not part.is_timed
-    ):  # of the suite perf some test is always skipped: a subject has either vision or its parts
+    if config.no_skip and not part.is_timed:  # a subject has either vision or its parts, so that perf skips some test
         yield "--no-skip"
     yield from (f"--may-miss={what}" for what in may_miss(part, config))
-    if config.level:
-        yield f"--level={config.level}"
-    if config.max_new_tokens:
-        yield f"--max-new-tokens={config.max_new_tokens}"
-    if config.xfails:
-        yield f"--xfails={config.xfails}"
+    for name in ("level", "max_new_tokens", "xfails"):
+        if value := getattr(config, name):
+            yield f"--{name.replace('_', '-')}={value}"
 
 
 def _tests(names: Sequence[str]) -> list[str]:
-    """Return the suites of these names as ``dsocr compare`` takes them; none where one is not there."""
-    there = suites(())
-    flags = [one for one in there if one.startswith("-")]
-    found = [one for one in there if one.replace(".", "/").rpartition("/")[2] in names]
-    return flags + found if len(found) == len(names) else []
+    """Return the suites of these names as ``dsocr compare`` takes them."""
+    return [one for one in suites(()) if one.startswith("-") or one.replace(".", "/").rpartition("/")[2] in names]

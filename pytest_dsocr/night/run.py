@@ -17,7 +17,7 @@ from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import Command, count
 from pytest_dsocr.night import process
 from pytest_dsocr.night.config import PARTS, Config
-from pytest_dsocr.night.jobs import LOG, Job, command, environment, jobs, may_miss, why_not
+from pytest_dsocr.night.jobs import LOG, Job, command, environment, jobs, may_miss
 from pytest_dsocr.night.page import html
 from pytest_dsocr.night.record import Night, Part, about, add, read
 from pytest_dsocr.night.state import MACHINE, WRONG, Entry, NightState, Step, code_here, earlier, is_whole, key_of, now
@@ -66,7 +66,7 @@ def run(config: Config, *, again: bool = False) -> Generator[str, None, int]:
             yield f"{job.name:<16}is done, since {old.ended}"
         else:
             left_s = 60 * config.minutes - (monotonic() - started_s)
-            entry.why = why_not(job) or _too_long(job, night.entries[:place], left_s)
+            entry.why = _too_long(job, night.entries[:place], left_s)
             entry.step = Step.LEFT_OUT if entry.why else Step.RUNNING
             write(night, out)
             if entry.step is Step.RUNNING:

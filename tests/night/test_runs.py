@@ -57,9 +57,7 @@ def links(folder: str) -> set[str]:
 
 @pytest.mark.dsocr_slow
 def test_a_night_that_was_killed_goes_on_where_it_was(home: Path) -> None:
-    write_config(
-        [PAGE, OTHER], "batch = 1", 'parts = ["doctor", "cache", "recorded"]', TEXT.replace("test_case and ", "")
-    )
+    write_config([PAGE, OTHER], "batch = 1", 'parts = ["doctor", "cache", "recorded"]', SHORT)
     _kill_in("recorded-001")
     assert steps() == {"doctor": "done", "cache": "done", "recorded-001": "running", "recorded-002": "waiting"}
     assert state()["verdict"].startswith("not finished")
@@ -234,9 +232,7 @@ def test_a_full_disk_is_told_as_far_as_it_lets(home: Path, on_github: Path) -> N
 
 
 def test_two_machines_make_one_night(home: Path) -> None:
-    write_config(
-        [PAGE, OTHER], 'parts = ["doctor", "recorded", "cache"]', 'pytest = ["-k", "test_text or test_length"]'
-    )
+    write_config([PAGE, OTHER], 'parts = ["doctor", "recorded", "cache"]', SHORT)
     for number in (1, 2):
         done = run_night(f"--shard={number}/2", f"--out=part-{number}", "--history=")
         assert done.returncode == 0, done.stdout + done.stderr
