@@ -14,7 +14,7 @@ FILLED_AS_WORK_GOES_ON = {
     "contract/literal.py: _Group",
     "engine/pipeline.py: DecodeState",
     "reference/vendor_code/observe.py: VendorRun",
-    "perf/probe/operators.py: Operators",
+    "perf/probe/counting.py: Operators",
     "perf/probe/walk.py: Walk",
     "night/state.py: Entry",
     "night/state.py: NightState",

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from pytest_dsocr.perf.schedule import LOOKS, TOKENS
+from pytest_dsocr.perf.limits import LOOKS, TOKENS
 
 
 def add_arguments(command: ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from pytest_dsocr.foundation.files import templates
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.night.record import LETTERS, MACHINE, STAGES, WORDS, WRONG, Night, gravest
 from pytest_dsocr.night.spells import NO_CASE, bisection, cells_in, flips, letter_of, of_flip, of_spell, spells
-from pytest_dsocr.perf import charts
+from pytest_dsocr.perf import history
 from pytest_dsocr.perf.history import Series
 
 TEMPLATE = "page.html.j2"
@@ -43,7 +43,7 @@ def html(nights: Sequence[Night], series: Sequence[Series], damaged: Sequence[st
         series: times, of the nights and of other runs.
         damaged: what could not be read, a sentence each.
     """
-    environment = templates(Path(__file__).parent, charts.FOLDER)
+    environment = templates(Path(__file__).parent, history.FOLDER)
     environment.filters |= {"of": count}
     of_cells = cells_in(nights)
     stages = [stage for stage in STAGES if any(one == stage for _, one in of_cells)]
@@ -67,7 +67,7 @@ def html(nights: Sequence[Night], series: Sequence[Series], damaged: Sequence[st
         flaky=list(dict.fromkeys(test for night in nights for test in night.flaky)),
         legend=[(letter, WORDS[letter]) for letter in (*LETTERS.values(), MACHINE)],
         damaged=damaged,
-        **charts.drawn(series),
+        **history.drawn(series),
     )
 
 

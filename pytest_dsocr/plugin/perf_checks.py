@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from statistics import median
-from typing import Any
 
 import pytest
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.foundation.words import HASH_CHARACTERS
-from pytest_dsocr.perf.against import PerfRun
-from pytest_dsocr.perf.changes import CLOCK_SHARE
-from pytest_dsocr.perf.judgement import Judgement, Pace
-from pytest_dsocr.perf.rounds import Measured, Round
-from pytest_dsocr.perf.statistics import judge
-from pytest_dsocr.perf.words import distributions, told
+from pytest_dsocr.perf.counts import changed_conditions
+from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.perf.run import PerfRun
+from pytest_dsocr.perf.statistics import Judgement, Pace, judge
+from pytest_dsocr.perf.summary import distributions, of_judgement
 from pytest_dsocr.plugin.typed import typed_options
 from pytest_dsocr.report.commands import rerun
 
@@ -85,9 +82,9 @@ def growth(measured: Measured) -> Comparison:
 def _compared(found: Judgement, details: tuple[str, ...], other: str = "the baseline") -> Comparison:
     what = f"perf/{found.quantity}"
     if found.pace in (Pace.AMBIGUOUS, Pace.NOT_COMPARED):
-        return not_compared(what, Reason.TELLS_NOTHING, told(found, other))
+        return not_compared(what, Reason.TELLS_NOTHING, of_judgement(found, other))
     verdict = Verdict.WRONG if found.pace is Pace.SLOWER else Verdict.MATCH
-    return Comparison(what, verdict, told(found, other), details=details)
+    return Comparison(what, verdict, of_judgement(found, other), details=details)
 
 
 def _details(run: PerfRun, found: Judgement, test: pytest.Item) -> Iterator[str]:
@@ -107,13 +104,6 @@ def _changed(run: PerfRun) -> Iterator[str]:
     """Name what differs between the baseline and this run beside the times: counts and clocks."""
     assert run.baseline is not None
     yield from (f"{one.quantity} {one.before} -> {one.after}" for one in run.changes)
-    before, after = run.baseline.measured.good, run.measured.good
-    for name in CLOCKS:
-        if _have(before, name) and _have(after, name):
-            was, now = (median(one.conditions[name] for one in side) for side in (before, after))
-            if abs(now / was - 1) > CLOCK_SHARE:
-                yield f"{name} {was:.0f} -> {now:.0f}"
-
-
-def _have(rounds: Sequence[Round], name: str) -> Any:
-    return rounds and all(name in one.conditions for one in rounds)
+    for name, was, now in changed_conditions(run.baseline.measured, run.measured):
+        if name in CLOCKS:
+            yield f"{name} {was:.0f} -> {now:.0f}"

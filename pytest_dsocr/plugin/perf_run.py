@@ -16,19 +16,19 @@ from pytest_dsocr.cost.roofline import device_of_gpu
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.process import commit_here
 from pytest_dsocr.observation.config import Config
-from pytest_dsocr.perf.against import OnRound, PerfRun, measure
-from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any, machine_name
+from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any
 from pytest_dsocr.perf.history import FILE_NAME, Line, append
-from pytest_dsocr.perf.identity import Identity, Reading, Setting
-from pytest_dsocr.perf.nearness import roof_over
+from pytest_dsocr.perf.identity import Identity, PageSetting, Setting, machine_name
+from pytest_dsocr.perf.limits import ALONE, LOOKS
 from pytest_dsocr.perf.rounds import Measured
-from pytest_dsocr.perf.schedule import ALONE, LOOKS
+from pytest_dsocr.perf.run import OnRound, PerfRun, measure
+from pytest_dsocr.perf.summary import roof_over
 from pytest_dsocr.plugin.configured import command_of
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
 from pytest_dsocr.subjects.calls import current
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cost.roof import Roof
+    from pytest_dsocr.cost.roofline import Roof
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.perf.probe.page import PageProbe
 
@@ -90,7 +90,7 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
         versions=versions(),
         subject=config.subject,
         setup=setting,
-        page=Reading(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens),
+        page=PageSetting(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens),
     ).to_json()
 
 

@@ -8,22 +8,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
 
-from pytest_dsocr.cost.roof import Roof
-from pytest_dsocr.perf import nearness
+from pytest_dsocr.cost.roofline import Roof
+from pytest_dsocr.perf import summary
 from pytest_dsocr.perf.baseline import Baseline
-from pytest_dsocr.perf.changes import Change, exact_changes
-from pytest_dsocr.perf.flags import flags
+from pytest_dsocr.perf.counts import Change, exact_changes, flags
 from pytest_dsocr.perf.history import Spread
 from pytest_dsocr.perf.host import host_ratio, idle_share, is_another, of_runs
-from pytest_dsocr.perf.judgement import Judgement, Pace
-from pytest_dsocr.perf.limits import limits_of
+from pytest_dsocr.perf.limits import ALONE, LOOKS, MOST_TAKEN, is_over, limits_of, looks_at
 from pytest_dsocr.perf.rounds import Measured, Round
-from pytest_dsocr.perf.schedule import ALONE, LOOKS, MOST_TAKEN, is_over, looks_at
-from pytest_dsocr.perf.statistics import judge
-from pytest_dsocr.perf.words import host_told, in_short
+from pytest_dsocr.perf.statistics import Judgement, Pace, judge
 
 OnRound = Callable[[str, int, int], None]
-"""Told what is under way, how much of it is done, and its total."""
+"""Called with what is under way, how much of it is done, and its total."""
 
 
 class Probe(Protocol):
@@ -61,34 +57,30 @@ class PerfRun:
         return host_ratio(self.baseline.measured, self.measured) if self.baseline else 1.0
 
     def judgement(self, quantity: str) -> Judgement | None:
-        """Give the one of a quantity, where there is one."""
+        """Return the one of a quantity, where there is one."""
         return next((one for one in self.judgements if one.quantity == quantity), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON values: medians and verdicts by quantity, flags, changes, and what it says in words."""
+        """Return it as JSON values: medians and verdicts by quantity, flags, changes, and sentences of it all."""
         of = self.measured
+        spreads = {name: Spread.of(of.wall_ms(name)) for name in of.quantities}
         return {
             "identity": dict(of.identity),
             "rounds": {"taken": len(of.rounds), "used": len(of.good)},
             "median_ms": {name: median(of.wall_ms(name)) for name in of.quantities},
-            "quartiles_ms": {name: _quartiles(of.wall_ms(name)) for name in of.quantities},
+            "quartiles_ms": {name: (one.low_ms, one.high_ms) for name, one in spreads.items()},
             "exact": dict(of.exact),
             "idle_share": idle_share(of),
             "host_ratio": self.host_ratio,
-            "roof": nearness.to_json(of, self.roof) if self.roof else None,
-            "in_short": [*in_short(of, self.roof), *host_told(self.host_ratio)],
+            "roof": summary.nearness_json(of, self.roof) if self.roof else None,
+            "in_short": [*summary.of_run(of, self.roof), *summary.of_host(self.host_ratio)],
             "flags": {name: asdict(one) for name, one in flags(of.exact).items()},
             "judgements": [one.to_json() for one in self.judgements],
-            "changes": [one.told for one in self.changes],
+            "changes": [one.text for one in self.changes],
             "baseline": {"made": self.baseline.made, "commit": self.baseline.commit} if self.baseline else None,
             "no_baseline": self.no_baseline,
             "accepted": str(self.accepted) if self.accepted else None,
         }
-
-
-def _quartiles(times_ms: Sequence[float]) -> tuple[float, float]:
-    spread = Spread.of(times_ms)
-    return spread.low_ms, spread.high_ms
 
 
 def measure(
@@ -110,14 +102,13 @@ def measure(
         slower: how much slower quantities may be, where that is not the default.
         most_rounds: the bound. Where rounds are spoilt, others are taken, up to twice as many.
         rounds_alone: taken where there is no baseline.
-        on_round: told as it goes.
+        on_round: called as it goes.
     """
     on_round("warming up", 0, most_rounds)
     probe.warm_up()
     rounds = [Round.from_json(probe.round())]
     judgements: Sequence[Judgement] = ()
-    judged_at = looks_at(len(rounds[0].wall_ms), most_rounds)
-    looks = judged_at if baseline else (min(rounds_alone, most_rounds),)
+    looks = looks_at(len(rounds[0].wall_ms), most_rounds) if baseline else (min(rounds_alone, most_rounds),)
     for look, upto in enumerate(looks, 1):
         while (good := sum(not one.spoilt for one in rounds)) < upto and len(rounds) < MOST_TAKEN * upto:
             rounds.append(Round.from_json(probe.round()))
@@ -131,11 +122,10 @@ def measure(
 
 
 def judged(before: Measured, after: Measured, slower: Mapping[str, float], look: int, looks: int) -> list[Judgement]:
-    """Judge the quantities that both have, as if the host had been as fast; nothing where one has no good round."""
-    common = [name for name in before.quantities if name in after.quantities]
-    if not common:
+    """Judge the quantities that both have, corrected for the host's pace; nothing where one has no good round."""
+    times = {name: of_runs(before, after, name) for name in before.quantities if name in after.quantities}
+    if not times:
         return []
-    times = {name: of_runs(before, after, name) for name in common}
     judgements = judge(times, limits_of(times, slower), paired=False, look=look, looks=looks)
     ratio = host_ratio(before, after)
     if not is_another(ratio):

@@ -1,14 +1,25 @@
-"""SAM's share: windowed and global attention with relative positions, the neck, two strided convolutions."""
+"""The encoders' share: SAM, CLIP behind it, and the projector behind both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from pytest_dsocr.cost.cost import Cost
-from pytest_dsocr.cost.operations import GELU, LAYER_NORM, attention, each, moved, product, scores
-from pytest_dsocr.engine.architecture import SamConfig
+from pytest_dsocr.cost.cost import (
+    GELU,
+    LAYER_NORM,
+    QUICK_GELU,
+    Cost,
+    attention,
+    each,
+    moved,
+    product,
+    scores,
+)
+from pytest_dsocr.engine.architecture import Architecture, ClipConfig, SamConfig
 
-NAME = "model.sam_model"
+SAM, CLIP, PROJECTOR = "model.sam_model", "model.vision_model", "model.projector"
+UNUSED = f"{CLIP}.embeddings.patch_embedding"
+"""In the checkpoint, and never read: SAM's features take its place."""
 COLOURS = 3
 KERNEL = 9
 """Weights of a 3 x 3 convolution for each pair of channels."""
@@ -21,7 +32,7 @@ def features_side(config: SamConfig, view_px: int) -> int:
     return _halved(_halved(view_px // config.patch_size))
 
 
-def parameters(config: SamConfig) -> dict[str, int]:
+def sam_parameters(config: SamConfig) -> dict[str, int]:
     """Count the parameters of each module."""
     width, neck, inner = config.width, config.neck_channels, config.mlp_ratio * config.width
     middle, last = config.downsample_channels
@@ -37,21 +48,22 @@ def parameters(config: SamConfig) -> dict[str, int]:
         found[f"blocks.{layer}.mlp"] = 2 * width * inner + inner + width
     found |= {"neck.0": width * neck, "neck.1": 2 * neck, "neck.2": KERNEL * neck**2, "neck.3": 2 * neck}
     found |= {"net_2": KERNEL * neck * middle, "net_3": KERNEL * middle * last}
-    return {f"{NAME}.{name}": count for name, count in found.items()}
+    return {f"{SAM}.{name}": count for name, count in found.items()}
 
 
-def layers(config: SamConfig, view_px: int, views: int, size: int) -> dict[str, Cost]:
+def sam_layers(config: SamConfig, view_px: int, views: int, size: int) -> dict[str, Cost]:
     """Give the cost of one call on ``views`` views of ``view_px``, in numbers of ``size`` bytes."""
     found = {
         **dict(_patches(config, view_px, views, size)),
         **dict(_blocks(config, view_px // config.patch_size, views, size)),
         **dict(_neck(config, view_px // config.patch_size, views, size)),
     }
-    weights = parameters(config)
-    return {
-        name: cost + moved(size, weights=weights[name])
-        for name, cost in ((f"{NAME}.{short}", cost) for short, cost in found.items())
-    }
+    return _with_weights({f"{SAM}.{name}": cost for name, cost in found.items()}, sam_parameters(config), size)
+
+
+def _with_weights(costs: Mapping[str, Cost], weights: Mapping[str, int], size: int) -> dict[str, Cost]:
+    """Add the weights that each module reads."""
+    return {name: cost + moved(size, weights=weights[name]) for name, cost in costs.items()}
 
 
 def _patches(config: SamConfig, view_px: int, views: int, size: int) -> Iterator[tuple[str, Cost]]:
@@ -72,7 +84,7 @@ def _blocks(config: SamConfig, side: int, views: int, size: int) -> Iterator[tup
     through = moved(size, read=numbers, written=numbers) + each(numbers)  # the residual is added
     for layer in range(config.layers):
         yield f"blocks.{layer}.norm1", each(numbers, LAYER_NORM)
-        yield f"blocks.{layer}.attn", through + _attention(config, layer, side, views)
+        yield f"blocks.{layer}.attn", through + _sam_attention(config, layer, side, views)
         yield f"blocks.{layer}.norm2", each(numbers, LAYER_NORM)
         yield (
             f"blocks.{layer}.mlp",
@@ -83,7 +95,7 @@ def _blocks(config: SamConfig, side: int, views: int, size: int) -> Iterator[tup
         )
 
 
-def _attention(config: SamConfig, layer: int, side: int, views: int) -> Cost:
+def _sam_attention(config: SamConfig, layer: int, side: int, views: int) -> Cost:
     """In windows, which zeros are added for at the lower and the right edge, or over the whole view."""
     width = config.width
     window = side if layer in config.global_attn_indexes else config.window_size
@@ -123,3 +135,61 @@ def _table_side(config: SamConfig, layer: int) -> int:
 def _halved(side: int) -> int:
     """A convolution of width 3, stride 2 and padding 1."""
     return (side - 1) // 2 + 1
+
+
+def clip_parameters(config: ClipConfig) -> dict[str, int]:
+    """Count the parameters of each module."""
+    width, inner = config.width, config.mlp_ratio * config.width
+    found = {
+        f"{CLIP}.embeddings": width + (config.grid**2 + 1) * width,
+        UNUSED: COLOURS * config.patch_size**2 * width,
+        f"{CLIP}.pre_layrnorm": 2 * width,
+    }
+    for layer in range(config.layers):
+        name = f"{CLIP}.transformer.layers.{layer}"
+        found[f"{name}.layer_norm1"] = 2 * width
+        found[f"{name}.self_attn"] = 4 * width**2 + 4 * width
+        found[f"{name}.layer_norm2"] = 2 * width
+        found[f"{name}.mlp"] = 2 * width * inner + inner + width
+    return found
+
+
+def clip_layers(config: ClipConfig, side: int, views: int, size: int) -> dict[str, Cost]:
+    """Give the cost of one call on ``views`` views of ``side`` x ``side`` features, in numbers of ``size`` bytes."""
+    positions, width, inner = side**2 + 1, config.width, config.mlp_ratio * config.width  # the class token is one more
+    rows = views * positions
+    numbers = rows * width
+    norm = each(numbers, LAYER_NORM)
+    through = moved(size, read=numbers, written=numbers) + each(numbers)  # the residual is added
+    attn = (
+        product(rows, width, 3 * width, bias=True)
+        + attention(rows, positions, width)
+        + scores(rows * positions * config.heads)
+        + product(rows, width, width, bias=True)
+    )
+    mlp = product(rows, width, inner, bias=True) + product(rows, inner, width, bias=True)
+    found = {
+        f"{CLIP}.embeddings": each(numbers) + moved(size, read=views * side**2 * width, written=numbers),
+        f"{CLIP}.pre_layrnorm": norm,
+    }
+    for layer in range(config.layers):
+        name = f"{CLIP}.transformer.layers.{layer}"
+        found[f"{name}.layer_norm1"] = norm
+        found[f"{name}.self_attn"] = through + attn
+        found[f"{name}.layer_norm2"] = norm
+        found[f"{name}.mlp"] = through + mlp + each(rows * inner, QUICK_GELU)
+    return _with_weights(found, clip_parameters(config), size)
+
+
+def projector_parameters(arch: Architecture) -> int:
+    """Count the projector's parameters: one layer with its bias."""
+    return (arch.projector_input + 1) * arch.decoder.hidden_size
+
+
+def projector(arch: Architecture, side: int, views: int, size: int) -> dict[str, Cost]:
+    """Give the cost of one call on CLIP's and SAM's features side by side, without the class token."""
+    rows, inputs, outputs = views * side**2, arch.projector_input, arch.decoder.hidden_size
+    cost = product(rows, inputs, outputs, bias=True) + moved(
+        size, weights=projector_parameters(arch), read=rows * inputs, written=rows * outputs
+    )
+    return {PROJECTOR: cost}
