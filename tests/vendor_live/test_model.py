@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from pytest_dsocr.cases.exchange import CaseReport, ask, judge
 
+from pytest_dsocr.cases.run import ask
 from pytest_dsocr.cases.substitution import substitute
+from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.vendor_model import VendorModel
