@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from ci.training.page import Page, Rect
-from pytest_dsocr.contract.inputs import Inputs, prepare_inputs
+from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import DET_END
 from pytest_dsocr.contract.presets import Preset, crop_count, crop_grid, image_token_count, tokens_per_side
 from pytest_dsocr.engine.tokenizer import Tokenizer
@@ -91,7 +91,7 @@ def make_row(
 ) -> Row:
     """Turn a page into a row, for the markdown prompt if ``grounded``, else for that of free OCR."""
     tokenizer, preset = Tokenizer.over(backend), DEFAULT.preset(preset)
-    inputs = prepare_inputs(page.image, "markdown" if grounded else "free", preset, tokenizer)
+    inputs = DEFAULT.prepare(page.image, "markdown" if grounded else "free", preset, tokenizer)
     answer = page.answer(grounded=grounded)
     place = token_places(page.image.size, preset)
     firsts = [first for block in _first_ids(page, answer, backend) for first in block]
