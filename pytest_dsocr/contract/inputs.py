@@ -19,6 +19,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract import PIXELS, ROWS, TENSORS
 from pytest_dsocr.contract.image import ImageSource, crops, global_view, load_image
+from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import (
     Grid,
     Preset,
@@ -150,7 +151,7 @@ def _blank(side_px: int) -> Tensor:
 
 
 if TYPE_CHECKING:
-    from pytest_dsocr.contract.inputs import Inputs
+    pass
 
 NO_IMAGE: Grid = (0, 0)
 ONE_VIEW: Grid = (1, 1)

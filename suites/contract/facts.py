@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected
 from pytest_dsocr.contract import PIXELS
+from pytest_dsocr.families import DEFAULT
 
 if TYPE_CHECKING:
     from pytest_dsocr.contract.prompt import TextTokenizer
-    from pytest_dsocr.families import DEFAULT
     from pytest_dsocr.observation.observation import InputsDigest
 
 Size = tuple[int, int]
