@@ -176,12 +176,6 @@ def other(tmp_path: Path) -> Path:
     return tmp_path / "mini"
 
 
-def test_a_copy_has_the_recordings_of_the_original(copy: Path) -> None:
-    wanted = Wanted(resolve(copy))
-    assert find_recording(FOLDER, wanted.key, resampling()).provenance.checkpoint == "mini"
-    assert open_recorded([FOLDER], wanted).provenance.checkpoint_sha256 == resolve("mini").sha256
-
-
 def test_a_copy_has_the_originals_key_and_a_name_of_its_own(copy: Path) -> None:
     key = key_of(Setup(str(copy)))
     assert key == key_of(Setup("mini"))
