@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.plugin.option import Option
-from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.plugin.unasked import MEASURING, WORDS, asks_for_times
-from pytest_dsocr.plugin.xdist.scheduling import SPREAD
+from pytest_dsocr.plugin.options import OPTIONS, Option
+from pytest_dsocr.plugin.selection import MEASURING, WORDS, asks_for_times
+from pytest_dsocr.plugin.workers import SPREAD
 from pytest_dsocr.report.commands import SAFE_PATH, suites
 from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 from pytest_dsocr.report.file import (

@@ -18,7 +18,7 @@ from pytest_dsocr.doctor.finding import Finding, Level, Wanted
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import COLUMNS
-from pytest_dsocr.plugin.option import Option
+from pytest_dsocr.plugin.options import Option
 from pytest_dsocr.reference.goldens import golden_folder
 
 AS_TYPED = ("checkpoint", "device", "pages")

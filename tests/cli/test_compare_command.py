@@ -18,7 +18,7 @@ from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.plugin.unasked import MEASURING
+from pytest_dsocr.plugin.selection import MEASURING
 from pytest_dsocr.report.commands import suites
 from pytest_dsocr.report.file import UNFINISHED, read_result
 

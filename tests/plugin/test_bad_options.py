@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_dsocr.plugin.configured import own_config
+from pytest_dsocr.plugin.config import own_config
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.reference.vendor_code.files import FILES
 

@@ -14,7 +14,7 @@ import pytest
 from pytest_dsocr.engine import checkpoint
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.plugin.configured import own_config
+from pytest_dsocr.plugin.config import own_config
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.reference.goldens import shipped_folder
 

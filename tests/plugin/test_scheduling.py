@@ -10,7 +10,7 @@ import pytest
 
 from pytest_dsocr.foundation.process import cores
 from pytest_dsocr.plugin.hooks import pytest_xdist_auto_num_workers
-from pytest_dsocr.plugin.xdist.scheduling import SPREAD, WORKERS, make_scheduler, on_own_gpu, scope_of
+from pytest_dsocr.plugin.workers import SPREAD, WORKERS, make_scheduler, on_own_gpu, scope_of
 from tests.plugin.conftest import TEST_TEXT, Repository
 from tests.report.made import config
 

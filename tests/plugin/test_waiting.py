@@ -12,7 +12,7 @@ from textwrap import dedent
 import pytest
 import torch
 
-from pytest_dsocr.plugin.waiting import Waiting
+from pytest_dsocr.plugin.loading import Waiting
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, Repository
 from tests.reference.played import await_
 

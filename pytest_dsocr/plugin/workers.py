@@ -1,11 +1,11 @@
-"""How pytest-xdist spreads tests: those of one case on one worker, which asks both sides anew, on a GPU of its own."""
+"""How pytest-xdist spreads tests: those of a case on one worker, on a GPU of its own; and workers that died."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +14,12 @@ from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.foundation.process import cores
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
+from pytest_dsocr.report.collection import DIED
 from pytest_dsocr.subjects.loading import level_before_loading
+
+if TYPE_CHECKING:
+    from pytest_dsocr.report.payload import TestPayload
+
 
 CASE = re.compile(rf"\[(?P<case>.+-(?:{'|'.join(PRESETS)})-(?:{'|'.join(PROMPTS)}|prompt_[0-9a-f]{{8}}))[-\]]")
 """Finds the id of a case in a test's: ``form-gundam-markdown`` in ``test_x[form-gundam-markdown-2]``."""
@@ -84,7 +89,7 @@ class CaseScheduling:
         return getattr(self._chosen, name)
 
     def _by_case(self) -> Any:
-        from pytest_dsocr.plugin.xdist.by_case import CaseScopeScheduling
+        from pytest_dsocr.plugin.case_scheduling import CaseScopeScheduling
 
         scheduler = CaseScopeScheduling(self._config, self._log)
         for node in self._chosen.nodes:
@@ -101,3 +106,36 @@ def case_of(test: str) -> str | None:
 def scope_of(test: str) -> str:
     """Give what the tests of one case have in common; a test that is of no case stands by itself."""
     return case_of(test) or test
+
+
+KILLED = (
+    "its worker process died while this test ran (a crash, too little memory, or an exit of the subject's own); "
+    "the case is not tried again; --dsocr-isolate gives the subject a process of its own"
+)
+
+
+def lost(crashitem: str, report: pytest.TestReport) -> None:
+    """Make pytest-xdist's report of the test whose worker died an error of its case, where it is of one."""
+    if case := case_of(crashitem):
+        report.longrepr = f"{report.longrepr}: {KILLED}"
+        _carry(report, case, KILLED)
+
+
+def given_up(scheduler: Any, crashitem: str) -> Iterator[pytest.TestReport]:
+    """Yield a report of each test that a scheduler of ours gave up with the one whose worker died."""
+    take = getattr(scheduler, "take_given_up", list)
+    for test in take():
+        path = test.partition("::")[0]
+        why = f"not run, for its case killed a worker in {crashitem}"
+        report = pytest.TestReport(test, (path, None, path), {}, "failed", why, DIED)  # type: ignore[arg-type]
+        _carry(report, case_of(test), KILLED)
+        yield report
+
+
+def _carry(report: pytest.TestReport, case: str | None, why: str) -> None:
+    payload: TestPayload = {
+        "comparisons": [],
+        "fault": {"case": case, "stage": None, "why": why, "infrastructure": False},
+        "promised": True,
+    }
+    vars(report)["dsocr"] = payload

@@ -1,9 +1,10 @@
-"""What this plugin adds to a test's report: what was compared, and why that is not a pass."""
+"""What this plugin adds to a test's report: what was compared, why that is not a pass, and its colours."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,13 +12,13 @@ from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.errors import OF_MESSAGE, DsocrError, bounded, message_of, traced
 from pytest_dsocr.foundation.words import COLUMNS, count, fit
 from pytest_dsocr.plugin import spent
-from pytest_dsocr.plugin.junit import tell_properties
 from pytest_dsocr.plugin.markers import is_ours
 from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, RUN, TOLD
 from pytest_dsocr.subjects.loading import SESSION
 from pytest_dsocr.subjects.offers import NotOfferedError
 
 if TYPE_CHECKING:
+    from pytest_dsocr.compare.diff import Line
     from pytest_dsocr.compare.verdict import Comparison
     from pytest_dsocr.report.payload import TestPayload
 
@@ -93,7 +94,7 @@ def _carry(item: pytest.Item, error: BaseException | None, report: pytest.TestRe
     if check := item.stash.get(CHECK, None):
         check.reported = len(check.made)
     vars(report)["dsocr"] = payload  # xdist sends on whatever a report holds
-    tell_properties(item, report, payload, _case_id(item))
+    _add_properties(item, report, payload, _case_id(item))
 
 
 def reason_of(report: pytest.TestReport) -> str:
@@ -172,6 +173,17 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
     return payload
 
 
+def _add_properties(item: pytest.Item, report: pytest.TestReport, payload: TestPayload, case: str) -> None:
+    """Give a test its properties, in the place of those of an earlier phase or try; its later reports have them too."""
+    from pytest_dsocr.report.ci import PREFIX, of_test
+    from pytest_dsocr.report.outcomes import TestResult, outcome_of
+
+    found = TestResult(item.nodeid, outcome_of(report), payload=payload)
+    others = [one for one in item.user_properties if not one[0].startswith(PREFIX)]
+    item.user_properties[:] = [*others, *of_test(found, case, item.config.stash.get(RUN, None))]
+    report.user_properties = list(item.user_properties)
+
+
 def _slower(made: Iterable[Comparison], config: pytest.Config) -> dict[str, tuple[float, float]]:
     """Give the limits of times that are wider than usual, where times were compared."""
     from pytest_dsocr.perf.limits import DEFAULT
@@ -190,3 +202,53 @@ def _case_id(item: pytest.Item) -> str:
     """Give the id of the test's case, where it has one: the plugin's, or the user's own in whatever way it is made."""
     params = item.callspec.params if hasattr(item, "callspec") else {}
     return getattr({**params, **getattr(item, "funcargs", {})}.get("dsocr_case"), "id", "")
+
+
+@dataclass(frozen=True)
+class Crash:
+    """Where a test failed, and the message of which pytest's short summary shows the first line."""
+
+    path: str
+    lineno: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.lineno}: {self.message}"
+
+
+@dataclass(frozen=True)
+class ColouredText:
+    """A failure's text, under the names by which pytest asks for one."""
+
+    text: str
+    reprcrash: Any
+    by_line: Mapping[str, Line] = field(repr=False)
+    """The pieces of the lines that are coloured."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def toterminal(self, writer: Any) -> None:
+        """Write the text as pytest's terminal writer allows."""
+        from pytest_dsocr.report.failure import MARKUP
+
+        for line in self.text.splitlines():
+            for piece in self.by_line.get(line, ()):
+                writer.write(str(piece), **MARKUP[piece.side])
+            writer.line("" if line in self.by_line else line)
+
+
+def colour(report: pytest.TestReport) -> None:
+    """Colour what the report of a failing test of ours says, and give pytest's short summary a line of it."""
+    if not report.failed or report.longrepr is None:
+        return
+    from pytest_dsocr.report.failure import coloured_pieces
+
+    by_line = coloured_pieces(report.__dict__["dsocr"].get("comparisons", ()))
+    told = isinstance(report.longrepr, str)
+    if told or by_line:
+        path, line, _ = report.location
+        crash = (
+            Crash(path, (line or 0) + 1, str(report.longrepr)) if told else getattr(report.longrepr, "reprcrash", None)
+        )
+        vars(report)["longrepr"] = ColouredText(str(report.longrepr).rstrip("\n"), crash, by_line)

@@ -10,7 +10,7 @@ from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
 
-from pytest_dsocr.plugin.xdist.scheduling import scope_of
+from pytest_dsocr.plugin.workers import scope_of
 
 AHEAD = 2
 """Tests that a worker has waiting at least: it begins one only when it knows of the next, or that there is none."""

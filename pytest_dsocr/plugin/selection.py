@@ -1,14 +1,40 @@
-"""The suites that measure, which take half a minute each: they are run only where they are asked for."""
+"""Which tests are found and not run, and the suites that are run only where they are asked for."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.plugin.option import PREFIX
-from pytest_dsocr.plugin.stash import CONFIG, NOTES
+from pytest_dsocr.plugin.options import PREFIX
+from pytest_dsocr.plugin.stash import ALL_CASES, ALL_PAGES, COLLECTED, CONFIG, NOTES
+
+if TYPE_CHECKING:
+    from pytest_dsocr.report.payload import LeftPayload
+
+
+SELECTING = {"keyword": "-k", "markexpr": "-m", "deselect": "--deselect", "lf": "--lf", "stepwise": "--sw"}
+"""Options of pytest's, as it keeps and as it takes them."""
+NAMED = 100
+"""How many tests are named."""
+
+
+def left_out(session: pytest.Session) -> LeftPayload:
+    """Say which of our tests were found and are not among those to be run, but for what our own options leave out."""
+    found, kept = session.config.stash.get(COLLECTED, {}), {item.nodeid for item in session.items}
+    names = [name for name in found if name not in kept]
+    values = {flag: getattr(session.config.option, name, None) for name, flag in SELECTING.items()}
+    by = [flag if value is True else f"{flag} {value}" for flag, value in values.items() if value]
+    return {
+        "tests": len(names),
+        "of": len(found),
+        "by": by if names else [],
+        "names": names[:NAMED],
+        "listed": list(dict.fromkeys(case.page_name for case in session.config.stash.get(ALL_CASES, []))),
+        "whole": session.config.stash.get(ALL_PAGES, []),
+    }
+
 
 MARKER = "dsocr_perf"
 MEASURING = ("perf", "cost")
