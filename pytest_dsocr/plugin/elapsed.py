@@ -42,7 +42,7 @@ class RunElapsed(Elapsed):
             return (yield)
 
 
-def told(config: pytest.Config) -> SpentPayload:
+def elapsed_so_far(config: pytest.Config) -> SpentPayload:
     """Give what this process has spent so far, and on which device."""
     spent = config.stash[SPENT]
     spent.settle()

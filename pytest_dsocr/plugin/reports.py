@@ -11,7 +11,7 @@ import pytest
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.foundation.errors import OF_MESSAGE, DsocrError, bounded, message_of, traced
 from pytest_dsocr.foundation.words import COLUMNS, count, fit
-from pytest_dsocr.plugin import spent
+from pytest_dsocr.plugin.elapsed import elapsed_so_far
 from pytest_dsocr.plugin.markers import is_ours
 from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, RUN, TOLD
 from pytest_dsocr.subjects.loading import SESSION
@@ -161,7 +161,7 @@ def _payload(item: pytest.Item, error: BaseException | None, report: pytest.Test
         "notes": [*item.config.stash.get(NOTES, ())],
         "checked": check is not None and check.failure is not None and error is check.failure,
         "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
-        "spent": spent.told(item.config),
+        "spent": elapsed_so_far(item.config),
         "reason": message_of(error) if isinstance(error, DsocrError) else _reason(report),
     }
     if isinstance(error, DsocrError) and LEFT_OUT not in item.stash:

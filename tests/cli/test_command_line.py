@@ -61,7 +61,7 @@ REFUSED = {
 IN_ONE = """
 import sys
 from pytest_dsocr.cli.main import main
-sys.modules |= dict.fromkeys(("pytest_dsocr.cli.run", "pytest_dsocr.cli.vendor_record"))  # not to be imported
+sys.modules |= dict.fromkeys(("torch", "pytest_dsocr.engine.session"))  # not to be imported
 for command in sys.argv[1:]:
     print(f"{command}: {main(command.split())}", file=sys.stderr)
 """

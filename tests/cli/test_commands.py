@@ -133,22 +133,22 @@ def test_a_recording_is_made_of_the_papers_preset_and_prompt_unless_told(folder:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "module"),
+    ("arguments", "command"),
     [
         (["run"], "run"),
         (["compare", "p"], "compare"),
         (["bench", "a", "b"], "bench"),
         (["cost", "p"], "cost"),
         (["history", "p"], "history"),
-        (["vendor", "setup", "v"], "vendor_setup"),
-        (["vendor", "inspect", "v"], "vendor_inspect"),
-        (["vendor", "record", "v", "p"], "vendor_record"),
+        (["vendor", "setup", "v"], "vendor setup"),
+        (["vendor", "inspect", "v"], "vendor inspect"),
+        (["vendor", "record", "v", "p"], "vendor record"),
     ],
 )
 def test_every_command_has_its_module_and_says_what_it_is_for(
-    arguments: list[str], module: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert options(*arguments).module == module
+    assert options(*arguments).command == command
     words = [word for word in arguments if len(word) > 1]
     with pytest.raises(SystemExit) as left:
         parser().parse_args([*words, "--help"])

@@ -17,11 +17,11 @@ from tests.report.made import config
 CASES = [f"page_{number}-gundam-markdown" for number in range(6)]
 CONFTEST = """
     import pytest
-    from pytest_dsocr.plugin.xdist import scheduling
+    from pytest_dsocr.plugin import workers
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_xdist_make_scheduler(config, log):
-        return scheduling.make_scheduler(config, log)
+        return workers.make_scheduler(config, log)
 """
 
 

@@ -1,23 +1,38 @@
-"""``dsocr vendor inspect``: what the vendor's files contain, which are really loaded, and what has changed."""
+"""``dsocr vendor setup``, ``vendor inspect`` and ``watch-vendor``: the vendor's code, and what has changed in it."""
 
 from __future__ import annotations
 
 import platform
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import wrap
+from time import monotonic
 
+from pytest_dsocr.cli.arguments import add_anchors, add_environment, add_vendor
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.process import progress_bar
+from pytest_dsocr.reference.anchors.affected import change_of
 from pytest_dsocr.reference.anchors.anchors import CONTRACT, Anchors, read_anchors
 from pytest_dsocr.reference.anchors.drift import drifts, read_json, to_json
 from pytest_dsocr.reference.anchors.inspection import Loaded, copies_of, load_in, modules_of, transformers_of
 from pytest_dsocr.reference.anchors.syntax import Detail
-from pytest_dsocr.reference.environment.environment import find_environment, named_folder, plan_here
-from pytest_dsocr.reference.goldens import ANCHORS, OWN, RECORDINGS, anchors_file, check_writable
+from pytest_dsocr.reference.environment.environment import find_environment, named_folder, plan_here, read_stamp
+from pytest_dsocr.reference.environment.installation import is_made, set_up
+from pytest_dsocr.reference.goldens import (
+    ANCHORS,
+    OWN,
+    RECORDINGS,
+    anchors_file,
+    check_writable,
+    golden_folder,
+    recording_places,
+)
+from pytest_dsocr.reference.vendor_code.files import check_vendor_folder
+from pytest_dsocr.report.vendor_change import lines_of, markdown
 
 COMMAND = "dsocr vendor inspect path/to/folder --write"
 OWN_ANCHORS = OWN / RECORDINGS / ANCHORS
@@ -25,7 +40,82 @@ WIDTH = 120
 STAND_IN = {"torchvision": "any, or a stand-in"}
 
 
-def run(options: Namespace) -> Iterator[str]:
+def add_setup(command: ArgumentParser) -> None:
+    """Add the vendor's folder, the environment's, and what is installed there."""
+    add_vendor(command)
+    add_environment(command)
+    command.add_argument("--reuse-torch", action="store_true", help="use the torch installed here, and install none")
+    command.add_argument(
+        "--with",
+        action="append",
+        default=[],
+        dest="extra",
+        metavar="PACKAGE",
+        help="install this package as well; may be given several times",
+    )
+
+
+def setup(options: Namespace) -> Iterator[str]:
+    """Make the environment, unless it is made already, and yield what to tell the user.
+
+    Raises:
+        DsocrError: on a folder without the vendor's files, a folder that setup must not write to, or a failing pip.
+    """
+    check_vendor_folder(options.vendor)
+    if options_of_pip := [name for name in options.extra if name.startswith("-")]:
+        raise DsocrError(
+            f"--with takes packages, not {options_of_pip[0]}; configure pip by its own variables (PIP_...)"
+        )
+    plan = plan_here(reuse_torch=options.reuse_torch, extra=tuple(options.extra))
+    folder = named_folder(options.env) or plan.folder
+    there, started_s = is_made(plan, folder), monotonic()
+    yield f"environment {folder}"
+    with progress_bar(unit=" packages", desc="setup") as bar:
+        for step in set_up(plan, folder):
+            if bar.disable:
+                yield f"  {step}"
+            bar.set_postfix_str(step)
+            bar.update()
+    if stamp := read_stamp(folder):
+        yield "packages    " + ", ".join(f"{name} {version}" for name, version in stamp.versions.items())
+        yield "torch       " + (f"reused from {', '.join(plan.torch_from)}" if plan.torch_from else "its own")
+        yield f"made        {f'on {stamp.date}; nothing to do' if there else f'in {monotonic() - started_s:.0f} s'}"
+    yield f"next        dsocr vendor inspect {options.vendor}"
+
+
+def add_watch(command: ArgumentParser) -> None:
+    """Add the vendor's folder, and what it is held against."""
+    add_vendor(command)
+    add_anchors(command)
+    golden = "folder with vendor/ (recordings) (default: ./golden, or else the shipped one)"
+    command.add_argument("--golden", type=Path, metavar="FOLDER", help=golden)
+    command.add_argument("--markdown", type=Path, metavar="FILE", help="write it as the text of an issue as well")
+
+
+def watch(options: Namespace) -> Iterator[str]:
+    """Yield what has changed. The status is 1 where anything has.
+
+    Raises:
+        DsocrError: where the vendor's files, the anchors or a recording cannot be read, or the Markdown not be written.
+    """
+    places = recording_places(options.golden or golden_folder())
+    change = change_of(options.vendor, options.anchors or anchors_file(), places)
+    options.status = int(not change.is_none)
+    yield from lines_of(change)
+    if options.markdown:
+        write_whole(options.markdown, markdown(change).encode("utf-8", "replace"))
+        yield f"{'written':<16}{options.markdown}"
+
+
+def add_inspect(command: ArgumentParser) -> None:
+    """Add the vendor's folder, its environment and the anchors."""
+    add_vendor(command)
+    add_environment(command)
+    add_anchors(command)
+    command.add_argument("--write", action="store_true", help="write what is found to --anchors")
+
+
+def inspect(options: Namespace) -> Iterator[str]:
     """Yield what the files in a folder contain. The status is 1 if they have changed, or other files are loaded.
 
     Raises:

@@ -1,31 +1,72 @@
-"""``dsocr vendor record``: record what the vendor's code does with pages, for runs without that code."""
+"""``dsocr vendor record`` and ``vendor run``: what the vendor's code does with pages, as recordings or as files."""
 
 from __future__ import annotations
 
 import shlex
-from argparse import Namespace
+import shutil
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from pytest_dsocr.cli.arguments import PAGES, add, add_environment, add_model, add_vendor
+from pytest_dsocr.contract.artifacts import OURS
+from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.files import seal, write_whole
 from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.pages.named import Cases, make_cases
 from pytest_dsocr.reference.environment.environment import find_environment
-from pytest_dsocr.reference.goldens import check_writable
-from pytest_dsocr.reference.live.reference import LiveReference
-from pytest_dsocr.reference.recorded.counts import Counting, counting
-from pytest_dsocr.reference.recorded.recorder import Recorder, checkpoint_folder, recorder
-from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.reference.goldens import OWN, RECORDINGS, check_writable
+from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
+
+if TYPE_CHECKING:
+    from pytest_dsocr.observation.observation import Observation
+    from pytest_dsocr.reference.live.reference import LiveReference
+    from pytest_dsocr.reference.recorded.counts import Counting
+    from pytest_dsocr.reference.recorded.recorder import Recorder
+    from pytest_dsocr.reference.recorded.recording import Recording
+
+MACHINE = EXIT_STATUS[Ending.INFRASTRUCTURE]
 
 
-def run(options: Namespace) -> Iterator[str]:
+def add_record(command: ArgumentParser) -> None:
+    """Add the cases, and where they are recorded."""
+    add_cases(command)
+    add(command, "--golden", "folder of recordings to write to", OWN / RECORDINGS, type=Path, metavar="FOLDER")
+    command.add_argument("--again", action="store_true", help="record the cases anew that are recorded already")
+    flops = "count FLOPs alone, and leave the recordings as they are"
+    command.add_argument("--only-flops", action="store_true", help=flops)
+
+
+def add_run(command: ArgumentParser) -> None:
+    """Add the cases, and the folder of their files."""
+    add_cases(command)
+    command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder with a folder for each case")
+    command.add_argument("--again", action="store_true", help="read the pages anew that are there already")
+
+
+def add_cases(command: ArgumentParser) -> None:
+    """Add the vendor's code, and which pages it reads how."""
+    add_vendor(command)
+    command.add_argument("pages", type=Path, nargs="+", help=PAGES)
+    add_environment(command)
+    add_model(command)
+    add(command, "--presets", "tiny, small, base, large, gundam", ["gundam"], nargs="+", metavar="PRESET")
+    add(
+        command, "--prompts", "prompts' names, or texts with <image> in them", ["markdown"], nargs="+", metavar="PROMPT"
+    )
+    ceiling = "stop after this many tokens (default: as many as the vendor's code)"
+    command.add_argument("--max-new-tokens", type=int, metavar="TOKENS", help=ceiling)
+    add(command, "--time-limit", "longest time without a sign of progress", 600.0, type=float, metavar="SECONDS")
+
+
+def record(options: Namespace) -> Iterator[str]:
     """Record the cases that ``options`` name, in addition to those recorded before, and count their FLOPs.
 
     Yields what to tell the user.
@@ -50,6 +91,9 @@ def found_by(options: Namespace) -> Cases:
 
 
 def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:
+    from pytest_dsocr.reference.recorded.counts import counting
+    from pytest_dsocr.reference.recorded.recorder import checkpoint_folder, recorder
+
     with Progress() as progress, live_reference(options, progress) as reference:
         made = reference.provenance
         yield f"reference   {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}"
@@ -84,6 +128,8 @@ class Progress:
 
 def live_reference(options: Namespace, progress: Progress) -> LiveReference:
     """Return the vendor's code as the options name it; it starts with the first request."""
+    from pytest_dsocr.reference.live.reference import LiveReference
+
     return LiveReference(
         options.vendor,
         options.checkpoint,
@@ -151,7 +197,7 @@ def _summary(recording: Recording, options: Namespace) -> Iterator[str]:
 
 def _command(options: Namespace) -> str:
     """Give the command with everything that the recording depends on, and no path of this machine."""
-    words = ["dsocr", *options.module.split("_"), _name(options.vendor), *(_name(page) for page in options.pages)]
+    words = ["dsocr", *options.command.split(), _name(options.vendor), *(_name(page) for page in options.pages)]
     words += ["--checkpoint", _name(options.checkpoint), "--device", options.device]
     words += ["--dtype", options.dtype, "--attention", options.attention]
     words += ["--presets", *options.presets, "--prompts", *options.prompts]
@@ -164,3 +210,57 @@ def _command(options: Namespace) -> str:
 
 def _name(path: str | Path) -> str:
     return Path(path).name if Path(path).is_absolute() else str(path)
+
+
+def run(options: Namespace) -> Iterator[str]:
+    """Read every page that is not read yet, and yield what to tell the user.
+
+    Raises:
+        DsocrError: on a bad option; after all other pages, with the status 10, where one could not be read.
+    """
+    from pytest_dsocr.report.side_files import is_kept, made_anew
+
+    found = found_by(options).readable()
+    made_anew(options.out / ".partial").rmdir()  # a folder that cannot be written is refused before anything is loaded
+    options.status = MACHINE
+    failed = [f"{page.path}: {page.why}" for page in found.bad]
+    yield from (f"left out    {why}" for why in failed)
+    with Progress() as progress, live_reference(options, progress) as reference:
+        made = reference.provenance
+        missing = [case for case in found.good if options.again or not is_kept(options.out / case.id, case, made)]
+        yield f"reference   {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}"
+        yield f"pages       {options.out}: {len(found.good) - len(missing)} of {len(found.good)} are there"
+        progress.bar.reset(total=len(missing))
+        for case in missing:
+            progress.case_id, started_s = case.id, monotonic()
+            try:
+                seen = _keep(case, reference, options.out)
+                told = line_of(case, seen, monotonic() - started_s)
+            except DsocrError as error:
+                failed.append(case.id)
+                told = f"failed      {case.id}: {error}"
+            progress.bar.clear()
+            yield told
+            progress.bar.update()
+    if failed:
+        raise DsocrError(f"{count(len(failed), 'case')} could not be read, as is said above; the others are there")
+    options.status = 0
+
+
+def _keep(case: Case, reference: LiveReference, out: Path) -> Observation:
+    """Have a case read; its folder appears whole, or the one before stays."""
+    from pytest_dsocr.report.side_files import info_of, made_anew
+
+    home, work = out / case.id, made_anew(out / f".{case.id}.partial")
+    started_s = monotonic()
+    try:
+        seen = reference.observe(case, out=work)
+        info = info_of(case, seen, image_size(case.page), monotonic() - started_s)
+        write_whole(work / OURS, seal(info))
+        made_anew(home).rmdir()
+        work.rename(home)
+    except OSError as error:
+        raise DsocrError(f"{home} cannot be written ({error.strerror}); make room, or give another --out") from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return seen
