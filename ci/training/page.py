@@ -1,14 +1,20 @@
-"""A page with its ground truth: what is where on it, and what a model should answer."""
+"""A page with its truth: what is where on it, what a model should answer, and the JSON file that says so."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from PIL import Image
 
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import DET, DET_END, REF, REF_END, UNITS
+from pytest_dsocr.foundation.errors import DsocrError
+
+SUFFIX = ".json"
 
 
 class Rect(NamedTuple):
@@ -52,7 +58,7 @@ class Page:
     blocks: tuple[Block, ...]
 
     def answer(self, *, grounded: bool) -> str:
-        """Give what a model should say: to the markdown prompt if ``grounded``, else to that of free OCR."""
+        """Return what a model should say: to the markdown prompt if ``grounded``, else to that of free OCR."""
         if grounded:
             return "\n\n".join(self._grounded())
         return "\n\n".join(block.text for block in self.blocks if block.text)
@@ -64,7 +70,32 @@ class Page:
             yield f"{span}\n{block.text}" if block.text else span
 
     def units(self, rect: Rect) -> tuple[int, int, int, int]:
-        """Give ``rect`` in the model's coordinates, 0 to 999 over the page's width and height."""
+        """Return ``rect`` in the model's coordinates, 0 to 999 over the page's width and height."""
         sides = (self.image.width, self.image.height) * 2
         x1, y1, x2, y2 = (min(max(round(v / side * UNITS), 0), UNITS) for v, side in zip(rect, sides, strict=True))
         return x1, y1, x2, y2
+
+    def save(self, path: Path) -> None:
+        """Write the image as PNG, and its truth beside it in a file of the same name that ends in ``.json``."""
+        self.image.save(path, "PNG")
+        truth = {"kind": self.kind, "seed": self.seed, "blocks": [asdict(block) for block in self.blocks]}
+        path.with_suffix(SUFFIX).write_text(json.dumps(truth) + "\n", encoding="utf-8")
+
+
+def load_page(path: Path) -> Page:
+    """Read a page and the truth beside it.
+
+    Raises:
+        DsocrError: where one of the two is missing or cannot be read.
+    """
+    image, beside = load_image(path), path.with_suffix(SUFFIX)
+    try:
+        truth = json.loads(beside.read_text(encoding="utf-8"))
+        return Page(truth["kind"], truth["seed"], image, tuple(_block(block) for block in truth["blocks"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DsocrError(f"{beside} holds no truth of {path.name} ({error!r}); give a page that has one") from error
+
+
+def _block(block: dict[str, Any]) -> Block:
+    words = tuple(Word(word["text"], Rect(*word["rect"])) for word in block["words"])
+    return Block(block["label"], tuple(Rect(*rect) for rect in block["rects"]), block["text"], words)

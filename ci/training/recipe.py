@@ -1,98 +1,219 @@
-"""What the embedded checkpoint is, and how it is trained: every number that was chosen."""
+"""The recipe: the engine's own stages with gradients, two losses, and a training that goes on where it ended.
+
+Shapes: B rows, T tokens, C hidden channels.
+"""
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
 
-from ci.training.vocabulary import mini_vocabulary
-from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
+import tokenizers
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
-SEED = 1
+from ci.training.rows import IGNORED, PageMaker, Pages, Row, collate
+from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.engine.attention import sdpa
+from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.experts import Router
+from pytest_dsocr.engine.fusion import scatter
+from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.pipeline import Pipeline
+from pytest_dsocr.engine.portable import write_checkpoint
+from pytest_dsocr.engine.stages import Stage, Stages
+from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.foundation.errors import DsocrError
 
-
-def architecture() -> Architecture:
-    """Give the dimensions: every kind of part that the vendor's model has, in 10 million parameters."""
-    return Architecture(
-        SamConfig(
-            width=128,
-            layers=4,
-            heads=4,
-            global_attn_indexes=(2,),
-            neck_channels=128,
-            downsample_channels=(160, 192),
-        ),
-        ClipConfig(width=192, layers=4, heads=6),
-        DecoderConfig(
-            vocab_size=mini_vocabulary().get_vocab_size(),
-            hidden_size=256,
-            intermediate_size=768,
-            num_hidden_layers=5,
-            num_attention_heads=4,
-            num_key_value_heads=4,
-            n_routed_experts=8,
-            n_shared_experts=2,
-            num_experts_per_tok=2,
-            moe_intermediate_size=128,
-            max_position_embeddings=8192,
-        ),
-    )
-
-
-PRESET_SHARES = {"gundam": 0.84, "base": 0.06, "large": 0.04, "small": 0.03, "tiny": 0.03}
-"""How often a batch is seen in each preset."""
-
-FREE_SHARE = 0.2
-"""Of the rows, those that the free-OCR prompt asks."""
-
-BLIND_SHARE = 0.02
-"""Of the rows, those whose separator is zeroed and whose answer is empty: so the separator comes to matter."""
-
-READABLE_VIEW_PX = 1024
-"""The smallest view of a whole page in which words are asked of the vision tokens."""
+STATE = "training.pt"
+WORD_WEIGHT, BALANCE_WEIGHT = 2.0, 0.02
+EMBEDDING_STD, HEAD_STD, BRANCH_SCALE = 0.3, 0.02, 0.3
+LAST_OF_BRANCH = ("o_proj.weight", "down_proj.weight", "out_proj.weight", "fc2.weight", "lin2.weight")
+EMBEDDINGS = (
+    "embed_tokens.weight",
+    "image_newline",
+    "view_seperator",
+    "class_embedding",
+    "position_embedding.weight",
+)
+LOG_EVERY, SAVE_EVERY = 25, 500
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """How things go from the first step to the last.
+class Recipe:
+    """What is trained on what, and how fast it learns."""
 
-    Pages grow from one block to full ones twice: the vision towers learn to read in the first course, too late for the
-    decoder, which learns it in the second. From then on each step is rehearsed: the decoder alone learns from vision
-    tokens kept from earlier steps, which takes a third of the time.
-    """
-
-    steps: int = 8_850
+    folder: Path
+    """Where ``config.json`` (the architecture) and ``tokenizer.json`` are; weights are not read."""
+    make_page: PageMaker
+    steps: int = 10_000
+    batch_pages: int = 16
+    presets: tuple[str, ...] = ("gundam", "gundam", "gundam", "gundam", "gundam", "gundam", "base", "large", "small")
+    learning_rate: float = 1e-3
     warmup_steps: int = 200
-    decay_share: float = 0.237
-    """Of the steps, the last ones, over which the learning rate falls."""
-    courses: tuple[tuple[int, int], ...] = ((0, 3_900), (4_300, 900))
-    """The first step of each course, and after how many more its pages are full."""
-    rehearsals: int = 2
-    """In the second course, how often the decoder alone learns after each step."""
-    batch_pages: int = 24
-    pool_batches: int = 64
-    peak_learning_rate: float = 1e-3
-    least_learning_rate: float = 1e-5
     weight_decay: float = 0.02
-    gradient_norm: float = 1.0
+    seed: int = 1
 
-    def learning_rate(self, step: int, since_start: int) -> float:
-        """Give the rate: level, then falling to nearly nothing; a fresh optimiser is warmed up."""
-        left = min(1.0, (1 - step / self.steps) / self.decay_share)
-        rate = self.least_learning_rate + (self.peak_learning_rate - self.least_learning_rate) * max(left, 0.0)
-        return rate * min(1.0, (since_start + 1) / self.warmup_steps)
-
-    def level(self, step: int) -> float:
-        """Give the level of the easy half of the batches."""
-        first, length = [course for course in self.courses if course[0] <= step][-1]
-        return min(1.0, (step - first) / length)
-
-    def word_weight(self, step: int) -> float:
-        """Give the weight of the vision tokens' own loss: 5 at the start, 2 from the first course's end on."""
-        return 5 - 3 * min(1.0, step / self.courses[0][1])
-
-    def rehearsals_at(self, step: int) -> int:
-        """Give how often the decoder alone learns after ``step``."""
-        return self.rehearsals if step >= self.courses[-1][0] else 0
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step: a rise, then half a cosine to a hundredth."""
+        done = step / self.steps
+        return self.learning_rate * min((step + 1) / self.warmup_steps, 0.505 + 0.495 * math.cos(math.pi * done))
 
 
-SCHEDULE = Schedule()
+class LearningPipeline(Pipeline[KVCache]):
+    """The engine's stages, with gradients."""
+
+    @contextmanager
+    def running(self, stage: Stage) -> Iterator[None]:
+        """Open a stage; on a GPU its products are in bf16."""
+        with torch.autocast("cuda", torch.bfloat16) if self.autocast else nullcontext():
+            yield
+
+
+class Training:
+    """A model while it learns: float32 weights, and their optimiser."""
+
+    def __init__(self, recipe: Recipe, device: torch.device) -> None:
+        self.recipe, self.device, self.step = recipe, device, 0
+        self.arch, self.pad = Architecture.from_folder(recipe.folder), Tokenizer.from_folder(recipe.folder).special.pad
+        self.backend = tokenizers.Tokenizer.from_file(str(recipe.folder / "tokenizer.json"))
+        self.model = new_model(self.arch, recipe.seed).to(device)
+        self.pipeline = LearningPipeline(self.model, Stages(device), autocast=device.type == "cuda")
+        self.imbalances: list[Tensor] = []
+        for module in self.model.modules():
+            if isinstance(module, Router):
+                module.register_forward_hook(self._note_imbalance)
+        named = [*self.model.named_parameters()]
+        decayed = [p for name, p in named if p.dim() > 1 and "embed" not in name]
+        others = [p for name, p in named if p.dim() <= 1 or "embed" in name]
+        groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        self.optimiser = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=(0.9, 0.97))
+
+    def learn(self, rows: Sequence[Row]) -> dict[str, float]:
+        """Take one step on a batch; return its losses, and the share of tokens and of words that were right."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.recipe.rate(self.step)
+        found = self.losses(rows)
+        loss = found["answer"] + WORD_WEIGHT * found["words"] + BALANCE_WEIGHT * found["imbalance"]
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        self.step += 1
+        return {name: value.item() for name, value in found.items()}
+
+    def losses(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+        """Hold what the decoder says against the answers, and what vision tokens say against their words."""
+        self.imbalances.clear()
+        features = [self._features(row) for row in rows]
+        batch = collate(rows, self.pad)
+        ids, mask, targets = (one.to(self.device) for one in (batch.ids, batch.mask, batch.targets))
+        with self.pipeline.running("prefill"):
+            vision = torch.cat(features)
+            embeds = scatter(self.model.embed(ids), mask, vision, len(vision))
+            logits = self.model.decode(embeds, self.model.new_cache(), all_logits=True)
+            seen = [one[row.word_at.to(self.device)] for one, row in zip(features, rows, strict=True)]
+            named = self.model.lm_head(self.model.model.norm(torch.cat(seen)))
+        words = torch.cat([row.word for row in rows]).to(self.device)
+        asked = targets != IGNORED
+        return {
+            "answer": F.cross_entropy(logits[asked], targets[asked]),
+            "words": F.cross_entropy(named, words, reduction="sum") / max(len(words), 1),
+            "imbalance": torch.stack(self.imbalances).mean() if self.imbalances else logits.new_zeros(()),
+            "answer right": (logits[asked].argmax(dim=-1) == targets[asked]).float().mean(),
+            "words right": (named.argmax(dim=-1) == words).sum() / max(len(words), 1),
+        }
+
+    def _features(self, row: Row) -> Tensor:
+        """Return a page's vision tokens ``[tokens, C]``; of a blind row the separator, which is last, is zero."""
+        [vision] = self.pipeline.vision(row.inputs.to(self.device))
+        fused = vision.vision_fusion
+        return torch.cat([fused[:-1], torch.zeros_like(fused[-1:])]) if row.is_blind else fused
+
+    def _note_imbalance(self, router: Router, given: tuple[Tensor], chosen: tuple[Tensor, Tensor]) -> None:
+        """Note how unevenly experts are used: 1 where all are used alike, their number where one does everything."""
+        scores = F.linear(given[0].float(), router.weight.float()).softmax(dim=-1).mean(dim=0)
+        used = torch.bincount(chosen[0].flatten(), minlength=len(scores)) / chosen[0].numel()
+        self.imbalances.append(len(scores) * (scores * used).sum())
+
+    def save(self, out: Path) -> None:
+        """Keep everything in ``out``; the file there is replaced when the new one is written."""
+        out.mkdir(parents=True, exist_ok=True)
+        state = {"step": self.step, "model": self.model.state_dict(), "optimiser": self.optimiser.state_dict()}
+        torch.save(state, out / f"{STATE}.new")
+        (out / f"{STATE}.new").replace(out / STATE)
+
+    def resume(self, out: Path) -> None:
+        """Go on from what ``out`` holds, if anything; raise ``DsocrError`` where that is no training of this model."""
+        if not (out / STATE).is_file():
+            return
+        try:
+            state = torch.load(out / STATE, map_location=self.device, weights_only=True)
+            self.model.load_state_dict(state["model"])
+            self.optimiser.load_state_dict(state["optimiser"])
+            self.step = int(state["step"])
+        except (OSError, EOFError, LookupError, TypeError, ValueError, RuntimeError, UnpicklingError) as error:
+            raise DsocrError(f"{out / STATE} is no training of this model; give another folder") from error
+
+    def export(self, checkpoint: Path) -> None:
+        """Write a checkpoint in bf16; raise ``DsocrError`` where the folder holds weights already."""
+        state = {name: tensor.detach().to("cpu", torch.bfloat16) for name, tensor in self.model.state_dict().items()}
+        write_checkpoint(checkpoint, self.arch, state, self.backend)
+
+
+def train(training: Training, out: Path, *, minutes: float, workers: int) -> Iterator[str]:
+    """Take the steps that are left, or as many as the minutes allow; yield lines, and keep the training in ``out``."""
+    recipe, deadline = training.recipe, time.monotonic() + 60 * minutes
+    pages = Pages(recipe.make_page, recipe.folder / "tokenizer.json", recipe.batch_pages, recipe.presets)
+    steps = range(training.step, recipe.steps)
+    for rows in DataLoader(pages, batch_size=None, sampler=steps, num_workers=workers):
+        found = training.learn(rows)
+        is_last = training.step == recipe.steps or time.monotonic() > deadline
+        if is_last or training.step % LOG_EVERY == 0:
+            losses = ", ".join(f"{name} {value:.3f}" for name, value in found.items())
+            yield f"step {training.step} of {recipe.steps}: {losses}"
+        if is_last or training.step % SAVE_EVERY == 0:
+            training.save(out)
+        if is_last:
+            return
+
+
+def new_model(arch: Architecture, seed: int) -> DeepseekOCR:
+    """Return a model with weights to begin training from, float32 on the CPU."""
+    model = DeepseekOCR.empty(arch, sdpa, torch.device("cpu"), torch.float32, round_rope=False)
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(_initial(name, parameter, random))
+    return model.requires_grad_()
+
+
+def _initial(name: str, parameter: nn.Parameter, random: torch.Generator) -> Tensor:
+    if name.endswith("bias") or "rel_pos" in name:
+        return torch.zeros_like(parameter)
+    if name.endswith("weight") and parameter.dim() == 1:
+        return torch.ones_like(parameter)
+    normal = torch.randn(parameter.shape, generator=random)
+    if name.endswith("sam_model.pos_embed"):
+        return EMBEDDING_STD * plane_waves(*parameter.shape[2:])[None]
+    if name.endswith(EMBEDDINGS):
+        return EMBEDDING_STD * normal
+    if name.endswith(("lm_head.weight", "gate.weight")):
+        return HEAD_STD * normal
+    scale = BRANCH_SCALE if name.endswith(LAST_OF_BRANCH) else 1.0
+    return scale * normal / math.sqrt(math.prod(parameter.shape[1:]))
+
+
+def plane_waves(side: int, width: int) -> Tensor:
+    """Return sines and cosines of every row and column of a square, alike for neighbours: ``[side, side, width]``."""
+    periods = 4 * side * (1 / side) ** torch.linspace(0, 1, width // 4)
+    angles = torch.arange(float(side))[:, None] * (2 * math.pi / periods)
+    line = torch.cat([angles.sin(), angles.cos()], dim=1)
+    return torch.cat([line[:, None].expand(-1, side, -1), line[None].expand(side, -1, -1)], dim=-1)

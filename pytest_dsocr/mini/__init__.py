@@ -1,1 +1,1 @@
-"""The embedded checkpoint, and nothing else; ``ci/training`` holds what made it."""
+"""The embedded checkpoint, and nothing else; its README says how it was made."""

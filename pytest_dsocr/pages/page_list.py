@@ -61,7 +61,7 @@ def _page(path: Path, number: int, name: str) -> Path | BadPage:
 
 
 PAGES = Path(__file__).parent / "files"
-"""``generated/`` and ``typeset/``, and a list file for each subset. ``ci.training.truth`` reads each page's truth."""
+"""``generated/`` and ``typeset/``, and a list file for each subset. Each page's truth is a JSON file beside it."""
 
 
 def shipped(subset: str) -> list[Path]:

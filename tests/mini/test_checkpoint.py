@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ci.training.quality import PageQuality, measure
-from ci.training.reading import truth_of
-from ci.training.truth import load_truth
+from ci.training.page import load_page
+from ci.training.quality import Quality, measure
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.prompt import SpecialTokens
@@ -91,33 +90,20 @@ def test_every_expert_differs_from_every_other(weights: dict[str, Tensor]) -> No
         assert len({tuple(weight[0].tolist()) for weight in experts}) == 8
 
 
-@pytest.fixture(scope="module")
-def qualities() -> list[PageQuality]:
-    """Of what the vendor's code was recorded to read with it, which is what the session reads."""
+def test_it_reads_and_stops() -> None:
+    """By what the vendor's code was recorded to read with it, which is what the session reads."""
     recorded = find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling()).cases
     pages = [path for path in shipped("dev-20") if path.stem in READ]
-    return [quality(path, recorded[make_case(path, "markdown", "gundam").id].observation) for path in pages]
+    total = Quality()
+    for path in pages:
+        total += _quality(path, recorded[make_case(path, "markdown", "gundam").id].observation)
+    assert (total.pages, total.exact_pages, total.ended, total.true_boxes) == (3, 3, 3, 17)
+    assert total.matched_boxes >= 14
+    assert total.labelled_boxes >= 14
+    assert total.iou_sum / total.matched_boxes > 0.9
+    assert total.errors <= 0.33 * total.characters
 
 
-def quality(path: Path, seen: Observation) -> PageQuality:
-    truth = truth_of(load_truth(path), "markdown")
+def _quality(path: Path, seen: Observation) -> Quality:
+    truth = parse(load_page(path).answer(grounded=True))
     return measure(truth, parse(seen.output.text), ended=seen.token_ids[-1] == SpecialTokens().eos)
-
-
-def test_it_finds_exactly_the_boxes_and_stops(qualities: list[PageQuality]) -> None:
-    assert [quality.surplus_boxes for quality in qualities] == [0, 0, 0]
-    assert [quality.ended for quality in qualities] == [True] * 3
-    assert [quality.degenerate for quality in qualities] == [False] * 3
-
-
-def total(qualities: list[PageQuality], name: str) -> float:
-    return float(sum(getattr(quality, name) for quality in qualities))
-
-
-def test_it_reads(qualities: list[PageQuality]) -> None:
-    assert total(qualities, "true_boxes") == 17
-    assert total(qualities, "matched_boxes") >= 14
-    assert total(qualities, "iou_sum") / total(qualities, "matched_boxes") > 0.9
-    assert total(qualities, "labelled_boxes") >= 14
-    assert total(qualities, "title_errors") <= 0.05 * total(qualities, "title_characters")
-    assert total(qualities, "text_errors") <= 0.33 * total(qualities, "text_characters")

@@ -1,65 +1,120 @@
-"""The schedule at its turning points, and that the architecture has every kind of part."""
+"""The recipe trains: the loss falls, a run goes on where it ended, and what is written loads and reads a page."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+import torch
 
-from ci.training.recipe import PRESET_SHARES, SCHEDULE, Schedule, architecture
+from ci.training.__main__ import main
+from ci.training.page import Page
+from ci.training.quality import Quality, measure
+from ci.training.recipe import STATE, Recipe, Training, new_model, train
+from ci.training.rows import Pages
+from ci.training.typeset import typeset
+from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.places import MINI_FOLDER
+from pytest_dsocr.engine.places import MINI_FOLDER, SYNTHETIC
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.foundation.errors import DsocrError
 
-PLAIN = Schedule(
-    steps=1000,
-    warmup_steps=10,
-    decay_share=0.2,
-    courses=((0, 100), (400, 50)),
-    rehearsals=3,
-    peak_learning_rate=1.0,
-    least_learning_rate=0.1,
-)
+STEPS = 30
+CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(
-    ("step", "since_start", "rate"),
-    [
-        (0, 0, 0.1),
-        (4, 4, 0.5),
-        (9, 9, 1.0),
-        (500, 500, 1.0),
-        (500, 0, 0.1),
-        (500, 4, 0.5),
-        (800, 800, 1.0),
-        (900, 900, 0.55),
-        (1000, 1000, 0.1),
-        (1200, 1200, 0.1),
-    ],
-)
-def test_the_rate_warms_up_stays_and_falls(step: int, since_start: int, rate: float) -> None:
-    assert PLAIN.learning_rate(step, since_start) == pytest.approx(rate)
+def same_page(seed: int, words: Sequence[str]) -> Page:
+    """One page, whatever the seed: soon learned by heart."""
+    return typeset(11, words)
 
 
-@pytest.mark.parametrize(
-    ("step", "level"), [(0, 0), (25, 0.25), (100, 1), (399, 1), (400, 0), (425, 0.5), (450, 1), (999, 1)]
-)
-def test_pages_grow_in_each_course(step: int, level: float) -> None:
-    assert PLAIN.level(step) == level
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny architecture with mini's tokenizer."""
+    folder = tmp_path_factory.mktemp("small")
+    tiny = SYNTHETIC["tiny"]
+    vocabulary = Architecture.from_folder(MINI_FOLDER).decoder.vocab_size
+    arch = replace(tiny, sam=replace(tiny.sam, layers=2, global_attn_indexes=(1,)))
+    arch = replace(arch, decoder=replace(arch.decoder, vocab_size=vocabulary))
+    (folder / "config.json").write_text(json.dumps(arch.to_config()), encoding="utf-8")
+    (folder / "tokenizer.json").write_bytes((MINI_FOLDER / "tokenizer.json").read_bytes())
+    return folder
 
 
-@pytest.mark.parametrize(("step", "weight"), [(0, 5), (50, 3.5), (100, 2), (400, 2), (999, 2)])
-def test_the_weight_of_words_falls_in_the_first_course(step: int, weight: float) -> None:
-    assert PLAIN.word_weight(step) == weight
+def test_it_trains_goes_on_and_writes_what_reads(small: Path, tmp_path: Path) -> None:
+    presets = ("tiny",)
+    recipe = Recipe(small, same_page, STEPS, batch_pages=1, presets=presets, learning_rate=1e-2, warmup_steps=5)
+    first, out = Training(recipe, CPU), tmp_path / "training"
+    begun = {name: parameter.detach().clone() for name, parameter in first.model.named_parameters()}
+    [line, *_] = train(first, out, minutes=0, workers=0)
+    assert line.startswith(f"step 1 of {STEPS}: answer 7.")
+    training = Training(recipe, CPU)
+    training.resume(out)
+    assert training.step == 1
+    *_, last = train(training, out, minutes=5, workers=0)
+    assert last.startswith(f"step {STEPS} of {STEPS}: answer ")
+    assert float(last.partition("answer ")[2].partition(",")[0]) < 4.5
+
+    unused = "model.vision_model.embeddings.patch_embedding.weight"  # CLIP is fed by SAM
+    still = {name for name, p in training.model.named_parameters() if torch.equal(p, begun[name])}
+    assert still == {unused}, "every other part learns"
+
+    training.export(tmp_path / "checkpoint")
+    session = Session.from_checkpoint(str(tmp_path / "checkpoint"))
+    result = session.run(same_page(0, ("harbor", "zebra")).image, preset="tiny", max_new_tokens=12)
+    assert len(result.token_ids) == 12
+    assert result.text
+    with pytest.raises(DsocrError):
+        training.export(tmp_path / "checkpoint")
 
 
-@pytest.mark.parametrize(("step", "rehearsals"), [(0, 0), (399, 0), (400, 3), (999, 3)])
-def test_rehearsals_begin_with_the_last_course(step: int, rehearsals: int) -> None:
-    assert PLAIN.rehearsals_at(step) == rehearsals
+def test_vision_is_asked_for_words_and_experts_are_balanced(small: Path) -> None:
+    recipe = Recipe(small, typeset, batch_pages=1, presets=("base",))
+    training = Training(recipe, CPU)
+    found = training.losses(Pages(typeset, small / "tokenizer.json", 1, ("base",))[0])
+    assert 6 < found["words"].item() < 9
+    assert 1 <= found["imbalance"].item() < 2
+    found["words"].backward()
+    assert training.model.model.sam_model.get_parameter("pos_embed").grad is not None
+    assert training.model.model.layers[0].get_parameter("mlp.down_proj.weight").grad is None
 
 
-def test_the_recipes_own_numbers_agree() -> None:
-    (first, length), (second, grown) = SCHEDULE.courses
-    assert first == 0 < length <= second < second + grown < SCHEDULE.steps * (1 - SCHEDULE.decay_share)
-    assert sum(PRESET_SHARES.values()) == pytest.approx(1)
+def test_the_rate_rises_and_falls() -> None:
+    recipe = Recipe(Path(), typeset, steps=1000, learning_rate=1.0, warmup_steps=100)
+    rates = [recipe.rate(step) for step in range(1000)]
+    assert rates[0] == 0.01
+    assert max(rates) > 0.95
+    assert rates[-1] == pytest.approx(0.01, abs=1e-3)
 
 
-def test_the_shipped_checkpoint_is_of_this_architecture() -> None:
-    assert Architecture.from_folder(MINI_FOLDER) == architecture()
+def test_weights_follow_from_the_seed(small: Path) -> None:
+    arch = Architecture.from_folder(small)
+    one, same, other = (new_model(arch, seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(tensor, same[name]) for name, tensor in one.items())
+    assert not torch.equal(one["lm_head.weight"], other["lm_head.weight"])
+    assert all(tensor.isfinite().all() for tensor in one.values())
+
+
+@pytest.mark.parametrize("what", ["pages", "training", "folder"])
+def test_bad_input_is_2(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str) -> None:
+    (tmp_path / STATE).write_bytes(b"torn")
+    how = {"pages": ["--pages=nowhere:made"], "training": [], "folder": [f"--like={tmp_path}"]}[what]
+    assert main([str(tmp_path), f"--like={small}", "--device=cpu", *how]) == 2
+    assert capsys.readouterr().err.startswith("training: ")
+
+
+def test_an_answer_is_held_against_the_truth() -> None:
+    truth = parse(
+        "<|ref|>title<|/ref|><|det|>[[0, 0, 100, 50]]<|/det|>\n# Harbor\n\n"
+        "<|ref|>text<|/ref|><|det|>[[0, 100, 100, 200]]<|/det|>\nzebra"
+    )
+    right = measure(truth, truth, ended=True)
+    assert right == Quality(1, 1, 1, 2, 2, 2, 2.0, 13, 0)
+    answer = parse("<|ref|>text<|/ref|><|det|>[[0, 0, 100, 100]]<|/det|>\n# Harbour")
+    wrong = measure(truth, answer, ended=False)
+    assert wrong == Quality(1, 0, 0, 2, 1, 0, 0.5, 13, 6)
+    assert (right + wrong).pages == 2
+    assert [*(right + wrong).lines()][-1] == "23.1% character errors"

@@ -1,0 +1,108 @@
+"""Pages are made the same each time, say where everything is, and are read back with their truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+from PIL import Image
+
+from ci.training.page import Block, Page, Rect, Word, load_page
+from ci.training.rows import IGNORED, collate, make_row, token_places, words_of
+from ci.training.typeset import ANSWERS, typeset
+from pytest_dsocr.contract.markup import parse
+from pytest_dsocr.contract.presets import PRESETS, image_token_count
+from pytest_dsocr.engine.places import MINI_FOLDER
+from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
+from pytest_dsocr.foundation.errors import DsocrError
+
+BACKEND = tokenizers.Tokenizer.from_file(str(MINI_FOLDER / "tokenizer.json"))
+WORDS = words_of(BACKEND)
+
+
+def test_a_seed_gives_the_same_page_and_every_kind_of_block_comes() -> None:
+    pages = [typeset(seed, WORDS) for seed in range(40)]
+    again = typeset(7, WORDS)
+    assert (again.image.tobytes(), again.blocks) == (pages[7].image.tobytes(), pages[7].blocks)
+    labels = Counter(block.label for page in pages for block in page.blocks)
+    assert {*labels} == {*ANSWERS, "text", "header", "footer", "page_number", "image", "table"}
+    assert len({page.kind for page in pages}) == 4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_truth_is_on_the_page(seed: int) -> None:
+    page = typeset(seed, WORDS)
+    markup = parse(page.answer(grounded=True))
+    assert markup.problems == ()
+    assert [span.label for span in markup.spans] == [block.label for block in page.blocks]
+    shades = np.asarray(page.image.convert("L"))
+    for block in page.blocks:
+        for x1, y1, x2, y2 in (*block.rects, *(word.rect for word in block.words)):
+            assert 0 <= x1 < x2 <= page.image.width
+            assert 0 <= y1 < y2 <= page.image.height
+            assert np.ptp(shades[round(y1) : round(y2), round(x1) : round(x2)]) > 40
+        assert all(word.text in block.text for word in block.words)
+
+
+def test_a_page_is_read_back_with_its_truth_and_refused_without(tmp_path: Path) -> None:
+    page = typeset(3, WORDS)
+    page.save(tmp_path / "page.png")
+    back = load_page(tmp_path / "page.png")
+    assert (back.kind, back.seed, back.blocks) == (page.kind, page.seed, page.blocks)
+    assert back.image.tobytes() == page.image.tobytes()
+    for truth in ("", "[]", '{"kind": "note", "seed": 1, "blocks": [{"label": "text"}]}'):
+        (tmp_path / "page.json").write_text(truth, encoding="utf-8")
+        with pytest.raises(DsocrError, match="holds no truth"):
+            load_page(tmp_path / "page.png")
+
+
+def test_the_words_are_those_of_the_tokenizer() -> None:
+    assert len(WORDS) > 200
+    assert all(len(BACKEND.encode(f" {word}", add_special_tokens=False).ids) == 1 for word in WORDS)
+    with pytest.raises(DsocrError, match="0 words"):
+        words_of(byte_level_vocabulary(512))
+
+
+@pytest.mark.parametrize(
+    ("preset", "size", "middle", "token"),
+    [
+        ("gundam", (1280, 640), (700, 100), 1 * 21 + 10),  # 20 columns of crops; a newline ends each row
+        ("gundam", (640, 640), (330, 10), 8),  # no crops: 16 columns of the whole view
+        ("base", (512, 1024), (10, 500), 7 * 17 + 4),  # a quarter of the view beside it is empty
+        ("tiny", (640, 640), (10, 10), None),
+    ],
+)
+def test_a_place_on_the_page_is_a_token(
+    preset: str, size: tuple[int, int], middle: tuple[int, int], token: int | None
+) -> None:
+    x, y = middle
+    place = token_places(size, PRESETS[preset])
+    assert (place and place(Rect(x - 5, y - 5, x + 5, y + 5))) == token
+    assert place is None or place(Rect(*size, *size)) < image_token_count(PRESETS[preset], (2, 1))
+
+
+def test_a_row_asks_for_the_answer_and_for_each_word() -> None:
+    words = (_word("Harbor", 0), _word("zebra", 700), _word("12", 9))
+    blocks = (
+        Block("text", (Rect(0, 0, 90, 20),), "Harbor zebra 12", words),
+        Block("image", (Rect(0, 50, 90, 90),), "", ()),
+    )
+    page = Page("note", 1, Image.new("RGB", (1280, 640), "white"), blocks)
+    row, blind = make_row(page, BACKEND, "gundam"), make_row(page, BACKEND, "gundam", is_blind=True)
+    assert [BACKEND.decode([word]) for word in row.word.tolist()[:2]] == ["Harbor", " zebra"]
+    assert row.word_at.tolist() == [0, 11, 0]
+    assert BACKEND.decode(row.answer[:-1], skip_special_tokens=False) == page.answer(grounded=True)
+    assert blind.answer == row.answer[-1:]
+    batch, prompt = collate([row, blind], pad=2), row.inputs.prompt_tokens
+    assert batch.targets[0, prompt - 1 :].tolist() == [*row.answer, IGNORED]
+    assert (batch.targets[:, : prompt - 1] == IGNORED).all()
+    assert batch.targets[1, prompt - 1 :].tolist() == [row.answer[-1], *[IGNORED] * len(row.answer)]
+    assert batch.mask.sum(dim=1).tolist() == [row.inputs.image_tokens] * 2
+    assert (batch.ids[1, prompt + 1 :] == 2).all()
+
+
+def _word(text: str, x: int) -> Word:
+    return Word(text, Rect(x, 0, x + 10, 20))
