@@ -84,7 +84,7 @@ class Run:
             self.plan.others_failed = True
 
     @pytest.hookimpl(specname="pytest_runtest_logreport", trylast=True)
-    def show_verdict_so_far(self, report: pytest.TestReport) -> None:
+    def pytest_show_verdict_so_far(self, report: pytest.TestReport) -> None:
         """Write a line beneath pytest's progress: on a terminal now and then, in a log once, where a case is WRONG.
 
         The first report that carries a case has its verdict: all of the case is compared then.
@@ -106,7 +106,7 @@ class Run:
         reporter.write_line(plain(line), red=bool(wrong), green=not wrong)
 
     @pytest.hookimpl(specname="pytest_sessionfinish", tryfirst=True)
-    def add_junit_properties(self, session: pytest.Session) -> None:
+    def pytest_add_junit_properties(self, session: pytest.Session) -> None:
         """Give the run's properties to pytest's JUnit file before it is written; workers have sent all by now."""
         written = [one for one in session.config.pluginmanager.get_plugins() if hasattr(one, "add_global_property")]
         self.take_journal()
@@ -126,7 +126,7 @@ class Run:
         self._settle(session)
 
     @pytest.hookimpl(specname="pytest_terminal_summary", wrapper=True, tryfirst=True)
-    def fold_failures(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, Any, Any]:
+    def pytest_fold_failures(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, Any, Any]:
         """Have pytest show one failure of each break in full; behind its list, say where it first broke, and why."""
         self._fold(terminalreporter)
         done = yield
@@ -136,7 +136,7 @@ class Run:
         return done
 
     @pytest.hookimpl(specname="pytest_terminal_summary", wrapper=True, trylast=True)
-    def unfold_for_others(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, Any, Any]:
+    def pytest_unfold_for_others(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, Any, Any]:
         """Put all failures back while other plugins write, and leave them out of pytest's list."""
         self._unfold(terminalreporter)
         done = yield

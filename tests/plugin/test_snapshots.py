@@ -18,7 +18,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.plugin.snapshots import check_update, differences
 
-HOME = Path("golden/snapshots/mini/cpu-float32-eager/tests/test_it")
+HOME = Path("golden/snapshots/mini/cpu-float32-eager/checks/test_it")
 KEPT: dict[str, Any] = {
     "boxes": 2,
     "characters": 100,
@@ -125,7 +125,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(syrupy, "_syrupy", syrupy._syrupy)  # a run in here puts its own session there
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
         monkeypatch.delenv(name, raising=False)  # of the run around it: a worker leaves reports to its controller
-    tests = pytester.mkpydir("tests")
+    tests = pytester.mkpydir("checks")
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_it=TESTS).rename(tests / "test_it.py")
     tests.joinpath("test_other.py").write_text("def test_other(): pass")
@@ -134,7 +134,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
         values = {"a-gundam": KEPT, "b-gundam": KEPT, "grid": [2, 3]} | changed
         Path("values.json").write_text(json.dumps({name.replace("_", "-"): value for name, value in values.items()}))
         own = () if "--dsocr-golden" in arguments else ("--dsocr-golden", "golden")
-        options = ("-p", "no:cacheprovider", "--snapshot-details", "tests", *own)
+        options = ("-p", "no:cacheprovider", "--snapshot-details", "checks", *own)
         start = pytester.runpytest_subprocess if "-n" in arguments else pytester.runpytest_inprocess
         return start(*options, *arguments)
 
@@ -190,7 +190,7 @@ def test_an_update_writes_what_is_beyond_the_limits(accepted: Run) -> None:
 def test_a_missing_one_is_told_with_the_nearest_keys(accepted: Run) -> None:
     """To ``assert`` it is an error; ``compare_snapshot`` skips, for nothing was accepted, unless skips are failures."""
     other = ("--dsocr-dtype", "bfloat16")
-    shutil.copytree(HOME, "golden/snapshots/large/nvidia-h200-float32-sdpa/tests/test_it")
+    shutil.copytree(HOME, "golden/snapshots/large/nvidia-h200-float32-sdpa/checks/test_it")
     accepted(*other, "-k", "reading", "-rs").assert_outcomes(skipped=2)
     accepted(*other, "-k", "grid").assert_outcomes(failed=1)
     result = accepted(*other, "-k", "reading", "--dsocr-no-skip")
