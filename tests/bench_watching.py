@@ -28,10 +28,10 @@ from pytest_dsocr.engine.session import ENGINES, Engine, Session
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Best, Step
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import forced_steps
 from pytest_dsocr.subjects.session import SessionSubject
-from pytest_dsocr.subjects.watch import watching
 
 ROUNDS, TOKENS = 5, 128
 AT_ONCE = 16

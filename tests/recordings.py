@@ -7,8 +7,8 @@ from typing import Any
 
 from pytest_dsocr.observation.provenance import Key
 from pytest_dsocr.reference.goldens import shipped_folder
-from pytest_dsocr.reference.recorded.facts import read_facts
-from pytest_dsocr.reference.recorded.recording import Recording, find_recordings
+from pytest_dsocr.reference.nearest import read_facts
+from pytest_dsocr.reference.recording import Recording, find_recordings
 
 FOLDER = shipped_folder() / "vendor"
 

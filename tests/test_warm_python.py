@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import PYTHON
-from tests.reference.played import await_ended
+from tests.processes import await_ended
 
 pytestmark = [
     pytest.mark.usefixtures("warm"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_dsocr.reference.environment.environment import PINS
+from pytest_dsocr.reference.environment import PINS
 
 TORCH = "torch==2.13.0"
 """Pinned in every environment: another torch changes what both sides compute with. A CPU build will do."""

@@ -16,7 +16,7 @@ from ci.implementations.llama import LlamaCpp
 from ci.implementations.rows import TORCH, Row
 from ci.implementations.told import DSOCR, downloaded, told
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.vendor_code.files import FILES, check_vendor_folder
+from pytest_dsocr.reference.environment import FILES, check_vendor_folder
 
 CHECKOUT = Path(__file__).parents[2]
 

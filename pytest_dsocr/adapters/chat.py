@@ -8,9 +8,10 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,9 +19,8 @@ from pytest_dsocr.adapters.fields import MOST_BYTES
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.foundation.words import fit
 from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
-from pytest_dsocr.subjects.fault import hung
+from pytest_dsocr.subjects.calls import current, hung
 from pytest_dsocr.subjects.time_limit import Overdue
-from pytest_dsocr.subjects.watch import current
 
 SHOWN = 160
 LONGEST_S = 1e6
@@ -259,3 +259,23 @@ class _Reply:
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return repr(fit(" ".join(text.split()), SHOWN))
+
+
+@contextmanager
+def company(chat: Chat, bodies: Iterable[Mapping[str, Any]]) -> Iterator[None]:
+    """Have the server answer these requests while the caller asks for another; what comes of them is not looked at.
+
+    They are waited for, so that no page has more company than another, but where the page itself failed: a server that
+    hangs may never answer them.
+    """
+    threads = [Thread(target=_ask, args=(chat, body), daemon=True) for body in bodies]
+    for thread in threads:
+        thread.start()
+    yield
+    for thread in threads:
+        thread.join()
+
+
+def _ask(chat: Chat, body: Mapping[str, Any]) -> None:
+    with suppress(SubjectFaultError):  # of a page that is judged it will be told
+        chat.whole(body)

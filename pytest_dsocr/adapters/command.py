@@ -34,9 +34,8 @@ from pytest_dsocr.adapters.process import RunningCommand
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.subjects.offers import Offers
-from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.ways import CLI
+from pytest_dsocr.subjects.loading import CLI
+from pytest_dsocr.subjects.protocol import Offers, Setup
 
 LEVEL = Level.TEXT
 OWN_PROCESS = True

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_dsocr.adapters import to_gguf
-from pytest_dsocr.adapters.mlx_folder import write_mlx
+from pytest_dsocr.adapters.mlx_vlm import write_mlx
 from pytest_dsocr.engine.portable import write_portable
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.words import fit, in_shell

@@ -17,7 +17,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.subjects.watch import current
+from pytest_dsocr.subjects.calls import current
 
 Body = Callable[[Path, str, Preset, int], dict[str, Any]]
 """Makes a request of a page, a prompt, a preset and the ceiling of the output."""

@@ -1,17 +1,21 @@
 """mlx-vlm in this process, stage by stage: ``--dsocr-subject=pytest_dsocr.adapters.mlx_vlm:MlxVlm``.
 
 Needs ``mlx`` and ``mlx-vlm`` beside this package, on a Mac or, with ``mlx[cpu]``, on Linux. Level 2: mlx has no torch
-modules to look into.
+modules to look into. A checkpoint is written as mlx-vlm loads it: its own names in ``config.json``, and SAM of other
+sizes than it has built in.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import tempfile
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +23,72 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pytest_dsocr.adapters.mlx_folder import resize_sam, write_mlx
 from pytest_dsocr.contract import GRID, PIXELS
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import IMAGE
+from pytest_dsocr.engine.architecture import Architecture, ClipConfig, SamConfig
 from pytest_dsocr.engine.places import architecture_of
+from pytest_dsocr.engine.portable import write_portable
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.answer import VISION_SEAMS
 from pytest_dsocr.subjects.protocol import Setup
+
+MODEL_TYPE = "deepseekocr"
+
+
+def write_mlx(checkpoint: str | Path, folder: Path) -> None:
+    """Write ``checkpoint`` to a new ``folder``, in mlx-vlm's names; raises as :func:`write_portable`.
+
+    What the vendor's config leaves out stays left out, so that mlx-vlm's own defaults count.
+    """
+    write_portable(checkpoint, folder)
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    clip = _clip(Architecture.from_folder(folder).clip)
+    config |= {"model_type": MODEL_TYPE, "vision_config": config["vision_config"] | clip}
+    path.write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    processor = folder / "processor_config.json"
+    named = json.loads(processor.read_text(encoding="utf-8")) | {"processor_class": "DeepseekOCRProcessor"}
+    processor.write_text(json.dumps(named, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _clip(clip: ClipConfig) -> dict[str, int]:
+    return {
+        "layers": clip.layers,
+        "width": clip.width,
+        "hidden_size": clip.width,
+        "intermediate_size": clip.width * clip.mlp_ratio,
+        "num_attention_heads": clip.heads,
+        "patch_size": clip.patch_size,
+    }
+
+
+def resize_sam(sam: SamConfig) -> None:
+    """Let mlx-vlm build SAM in these sizes; it knows those of the published model alone."""
+    module: Any = importlib.import_module("mlx_vlm.models.deepseekocr.deepseekocr")
+    sizes = {
+        "image_size": sam.image_size,
+        "width": sam.width,
+        "layers": sam.layers,
+        "heads": sam.heads,
+        "window_size": sam.window_size,
+        "global_attn_indexes": sam.global_attn_indexes,
+    }
+    config: Any = importlib.import_module("mlx_vlm.models.deepseekocr.config").SAMViTConfig
+    encoder: Any = importlib.import_module("mlx_vlm.models.deepseekocr.sam").SAMEncoder
+    module.SAMViTConfig = partial(config, **sizes)
+    module.SAMEncoder = partial(_encoder, encoder, sam)
+
+
+def _encoder(kind: Any, sam: SamConfig, **sizes: Any) -> Any:
+    nn = importlib.import_module("mlx.nn")
+    made = kind(**sizes, out_chans=sam.neck_channels)
+    channels = (sam.neck_channels, *sam.downsample_channels)
+    strided = partial(nn.Conv2d, kernel_size=3, stride=2, padding=1, bias=False)
+    made.net_2, made.net_3 = (strided(*pair) for pair in pairwise(channels))
+    return made
+
 
 ENCODERS = ("sam_model", "vision_model", "projector")
 PLACES = ("crops", "page")

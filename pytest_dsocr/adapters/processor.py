@@ -29,11 +29,9 @@ from pytest_dsocr.engine.portable import PROCESSOR, write_portable
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.subjects.fault import guarded
-from pytest_dsocr.subjects.offers import Offers
-from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.telling import brief
-from pytest_dsocr.subjects.ways import PROCESSOR as WORD
+from pytest_dsocr.subjects.calls import brief, guarded
+from pytest_dsocr.subjects.loading import PROCESSOR as WORD
+from pytest_dsocr.subjects.protocol import Offers, Setup
 
 LEVEL = Level.INPUTS
 OWN_PROCESS = False

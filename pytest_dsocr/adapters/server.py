@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from pytest_dsocr.adapters.chat import Chat, Endpoint
-from pytest_dsocr.adapters.company import company
+from pytest_dsocr.adapters.chat import Chat, Endpoint, company
 from pytest_dsocr.adapters.fields import (
     OF_PAGE,
     OF_SETUP,
@@ -37,10 +36,9 @@ from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.subjects.fault import guarded
-from pytest_dsocr.subjects.offers import Offers
-from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.ways import HTTP
+from pytest_dsocr.subjects.calls import guarded
+from pytest_dsocr.subjects.loading import HTTP
+from pytest_dsocr.subjects.protocol import Offers, Setup
 
 GREETING_S = 60.0
 """For each answer of the handshake, where no limit is named."""

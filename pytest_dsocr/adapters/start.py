@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.subjects.ways import CLI, HTTP
+from pytest_dsocr.subjects.loading import CLI, HTTP
 
 STARTS = Path(__file__).parent / "starts"
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Config
-from pytest_dsocr.reference.environment.environment import answers_folder
+from pytest_dsocr.reference.answers import KeptReference, Store, making_of
+from pytest_dsocr.reference.environment import answers_folder
 from pytest_dsocr.reference.goldens import recording_places
-from pytest_dsocr.reference.live.kept import KeptReference, Store, making_of
-from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.live import LiveReference
+from pytest_dsocr.reference.nearest import WAYS
 from pytest_dsocr.reference.opening import Wanted, open_recorded, open_reference
 from pytest_dsocr.reference.protocol import OnProgress, Reference
-from pytest_dsocr.reference.recorded.nearest import WAYS
-from pytest_dsocr.session_reference.reference import open_session_reference
-from pytest_dsocr.subjects.watch import current
+from pytest_dsocr.reference.session import open_session_reference
+from pytest_dsocr.subjects.calls import current
 
 
 def reference_of(config: Config, on_progress: OnProgress | None = None, coming: Sequence[Case] = ()) -> Reference:

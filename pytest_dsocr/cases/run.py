@@ -22,16 +22,16 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Config, Setup
 from pytest_dsocr.reference.protocol import Reference
-from pytest_dsocr.reference.recorded.case import CUT
+from pytest_dsocr.reference.recorded_case import CUT
+from pytest_dsocr.reference.session import SessionReference
 from pytest_dsocr.report.payload import CasePayload, of_case
 from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.report.side_files import side_folder, write_sides
 from pytest_dsocr.report.times import COMPARING
-from pytest_dsocr.session_reference.reference import SessionReference
+from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import TextSubject
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
-from pytest_dsocr.subjects.watch import current
 
 LOG = logging.getLogger(__name__)
 

@@ -15,13 +15,15 @@ from pytest_dsocr.cli.arguments import add_anchors, add_environment, add_vendor
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import progress_bar
-from pytest_dsocr.reference.anchors.affected import change_of
-from pytest_dsocr.reference.anchors.anchors import CONTRACT, Anchors, read_anchors
-from pytest_dsocr.reference.anchors.drift import drifts, read_json, to_json
-from pytest_dsocr.reference.anchors.inspection import Loaded, copies_of, load_in, modules_of, transformers_of
-from pytest_dsocr.reference.anchors.syntax import Detail
-from pytest_dsocr.reference.environment.environment import find_environment, named_folder, plan_here, read_stamp
-from pytest_dsocr.reference.environment.installation import is_made, set_up
+from pytest_dsocr.reference.anchors import CONTRACT, Anchors, Detail, read_anchors
+from pytest_dsocr.reference.drift import change_of, drifts, read_json, to_json
+from pytest_dsocr.reference.environment import (
+    check_vendor_folder,
+    find_environment,
+    named_folder,
+    plan_here,
+    read_stamp,
+)
 from pytest_dsocr.reference.goldens import (
     ANCHORS,
     OWN,
@@ -31,7 +33,8 @@ from pytest_dsocr.reference.goldens import (
     golden_folder,
     recording_places,
 )
-from pytest_dsocr.reference.vendor_code.files import check_vendor_folder
+from pytest_dsocr.reference.inspection import Loaded, copies_of, load_in, modules_of, transformers_of
+from pytest_dsocr.reference.installation import is_made, set_up
 from pytest_dsocr.report.vendor_change import lines_of, markdown
 
 COMMAND = "dsocr vendor inspect path/to/folder --write"

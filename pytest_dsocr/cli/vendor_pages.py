@@ -21,16 +21,16 @@ from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.named import Cases, make_cases
-from pytest_dsocr.reference.environment.environment import find_environment
+from pytest_dsocr.reference.environment import find_environment
 from pytest_dsocr.reference.goldens import OWN, RECORDINGS, check_writable
 from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.observation import Observation
-    from pytest_dsocr.reference.live.reference import LiveReference
-    from pytest_dsocr.reference.recorded.counts import Counting
-    from pytest_dsocr.reference.recorded.recorder import Recorder
-    from pytest_dsocr.reference.recorded.recording import Recording
+    from pytest_dsocr.reference.counts import Counting
+    from pytest_dsocr.reference.live import LiveReference
+    from pytest_dsocr.reference.recorder import Recorder
+    from pytest_dsocr.reference.recording import Recording
 
 MACHINE = EXIT_STATUS[Ending.INFRASTRUCTURE]
 
@@ -91,8 +91,8 @@ def found_by(options: Namespace) -> Cases:
 
 
 def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:
-    from pytest_dsocr.reference.recorded.counts import counting
-    from pytest_dsocr.reference.recorded.recorder import checkpoint_folder, recorder
+    from pytest_dsocr.reference.counts import counting
+    from pytest_dsocr.reference.recorder import checkpoint_folder, recorder
 
     with Progress() as progress, live_reference(options, progress) as reference:
         made = reference.provenance
@@ -128,7 +128,7 @@ class Progress:
 
 def live_reference(options: Namespace, progress: Progress) -> LiveReference:
     """Return the vendor's code as the options name it; it starts with the first request."""
-    from pytest_dsocr.reference.live.reference import LiveReference
+    from pytest_dsocr.reference.live import LiveReference
 
     return LiveReference(
         options.vendor,

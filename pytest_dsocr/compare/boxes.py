@@ -57,9 +57,9 @@ def assign(costs: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
     return list(zip(rows.tolist(), columns.tolist(), strict=True))
 
 
-def overlaps(ours: Sequence[Box], theirs: Sequence[Box]) -> list[list[float]]:
-    """Give the IoU of each box of ``ours`` with each of ``theirs``: ``[ours, theirs]``."""
-    return [[iou(a, b) for b in theirs] for a in ours]
+def overlaps(actual: Sequence[Box], expected: Sequence[Box]) -> list[list[float]]:
+    """Return the IoU of each box of ``actual`` with each of ``expected``: ``[actual, expected]``."""
+    return [[iou(a, b) for b in expected] for a in actual]
 
 
 def _area(box: Box) -> float:
@@ -80,6 +80,11 @@ class Placed(NamedTuple):
     label: str
     box: Box
 
+    @classmethod
+    def of(cls, spans: Sequence[SpanSeen]) -> list[Placed]:
+        """Return every box of a page's spans."""
+        return [cls(k, span.label, box) for k, span in enumerate(spans) for box in span.boxes]
+
     def __str__(self) -> str:
         return f"{shown(self.label, 30)} {list(self.box)} of span {self.span}"
 
@@ -88,15 +93,15 @@ class Placed(NamedTuple):
 class Pairs:
     """The boxes of both sides, and which of them are partners."""
 
-    mine: Sequence[Placed]
-    theirs: Sequence[Placed]
+    actual: Sequence[Placed]
+    expected: Sequence[Placed]
     places: Sequence[tuple[int, int]]
-    """Indices of each pair, in the order of ``mine``."""
+    """Indices of each pair, in the order of ``actual``."""
 
     @property
     def both(self) -> list[tuple[Placed, Placed]]:
         """The pairs themselves."""
-        return [(self.mine[a], self.theirs[b]) for a, b in self.places]
+        return [(self.actual[a], self.expected[b]) for a, b in self.places]
 
     @property
     def apart(self) -> list[float]:
@@ -106,12 +111,12 @@ class Pairs:
     @property
     def missing(self) -> list[Placed]:
         """Boxes of the reference without a partner."""
-        return _without(self.theirs, {b for _, b in self.places})
+        return _without(self.expected, {b for _, b in self.places})
 
     @property
     def surplus(self) -> list[Placed]:
         """Boxes of the subject without a partner."""
-        return _without(self.mine, {a for a, _ in self.places})
+        return _without(self.actual, {a for a, _ in self.places})
 
     @property
     def renamed(self) -> list[tuple[Placed, Placed]]:
@@ -121,7 +126,7 @@ class Pairs:
     @property
     def exchanged(self) -> list[tuple[Placed, Placed]]:
         """Neighbouring boxes of the subject whose partners are in the opposite order."""
-        return [(self.mine[a], self.mine[c]) for (a, b), (c, d) in pairwise(self.places) if b > d]
+        return [(self.actual[a], self.actual[c]) for (a, b), (c, d) in pairwise(self.places) if b > d]
 
     @property
     def regrouped(self) -> bool:
@@ -131,24 +136,24 @@ class Pairs:
 
 
 def compare_spans(
-    mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances, other: str = REFERENCE
+    actual: Sequence[SpanSeen], expected: Sequence[SpanSeen], limits: Tolerances, other: str = REFERENCE
 ) -> Comparison:
     """Compare the labels in order; ``limits.boxes`` of them may be missing or surplus.
 
     Args:
-        mine: the subject's.
-        theirs: the other side's.
+        actual: the subject's.
+        expected: the other side's.
         limits: how far they may be apart.
         other: the other side's name.
     """
-    labels = [[span.label for span in spans] for spans in (mine, theirs)]
+    labels = [[span.label for span in spans] for spans in (actual, expected)]
     if not any(labels):
         return not_compared("spans", Reason.NEITHER)
     if labels[0] == labels[1]:
-        return Comparison("spans", Verdict.MATCH, f"{len(theirs)}, labels in order")
+        return Comparison("spans", Verdict.MATCH, f"{len(expected)}, labels in order")
     edits = Indel.editops(labels[0], labels[1])
-    fine = all(labels) and len(edits) == abs(len(mine) - len(theirs)) <= limits.boxes
-    measured = f"{_counts(len(mine), len(theirs), limits, other)}; {len(edits)} labels missing or surplus"
+    fine = all(labels) and len(edits) == abs(len(actual) - len(expected)) <= limits.boxes
+    measured = f"{_counts(len(actual), len(expected), limits, other)}; {len(edits)} labels missing or surplus"
     details = (
         f"surplus: span {edit.src_pos}, {shown(labels[0][edit.src_pos])}"
         if edit.tag == "delete"
@@ -159,7 +164,7 @@ def compare_spans(
 
 
 def compare_boxes(
-    mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances, other: str = REFERENCE
+    actual: Sequence[SpanSeen], expected: Sequence[SpanSeen], limits: Tolerances, other: str = REFERENCE
 ) -> Comparison:
     """Compare the boxes.
 
@@ -168,29 +173,27 @@ def compare_boxes(
     without a partner are held against the number alone.
 
     Args:
-        mine: the subject's.
-        theirs: the other side's.
+        actual: the subject's.
+        expected: the other side's.
         limits: how far they may be apart.
         other: the other side's name.
     """
-    boxes = [[(span.label, span.boxes) for span in spans if span.boxes] for spans in (mine, theirs)]
+    boxes = [[(span.label, span.boxes) for span in spans if span.boxes] for spans in (actual, expected)]
     if not any(boxes):
         return not_compared("boxes", Reason.NEITHER)
     if boxes[0] == boxes[1]:
         return Comparison("boxes", Verdict.MATCH, f"{sum(len(found) for _, found in boxes[1])}, coordinates equal")
-    pairs = pair_up(mine, theirs)
+    pairs = pair_up(actual, expected)
     verdict = Verdict.DRIFT if _within(pairs, limits) else Verdict.WRONG
     return Comparison("boxes", verdict, "; ".join(_measured(pairs, limits, other)), None, tuple(_details(pairs, other)))
 
 
-def pair_up(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen]) -> Pairs:
+def pair_up(actual: Sequence[SpanSeen], expected: Sequence[SpanSeen]) -> Pairs:
     """Pair the boxes of both sides so that the sum of squared distances is smallest.
 
     Distances are squared so that a shift of all boxes keeps the pairs. Ties are decided by the label, then the order.
     """
-    a, b = (
-        [Placed(k, span.label, box) for k, span in enumerate(spans) for box in span.boxes] for spans in (mine, theirs)
-    )
+    a, b = Placed.of(actual), Placed.of(expected)
     if not a or not b:
         return Pairs(a, b, ())
     corners = [np.nan_to_num(np.array([one.box for one in side], float)).clip(-FARTHEST, FARTHEST) for side in (a, b)]
@@ -203,7 +206,7 @@ def pair_up(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen]) -> Pairs:
 
 def _apart(a: Box, b: Box) -> float:
     distances = [abs(x - y) for x, y in zip(a, b, strict=True)]
-    return math.inf if any(map(math.isnan, distances)) else max(distances)
+    return math.inf if any(map(math.isnan, distances)) else min(max(distances), FARTHEST)
 
 
 def _progress(count: int) -> npt.NDArray[np.float64]:
@@ -211,15 +214,15 @@ def _progress(count: int) -> npt.NDArray[np.float64]:
 
 
 def _within(pairs: Pairs, limits: Tolerances) -> bool:
-    if not pairs.places or abs(len(pairs.mine) - len(pairs.theirs)) > limits.boxes:
+    if not pairs.places or abs(len(pairs.actual) - len(pairs.expected)) > limits.boxes:
         return False
     in_place = all(apart / UNITS <= limits.coords for apart in pairs.apart)
     return in_place and not (pairs.renamed or pairs.exchanged or pairs.regrouped)
 
 
 def _measured(pairs: Pairs, limits: Tolerances, other: str) -> Iterator[str]:
-    if len(pairs.mine) != len(pairs.theirs):
-        yield _counts(len(pairs.mine), len(pairs.theirs), limits, other)
+    if len(pairs.actual) != len(pairs.expected):
+        yield _counts(len(pairs.actual), len(pairs.expected), limits, other)
     moved = [apart for apart in pairs.apart if apart]
     if moved:
         yield (
@@ -253,8 +256,8 @@ def _first(lines: Sequence[str]) -> tuple[str, ...]:
     return (*lines[:SHOWN], f"... and {more} more") if more > 0 else tuple(lines)
 
 
-def _counts(mine: int, theirs: int, limits: Tolerances, other: str) -> str:
-    return f"{mine}; {other} has {theirs} (allowed difference {limits.boxes})"
+def _counts(actual: int, expected: int, limits: Tolerances, other: str) -> str:
+    return f"{actual}; {other} has {expected} (allowed difference {limits.boxes})"
 
 
 def _without(boxes: Sequence[Placed], paired: set[int]) -> list[Placed]:

@@ -43,14 +43,14 @@ class Piece(NamedTuple):
 Line = tuple[Piece, ...]
 
 
-def diff(mine: str, theirs: str) -> tuple[Line, ...]:
+def diff(actual: str, expected: str) -> tuple[Line, ...]:
     """Give the first lines of differences between the subject's text and the reference's; none where they are equal."""
-    if mine == theirs:
+    if actual == expected:
         return ()
-    at = Prefix.similarity(mine, theirs)
+    at = Prefix.similarity(actual, expected)
     start = max(0, at - CONTEXT)
-    ours, others = (plain(text[start : at + WINDOW]) for text in (mine, theirs))
-    cut = max(len(mine), len(theirs)) > at + WINDOW
+    ours, others = (plain(text[start : at + WINDOW]) for text in (actual, expected))
+    cut = max(len(actual), len(expected)) > at + WINDOW
     pieces = [*_pieces(WORD.findall(ours), WORD.findall(others))]
     lines = _lines([*([Piece(Side.BOTH, CUT)] if start else []), *(_whole(pieces) if cut else pieces)])
     return tuple(line for line in lines if _differs(line))[:MOST_LINES]
@@ -61,9 +61,9 @@ def plain_line(line: Line) -> str:
     return "".join(map(str, line))
 
 
-def _pieces(mine: list[str], theirs: list[str]) -> Iterator[Piece]:
-    for edit in Levenshtein.opcodes(theirs, mine):
-        old, new = "".join(theirs[edit.src_start : edit.src_end]), "".join(mine[edit.dest_start : edit.dest_end])
+def _pieces(actual: list[str], expected: list[str]) -> Iterator[Piece]:
+    for edit in Levenshtein.opcodes(expected, actual):
+        old, new = "".join(expected[edit.src_start : edit.src_end]), "".join(actual[edit.dest_start : edit.dest_end])
         if edit.tag == "equal":
             yield Piece(Side.BOTH, old)
             continue

@@ -46,9 +46,9 @@ class Tie:
     sure: bool
     """Whether the reference model is sure of its tokens. With random weights its text is noise."""
 
-    def astray(self, theirs: Output) -> tuple[Astray, ...]:
+    def astray(self, expected: Output) -> tuple[Astray, ...]:
         """Say why the output of the steps is no longer a reading of the reference's page."""
-        return tuple(_astray(self.continued, theirs)) if self.sure else ()
+        return tuple(_astray(self.continued, expected)) if self.sure else ()
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,14 @@ class Nearness:
     """Those of them without a partner of their label in their place, or as near to it as :data:`IN_PLACE`."""
 
     @classmethod
-    def of(cls, mine: Output, theirs: Output) -> Nearness:
+    def of(cls, actual: Output, expected: Output) -> Nearness:
         """Measure two outputs."""
-        at = Prefix.similarity(mine.text, theirs.text)
-        rests = mine.text[at:], theirs.text[at:]
-        pairs = pair_up(mine.spans, theirs.spans)
+        at = Prefix.similarity(actual.text, expected.text)
+        rests = actual.text[at:], expected.text[at:]
+        pairs = pair_up(actual.spans, expected.spans)
         placed = zip(pairs.apart, pairs.both, strict=True)
         paired = sum(apart <= IN_PLACE * UNITS and a.label == b.label for apart, (a, b) in placed)
-        boxes = max(len(pairs.mine), len(pairs.theirs))
+        boxes = max(len(pairs.actual), len(pairs.expected))
         shorter, longer = sorted(map(len, rests))
         return cls(Levenshtein.distance(*rests), longer - shorter, longer, boxes, boxes - paired)
 
@@ -90,17 +90,17 @@ def _share(step: Step) -> float:
     return 1 / sum(math.exp(logit - first) for logit in step.best.logits) if math.isfinite(first) else 0.0
 
 
-def _astray(mine: Output, theirs: Output) -> Iterator[Astray]:
-    near = Nearness.of(mine, theirs)
+def _astray(actual: Output, expected: Output) -> Iterator[Astray]:
+    near = Nearness.of(actual, expected)
     if near.edits > max(FEW_CHARACTERS, EDITS * near.rest):
         how = f"{near.edits} edits of the {near.rest} characters after it (allowed {EDITS:.0%})"
         yield Astray(Sign.UNRELATED, how)
     if near.longer > max(FEW_CHARACTERS, LENGTH * near.rest):
-        how = f"{len(mine.text)} characters, the reference has {len(theirs.text)} (allowed {LENGTH:.0%} apart)"
+        how = f"{len(actual.text)} characters, the reference has {len(expected.text)} (allowed {LENGTH:.0%} apart)"
         yield Astray(Sign.LENGTH, how)
     if near.alone > max(FEW_BOXES, BOXES * near.boxes):
         yield Astray(Sign.ELSEWHERE, f"{near.alone} of {near.boxes} boxes have no partner (allowed {BOXES:.0%})")
-    yield from (one for one in degenerations(mine.text, theirs.text) if one.sign in AMISS)
+    yield from (one for one in degenerations(actual.text, expected.text) if one.sign in AMISS)
 
 
 NOT_EXACT = (MMD, OVERLAY)
@@ -112,20 +112,21 @@ SHOWN_FILES = 5
 Files = Mapping[str, Artefact]
 
 
-def compare_artefacts(mine: Files, theirs: Files, limits: Tolerances) -> Comparison:
+def compare_artefacts(actual: Files, expected: Files, limits: Tolerances) -> Comparison:
     """Compare two folders of files.
 
     Figures are cut out by their boxes, and DRIFT with them: as many may be missing, or too many, and where none is,
     each side may be as much longer or shorter as both its ends may move.
     """
-    own, others = _figures(mine), _figures(theirs)
-    names = [set(files) - set(figures) - ONE_SIDED for files, figures in ((mine, own), (theirs, others))]
+    own, others = _figures(actual), _figures(expected)
+    names = [set(files) - set(figures) - ONE_SIDED for files, figures in ((actual, own), (expected, others))]
     if names[0] == names[1] and own == others:
-        measured = f"{_count(theirs)} files; {count(len(others), 'figure')} of equal size"
+        measured = f"{_count(expected)} files; {count(len(others), 'figure')} of equal size"
         return Comparison("artefacts", Verdict.MATCH, measured)
-    fine = names[0] == names[1] and _drift(own, others, _page_px(theirs), limits)
-    measured = f"{_count(mine)} files, {len(own)} figures; the reference has {_count(theirs)}, {len(others)} figures"
-    details = tuple(_details(mine, theirs))[:SHOWN_FILES]
+    fine = names[0] == names[1] and _drift(own, others, _page_px(expected), limits)
+    counts = _count(actual), _count(expected)
+    measured = f"{counts[0]} files, {len(own)} figures; the reference has {counts[1]}, {len(others)} figures"
+    details = tuple(_details(actual, expected))[:SHOWN_FILES]
     return Comparison("artefacts", Verdict.DRIFT if fine else Verdict.WRONG, measured, None, details)
 
 
@@ -147,21 +148,21 @@ def _drift(own: Files, others: Files, page_px: tuple[int, int], limits: Toleranc
     return limits.coords > 0 and all(_close(own[name], others[name], page_px, limits) for name in others)
 
 
-def _close(mine: Artefact, theirs: Artefact, page_px: tuple[int, int], limits: Tolerances) -> bool:
-    if mine.size_px is None or theirs.size_px is None:
-        return mine == theirs
-    sides = zip(mine.size_px, theirs.size_px, page_px, strict=True)
+def _close(actual: Artefact, expected: Artefact, page_px: tuple[int, int], limits: Tolerances) -> bool:
+    if actual.size_px is None or expected.size_px is None:
+        return actual == expected
+    sides = zip(actual.size_px, expected.size_px, page_px, strict=True)
     return all(abs(a - b) <= 2 * limits.coords * page + 1 for a, b, page in sides)
 
 
-def _details(mine: Files, theirs: Files) -> Iterator[str]:
-    for name in sorted({*mine, *theirs} - ONE_SIDED):
-        if name not in theirs:
+def _details(actual: Files, expected: Files) -> Iterator[str]:
+    for name in sorted({*actual, *expected} - ONE_SIDED):
+        if name not in expected:
             yield f"surplus: {name}"
-        elif name not in mine:
+        elif name not in actual:
             yield f"missing: {name}"
-        elif name not in NOT_EXACT and mine[name] != theirs[name]:
-            yield f"{name}: {_told(mine[name])}; the reference has {_told(theirs[name])}"
+        elif name not in NOT_EXACT and actual[name] != expected[name]:
+            yield f"{name}: {_told(actual[name])}; the reference has {_told(expected[name])}"
 
 
 def _told(file: Artefact) -> str:
@@ -169,48 +170,49 @@ def _told(file: Artefact) -> str:
     return f"{file.bytes} bytes{size}"
 
 
-def compare_output(mine: Answer, theirs: Output, limits: Tolerances, tie: Tie | None) -> Iterator[Comparison]:
+def compare_output(actual: Answer, expected: Output, limits: Tolerances, tie: Tie | None) -> Iterator[Comparison]:
     """Yield the comparisons of two outputs.
 
     After a tie, what is WRONG is a TIE-FLIP only where it is what the subject's own steps give from there on, and that
     still reads the same page.
 
     Args:
-        mine: the subject's, decoded freely; files that it does not write are not compared.
-        theirs: the reference's.
+        actual: the subject's, decoded freely; files that it does not write are not compared.
+        expected: the reference's.
         limits: how far apart texts and boxes may be.
         tie: where the subject's steps part from the reference's over one, and what they give then.
     """
-    found = list(_compared(mine, theirs, limits))
+    found = list(_compared(actual, expected, limits))
     if tie is None or found[0].verdict is Verdict.MATCH:
         yield from found
         return
-    own = list(_compared(mine, tie.continued, limits))
+    own = list(_compared(actual, tie.continued, limits))
     yield _read(own[0], tie.step)
-    astray = tie.astray(theirs)
+    astray = tie.astray(expected)
     for one, follows in zip(found, own, strict=True):
         yield one if one.verdict is not Verdict.WRONG else _after_tie(one, follows, tie.step, astray)
 
 
-def _compared(mine: Answer, theirs: Output, limits: Tolerances) -> Iterator[Comparison]:
-    text = compare_text(mine.text, theirs.text, limits.text)
-    yield replace(text, measured=f"{_limit(mine, theirs)}{text.measured}") if text.verdict is Verdict.WRONG else text
-    yield compare_spans(mine.spans, theirs.spans, limits)
-    yield compare_boxes(mine.spans, theirs.spans, limits)
-    if mine.mmd is None:
+def _compared(actual: Answer, expected: Output, limits: Tolerances) -> Iterator[Comparison]:
+    text = compare_text(actual.text, expected.text, limits.text)
+    is_wrong = text.verdict is Verdict.WRONG
+    yield replace(text, measured=f"{_limit(actual, expected)}{text.measured}") if is_wrong else text
+    yield compare_spans(actual.spans, expected.spans, limits)
+    yield compare_boxes(actual.spans, expected.spans, limits)
+    if actual.mmd is None:
         yield not_compared(MMD, Reason.NOT_OFFERED)
     else:
-        yield compare_content(MMD, mine.mmd, theirs.mmd, limits.text)
-    if mine.artefacts is None:
+        yield compare_content(MMD, actual.mmd, expected.mmd, limits.text)
+    if actual.artefacts is None:
         yield not_compared("artefacts", Reason.NOT_OFFERED)
     else:
-        yield compare_artefacts(mine.artefacts, theirs.artefacts, limits)
+        yield compare_artefacts(actual.artefacts, expected.artefacts, limits)
 
 
-def _limit(mine: Answer | Output, theirs: Output) -> str:
-    if getattr(mine, "ended_by", "") != "length":
+def _limit(actual: Answer | Output, expected: Output) -> str:
+    if getattr(actual, "ended_by", "") != "length":
         return ""
-    own = "its own" if len(mine.text) < len(theirs.text) else "the"
+    own = "its own" if len(actual.text) < len(expected.text) else "the"
     return f"stopped at {own} limit of tokens, as the server says (finish_reason: length); "
 
 

@@ -53,42 +53,42 @@ class Circle:
     """The first repetition; in later ones the numbers may differ."""
 
 
-def degenerations(mine: str, theirs: str) -> Iterator[Astray]:
-    """Yield each way in which ``mine`` is degenerate and ``theirs`` is not."""
-    if not mine.strip():
-        if theirs.strip():
-            how = "there is nothing but white space" if mine else "there is no text at all"
+def degenerations(actual: str, expected: str) -> Iterator[Astray]:
+    """Yield each way in which ``actual`` is degenerate and ``expected`` is not."""
+    if not actual.strip():
+        if expected.strip():
+            how = "there is nothing but white space" if actual else "there is no text at all"
             yield Astray(Sign.EMPTINESS, how)
         return
-    yield from _cut(mine, theirs)
-    yield from _circling(mine, theirs)
-    yield from _leaking(mine, theirs)
+    yield from _cut(actual, expected)
+    yield from _circling(actual, expected)
+    yield from _leaking(actual, expected)
     for prompt in _ECHOES:
-        if prompt in mine and prompt not in theirs:
-            yield Astray(Sign.ECHO, f"it says the prompt {prompt!r} at character {mine.index(prompt)}")
+        if prompt in actual and prompt not in expected:
+            yield Astray(Sign.ECHO, f"it says the prompt {prompt!r} at character {actual.index(prompt)}")
 
 
-def _leaking(mine: str, theirs: str) -> Iterator[Astray]:
+def _leaking(actual: str, expected: str) -> Iterator[Astray]:
     """Yield the signs of tokens that were badly decoded into text."""
-    if REF in theirs and REF not in mine:
-        yield Astray(Sign.MARKUP, f"there is no {REF} in it, the reference has {theirs.count(REF)}")
+    if REF in expected and REF not in actual:
+        yield Astray(Sign.MARKUP, f"there is no {REF} in it, the reference has {expected.count(REF)}")
     for sign, marks in _BYTE_MARKS.items():
-        if any(mark in mine and mark not in theirs for mark in marks):
-            yield Astray(sign, f"it holds {', '.join(repr(mark) for mark in marks if mark in mine)}")
-    if mine != theirs and "".join(mine.split()) == "".join(theirs.split()):
+        if any(mark in actual and mark not in expected for mark in marks):
+            yield Astray(sign, f"it holds {', '.join(repr(mark) for mark in marks if mark in actual)}")
+    if actual != expected and "".join(actual.split()) == "".join(expected.split()):
         yield Astray(Sign.SPACES, "nothing but white space differs")
-    elif mine != theirs and re.sub("[0-9]+", "0", mine) == re.sub("[0-9]+", "0", theirs):
+    elif actual != expected and re.sub("[0-9]+", "0", actual) == re.sub("[0-9]+", "0", expected):
         yield Astray(Sign.NUMBERS, "nothing but numbers differs")
 
 
-def _cut(mine: str, theirs: str) -> Iterator[Astray]:
-    share = f"{len(mine)} of {len(theirs)} characters"
-    if len(mine) < len(theirs) and theirs.startswith(mine):
-        yield Astray(Sign.TRUNCATION, f"it breaks off after {share}, {len(mine) / len(theirs):.0%}")
-    elif len(mine) < len(theirs) and theirs.endswith(mine):
-        yield Astray(Sign.LOST_START, f"it lacks the first {len(theirs) - len(mine)} of {len(theirs)} characters")
-    elif _in_span(mine) and not _in_span(theirs):
-        how = f"it ends inside a span, after {len(mine)} characters; the reference has {len(theirs)}"
+def _cut(actual: str, expected: str) -> Iterator[Astray]:
+    share = f"{len(actual)} of {len(expected)} characters"
+    if len(actual) < len(expected) and expected.startswith(actual):
+        yield Astray(Sign.TRUNCATION, f"it breaks off after {share}, {len(actual) / len(expected):.0%}")
+    elif len(actual) < len(expected) and expected.endswith(actual):
+        yield Astray(Sign.LOST_START, f"it lacks the first {len(expected) - len(actual)} of {len(expected)} characters")
+    elif _in_span(actual) and not _in_span(expected):
+        how = f"it ends inside a span, after {len(actual)} characters; the reference has {len(expected)}"
         yield Astray(Sign.TRUNCATION, how)
 
 
@@ -96,14 +96,14 @@ def _in_span(text: str) -> bool:
     return text.rfind(REF) > text.rfind(DET_END)
 
 
-def _circling(mine: str, theirs: str) -> Iterator[Astray]:
-    circle = longest_circle(mine, TIMES)
+def _circling(actual: str, expected: str) -> Iterator[Astray]:
+    circle = longest_circle(actual, TIMES)
     if circle is None or circle.characters < CHARACTERS:
         return
-    known = longest_circle(theirs, 2)
+    known = longest_circle(expected, 2)
     if known is None or circle.characters > 2 * known.characters:
         what = shown(circle.once.strip() or circle.once, 40)
-        where = f"from character {circle.start} of {len(mine)} on"
+        where = f"from character {circle.start} of {len(actual)} on"
         yield Astray(Sign.REPETITION, f"{what!r} comes {circle.times} times in a row, {where}")
 
 
@@ -177,51 +177,51 @@ class _Apart:
     """Of the reference's length."""
 
     @classmethod
-    def of(cls, mine: str, theirs: str) -> _Apart:
-        at = next(k for k, (a, b) in enumerate(zip_longest(mine, theirs)) if a != b)
-        edits = Levenshtein.distance(mine, theirs)
-        return cls(at, edits, edits / len(theirs) if theirs else math.inf)
+    def of(cls, actual: str, expected: str) -> _Apart:
+        at = next(k for k, (a, b) in enumerate(zip_longest(actual, expected)) if a != b)
+        edits = Levenshtein.distance(actual, expected)
+        return cls(at, edits, edits / len(expected) if expected else math.inf)
 
 
-def compare_text(mine: str, theirs: str, allowed: float) -> Comparison:
+def compare_text(actual: str, expected: str, allowed: float) -> Comparison:
     """Compare two outputs of a model as text, with the signs of a degenerate one.
 
     Args:
-        mine: the subject's, decoded, with its markup.
-        theirs: the reference's.
+        actual: the subject's, decoded, with its markup.
+        expected: the reference's.
         allowed: the edit distance over the reference's length that is DRIFT; no text at all never is.
     """
-    if mine == theirs:
-        return _equal("text", theirs)
-    apart = _Apart.of(mine, theirs)
-    astray = [*degenerations(mine, theirs)]
-    other = apart.at < UNRELATED_FROM * len(theirs) and apart.share > UNRELATED_SHARE
-    if mine.strip() and other and not theirs.startswith(mine):
+    if actual == expected:
+        return _equal("text", expected)
+    apart = _Apart.of(actual, expected)
+    astray = [*degenerations(actual, expected)]
+    other = apart.at < UNRELATED_FROM * len(expected) and apart.share > UNRELATED_SHARE
+    if actual.strip() and other and not expected.startswith(actual):
         astray.append(Astray(Sign.UNRELATED, f"it reads something else from character {apart.at} on"))
-    if theirs and mine.startswith(theirs):
-        more = len(mine) - len(theirs)
+    if expected and actual.startswith(expected):
+        more = len(actual) - len(expected)
         astray.append(Astray(Sign.GOES_ON, f"it goes on behind the reference's end, for {more} characters"))
-    empty = bool(theirs.strip()) and not mine.strip()
+    empty = bool(expected.strip()) and not actual.strip()
     verdict = Verdict.DRIFT if apart.share <= allowed and not empty else Verdict.WRONG
-    measured = "; ".join([*(one.sign for one in astray), _measured(mine, theirs, apart, allowed)])
+    measured = "; ".join([*(one.sign for one in astray), _measured(actual, expected, apart, allowed)])
     signs = frozenset(one.sign for one in astray)
-    return Comparison("text", verdict, measured, None, tuple(map(str, astray)), signs, diff=diff(mine, theirs))
+    return Comparison("text", verdict, measured, None, tuple(map(str, astray)), signs, diff=diff(actual, expected))
 
 
-def compare_content(what: str, mine: str, theirs: str, allowed: float) -> Comparison:
+def compare_content(what: str, actual: str, expected: str, allowed: float) -> Comparison:
     """Compare two texts by their edit distance over the reference's length alone."""
-    if mine == theirs:
-        return _equal(what, theirs)
-    apart = _Apart.of(mine, theirs)
+    if actual == expected:
+        return _equal(what, expected)
+    apart = _Apart.of(actual, expected)
     verdict = Verdict.DRIFT if apart.share <= allowed else Verdict.WRONG
-    return Comparison(what, verdict, _measured(mine, theirs, apart, allowed), diff=diff(mine, theirs))
+    return Comparison(what, verdict, _measured(actual, expected, apart, allowed), diff=diff(actual, expected))
 
 
-def _equal(what: str, theirs: str) -> Comparison:
-    return Comparison(what, Verdict.MATCH, f"{len(theirs)} characters")
+def _equal(what: str, expected: str) -> Comparison:
+    return Comparison(what, Verdict.MATCH, f"{len(expected)} characters")
 
 
-def _measured(mine: str, theirs: str, apart: _Apart, allowed: float) -> str:
-    where = f"from character {apart.at} of {len(theirs)} on"
-    length = f"; the subject has {len(mine)}" if len(mine) != len(theirs) else ""
+def _measured(actual: str, expected: str, apart: _Apart, allowed: float) -> str:
+    where = f"from character {apart.at} of {len(expected)} on"
+    length = f"; the subject has {len(actual)}" if len(actual) != len(expected) else ""
     return f"edit distance {apart.edits}, {apart.share:.2%} (allowed {allowed:.2%}), {where}{length}"

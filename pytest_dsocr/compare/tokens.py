@@ -16,35 +16,35 @@ SHOWN_STEPS = 5
 BY_FIRST_STEP = (Sign.FROM_PREFILL, Sign.FROM_FIRST_STEP)
 
 
-def compare_best(mine: Best, theirs: Best, limits: Tolerances) -> Comparison:
+def compare_best(actual: Best, expected: Best, limits: Tolerances) -> Comparison:
     """Compare the best first tokens. A token that is not among the subject's best has at most the last one's logit."""
-    if not mine.ids or not theirs.ids:
-        measured = f"{len(mine.ids)} best tokens of the subject, {len(theirs.ids)} of the reference"
+    if not actual.ids or not expected.ids:
+        measured = f"{len(actual.ids)} best tokens of the subject, {len(expected.ids)} of the reference"
         return not_compared("prefill_best", Reason.INCOMPLETE, measured)
-    own, bound = dict(zip(mine.ids, mine.logits, strict=True)), mine.logits[-1]
+    own, bound = dict(zip(actual.ids, actual.logits, strict=True)), actual.logits[-1]
     apart = [
         abs(own[token] - logit) if token in own else max(0.0, logit - bound)
-        for token, logit in zip(theirs.ids, theirs.logits, strict=True)
+        for token, logit in zip(expected.ids, expected.logits, strict=True)
     ]
-    error = _relative(apart, mine.logits, theirs)
-    if error == 0.0 and mine == theirs:
-        return Comparison("prefill_best", Verdict.MATCH, f"the best {len(theirs.ids)} and their logits", 0.0)
-    shared = sum(token in own for token in theirs.ids)
+    error = _relative(apart, actual.logits, expected)
+    if error == 0.0 and actual == expected:
+        return Comparison("prefill_best", Verdict.MATCH, f"the best {len(expected.ids)} and their logits", 0.0)
+    shared = sum(token in own for token in expected.ids)
     verdict = Verdict.DRIFT if error <= limits.logits else Verdict.WRONG
     measured = (
-        f"{shared} of the best {len(theirs.ids)} shared, relative error {error:.1e} (allowed {limits.logits:.0e})"
+        f"{shared} of the best {len(expected.ids)} shared, relative error {error:.1e} (allowed {limits.logits:.0e})"
     )
     return Comparison("prefill_best", verdict, measured, error)
 
 
-def compare_logits(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits: Tolerances) -> Comparison:
+def compare_logits(forced: Sequence[ForcedStep], expected: Sequence[Step], limits: Tolerances) -> Comparison:
     """Compare the logits of the reference's best tokens at every step, teacher-forced."""
-    if not theirs or len(forced) != len(theirs):
-        return not_compared("logits", Reason.INCOMPLETE, _steps(forced, theirs))
-    errors = [_logit_error(mine, step) for mine, step in zip(forced, theirs, strict=True)]
+    if not expected or len(forced) != len(expected):
+        return not_compared("logits", Reason.INCOMPLETE, _steps(forced, expected))
+    errors = [_logit_error(actual, step) for actual, step in zip(forced, expected, strict=True)]
     error = max(errors)
     if error == 0.0:
-        return Comparison("logits", Verdict.MATCH, f"those of the best tokens at {len(theirs)} steps", 0.0)
+        return Comparison("logits", Verdict.MATCH, f"those of the best tokens at {len(expected)} steps", 0.0)
     measured = f"relative error at most {error:.1e}, at step {errors.index(error)} (allowed {limits.logits:.0e})"
     beyond = [k for k, one in enumerate(errors) if not one <= limits.logits]
     if not beyond:
@@ -57,8 +57,8 @@ def compare_logits(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits:
     return Comparison("logits", Verdict.WRONG, measured, error, details, frozenset(signs))
 
 
-def _steps(forced: Sequence[ForcedStep], theirs: Sequence[Step]) -> str:
-    return f"{len(forced)} steps of the subject, {len(theirs)} of the reference"
+def _steps(forced: Sequence[ForcedStep], expected: Sequence[Step]) -> str:
+    return f"{len(forced)} steps of the subject, {len(expected)} of the reference"
 
 
 def _logit_signs(forced: Sequence[ForcedStep], first: int) -> Iterator[Sign]:
@@ -67,22 +67,22 @@ def _logit_signs(forced: Sequence[ForcedStep], first: int) -> Iterator[Sign]:
         yield BY_FIRST_STEP[first]
     if forced[first].not_finite:
         yield Sign.NOT_FINITE
-    if len(forced) > 1 and len({mine.best for mine in forced}) == 1:
+    if len(forced) > 1 and len({actual.best for actual in forced}) == 1:
         yield Sign.STANDS_STILL
 
 
-def compare_tokens(forced: Sequence[ForcedStep], theirs: Sequence[Step], limits: Tolerances) -> Comparison:
+def compare_tokens(forced: Sequence[ForcedStep], expected: Sequence[Step], limits: Tolerances) -> Comparison:
     """Compare the choice at every step, teacher-forced: MATCH, TIE-FLIP where all that differ are ties, or WRONG."""
-    if not theirs or len(forced) != len(theirs):
-        return not_compared("tokens", Reason.INCOMPLETE, _steps(forced, theirs))
-    differing = [k for k, (mine, step) in enumerate(zip(forced, theirs, strict=True)) if mine.token != step.token]
+    if not expected or len(forced) != len(expected):
+        return not_compared("tokens", Reason.INCOMPLETE, _steps(forced, expected))
+    differing = [k for k, (actual, step) in enumerate(zip(forced, expected, strict=True)) if actual.token != step.token]
     if not differing:
-        return Comparison("tokens", Verdict.MATCH, f"all {len(theirs)}")
-    wrong = [k for k in differing if not is_tie(forced[k], theirs[k], limits)]
+        return Comparison("tokens", Verdict.MATCH, f"all {len(expected)}")
+    wrong = [k for k in differing if not is_tie(forced[k], expected[k], limits)]
     verdict = Verdict.WRONG if wrong else Verdict.TIE_FLIP
-    measured = f"{len(theirs) - len(differing)} of {len(theirs)} equal, {len(differing) - len(wrong)} ties"
-    details = [_told(k, forced[k], theirs[k], limits) for k in (wrong or differing)[:SHOWN_STEPS]]
-    signs = _rule(forced[wrong[0]], theirs[wrong[0]]) if wrong else frozenset()
+    measured = f"{len(expected) - len(differing)} of {len(expected)} equal, {len(differing) - len(wrong)} ties"
+    details = [_told(k, forced[k], expected[k], limits) for k in (wrong or differing)[:SHOWN_STEPS]]
+    signs = _rule(forced[wrong[0]], expected[wrong[0]]) if wrong else frozenset()
     details += [IN_WORDS[sign] for sign in signs]
     measured += f"; first differing step {differing[0]}"
     return Comparison("tokens", verdict, measured, None, tuple(details), signs)
@@ -97,12 +97,12 @@ def does_not_end(tokens: Comparison) -> Comparison:
     return replace(tokens, verdict=Verdict.WRONG, measured=measured, details=(IN_WORDS[Sign.NO_END],), signs=signs)
 
 
-def is_tie(mine: ForcedStep, theirs: Step, limits: Tolerances) -> bool:
+def is_tie(actual: ForcedStep, expected: Step, limits: Tolerances) -> bool:
     """Say whether both sides saw the two tokens as equals, up to rounding.
 
     Both must have a logit of both tokens at hand, and neither may see them further apart than the limit.
     """
-    gaps = (gap_ulps(best, mine.token, theirs.token, limits) for best in (mine.at_hand(theirs), theirs.best))
+    gaps = (gap_ulps(best, actual.token, expected.token, limits) for best in (actual.at_hand(expected), expected.best))
     return all(gap <= limits.ties for gap in gaps)
 
 
@@ -114,34 +114,34 @@ def gap_ulps(best: Best, a: int, b: int, limits: Tolerances) -> float:
     return abs(apart) / limits.ulp(best.logits[0])
 
 
-def _logit_error(mine: ForcedStep, theirs: Step) -> float:
-    if mine.not_finite or len(mine.at_reference) != len(theirs.best.logits):
+def _logit_error(actual: ForcedStep, expected: Step) -> float:
+    if actual.not_finite or len(actual.at_reference) != len(expected.best.logits):
         return math.inf
-    apart = [abs(a - b) for a, b in zip(mine.at_reference, theirs.best.logits, strict=True)]
-    return _relative(apart, mine.at_reference, theirs.best)
+    apart = [abs(a - b) for a, b in zip(actual.at_reference, expected.best.logits, strict=True)]
+    return _relative(apart, actual.at_reference, expected.best)
 
 
-def _relative(apart: Sequence[float], mine: Sequence[float], theirs: Best) -> float:
+def _relative(apart: Sequence[float], actual: Sequence[float], expected: Best) -> float:
     """Give the largest difference over the largest logit; infinite where a side holds a NaN, infinity or nothing."""
-    if not apart or not all(map(math.isfinite, (*mine, *theirs.logits))):
+    if not apart or not all(map(math.isfinite, (*actual, *expected.logits))):
         return math.inf
-    return max(apart) / (max(map(abs, theirs.logits)) or 1.0)
+    return max(apart) / (max(map(abs, expected.logits)) or 1.0)
 
 
-def _told(k: int, mine: ForcedStep, theirs: Step, limits: Tolerances) -> str:
-    if mine.token == NO_CHOICE:
-        return f"step {k}: no choice, for its logits hold NaN or infinity; the reference has {theirs.token}"
-    gaps = [gap_ulps(best, mine.token, theirs.token, limits) for best in (theirs.best, mine.at_hand(theirs))]
+def _told(k: int, actual: ForcedStep, expected: Step, limits: Tolerances) -> str:
+    if actual.token == NO_CHOICE:
+        return f"step {k}: no choice, for its logits hold NaN or infinity; the reference has {expected.token}"
+    gaps = [gap_ulps(best, actual.token, expected.token, limits) for best in (expected.best, actual.at_hand(expected))]
     apart = " and ".join(f"{gap:.0f}" if gap < math.inf else "unknown" for gap in gaps)
     return (
-        f"step {k}: token {mine.token}, the reference has {theirs.token}; ULP of {limits.dtype} between them: "
+        f"step {k}: token {actual.token}, the reference has {expected.token}; ULP of {limits.dtype} between them: "
         f"{apart} (reference, subject; a tie: up to {limits.ties})"
     )
 
 
-def _rule(mine: ForcedStep, theirs: Step) -> frozenset[Sign]:
+def _rule(actual: ForcedStep, expected: Step) -> frozenset[Sign]:
     """Say which side did not choose its best token: only a rule or sampling makes it do so."""
-    own, other = (token in best.ids[:1] for token, best in ((mine.token, mine.best), (theirs.token, theirs.best)))
+    own, other = (one.token in one.best.ids[:1] for one in (actual, expected))
     if own and not other:
         return frozenset((Sign.SAID_FORBIDDEN,))
     return frozenset((Sign.NOT_ITS_BEST,)) if other and not own else frozenset()

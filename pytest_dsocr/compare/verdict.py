@@ -72,20 +72,20 @@ class Comparison:
         return self.verdict is not Verdict.WRONG
 
 
-def equal(what: str, mine: object, theirs: object, measured: str, other: str = REFERENCE) -> Comparison:
+def equal(what: str, actual: object, expected: object, measured: str, other: str = REFERENCE) -> Comparison:
     """Compare two exact things.
 
     Args:
         what: is compared.
-        mine: what was found.
-        theirs: what the other side has.
+        actual: what was found.
+        expected: what the other side has.
         measured: what to say where they are equal.
         other: the other side's name.
     """
-    mine, theirs = exact(mine), exact(theirs)
-    if mine == theirs:
+    actual, expected = exact(actual), exact(expected)
+    if actual == expected:
         return Comparison(what, Verdict.MATCH, measured)
-    return Comparison(what, Verdict.WRONG, f"{shown(mine)}; {other} has {shown(theirs)}")
+    return Comparison(what, Verdict.WRONG, f"{shown(actual)}; {other} has {shown(expected)}")
 
 
 def not_compared(what: str, reason: Reason, measured: str = "") -> Comparison:

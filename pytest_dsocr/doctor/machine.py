@@ -17,7 +17,7 @@ from pytest_dsocr.doctor.finding import Finding, Level, Wanted
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.perf.probe.conditions import Gpu
-from pytest_dsocr.reference.environment.environment import cache_folder
+from pytest_dsocr.reference.environment import cache_folder
 
 GIB = 1024**3
 FEW_GIB, FEWEST_GIB = 10.0, 1.0

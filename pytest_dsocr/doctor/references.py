@@ -12,13 +12,13 @@ from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import count, listed
 from pytest_dsocr.reference import opening
-from pytest_dsocr.reference.anchors.anchors import read_anchors
-from pytest_dsocr.reference.anchors.drift import drifts, read_json
-from pytest_dsocr.reference.anchors.inspection import load_in
-from pytest_dsocr.reference.environment.environment import find_environment
+from pytest_dsocr.reference.anchors import read_anchors
+from pytest_dsocr.reference.drift import drifts, read_json
+from pytest_dsocr.reference.environment import find_environment
 from pytest_dsocr.reference.goldens import anchors_file, recording_places
-from pytest_dsocr.reference.live.reference import LiveReference
-from pytest_dsocr.reference.recorded.recording import recordings_of
+from pytest_dsocr.reference.inspection import load_in
+from pytest_dsocr.reference.live import LiveReference
+from pytest_dsocr.reference.recording import recordings_of
 
 UNREADABLE = "not looked up, for the weights cannot be read"
 

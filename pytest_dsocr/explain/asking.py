@@ -9,7 +9,7 @@ from pytest_dsocr.explain.question import HeardStep, Question, Summary
 from pytest_dsocr.observation.answer import Answer
 from pytest_dsocr.observation.observation import Observation, Seam
 from pytest_dsocr.observation.packing import pack_inputs
-from pytest_dsocr.reference.live.wire import pack_case
+from pytest_dsocr.reference.protocol import pack_case
 
 
 def question_of(report: CaseReport, budget_s: float) -> Question | None:

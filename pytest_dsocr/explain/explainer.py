@@ -12,7 +12,7 @@ from pytest_dsocr.explain.asking import question_of
 from pytest_dsocr.explain.question import Answer, Question
 from pytest_dsocr.explain.runtime import WhatIfRuntime
 from pytest_dsocr.foundation.words import count
-from pytest_dsocr.reference.live.client import Client
+from pytest_dsocr.reference.live import Client
 from pytest_dsocr.reference.protocol import ReferenceFaultError
 from pytest_dsocr.subjects.protocol import Setup
 

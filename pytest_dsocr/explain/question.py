@@ -81,7 +81,7 @@ class Question:
     """A case's first divergence, and what the subject gave."""
 
     case: Packed
-    """See :func:`~pytest_dsocr.reference.live.wire.pack_case`."""
+    """See :func:`~pytest_dsocr.reference.protocol.pack_case`."""
     what: str
     """The comparison that breaks first, or where its error begins."""
     level: int

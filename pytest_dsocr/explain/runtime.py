@@ -7,12 +7,12 @@ from typing import Any, Self
 
 from pytest_dsocr.explain.memory import check_memory
 from pytest_dsocr.explain.question import Question
-from pytest_dsocr.reference.live.wire import unpack_case
-from pytest_dsocr.session_reference.runtime import SessionRuntime
+from pytest_dsocr.reference.protocol import unpack_case
+from pytest_dsocr.reference.session import SessionRuntime
 
 
 class WhatIfRuntime(SessionRuntime):
-    """A session as :class:`~pytest_dsocr.session_reference.runtime.SessionRuntime` loads it, which explains."""
+    """A session as :class:`~pytest_dsocr.reference.session.SessionRuntime` loads it, which explains."""
 
     @classmethod
     def load(cls, checkpoint: str, *, device: str = "cpu", dtype: str = "float32", **options: Any) -> Self:

@@ -29,7 +29,7 @@ from pytest_dsocr.plugin.workers import SPREAD, on_own_gpu
 from pytest_dsocr.reference.goldens import golden_folder
 from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 from pytest_dsocr.report.file import RunIdentity, mark_refused, mark_running, take_witness
-from pytest_dsocr.subjects.watch import current
+from pytest_dsocr.subjects.calls import current
 
 WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "session")}
 """Words of options that also take paths. A folder of such a name is written ``./mini``."""

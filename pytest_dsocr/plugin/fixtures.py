@@ -26,8 +26,8 @@ from pytest_dsocr.plugin.loading import Begun, is_live, is_needed, waiting_for
 from pytest_dsocr.plugin.markers import arguments_of
 from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, SPENT, Latest, leave_out
 from pytest_dsocr.report.times import COMPARING
+from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.protocol import level_of
-from pytest_dsocr.subjects.watch import current
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport, Exchange
@@ -199,7 +199,7 @@ def dsocr_reading(
 
     If both sides were asked about the case already, this is what the subject answered then.
     """
-    from pytest_dsocr.subjects.reading import read_alone, reading_of
+    from pytest_dsocr.subjects.follow import read_alone, reading_of
 
     if report := _dsocr_latest.made(dsocr_case, dsocr_subject):
         return reading_of(report.exchange.answer)

@@ -49,9 +49,9 @@ from pytest_dsocr.plugin.stash import (
 )
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.reference.goldens import recordings_in
+from pytest_dsocr.subjects.calls import begin as begin_watch
+from pytest_dsocr.subjects.calls import end as end_watch
 from pytest_dsocr.subjects.loading import level_before_loading, offers_before_loading
-from pytest_dsocr.subjects.watch import begin as begin_watch
-from pytest_dsocr.subjects.watch import end as end_watch
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case

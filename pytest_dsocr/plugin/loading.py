@@ -15,7 +15,7 @@ import pytest
 
 from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.config import Config
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.reference.environment import FILES
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case

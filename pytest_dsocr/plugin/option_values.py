@@ -19,9 +19,7 @@ from pytest_dsocr.pages.page_list import SUBSETS, is_list, read_list
 from pytest_dsocr.perf.limits import ANY
 from pytest_dsocr.perf.rounds import QUANTITIES
 from pytest_dsocr.plugin.xfails import read_ledger
-from pytest_dsocr.reference.vendor_code.files import check_vendor_folder
-from pytest_dsocr.subjects.loading import SESSIONS, VALID, VENDOR, level_before_loading
-from pytest_dsocr.subjects.ways import way_of
+from pytest_dsocr.subjects.loading import SESSIONS, VALID, level_before_loading, way_of
 
 SUBJECTS = VALID.removeprefix("give ")
 EXAMPLE_OF_SLOWER = "0.05, or decode=0.05"
@@ -41,9 +39,7 @@ def one_of(*valid: str) -> Callable[[str], str]:
 
 def subject(text: str) -> str:
     """Read ``session``, ``session:fast``, ``vendor:FOLDER``, ``package.module:factory``, or what an adapter takes."""
-    if text.startswith(VENDOR):
-        check_vendor_folder(Path(text.removeprefix(VENDOR)))
-    elif way := way_of(text):
+    if way := way_of(text):
         way.check(text)
     elif text not in SESSIONS and not FACTORY.fullmatch(text):
         raise DsocrError(f"{text!r} names no subject; {VALID}")

@@ -34,7 +34,7 @@ from pytest_dsocr.perf.words import distributions, told
 from pytest_dsocr.plugin.config import command_of, typed_options
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
 from pytest_dsocr.report.commands import rerun
-from pytest_dsocr.subjects.watch import current
+from pytest_dsocr.subjects.calls import current
 
 if TYPE_CHECKING:
     from pytest_dsocr.cost.roof import Roof

@@ -15,7 +15,7 @@ from pytest_dsocr.plugin.elapsed import elapsed_so_far
 from pytest_dsocr.plugin.markers import is_ours
 from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, RUN, TOLD
 from pytest_dsocr.subjects.loading import SESSION
-from pytest_dsocr.subjects.offers import NotOfferedError
+from pytest_dsocr.subjects.protocol import NotOfferedError
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.diff import Line

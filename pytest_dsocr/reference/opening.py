@@ -10,14 +10,13 @@ from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import Checkpoint
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.provenance import Key, device_class
-from pytest_dsocr.reference.anchors.drift import read_json
-from pytest_dsocr.reference.environment.environment import find_environment
+from pytest_dsocr.reference.drift import read_json
+from pytest_dsocr.reference.environment import FILES, find_environment
 from pytest_dsocr.reference.goldens import ANCHORS
-from pytest_dsocr.reference.live.reference import LiveReference
+from pytest_dsocr.reference.live import LiveReference
+from pytest_dsocr.reference.nearest import WAYS
 from pytest_dsocr.reference.protocol import OnProgress
-from pytest_dsocr.reference.recorded.nearest import WAYS
-from pytest_dsocr.reference.recorded.recording import MANIFEST, RecordedReference, Recording, find_recordings
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.reference.recording import MANIFEST, RecordedReference, Recording, find_recordings
 
 
 @dataclass(frozen=True)

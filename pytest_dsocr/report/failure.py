@@ -129,7 +129,7 @@ def failure_text(
 
 def _answering(reference: Reference, report: CaseReport | None) -> Reference:
     """Give the reference that answered for a case, where there may be two."""
-    from pytest_dsocr.session_reference.reference import SessionReference
+    from pytest_dsocr.reference.session import SessionReference
 
     if report is None or not isinstance(reference, SessionReference):
         return reference

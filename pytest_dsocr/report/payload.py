@@ -348,8 +348,8 @@ def _as_json(value: object) -> Any:
 
 def _kind(config: Config, reference: Reference) -> tuple[Literal["recorded", "live", "session"], str]:
     """Say what a reference is, and where it has its answers from."""
-    from pytest_dsocr.reference.recorded.recording import RecordedReference
-    from pytest_dsocr.session_reference.reference import SessionReference
+    from pytest_dsocr.reference.recording import RecordedReference
+    from pytest_dsocr.reference.session import SessionReference
 
     if isinstance(reference, RecordedReference):
         return "recorded", str(reference.recording.folder)

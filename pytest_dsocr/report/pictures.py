@@ -46,8 +46,8 @@ def side_by_side(
     pairs = paired_by_overlap(subject, reference)
     small = ImageOps.contain(page.convert("RGB"), LARGEST_PX)
     panes = {
-        f"reference: {len(pairs.theirs)} boxes": _drawn(small, _reference_marks(pairs)),
-        f"subject: {len(pairs.mine)} boxes ({verdict})": _drawn(small, _subject_marks(pairs)),
+        f"reference: {len(pairs.expected)} boxes": _drawn(small, _reference_marks(pairs)),
+        f"subject: {len(pairs.actual)} boxes ({verdict})": _drawn(small, _subject_marks(pairs)),
     }
     width, height = small.size
     sheet = Image.new("RGB", (2 * width + 3 * MARGIN_PX, height + HEAD_PX + FOOT_PX), PAPER)
@@ -60,11 +60,9 @@ def side_by_side(
     return sheet
 
 
-def paired_by_overlap(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen]) -> Pairs:
+def paired_by_overlap(actual: Sequence[SpanSeen], expected: Sequence[SpanSeen]) -> Pairs:
     """Pair the boxes that are equal, then those that overlap; the others were read by one side only."""
-    a, b = (
-        [Placed(k, span.label, box) for k, span in enumerate(spans) for box in span.boxes] for spans in (mine, theirs)
-    )
+    a, b = Placed.of(actual), Placed.of(expected)
     free = {k: one[1:] for k, one in enumerate(b)}
     places = []
     for k, one in enumerate(a):
@@ -81,16 +79,16 @@ def paired_by_overlap(mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen]) -> P
 def _reference_marks(pairs: Pairs) -> Iterator[Mark]:
     """Yield what is drawn on the reference's side, what differs last and on top."""
     equal, differing = _paired(pairs)
-    yield from (Mark(theirs, EQUAL) for _, theirs in equal)
-    yield from (Mark(theirs, THEIRS) for _, theirs in differing)
+    yield from (Mark(expected, EQUAL) for _, expected in equal)
+    yield from (Mark(expected, THEIRS) for _, expected in differing)
     yield from (Mark(one, MISSING) for one in pairs.missing)
 
 
 def _subject_marks(pairs: Pairs) -> Iterator[Mark]:
     equal, differing = _paired(pairs)
-    yield from (Mark(mine, EQUAL) for mine, _ in equal)
-    yield from (Mark(one, WANTED) for one in [*pairs.missing, *(theirs for _, theirs in differing)])
-    yield from (Mark(mine, MINE) for mine, _ in differing)
+    yield from (Mark(actual, EQUAL) for actual, _ in equal)
+    yield from (Mark(one, WANTED) for one in [*pairs.missing, *(expected for _, expected in differing)])
+    yield from (Mark(actual, MINE) for actual, _ in differing)
     yield from (Mark(one, SURPLUS) for one in pairs.surplus)
 
 

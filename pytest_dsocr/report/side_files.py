@@ -25,7 +25,7 @@ from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation, SpanSeen
 from pytest_dsocr.observation.provenance import Provenance
-from pytest_dsocr.reference.recorded.case import MALFORMED, traits
+from pytest_dsocr.reference.recorded_case import MALFORMED, traits
 from pytest_dsocr.report.payload import picture_name
 
 FORMAT = 1
@@ -49,12 +49,12 @@ def write_sides(report: CaseReport, folder: Path) -> Path:
         DsocrError: where it cannot be written.
     """
     exchange, page = report.exchange, load_image(report.case.page)
-    answer, theirs = exchange.answer, exchange.expected.output
+    answer, expected = exchange.answer, exchange.expected.output
     infos = {
         REFERENCE: info_of(report.case, exchange.expected, page.size, exchange.reference_s),
         SUBJECT: _info_of_subject(exchange, page.size),
     }
-    outputs = {REFERENCE: (_kept(theirs.spans), theirs.mmd)}
+    outputs = {REFERENCE: (_kept(expected.spans), expected.mmd)}
     if "read" not in answer.lost:
         outputs[SUBJECT] = _kept(answer.spans), to_mmd(answer.text) if answer.mmd is None else answer.mmd
     overlays = {spans: _overlay(page, spans) for spans in {spans for spans, _ in outputs.values()}}  # one, where equal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_dsocr.foundation.words import count, listed, near, told
-from pytest_dsocr.reference.anchors.affected import Change
+from pytest_dsocr.reference.drift import Change
 
 ANEW = "dsocr vendor record FOLDER PAGES"
 

@@ -19,10 +19,9 @@ from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.observation.answer import VISION_SEAMS
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import SubjectFaultError
-from pytest_dsocr.subjects import handed
-from pytest_dsocr.subjects.fault import at_stage
-from pytest_dsocr.subjects.offers import Offers
-from pytest_dsocr.subjects.protocol import DecodeView, TextSubject, level_of
+from pytest_dsocr.subjects import values
+from pytest_dsocr.subjects.calls import at_stage
+from pytest_dsocr.subjects.protocol import DecodeView, Offers, TextSubject, level_of
 
 ALWAYS_PROMISED = frozenset(("vision_fusion", "prefill"))
 """What every subject with stages gives."""
@@ -48,7 +47,7 @@ class CheckedSubject:
         """How it declares that it chooses tokens; None means as the vendor does."""
         with at_stage("decode", "policy"):
             given = getattr(self.subject, "policy", None)
-            return None if given is None else handed.policy(given)
+            return None if given is None else values.policy(given)
 
     @property
     def first_token_ms(self) -> float | None:
@@ -61,7 +60,7 @@ class CheckedSubject:
     def ended_by(self) -> str:
         """Why its last ``read`` ended, if it says."""
         with at_stage("read", "ended_by"):
-            return handed.text("read", "ended_by", getattr(self.subject, "ended_by", ""))
+            return values.text("read", "ended_by", getattr(self.subject, "ended_by", ""))
 
     @property
     def writes(self) -> bool:
@@ -100,7 +99,7 @@ class CheckedSubject:
         page = case.page.absolute()  # the subject may have a working directory of its own
         with at_stage("read", "read"):
             text = self.subject.read(page, prompt=case.prompt, preset=case.preset, max_new_tokens=case.max_new_tokens)
-        return handed.text("read", "read", text).strip()
+        return values.text("read", "read", text).strip()
 
     def read_many(self, cases: Sequence[Case]) -> list[str]:
         """Give what it reads of several pages together; all but the page is the first case's."""
@@ -109,7 +108,7 @@ class CheckedSubject:
             texts = self.subject.read_many(
                 pages, prompt=asked.prompt, preset=asked.preset, max_new_tokens=asked.max_new_tokens
             )
-        return [text.strip() for text in handed.texts("read", "read_many", texts, len(pages))]
+        return [text.strip() for text in values.texts("read", "read_many", texts, len(pages))]
 
     def inputs(self, case: Case) -> dict[str, Tensor]:
         """Give what goes into its model, at least the vendor's five tensors."""
@@ -117,7 +116,7 @@ class CheckedSubject:
         page = case.page.absolute()
         with at_stage("tokenizer", "inputs"):
             given = self.subject.inputs(page, prompt=case.prompt, preset=case.preset)
-        tensors = handed.tensors("tokenizer", "inputs", given)
+        tensors = values.tensors("tokenizer", "inputs", given)
         if absent := [name for name in TENSORS if name not in tensors]:
             raise SubjectFaultError("tokenizer", f"the subject's inputs lack {', '.join(absent)}; give these as well")
         for name in ROWS:
@@ -130,8 +129,8 @@ class CheckedSubject:
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Give its vision's seams; none where the gate is shut. It gets copies, which it may overwrite."""
         with at_stage("vision", "vision"):
-            given = self.subject.vision(handed.copies(inputs))
-        tensors = handed.tensors("vision", "vision", given)
+            given = self.subject.vision(values.copies(inputs))
+        tensors = values.tensors("vision", "vision", given)
         if unknown := [name for name in tensors if name not in VISION_SEAMS]:
             raise SubjectFaultError("vision", f"the subject's vision gave {shown(unknown[0])}; {_valid_seams()}")
         if tensors and "vision_fusion" not in tensors:
@@ -145,7 +144,7 @@ class CheckedSubject:
         """
         with at_stage("prefill", "prefill"):
             fused = None if vision_fusion is None else vision_fusion.clone()
-            state: DecodeView = self.subject.prefill(handed.copies(inputs), fused)
+            state: DecodeView = self.subject.prefill(values.copies(inputs), fused)
             return state, _logits("prefill", "prefill gave a state with", getattr(state, "logits", None))
 
     def step(self, state: DecodeView, token: int) -> Tensor:
@@ -157,7 +156,7 @@ class CheckedSubject:
         """Give the text of tokens."""
         with at_stage("postprocess", "text_of"):
             text = self.subject.text_of(list(token_ids))
-        return handed.text("postprocess", "text_of", text)
+        return values.text("postprocess", "text_of", text)
 
     def write(self, text: str, page: Path, folder: Path) -> None:
         """Have the files written that the vendor writes, ``result.mmd`` at least."""
@@ -174,9 +173,9 @@ class CheckedSubject:
 
 def _logits(stage: str, given_by: str, given: object) -> Tensor:
     """Give logits of whatever dtype as a float32 tensor of our own ``[V]``; called where a stage is open."""
-    if not handed.is_tensor(given):
-        raise SubjectFaultError(stage, f"the subject's {given_by} {handed.kind(given)} for logits; give a tensor [V]")
-    own = handed.copied(stage, given_by, "logits", given)
+    if not values.is_tensor(given):
+        raise SubjectFaultError(stage, f"the subject's {given_by} {values.kind(given)} for logits; give a tensor [V]")
+    own = values.copied(stage, given_by, "logits", given)
     if own.ndim == 0 or own.numel() != own.shape[-1]:
         raise SubjectFaultError(stage, f"the subject's {given_by} logits of shape {list(own.shape)}; give [V]")
     return own.float().flatten()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ from torch import Tensor
 
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
-from pytest_dsocr.contract.policy import DEFAULT_NGRAM, DecodePolicy
+from pytest_dsocr.contract.policy import DEFAULT_NGRAM, DecodePolicy, NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.observation.answer import Answer, Part
+from pytest_dsocr.engine.pipeline import pick
+from pytest_dsocr.observation.answer import Answer, ForcedStep, Part
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import Level, SubjectFaultError
@@ -27,16 +29,64 @@ from pytest_dsocr.observation.observation import (
     Best,
     InputsDigest,
     Observation,
+    Output,
     Seam,
+    SpanSeen,
     Step,
     spans_in,
 )
+from pytest_dsocr.subjects.calls import at_stage
 from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, CheckedSubject
-from pytest_dsocr.subjects.continuing import Continuing
-from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.forced_steps import ForcedSteps
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView, TextSubject
+
+
+@dataclass(frozen=True)
+class Continuing:
+    """A subject's stages on one case, gone through once more along its own choices.
+
+    Args:
+        asked: the subject, of stages.
+        inputs: what it made of the case.
+        vision_fusion: its features; None where the gate is shut.
+        case: what is read.
+        tokenizer: the checkpoint's, for what a subject says of its tokens is not what they mean.
+    """
+
+    asked: CheckedSubject
+    inputs: Mapping[str, Tensor]
+    vision_fusion: Tensor | None
+    case: Case
+    tokenizer: TextTokenizer
+
+    def output(self, forced: Sequence[ForcedStep], theirs: Observation) -> Output | None:
+        """Give what comes of the reference's tokens before the first choice that differs, that choice, and its own on.
+
+        None where no choice differs, or where one does that is no tie under any limits: then nothing is excused.
+        """
+        differing = [k for k, step in enumerate(theirs.steps) if forced[k].token != step.token]
+        if not differing or not all(forced[k].may_tie(theirs.steps[k]) for k in differing):
+            return None
+        first = differing[0]
+        kept = [*theirs.token_ids[:first], forced[first].token]
+        return Output.of(self.tokenizer.decode([*kept, *self._after(kept)]), self.case.page)
+
+    def _after(self, kept: Sequence[int]) -> Iterator[int]:
+        """Yield its own choices after the tokens ``kept``, to the end of the output."""
+        policy = self.asked.policy or DecodePolicy(self.tokenizer.special.eos)
+        ban = NgramBan(policy.no_repeat_ngram_size, [*self.inputs["input_ids"][0].tolist(), *kept])
+        state, _ = self.asked.prefill(self.inputs, self.vision_fusion)
+        for token in kept[:-1]:
+            self.asked.step(state, token)
+        last = kept[-1]
+        for _ in range(len(kept), self.case.max_new_tokens):
+            if last == policy.eos_id:
+                return
+            [last] = pick(self.asked.step(state, last)[None], [ban.banned()])
+            ban.push(last)
+            yield last
+
 
 OnToken = Callable[[int], None]
 
@@ -233,3 +283,23 @@ def _written(asked: CheckedSubject, text: str, page: Path) -> tuple[str, dict[st
             files = sorted(path for path in folder.rglob("*") if path.is_file())
             artefacts = {path.relative_to(folder).as_posix(): Artefact.of(path) for path in files}
             return (folder / MMD).read_bytes().decode(), artefacts
+
+
+def read_alone(subject: TextSubject, case: Case) -> Answer:
+    """Have ``subject``, of any level, read the case's page to its end; gives text and spans, and nothing else.
+
+    Raises:
+        SubjectFaultError: where it raises, or gives no text.
+    """
+    asked = CheckedSubject(subject)
+    with torch.no_grad():
+        text = asked.read(case)
+    spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
+    return Answer(case.id, asked.level, text, spans)
+
+
+def reading_of(answer: Answer) -> Answer:
+    """Give of an answer what :func:`read_alone` would; raise the subject's error where the reading was lost to it."""
+    if "read" in answer.lost:
+        answer.whole()
+    return Answer(answer.case_id, answer.level, answer.text, answer.spans)

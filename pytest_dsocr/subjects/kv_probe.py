@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from pytest_dsocr.foundation.exact import exact
 from pytest_dsocr.foundation.words import shown
 from pytest_dsocr.observation.level import SubjectFaultError
-from pytest_dsocr.subjects.fault import at_stage
+from pytest_dsocr.subjects.calls import at_stage
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -109,7 +109,7 @@ class KvProbe:
 
 def _part(cache: CacheView, kind: Kind, layer: int) -> Tensor:
     """Give a layer's keys or values ``[B, G, S, D]``, on the subject's own memory."""
-    from pytest_dsocr.subjects.handed import viewed
+    from pytest_dsocr.subjects.values import viewed
 
     part = viewed("decode", f"cache.{kind}({layer}) gave", kind, getattr(cache, kind)(layer))
     if part.ndim != DIMENSIONS:

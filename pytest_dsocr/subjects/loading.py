@@ -1,4 +1,4 @@
-"""From what a user names to a subject: a session, ``vendor:FOLDER``, ``package.module:factory``, or by an adapter.
+"""From what a user names to a subject: a session, ``package.module:factory``, or by an adapter.
 
 A factory is imported as ``python -m`` would import it: the current folder comes first. It is a class or a function, and
 is called with one :class:`~pytest_dsocr.subjects.protocol.Setup`, or with nothing where it takes no argument.
@@ -14,24 +14,53 @@ import sys
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any, Protocol, cast, get_type_hints
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.subjects.fault import at_stage, guarded
-from pytest_dsocr.subjects.offers import Offers
-from pytest_dsocr.subjects.protocol import Setup, TextSubject, level_of
-from pytest_dsocr.subjects.telling import brief
-from pytest_dsocr.subjects.ways import CLI, FORK, HTTP, PROCESSOR, way_of
+from pytest_dsocr.subjects.calls import at_stage, brief, guarded
+from pytest_dsocr.subjects.protocol import Offers, Setup, TextSubject, level_of
 
 SESSION = "session"
 FAST = f"{SESSION}:fast"
 SESSIONS = (SESSION, FAST)
-VENDOR = "vendor:"
+VENDOR, FORK, CLI, HTTP, HTTPS, PROCESSOR = "vendor:", "fork:", "cli:", "http:", "https:", "processor:"
+ADAPTERS = {
+    **{VENDOR: "vendor", FORK: "vendor", CLI: "command"},
+    **{HTTP: "server", HTTPS: "server", PROCESSOR: "processor"},
+}
+"""By the beginning of a subject's name, the module in ``pytest_dsocr.adapters``, a room above this one."""
 VALID = (
     f"give {SESSION}, {FAST}, {VENDOR}FOLDER, {FORK}FOLDER, package.module:factory, {PROCESSOR}package.module:Class, "
     f"{CLI}COMMAND, or {HTTP}//HOST:PORT/v1?model=NAME"
 )
+
+
+class Way(Protocol):
+    """What an adapter's module has."""
+
+    LEVEL: Level
+    """What its subjects offer."""
+    OWN_PROCESS: bool
+    """Whether they are processes of their own already, which need no other around them."""
+
+    def check(self, spec: str) -> None:
+        """Raise ``DsocrError`` where the name cannot be one of a subject; asks nobody."""
+
+    def offers(self, spec: str) -> Offers:
+        """Give which presets and prompts are offered; asks nobody."""
+
+    def subject(self, spec: str, setup: Setup) -> TextSubject:
+        """Give the subject; raise ``DsocrError`` where it cannot be had."""
+
+
+def way_of(spec: str) -> Way | None:
+    """Give the adapter that a subject's name asks for, if it asks for one."""
+    for beginning, module in ADAPTERS.items():
+        if spec.startswith(beginning):
+            found: Any = importlib.import_module(f"pytest_dsocr.adapters.{module}")
+            return cast(Way, found)
+    return None
 
 
 def load_subject(spec: str, setup: Setup) -> TextSubject:
@@ -44,10 +73,6 @@ def load_subject(spec: str, setup: Setup) -> TextSubject:
         from pytest_dsocr.subjects.session import fast_session_subject, session_subject
 
         return session_subject(setup) if spec == SESSION else fast_session_subject(setup)
-    if spec.startswith(VENDOR):
-        from pytest_dsocr.subjects.vendor import vendor_subject
-
-        return vendor_subject(Path(spec.removeprefix(VENDOR)), setup)
     if way := way_of(spec):
         return way.subject(spec, setup)
     return _made(spec, _factory(spec), setup)
@@ -84,7 +109,7 @@ def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
     Raises:
         DsocrError: where a factory cannot be imported.
     """
-    if spec in SESSIONS or spec.startswith(VENDOR):
+    if spec in SESSIONS:
         return Level.MODULES
     if way := way_of(spec):
         return way.LEVEL
@@ -106,7 +131,7 @@ def offers_before_loading(spec: str, *, may_import: bool = True) -> Offers:
     Raises:
         DsocrError: where a factory cannot be imported, or names a preset or prompt that there is not.
     """
-    if spec in SESSIONS or spec.startswith(VENDOR):
+    if spec in SESSIONS:
         return Offers()
     if way := way_of(spec):
         return way.offers(spec)

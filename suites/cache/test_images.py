@@ -26,7 +26,7 @@ def test_steps_do_not_change_with_the_pixels(
     walk: Walk, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
     """Pixels and features are overwritten after prefill, in the very tensors that prefill was given."""
-    from pytest_dsocr.subjects.fault import at_stage
+    from pytest_dsocr.subjects.calls import at_stage
 
     from .close import compare_ways
 

@@ -23,9 +23,8 @@ from pytest_dsocr.reference.goldens import recording_places
 from pytest_dsocr.reference.opening import Wanted, open_recorded
 from pytest_dsocr.reference.protocol import Reference
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.loading import close_subject, open_subject
-from pytest_dsocr.subjects.offers import NotOfferedError
-from pytest_dsocr.subjects.ways import way_of
+from pytest_dsocr.subjects.loading import close_subject, open_subject, way_of
+from pytest_dsocr.subjects.protocol import NotOfferedError
 
 from ..contract.pages import write_page
 from .made import ARCHITECTURE, CEILING, NAME, PAGES, PROMPT, write_awkward

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import LOADED
-from pytest_dsocr.subjects.offers import NotOfferedError
+from pytest_dsocr.subjects.protocol import NotOfferedError
 
 from .made import PAGES
 

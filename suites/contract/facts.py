@@ -19,7 +19,7 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True)
 class Facts:
-    """A recording of inputs; see ``pytest_dsocr.reference.recorded.facts``."""
+    """A recording of inputs; see ``pytest_dsocr.reference.nearest``."""
 
     recorded: Mapping[str, Any]
 
@@ -27,7 +27,7 @@ class Facts:
     def read(cls, golden: Path) -> Facts:
         """Read those nearest to the installed Pillow: a run's own, or the shipped ones where it has none."""
         from pytest_dsocr.reference.goldens import shipped_folder
-        from pytest_dsocr.reference.recorded.facts import read_facts
+        from pytest_dsocr.reference.nearest import read_facts
 
         own = any(golden.glob("vendor/inputs-*.json"))
         return cls(read_facts((golden if own else shipped_folder()) / "vendor", "inputs"))
@@ -61,8 +61,8 @@ class Facts:
     def _check_pillow(self) -> None:
         """Raise ``NotRecordedError`` where other pixels than the recorded ones may be right: another Pillow's."""
         from pytest_dsocr.contract.image import resampling
+        from pytest_dsocr.reference.nearest import other_pillow
         from pytest_dsocr.reference.protocol import NotRecordedError
-        from pytest_dsocr.reference.recorded.facts import other_pillow
 
         if self.recorded["provenance"]["resampling"] != resampling():
             raise NotRecordedError(

@@ -33,12 +33,12 @@ def compare_pixels(
     vendors = getattr(prepare_inputs(page, "markdown", preset, tokenizer), what)
     if pixels_sha256(vendors) != getattr(recorded, what):
         return compared
-    mine = asked.tensors(page, preset)[what]
-    found = compare_seam(what, Seam.of(mine, keep_values=True), Seam.of(vendors, keep_values=True), 0.0)
+    actual = asked.tensors(page, preset)[what]
+    found = compare_seam(what, Seam.of(actual, keep_values=True), Seam.of(vendors, keep_values=True), 0.0)
 
     def hints() -> Iterator[str]:
         if what == PIXELS[1]:
-            yield from of_view(mine.float().cpu(), page, get_preset(preset))
-        yield from of_pixels(what, mine, vendors, page, preset, tokenizer)
+            yield from of_view(actual.float().cpu(), page, get_preset(preset))
+        yield from of_pixels(what, actual, vendors, page, preset, tokenizer)
 
     return hinted(replace(found, verdict=Verdict.WRONG), hints)

@@ -41,11 +41,11 @@ def test_grid(
 
     width_px, height_px = map(int, size.split("x"))
     inputs = asked.without_pixels(drawn.blank(width_px, height_px))
-    [mine], theirs = inputs.images_spatial_crop, facts.grid((width_px, height_px))
-    grid = equal("images_spatial_crop", mine, theirs, f"{math.prod(theirs)} crops, columns and rows")
-    image_id, expected = tokenizer.special.image, image_token_count(PRESETS["gundam"], mine)
-    why = f"for the page and {mine[0]} x {mine[1]} crops{resembling(inputs.prompt_ids.count(image_id), mine)}"
-    told = hinted(facts.told(grid), lambda: of_grid((width_px, height_px), mine))
+    [actual], recorded = inputs.images_spatial_crop, facts.grid((width_px, height_px))
+    grid = equal("images_spatial_crop", actual, recorded, f"{math.prod(recorded)} crops, columns and rows")
+    image_id, expected = tokenizer.special.image, image_token_count(PRESETS["gundam"], actual)
+    why = f"for the page and {actual[0]} x {actual[1]} crops{resembling(inputs.prompt_ids.count(image_id), actual)}"
+    told = hinted(facts.told(grid), lambda: of_grid((width_px, height_px), actual))
     counts = compare_image_tokens(inputs, image_id, expected, why)
     cut = [hinted(one, lambda: of_cut_prompt(inputs.prompt_ids, tokenizer.special.bos)) for one in counts]
     dsocr_check([told, *cut])

@@ -63,14 +63,14 @@ def test_the_mask_is_true_on_exactly_the_image_ids(
 def test_shapes_and_dtypes(
     page: str, preset: str, asked: Asked, drawn: Drawn, facts: Facts, dsocr_check: Check
 ) -> None:
-    mine, theirs = asked(drawn(page), preset), facts.prepared(page, preset)
-    crops = equal("images_crop", _kind(mine.images_crop), _kind(theirs.images_crop), "dtype and shape")
-    is_cut = theirs.images_spatial_crop != ((1, 1),)
+    actual, expected = asked(drawn(page), preset), facts.prepared(page, preset)
+    crops = equal("images_crop", _kind(actual.images_crop), _kind(expected.images_crop), "dtype and shape")
+    is_cut = expected.images_spatial_crop != ((1, 1),)
     dsocr_check(
         [
-            equal("dtypes", mine.dtypes, theirs.dtypes, "of ids, mask and grid"),
-            equal("images_ori", _kind(mine.images_ori), _kind(theirs.images_ori), "dtype and shape"),
-            crops if is_cut else hinted(crops, lambda: of_no_crops(mine.images_crop)),
+            equal("dtypes", actual.dtypes, expected.dtypes, "of ids, mask and grid"),
+            equal("images_ori", _kind(actual.images_ori), _kind(expected.images_ori), "dtype and shape"),
+            crops if is_cut else hinted(crops, lambda: of_no_crops(actual.images_crop)),
         ]
     )
 

@@ -36,7 +36,7 @@ def test_inputs(
 ) -> None:
     from .pixels import compare_pixels
 
-    mine, recorded = asked(drawn(page), preset), facts.prepared(page, preset.name)
+    actual, recorded = asked(drawn(page), preset), facts.prepared(page, preset.name)
     tokens = sum(length for value, length in recorded.images_seq_mask if value)
     sizes = f"where the page's view is {preset.view_size} px wide"
     found = [
@@ -45,7 +45,7 @@ def test_inputs(
             for what in reversed(PIXELS)
             if what != "images_crop" or preset.crop
         ),
-        as_expected("images_spatial_crop", mine.images_spatial_crop, recorded.images_spatial_crop, sizes),
-        as_expected("input_ids/image", mine.prompt_ids.count(tokenizer.special.image), tokens, sizes),
+        as_expected("images_spatial_crop", actual.images_spatial_crop, recorded.images_spatial_crop, sizes),
+        as_expected("input_ids/image", actual.prompt_ids.count(tokenizer.special.image), tokens, sizes),
     ]
     dsocr_check([hinted(one, lambda: iter([SIZES])) for one in found])

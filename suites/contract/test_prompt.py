@@ -43,11 +43,11 @@ def test_ids_and_mask(
     fact = facts.prompt(name)
     ids = fact.input_ids if facts.is_vocabulary_of(tokenizer) else fact.ids_in(tokenizer)
     row = torch.tensor([ids])
-    mine = asked(drawn("square"), "gundam", fact.text)
-    theirs = replace(mine, input_ids=runs(row), images_seq_mask=runs(row == tokenizer.special.image))
+    actual = asked(drawn("square"), "gundam", fact.text)
+    expected = replace(actual, input_ids=runs(row), images_seq_mask=runs(row == tokenizer.special.image))
     told = [
-        hinted(facts.told(one), lambda: of_prompt(mine.prompt_ids, fact.text, tokenizer))
-        for one in compare_inputs(mine, theirs)
+        hinted(facts.told(one), lambda: of_prompt(actual.prompt_ids, fact.text, tokenizer))
+        for one in compare_inputs(actual, expected)
     ]
     dsocr_check(told, "input_ids", "images_seq_mask")
 
@@ -57,7 +57,7 @@ def test_the_text_is_not_tidied(
     kind: str, asked: Asked, drawn: Drawn, tokenizer: TextTokenizer, dsocr_check: Check
 ) -> None:
     """What stands behind the image are the ids of the text as it was given, in the checkpoint's vocabulary."""
-    mine = asked(drawn("tiny"), "tiny", f"<image>{UNUSUAL[kind]}").prompt_ids
-    behind = [one for one in mine[1:] if one != tokenizer.special.image]
+    actual = asked(drawn("tiny"), "tiny", f"<image>{UNUSUAL[kind]}").prompt_ids
+    behind = [one for one in actual[1:] if one != tokenizer.special.image]
     why = f"the prompt's text as it was given: {kind} are kept, and nothing is escaped"
     dsocr_check([as_expected("input_ids/text", behind, tokenizer.encode(UNUSUAL[kind]), why)])

@@ -47,8 +47,8 @@ def test_its_inputs_are_those_of_a_plain_file(kind: str, asked: Asked, tmp_path:
     from .pages import rgb
 
     file, plain = _two_files(kind, rgb(*SIZE_PX), tmp_path)
-    mine, expected = (asked(page, "tiny").images_ori for page in (file, plain))
-    dsocr_check([hinted(as_expected("images_ori", mine, expected, SAME), lambda: iter([_told(kind)]))])
+    actual, expected = (asked(page, "tiny").images_ori for page in (file, plain))
+    dsocr_check([hinted(as_expected("images_ori", actual, expected, SAME), lambda: iter([_told(kind)]))])
 
 
 @pytest.mark.dsocr_level("L0")

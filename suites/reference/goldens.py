@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_dsocr.observation.config import Config
+from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.reference.goldens import ANCHORS, recordings_in, shipped_folder
-from pytest_dsocr.reference.vendor_code.files import FILES
 
 MANIFEST, FLOPS = "manifest.json", "*/flops-*.json"
 

@@ -9,9 +9,9 @@ import pytest
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
-from pytest_dsocr.reference.anchors.anchors import CONTRACT, Anchors, read_anchors
-from pytest_dsocr.reference.anchors.drift import Drift, drifts, read_json
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.reference.anchors import CONTRACT, Anchors, read_anchors
+from pytest_dsocr.reference.drift import Drift, drifts, read_json
+from pytest_dsocr.reference.environment import FILES
 
 from .goldens import anchors_of
 

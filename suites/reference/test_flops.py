@@ -15,8 +15,8 @@ from pytest_dsocr.reference.goldens import recording_places
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
+    from pytest_dsocr.reference.counts import CountedCase
     from pytest_dsocr.reference.protocol import Reference
-    from pytest_dsocr.reference.recorded.counts import CountedCase
 
 pytestmark = pytest.mark.dsocr_vendor
 
@@ -35,7 +35,7 @@ def test_every_stage_costs_what_is_recorded(
 def _counted(config: Config) -> list[tuple[Case, CountedCase]]:
     from pytest_dsocr.engine.checkpoint import resolve
     from pytest_dsocr.pages.named import make_cases
-    from pytest_dsocr.reference.recorded.counts import find_counted
+    from pytest_dsocr.reference.counts import find_counted
 
     cases = make_cases(config.pages, config.prompts, config.presets, config.max_new_tokens).readable().good
     sha256, places = resolve(config.checkpoint).sha256, recording_places(config.golden)

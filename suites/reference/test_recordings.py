@@ -13,7 +13,7 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected, equal
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.stash import leave_out
-from pytest_dsocr.reference.anchors.drift import read_json
+from pytest_dsocr.reference.drift import read_json
 from pytest_dsocr.reference.goldens import ANCHORS
 
 from .goldens import FLOPS, MANIFEST, anchors_of, recordings_of
@@ -47,8 +47,8 @@ def test_the_reference_answers_for_this_run(
     """
     from pytest_dsocr.contract.image import resampling
     from pytest_dsocr.pages.named import make_cases
-    from pytest_dsocr.reference.recorded.recording import RecordedReference
-    from pytest_dsocr.session_reference.reference import SessionReference
+    from pytest_dsocr.reference.recording import RecordedReference
+    from pytest_dsocr.reference.session import SessionReference
 
     reference: Reference | None = dsocr_reference
     own = dsocr_config
@@ -66,9 +66,9 @@ def test_the_reference_answers_for_this_run(
 
 
 def _whole(path: Path, folder: Path) -> Comparison:
+    from pytest_dsocr.reference.counts import Counts
     from pytest_dsocr.reference.protocol import ReferenceFaultError
-    from pytest_dsocr.reference.recorded.counts import Counts
-    from pytest_dsocr.reference.recorded.recording import Recording
+    from pytest_dsocr.reference.recording import Recording
 
     what = f"recording/{path.relative_to(folder).as_posix()}"
     try:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,11 +17,12 @@ from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.level import Level, SubjectFaultError, SubjectHungError
+from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import close_subject, level_before_loading, load_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.watch import watching
 from tests.adapters import reader
+from tests.processes import await_ended
 
 READER = shlex.join([sys.executable, reader.__file__])
 ONCE = f"cli:{READER} {{page}} {{text}}"
@@ -107,17 +106,7 @@ def test_a_hang_ends_at_its_own_limit_and_at_the_runs(tmp_path: Path) -> None:
 
 def test_nothing_that_it_has_started_is_left() -> None:
     """A process that it leaves behind holds its pipes open, and is waited for by nobody."""
-    left = int(read(f"cli:{READER} {{page}}", "child").split("|")[-1])
-    for _ in range(100):
-        if not is_alive(left):
-            return
-        time.sleep(0.05)
-    pytest.fail(f"process {left} runs on")
-
-
-def is_alive(process: int) -> bool:
-    status = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False)
-    return status.stdout.strip()[:1] not in ("", "Z")
+    await_ended(int(read(f"cli:{READER} {{page}}", "child").split("|")[-1]))
 
 
 def test_one_that_cannot_be_started_is_a_fault(tmp_path: Path) -> None:

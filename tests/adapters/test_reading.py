@@ -19,7 +19,7 @@ from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recorded.recording import RecordedReference
+from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from tests.adapters import reader, session_reader

@@ -12,10 +12,9 @@ from ci.implementations.rows import ROWS
 from ci.implementations.work import Given, Work
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.reference.vendor_code.files import FILES
-from pytest_dsocr.subjects.loading import level_before_loading, load_subject
+from pytest_dsocr.reference.environment import FILES
+from pytest_dsocr.subjects.loading import level_before_loading, load_subject, way_of
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.ways import way_of
 from tests.checkout import CHECKOUT
 
 LEVELS = {

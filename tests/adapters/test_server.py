@@ -20,11 +20,11 @@ from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.level import Level, SubjectFaultError, SubjectHungError
 from pytest_dsocr.observation.observation import Output
 from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.subjects.calls import watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.watch import watching
 from tests.adapters.conftest import serving
 from tests.adapters.server import PIECE, SLOW_PAUSE_S, TEXT
 from tests.compare.made import observation

@@ -14,7 +14,7 @@ from pytest_dsocr.engine.weights import read_weights
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.goldens import shipped_folder
 from pytest_dsocr.reference.opening import Wanted, open_recorded
-from pytest_dsocr.subjects.offers import NotOfferedError
+from pytest_dsocr.subjects.protocol import NotOfferedError
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.checkpoint.conftest import _is_asked
 from suites.checkpoint.made import NAME, PAGES

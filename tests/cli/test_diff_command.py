@@ -10,8 +10,7 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.report.file import mark_running, write_json
-from tests.report.test_difference import BAD, GOOD, night
-from tests.report.test_result import begun
+from tests.report.made import BAD, GOOD, begun, night
 
 
 def written(folder: Path, result: dict[str, Any]) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.compare.diff import plain_line
+from pytest_dsocr.compare.verdict import Comparison
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.observation.answer import Answer, ForcedStep
 from pytest_dsocr.observation.level import Level
@@ -24,6 +26,10 @@ from pytest_dsocr.observation.observation import (
 )
 from pytest_dsocr.observation.summing import bytes_sha256
 
+PAGE_TEXT = (
+    "<|ref|>title<|/ref|><|det|>[[88, 40, 510, 66]]<|/det|>\n# Minutes of the meeting\n\n"
+    "<|ref|>text<|/ref|><|det|>[[88, 90, 910, 170]]<|/det|>\nThose present agreed to meet again in 14 days.\n"
+)
 OUTPUT = Output(
     text="<|ref|>title<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>\nMinutes",
     spans=(SpanSeen("title", (Box(1, 2, 3, 4),)), SpanSeen("image", (Box(5, 6, 7, 8), Box(9, 10, 11, 12)))),
@@ -95,6 +101,19 @@ def answer(of: Observation, level: Level = Level.STAGES, **changes: Any) -> Answ
         made = replace(made, seams=of.seams, promised=frozenset(of.seams))
         made = replace(made, prefill_best=of.prefill_best, forced=along(of.steps))
     return replace(made, **changes)
+
+
+def reading(output: Output) -> Answer:
+    """What a subject says that gives its output alone."""
+    return Answer("page-tiny-free", Level.TEXT, output.text, output.spans, output.mmd, output.artefacts)
+
+
+def shown(found: Comparison) -> str:
+    """All that a comparison says, for a snapshot."""
+    error = "" if found.error is None else f" [{found.error:.3g}]"
+    signs = (f"sign: {sign}" for sign in sorted(found.signs))
+    diff = (f"diff: {plain_line(line)}" for line in found.diff)
+    return "\n    ".join((f"{found.verdict} {found.what}: {found.measured}{error}", *found.details, *diff, *signs))
 
 
 def every_bit(value: object) -> object:

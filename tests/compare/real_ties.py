@@ -20,7 +20,7 @@ from pytest_dsocr.observation.answer import Answer, ForcedStep
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation, Output, SpanSeen
 from pytest_dsocr.observation.provenance import Key
-from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.reference.recording import Recording
 from tests.compare.made import along
 from tests.recordings import FOLDER, find_recording
 
@@ -36,34 +36,34 @@ class RealTie:
 
     name: str
     step: int
-    mine: Observation
-    theirs: Observation
+    actual: Observation
+    expected: Observation
 
     def answer(self, output: Output | None = None, continued: Output | None = None) -> Answer:
         """What the one run would say of the other's; ``output`` in the place of what it reads."""
-        output, forced = output or self.mine.output, list(along(self.theirs.steps))
-        forced[self.step] = _at(self.mine, self.step)
+        output, forced = output or self.actual.output, list(along(self.expected.steps))
+        forced[self.step] = _at(self.actual, self.step)
         answer = Answer(self.name, Level.STAGES, output.text, output.spans, output.mmd, output.artefacts)
         return replace(
             answer,
-            inputs=self.theirs.inputs,
-            seams=self.theirs.seams,
-            prefill_best=self.theirs.prefill_best,
+            inputs=self.expected.inputs,
+            seams=self.expected.seams,
+            prefill_best=self.expected.prefill_best,
             forced=tuple(forced),
-            continued=continued or self.mine.output,
+            continued=continued or self.actual.output,
         )
 
     def compared(self, output: Output | None = None, continued: Output | None = None) -> dict[str, Comparison]:
         """Hold it against the other."""
-        found = compare_observations(self.answer(output, continued), self.theirs, LIMITS)
+        found = compare_observations(self.answer(output, continued), self.expected, LIMITS)
         return {one.what: one for one in found}
 
 
 @cache
-def real_ties(checkpoint: str, mine: tuple[str, str, str], theirs: tuple[str, str, str]) -> dict[str, RealTie]:
-    """Give every case of a checkpoint in which ``mine`` parts from ``theirs`` by a tie, by the case's id."""
+def real_ties(checkpoint: str, actual: tuple[str, str, str], expected: tuple[str, str, str]) -> dict[str, RealTie]:
+    """Give every case of a checkpoint in which ``actual`` parts from ``expected`` by a tie, by the case's id."""
     weights = resolve(checkpoint).sha256
-    keys = (Key(checkpoint, *side, weights) for side in (mine, theirs))
+    keys = (Key(checkpoint, *side, weights) for side in (actual, expected))
     return {tie.name: tie for tie in _found(*(find_recording(FOLDER, key, UNDER_PILLOW_12) for key in keys))}
 
 
@@ -73,9 +73,9 @@ def said(text: str) -> Output:
     return Output(text, spans, to_mmd(text), {})
 
 
-def _found(mine: Recording, theirs: Recording) -> Iterator[RealTie]:
-    for case_id, recorded in theirs.cases.items():
-        a, b = mine.cases[case_id].observation, recorded.observation
+def _found(actual: Recording, expected: Recording) -> Iterator[RealTie]:
+    for case_id, recorded in expected.cases.items():
+        a, b = actual.cases[case_id].observation, recorded.observation
         pairs = enumerate(zip(a.token_ids, b.token_ids, strict=False))
         step = next((k for k, (one, other) in pairs if one != other), None)
         if step is not None and is_tie(_at(a, step), b.steps[step], LIMITS):

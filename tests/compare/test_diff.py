@@ -5,65 +5,40 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.compare.diff import CONTEXT, MOST_LINES, WIDTH, WINDOW, Side, diff, plain_line
+from tests.compare.made import PAGE_TEXT as PAGE
 
-PAGE = (
-    "<|ref|>title<|/ref|><|det|>[[88, 40, 510, 66]]<|/det|>\n# Minutes of the meeting\n\n"
-    "<|ref|>text<|/ref|><|det|>[[88, 90, 910, 170]]<|/det|>\nThose present agreed to meet again in 14 days.\n"
-)
+PAIRS = {
+    "equal": (PAGE, PAGE),
+    "empty": ("", ""),
+    "two words": (PAGE.replace("510", "1024").replace("agreed", "refused"), PAGE),
+    "first and last": ("no two. So it ends", "one two. So it began"),
+    "lost start": (PAGE[7:], PAGE),
+    "nothing": ("", "all of it"),
+    "surplus": ("all of it", ""),
+    "space": ("one two", "one  two"),
+    "unrelated": ("x" * 900, "y" * 800),
+    "escapes": ("red \x1b[31m", "red \x9b31m"),
+}
 
 
-@pytest.mark.parametrize(
-    ("mine", "theirs", "lines"),
-    [
-        (PAGE, PAGE, []),
-        ("", "", []),
-        (
-            PAGE.replace("510", "1024").replace("agreed", "refused"),
-            PAGE,
-            [
-                r"...f|><|det|>[[88, 40, [-510-]{+1024+}, 66]]<|/det|>\n# Mi...",
-                r"...et|>\nThose present [-agreed-]{+refused+} to meet again in 14 days.\n",
-            ],
-        ),
-        ("no two. So it ends", "one two. So it began", ["[-one-]{+no+} two. So it [-began-]{+ends+}"]),
-        (PAGE[7:], PAGE, ["[-<|ref|>-]title<|/ref|><|det|>..."]),
-        ("", "all of it", ["[-all of it-]"]),
-        ("all of it", "", ["{+all of it+}"]),
-        ("one two", "one  two", ["one [- -]two"]),
-        ("x" * 900, "y" * 800, ["[-" + "y" * 33 + "...-]{+" + "x" * 33 + "...+}"]),
-        ("red \x1b[31m", "red \x9b31m", [r"red \x{+1b[+}[-9b31m-]{+31m+}"]),
-    ],
-    ids=[
-        "equal",
-        "empty",
-        "two words",
-        "first and last",
-        "lost start",
-        "nothing",
-        "surplus",
-        "space",
-        "unrelated",
-        "escapes",
-    ],
-)
-def test_words_that_differ_are_marked_with_a_little_around_them(mine: str, theirs: str, lines: list[str]) -> None:
-    assert [plain_line(line) for line in diff(mine, theirs)] == lines
+def test_words_that_differ_are_marked_with_a_little_around_them(snapshot: SnapshotAssertion) -> None:
+    assert {name: [plain_line(line) for line in diff(*pair)] for name, pair in PAIRS.items()} == snapshot
 
 
 def test_differences_far_from_the_first_and_beyond_a_few_lines_are_left_out() -> None:
-    theirs = "".join(f"{k} and so on for quite a while, as texts do, with nothing in it; " for k in range(99))
-    assert len(diff(theirs.replace("quite", "not"), theirs)) == MOST_LINES
-    far = theirs[:WINDOW] + "x" + theirs[WINDOW:-WINDOW] + "y" + theirs[-WINDOW:]
-    [only] = diff(far, theirs)
+    expected = "".join(f"{k} and so on for quite a while, as texts do, with nothing in it; " for k in range(99))
+    assert len(diff(expected.replace("quite", "not"), expected)) == MOST_LINES
+    far = expected[:WINDOW] + "x" + expected[WINDOW:-WINDOW] + "y" + expected[-WINDOW:]
+    [only] = diff(far, expected)
     assert Side.SUBJECT in {piece.side for piece in only}
 
 
 def test_where_texts_are_cut_is_no_difference() -> None:
-    theirs = " ".join(map(str, range(9, 999)))
-    [line] = diff("one more: " + theirs, theirs)
-    assert plain_line(line).startswith("{+one more: +}9 10 11 ")
+    expected = " ".join(map(str, range(9, 999)))
+    [line] = diff("one more: " + expected, expected)
     assert {piece.side for piece in line} == {Side.SUBJECT, Side.BOTH}
 
 
@@ -80,9 +55,9 @@ TEXTS = st.text(st.sampled_from("ab 1\n<|>\x1b\udc80の"), max_size=3 * CONTEXT)
 
 @given(TEXTS, TEXTS)
 @example("a" * 19 + "b" * 400, "a" * 30)
-def test_any_two_texts_have_lines_that_a_terminal_holds(mine: str, theirs: str) -> None:
-    lines = diff(mine, theirs)
-    assert bool(lines) is (mine != theirs)
+def test_any_two_texts_have_lines_that_a_terminal_holds(actual: str, expected: str) -> None:
+    lines = diff(actual, expected)
+    assert bool(lines) is (actual != expected)
     assert len(lines) <= MOST_LINES
     for line in lines:
         assert plain_line(line).isprintable()

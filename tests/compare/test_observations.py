@@ -8,28 +8,28 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.compare import observations
-from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.observations import DECODING, FILES, OUTPUT, compare_observations
 from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, worst
+from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.observation.answer import ForcedStep, Part
 from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Best, InputsDigest, NotFinite, Observation, Seam, Step
-from tests.compare.made import OUTPUT, STEPS, along, answer, input_tensors, observation, seam_tensors
+from tests.compare.made import OUTPUT as SAID
+from tests.compare.made import STEPS, along, answer, input_tensors, observation, seam_tensors
 
 LIMITS = Tolerances("float32", seam=1e-3, logits=1e-1, ties=64, mantissa_bits=23)
-INPUTS = ["input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"]
+INPUTS = [*COMPARED]
 SEAMS = ["sam.page", "vision_fusion", "prefill"]
-DECODING = ["prefill_best", "logits", "tokens"]
-OUTPUTS = ["text", "spans", "boxes", "result.mmd", "artefacts"]
+OUTPUTS = [*OUTPUT, *FILES]
 SEAM = observation().seams["sam.page"]
 OTHER = Seam.of(2 * seam_tensors()["sam.page"])
 
 
-def compared(theirs: Observation, level: Level = Level.STAGES, **changes: Any) -> dict[str, Comparison]:
+def compared(expected: Observation, level: Level = Level.STAGES, **changes: Any) -> dict[str, Comparison]:
     """What is found of a subject that did the same as the reference but for ``changes``."""
-    found = list(compare_observations(answer(theirs, level, **changes), theirs, LIMITS))
+    found = list(compare_observations(answer(expected, level, **changes), expected, LIMITS))
     assert len({comparison.what for comparison in found}) == len(found)
     return {comparison.what: comparison for comparison in found}
 
@@ -71,49 +71,38 @@ def test_what_is_above_the_level_is_not_offered_and_passes(level: Level, left: l
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "promised", "verdict", "passes"),
+    ("name", "level", "actual", "expected", "promised", "verdict", "passes"),
     [
-        (SEAM, SEAM, True, Verdict.MATCH, True),
-        (SEAM, SEAM, False, Verdict.MATCH, True),
-        (OTHER, SEAM, False, Verdict.WRONG, False),
-        (None, SEAM, True, Verdict.NOT_COMPARED, False),
-        (None, SEAM, False, Verdict.NOT_COMPARED, True),
-        (SEAM, None, True, Verdict.NOT_COMPARED, False),
-        (SEAM, None, False, Verdict.NOT_COMPARED, False),
-        (None, None, True, None, True),
+        ("clip.page", Level.STAGES, SEAM, SEAM, True, Verdict.MATCH, True),
+        ("clip.page", Level.STAGES, SEAM, SEAM, False, Verdict.MATCH, True),
+        ("clip.page", Level.STAGES, OTHER, SEAM, False, Verdict.WRONG, False),
+        ("clip.page", Level.STAGES, None, SEAM, True, Verdict.NOT_COMPARED, False),
+        ("clip.page", Level.STAGES, None, SEAM, False, Verdict.NOT_COMPARED, True),
+        ("clip.page", Level.STAGES, SEAM, None, True, Verdict.NOT_COMPARED, False),
+        ("clip.page", Level.STAGES, SEAM, None, False, Verdict.NOT_COMPARED, False),
+        ("clip.page", Level.STAGES, None, None, True, None, True),
+        ("sam.page/3", Level.MODULES, SEAM, SEAM, False, Verdict.MATCH, True),
+        ("sam.page/3", Level.MODULES, OTHER, SEAM, False, Verdict.WRONG, False),
+        ("sam.page/3", Level.MODULES, None, SEAM, False, Verdict.NOT_COMPARED, False),
+        ("sam.page/3", Level.MODULES, SEAM, None, False, None, True),
+        ("sam.page/3", Level.STAGES, None, SEAM, False, Verdict.NOT_COMPARED, True),
+        ("sam.page/3", Level.TEXT, None, SEAM, False, Verdict.NOT_COMPARED, True),
     ],
 )
-def test_a_seam_that_is_declared_must_be_given_where_the_reference_has_it(
-    mine: Seam | None, theirs: Seam | None, promised: bool, verdict: Verdict | None, passes: bool
+def test_a_seam_must_be_given_where_it_is_declared_and_a_block_where_named_modules_are(
+    name: str,
+    level: Level,
+    actual: Seam | None,
+    expected: Seam | None,
+    promised: bool,
+    verdict: Verdict | None,
+    passes: bool,
 ) -> None:
-    sides = [{**observation().seams, "clip.page": seam} for seam in (mine, theirs)]
-    given = [{name: seam for name, seam in side.items() if seam is not None} for side in sides]
-    declared = {"vision_fusion", "prefill", "sam.page", *(["clip.page"] if promised else [])}
-    found = compared(observation(seams=given[1]), seams=given[0], promised=frozenset(declared))
-    comparison = found.get("clip.page")
-    assert (comparison and comparison.verdict) == verdict
-    assert all(one.passes for one in found.values()) is passes
-
-
-@pytest.mark.parametrize(
-    ("level", "mine", "theirs", "verdict", "passes"),
-    [
-        (Level.MODULES, SEAM, SEAM, Verdict.MATCH, True),
-        (Level.MODULES, OTHER, SEAM, Verdict.WRONG, False),
-        (Level.MODULES, None, SEAM, Verdict.NOT_COMPARED, False),
-        (Level.MODULES, SEAM, None, None, True),
-        (Level.STAGES, None, SEAM, Verdict.NOT_COMPARED, True),
-        (Level.TEXT, None, SEAM, Verdict.NOT_COMPARED, True),
-    ],
-)
-def test_a_block_is_compared_where_the_reference_has_it_and_asked_only_of_named_modules(
-    level: Level, mine: Seam | None, theirs: Seam | None, verdict: Verdict | None, passes: bool
-) -> None:
-    sides = [{**observation().seams, "sam.page/3": seam} for seam in (mine, theirs)]
-    given = [{name: seam for name, seam in side.items() if seam is not None} for side in sides]
-    changes = {"seams": given[0]} if level >= Level.STAGES else {}
-    found = compared(observation(seams=given[1]), level, **changes)
-    comparison = found.get("sam.page/3")
+    sides = [{**observation().seams, **({name: seam} if seam else {})} for seam in (actual, expected)]
+    declared = frozenset({*SEAMS, *([name] if promised else [])})
+    changes = {"seams": sides[0], "promised": declared} if level >= Level.STAGES else {}
+    found = compared(observation(seams=sides[1]), level, **changes)
+    comparison = found.get(name)
     assert (comparison and comparison.verdict) == verdict
     assert all(one.passes for one in found.values()) is passes
 
@@ -126,11 +115,6 @@ def test_blocks_stand_in_front_of_the_seam_that_they_lead_to_whatever_their_orde
         *("sam.crops/0", "sam.crops", "sam.page/2", "sam.page/10", "sam.page"),
         *("prefill/0", "prefill/1", "prefill"),
     ]
-
-
-def test_the_names_of_what_comes_of_tokens() -> None:
-    named = observations.DECODING, (*observations.OUTPUT, *observations.FILES)
-    assert named == (tuple(DECODING), tuple(OUTPUTS))
 
 
 FAULT = SubjectFaultError("decode", "it raised")
@@ -188,11 +172,11 @@ def test_each_part_is_held_against_the_references() -> None:
 
 @pytest.mark.parametrize(
     ("text", "limit", "verdict"),
-    [(OUTPUT.text, 0.0, Verdict.MATCH), ("M" + OUTPUT.text[1:], 0.1, Verdict.DRIFT), ("no", 0.1, Verdict.WRONG)],
+    [(SAID.text, 0.0, Verdict.MATCH), ("M" + SAID.text[1:], 0.1, Verdict.DRIFT), ("no", 0.1, Verdict.WRONG)],
 )
 def test_what_is_read_against_ones_own_steps_is_told_before_the_text(text: str, limit: float, verdict: Verdict) -> None:
-    mine = answer(observation(), text=text, reread=True)
-    found = {one.what: one for one in compare_observations(mine, observation(), LIMITS.but({"text": limit}))}
+    actual = answer(observation(), text=text, reread=True)
+    found = {one.what: one for one in compare_observations(actual, observation(), LIMITS.but({"text": limit}))}
     assert list(found)[-6:] == ["read", *OUTPUTS]
     assert found["read"].verdict is found["text"].verdict is verdict
     says = "disagrees" if verdict is Verdict.WRONG else "agrees"
@@ -200,17 +184,17 @@ def test_what_is_read_against_ones_own_steps_is_told_before_the_text(text: str, 
 
 
 def test_where_the_subject_makes_the_same_of_its_tokens_the_text_is_wrong_and_not_read() -> None:
-    mine = answer(observation(), text="no", reread=True, told="no")
-    found = {one.what: one.verdict for one in compare_observations(mine, observation(), LIMITS)}
+    actual = answer(observation(), text="no", reread=True, told="no")
+    found = {one.what: one.verdict for one in compare_observations(actual, observation(), LIMITS)}
     assert (found["read"], found["text"]) == (Verdict.MATCH, Verdict.WRONG)
-    apart = answer(observation(), text="no", reread=True, told=OUTPUT.text)
+    apart = answer(observation(), text="no", reread=True, told=SAID.text)
     found = {one.what: one.verdict for one in compare_observations(apart, observation(), LIMITS)}
     assert (found["read"], found["text"]) == (Verdict.WRONG, Verdict.WRONG)
 
 
 def test_equal_tokens_that_the_subjects_policy_does_not_end_with_are_wrong() -> None:
-    mine = answer(observation(), ends=False)
-    [tokens] = [one for one in compare_observations(mine, observation(), LIMITS) if one.what == "tokens"]
+    actual = answer(observation(), ends=False)
+    [tokens] = [one for one in compare_observations(actual, observation(), LIMITS) if one.what == "tokens"]
     assert (tokens.verdict, tokens.signs) == (Verdict.WRONG, frozenset((Sign.NO_END,)))
     assert tokens.measured == "all 3, but by the subject's policy they are not the whole output"
 
@@ -240,7 +224,7 @@ def flipped(at: int, apart: float) -> tuple[tuple[Step, ...], list[ForcedStep]]:
     return steps, forced
 
 
-OTHER_TEXT = replace(OUTPUT, text=OUTPUT.text.replace("Minutes", "Seconds"))
+OTHER_TEXT = replace(SAID, text=SAID.text.replace("Minutes", "Seconds"))
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])

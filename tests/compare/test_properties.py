@@ -21,9 +21,9 @@ from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_to
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.contract.markup import UNITS, Box
-from pytest_dsocr.observation.answer import Answer, ForcedStep
-from pytest_dsocr.observation.level import Level
+from pytest_dsocr.observation.answer import ForcedStep
 from pytest_dsocr.observation.observation import Artefact, Best, Output, Seam, SpanSeen, Step
+from tests.compare.made import reading
 from tests.contract.fuzzing import fuzz
 
 EXACT = tolerances("float32")
@@ -76,12 +76,8 @@ def ties(outputs: st.SearchStrategy[Output]) -> st.SearchStrategy[Tie]:
     return st.builds(Tie, st.integers(0, 9), outputs, st.booleans())
 
 
-def answer(said: Output) -> Answer:
-    return Answer("page", Level.TEXT, said.text, said.spans, said.mmd, said.artefacts)
-
-
-def outputs(mine: Output, theirs: Output, limits: Tolerances, tie: Tie | None = None) -> list[Comparison]:
-    return list(compare_output(answer(mine), theirs, limits, tie))
+def outputs(actual: Output, expected: Output, limits: Tolerances, tie: Tie | None = None) -> list[Comparison]:
+    return list(compare_output(reading(actual), expected, limits, tie))
 
 
 def gravity(found: Comparison) -> int:
@@ -109,11 +105,11 @@ def silence(*_: object) -> None:
 
 @fuzz
 @given(ANY_OUTPUTS, ANY_OUTPUTS, LIMITS, st.none() | ties(ANY_OUTPUTS))
-def test_outputs_never_raise_nor_print(mine: Output, theirs: Output, limits: Tolerances, tie: Tie | None) -> None:
+def test_outputs_never_raise_nor_print(actual: Output, expected: Output, limits: Tolerances, tie: Tie | None) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("builtins.print", silence)
-        found = outputs(mine, theirs, limits, tie)
-    parts = tie is not None and mine.text != theirs.text
+        found = outputs(actual, expected, limits, tie)
+    parts = tie is not None and actual.text != expected.text
     assert [one.what for one in found] == ["read"] * parts + ["text", "spans", "boxes", "result.mmd", "artefacts"]
     assert first_divergence(found) or all(one.verdict is not Verdict.WRONG for one in found)
 
@@ -121,11 +117,11 @@ def test_outputs_never_raise_nor_print(mine: Output, theirs: Output, limits: Tol
 @fuzz
 @given(OUTPUTS, OUTPUTS, LIMITS, st.integers(0, 9))
 def test_what_its_own_steps_give_is_excused_whole_after_a_tie_and_nothing_else(
-    mine: Output, theirs: Output, limits: Tolerances, step: int
+    actual: Output, expected: Output, limits: Tolerances, step: int
 ) -> None:
-    assume(mine.text != theirs.text)
-    assert all(one.passes for one in outputs(mine, theirs, limits, Tie(step, mine, sure=False)))
-    alone, tied = outputs(mine, theirs, limits), outputs(mine, theirs, limits, Tie(step, theirs, sure=False))
+    assume(actual.text != expected.text)
+    assert all(one.passes for one in outputs(actual, expected, limits, Tie(step, actual, sure=False)))
+    alone, tied = outputs(actual, expected, limits), outputs(actual, expected, limits, Tie(step, expected, sure=False))
     assert [one.verdict for one in alone] == [one.verdict for one in tied[1:]]
 
 
@@ -142,10 +138,10 @@ def test_steps_never_raise(forced: list[ForcedStep], steps: list[Step], limits: 
 @briefly
 @given(ANY_TENSORS, ANY_TENSORS, LIMITS, st.booleans())
 @pytest.mark.filterwarnings("ignore:overflow encountered")
-def test_seams_never_raise(mine: torch.Tensor, theirs: torch.Tensor, limits: Tolerances, whole: bool) -> None:
-    sides = [Seam.of(tensor, keep_values=whole) for tensor in (mine, theirs)]
+def test_seams_never_raise(actual: torch.Tensor, expected: torch.Tensor, limits: Tolerances, whole: bool) -> None:
+    sides = [Seam.of(tensor, keep_values=whole) for tensor in (actual, expected)]
     found = compare_seam("sam.page", sides[0], sides[1], limits.seam)
-    if mine.shape != theirs.shape or (mine.isfinite().all() and not theirs.isfinite().all()):
+    if actual.shape != expected.shape or (actual.isfinite().all() and not expected.isfinite().all()):
         assert found.verdict is Verdict.WRONG
 
 
@@ -155,9 +151,9 @@ def test_seams_never_raise(mine: torch.Tensor, theirs: torch.Tensor, limits: Tol
 @fuzz
 @given(OUTPUTS, OUTPUTS, LIMITS, LIMITS)
 def test_looser_limits_make_no_verdict_on_outputs_worse(
-    mine: Output, theirs: Output, limits: Tolerances, other: Tolerances
+    actual: Output, expected: Output, limits: Tolerances, other: Tolerances
 ) -> None:
-    strict, loose = (outputs(mine, theirs, one) for one in (limits, looser(limits, other)))
+    strict, loose = (outputs(actual, expected, one) for one in (limits, looser(limits, other)))
     assert all(gravity(a) >= gravity(b) for a, b in zip(strict, loose, strict=True))
 
 
@@ -166,28 +162,28 @@ def test_looser_limits_make_no_verdict_on_outputs_worse(
 def test_looser_limits_make_no_verdict_on_steps_worse(
     steps: list[tuple[ForcedStep, Step]], limits: Tolerances, other: Tolerances
 ) -> None:
-    mine, theirs = [one for one, _ in steps], [one for _, one in steps]
+    actual, expected = [one for one, _ in steps], [one for _, one in steps]
     compare: Callable[..., Comparison]
     for compare in (compare_logits, compare_tokens):
-        strict, loose = (compare(mine, theirs, one) for one in (limits, looser(limits, other)))
+        strict, loose = (compare(actual, expected, one) for one in (limits, looser(limits, other)))
         assert gravity(strict) >= gravity(loose)
 
 
 @briefly
 @given(OUTPUTS, OUTPUTS)
-def test_without_a_tolerance_sides_may_be_exchanged(mine: Output, theirs: Output) -> None:
-    for one, other in zip(outputs(mine, theirs, EXACT), outputs(theirs, mine, EXACT), strict=True):
+def test_without_a_tolerance_sides_may_be_exchanged(actual: Output, expected: Output) -> None:
+    for one, other in zip(outputs(actual, expected, EXACT), outputs(expected, actual, EXACT), strict=True):
         assert one.verdict == other.verdict != Verdict.DRIFT
 
 
 @briefly
 @given(SPANS, SPANS, LIMITS)
 def test_labels_and_a_match_of_boxes_are_so_from_both_sides(
-    mine: Sequence[SpanSeen], theirs: Sequence[SpanSeen], limits: Tolerances
+    actual: Sequence[SpanSeen], expected: Sequence[SpanSeen], limits: Tolerances
 ) -> None:
-    one, other = compare_boxes(mine, theirs, limits), compare_boxes(theirs, mine, limits)
+    one, other = compare_boxes(actual, expected, limits), compare_boxes(expected, actual, limits)
     assert (one.verdict is Verdict.MATCH) is (other.verdict is Verdict.MATCH)
-    assert compare_spans(mine, theirs, limits).verdict is compare_spans(theirs, mine, limits).verdict
+    assert compare_spans(actual, expected, limits).verdict is compare_spans(expected, actual, limits).verdict
 
 
 # Boxes.
@@ -199,8 +195,8 @@ def test_another_order_is_wrong_under_any_limits(boxes: list[Box], random: Any) 
     shuffled = random.sample(boxes, len(boxes))
     assume(shuffled != boxes)
     limits = replace(EXACT, coords=0.5 / UNITS, boxes=9)
-    mine, theirs = ([SpanSeen("text", (box,)) for box in side] for side in (shuffled, boxes))
-    assert compare_boxes(mine, theirs, limits).verdict is Verdict.WRONG
+    actual, expected = ([SpanSeen("text", (box,)) for box in side] for side in (shuffled, boxes))
+    assert compare_boxes(actual, expected, limits).verdict is Verdict.WRONG
 
 
 @fuzz
@@ -223,12 +219,12 @@ def test_a_shift_by_the_tolerance_passes_and_by_more_fails(
 @briefly
 @given(st.text(min_size=1, max_size=60).filter(str.strip), st.integers(1, 20))
 def test_text_beside_the_limit(text: str, edits: int) -> None:
-    mine = text + "\x00" * edits
+    actual = text + "\x00" * edits
     share = edits / len(text)
     compare: Callable[[str, str, float], Comparison]
     for compare in (compare_text, lambda a, b, allowed: compare_content("result.mmd", a, b, allowed)):
-        assert compare(mine, text, share).verdict is Verdict.DRIFT
-        assert compare(mine, text, share * 0.999).verdict is Verdict.WRONG
+        assert compare(actual, text, share).verdict is Verdict.DRIFT
+        assert compare(actual, text, share * 0.999).verdict is Verdict.WRONG
 
 
 # Tensors.
@@ -245,10 +241,10 @@ def test_a_seam_matches_itself(tensor: torch.Tensor, whole: bool) -> None:
 @given(TENSORS, st.floats(0.001, 0.5), st.booleans())
 def test_a_larger_error_is_never_less_grave(tensor: torch.Tensor, share: float, whole: bool) -> None:
     assume(float(tensor.norm()) > 0.1)
-    theirs = Seam.of(tensor, keep_values=whole)
-    mine = Seam.of(tensor * (1 + share), keep_values=whole)
-    error = compare_seam("sam.page", mine, theirs, 0.0).error
+    expected = Seam.of(tensor, keep_values=whole)
+    actual = Seam.of(tensor * (1 + share), keep_values=whole)
+    error = compare_seam("sam.page", actual, expected, 0.0).error
     assert error == pytest.approx(share, rel=1e-3 if whole else 1.0)
     assert error is not None
-    assert compare_seam("sam.page", mine, theirs, error).verdict is Verdict.DRIFT
-    assert compare_seam("sam.page", mine, theirs, error * 0.999).verdict is Verdict.WRONG
+    assert compare_seam("sam.page", actual, expected, error).verdict is Verdict.DRIFT
+    assert compare_seam("sam.page", actual, expected, error * 0.999).verdict is Verdict.WRONG

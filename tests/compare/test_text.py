@@ -1,107 +1,137 @@
-"""Texts by their edit distance, and what is told of one that went astray."""
+"""Texts by their edit distance, and the signs of one that went astray, which a page may show by itself."""
 
 from __future__ import annotations
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.compare.diff import diff, plain_line
 from pytest_dsocr.compare.signs import Sign
-from pytest_dsocr.compare.text import compare_content, compare_text
+from pytest_dsocr.compare.text import (
+    LONGEST_PERIOD,
+    Circle,
+    compare_content,
+    compare_text,
+    degenerations,
+    longest_circle,
+)
 from pytest_dsocr.compare.verdict import Comparison, Verdict
+from tests.compare.made import PAGE_TEXT as PAGE
+from tests.compare.made import shown
+
+TENS = "0123456789" * 3
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+LEADERS = "Contents " + "." * 60 + " 4\n" + PAGE
+LONG_LINE = "".join(chr(0x4E00 + k) for k in range(LONGEST_PERIOD))
+TABLE = PAGE + "<td></td>" * 12
+ASTRAY = {
+    "nothing": ("", PAGE),
+    "blank": (" \n\t", PAGE),
+    "first half": (PAGE[:100], PAGE),
+    "but for its end": (PAGE[:-2], PAGE),
+    "but for its start": (PAGE[7:], PAGE),
+    "inside a span": (PAGE + "<|ref|>text<|/ref|><|det|>[[88,", PAGE),
+    "prompt in it": ("said <image>\nFree OCR. " + PAGE, PAGE),
+    "prompt in front": ("Convert the document to markdown.\n" + PAGE, PAGE),
+    "no markup": (PAGE.replace("<|", "").replace("|>", ""), PAGE),
+    "byte marks": (PAGE.replace(" ", "Ġ").replace("\n", "Ċ"), PAGE),
+    "broken characters": (PAGE.replace("meet ", "me\ufffd\ufffd "), PAGE),
+    "spaces": (PAGE.replace("\n\n", "\n"), PAGE),
+    "numbers": (PAGE.replace("510", "1024"), PAGE),
+    "half a character": ("ab\ud83d" * 9, "x"),
+    "line": (PAGE + "CASHIER: 17,000\n" * 40, PAGE),
+    "no space": ("D3" * 200, PAGE),
+    "counting": (PAGE + "".join(f"{k}. the same again\n" for k in range(30)), PAGE),
+    "boxes that move": (PAGE + "".join(f"[[1, {k}, 9, {k + 7}]] text\n" for k in range(90, 120)), PAGE),
+    "a long line": (PAGE + ("x" * LONGEST_PERIOD + "y\n") * 5, PAGE),
+    "more leaders": (PAGE + "." * 300, LEADERS),
+    "long and counting": ("".join(f"{k} {LONG_LINE}\n" for k in range(8, 12)), PAGE),
+    "wide": ("の" * 99, "の" * 9),
+    "two ways": ("abc" + "\ufffd" * 30, "abcdef"),
+    "goes on": ("abcdef and more", "abcdef"),
+    "another from the start": ("xx" + "y" * 28, TENS),
+    "another within a tenth": ("01" + LETTERS, TENS),
+    "by more than half": ("y" * 16 + TENS[16:], TENS),
+}
+NOT_ASTRAY = {
+    "both nothing": ("", ""),
+    "a blank page": ("", " \n"),
+    "both end inside": (PAGE + "<|ref|>text", PAGE + "<|ref|>image<|/ref|><|det|>[[1, 2"),
+    "another span": ("A <|ref|>text<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>", PAGE),
+    "both say the prompt": ("Free OCR. x", "Free OCR. y"),
+    "marks on both": (PAGE + "Ġ.", PAGE + "Ġ"),
+    "a word": (PAGE.replace("agreed", "refused"), PAGE),
+    "three times": (PAGE + "Hello" * 3, PAGE),
+    "a short rule": (PAGE + "-" * 20, PAGE),
+    "longer leaders": (LEADERS.replace("." * 60, "." * 110), LEADERS),
+    "a wider table": (TABLE + "<td></td>" * 10, TABLE),
+    "twice what the page repeats": (PAGE + "once again " * 4, PAGE + "once again " * 2),
+    "little": ("abcde" * 4, "xyz"),
+    "no page": (PAGE, ""),
+}
+
+
+def test_a_text_that_went_astray(snapshot: SnapshotAssertion) -> None:
+    assert {name: shown(compare_text(*pair, 0.0)) for name, pair in ASTRAY.items()} == snapshot
+    for actual, expected in ASTRAY.values():
+        assert compare_text(actual, expected, 0.0).signs
+
+
+@pytest.mark.parametrize("pair", NOT_ASTRAY.values(), ids=NOT_ASTRAY)
+def test_what_the_page_does_as_well_is_no_alarm(pair: tuple[str, str]) -> None:
+    assert not [*degenerations(*pair)]
+
+
+@pytest.mark.parametrize("actual", ["012" + LETTERS, "y" * 15 + TENS[15:], " "])
+def test_what_begins_as_the_page_or_is_half_of_it_is_a_reading_of_it(actual: str) -> None:
+    assert Sign.UNRELATED not in compare_text(actual, TENS, 0.0).signs
+
+
+def test_more_than_twice_what_the_page_repeats_is_a_circle() -> None:
+    found = degenerations(PAGE + "once again " * 5, PAGE + "once again " * 2)
+    assert [one.sign for one in found] == [Sign.REPETITION]
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "measured", "line"),
+    ("text", "times", "circle"),
     [
-        ("xbc", "abc", "1, 33.33% (allowed 0.00%), from character 0 of 3 on", "[-abc-]{+xbc+}"),
-        ("a x", "a b", "1, 33.33% (allowed 0.00%), from character 2 of 3 on", "a [-b-]{+x+}"),
-        (
-            "ab ",
-            "ab",
-            "1, 50.00% (allowed 0.00%), from character 2 of 2 on; the subject has 3",
-            "ab{+ +}",
-        ),
-        (
-            "a\n",
-            "",
-            "2, inf% (allowed 0.00%), from character 0 of 0 on; the subject has 2",
-            r"{+a\n+}",
-        ),
+        ("", 2, None),
+        ("abcdef", 2, None),
+        ("xabab", 2, Circle(1, 4, 2, "ab")),
+        ("xababa", 2, Circle(1, 5, 2, "ab")),
+        ("xababa", 3, None),
+        ("12 7 345 ", 3, Circle(0, 9, 3, "12 ")),
+        ("7a5b7a9b", 2, Circle(0, 8, 2, "7a5b")),
+        ("aaaaxbcbc", 2, Circle(0, 4, 4, "a")),
+        ("one\ntwo\none\ntwo\none\ntwo\n", 3, Circle(0, 24, 3, "one\ntwo\n")),
     ],
 )
-def test_contents_are_measured_and_shown_where_they_differ(mine: str, theirs: str, measured: str, line: str) -> None:
-    found = compare_content("result.mmd", mine, theirs, 0.0)
-    assert (found.verdict, found.measured) == (Verdict.WRONG, f"edit distance {measured}")
-    assert (found.details, found.diff) == ((), diff(mine, theirs))
-    assert [plain_line(one) for one in found.diff] == [line]
+def test_the_longest_circle(text: str, times: int, circle: Circle | None) -> None:
+    assert longest_circle(text, times) == circle
 
 
 @pytest.mark.parametrize(
-    ("mine", "verdict"),
+    ("actual", "verdict"),
     [
         ("abcdefghij", Verdict.MATCH),
-        ("abcdefghix", Verdict.DRIFT),
-        ("abcdefghi", Verdict.DRIFT),
-        ("abcdefghijk", Verdict.DRIFT),
-        ("abcdefghxy", Verdict.DRIFT),
-        ("abcdefgxyz", Verdict.WRONG),
-        ("abcdefghijklm", Verdict.WRONG),
-        ("bcdefghija", Verdict.DRIFT),
+        *((one, Verdict.DRIFT) for one in ("abcdefghix", "abcdefghi", "abcdefghijk", "abcdefghxy", "bcdefghija")),
+        *((one, Verdict.WRONG) for one in ("abcdefgxyz", "abcdefghijklm")),
     ],
 )
-def test_the_limit_is_a_share_of_the_reference_and_inside(mine: str, verdict: Verdict) -> None:
-    assert compare_text(mine, "abcdefghij", 0.2).verdict is verdict
-    assert compare_content("result.mmd", mine, "abcdefghij", 0.2).verdict is verdict
+def test_the_limit_is_a_share_of_the_reference_and_inside(actual: str, verdict: Verdict) -> None:
+    assert compare_text(actual, "abcdefghij", 0.2).verdict is verdict
+    assert compare_content("result.mmd", actual, "abcdefghij", 0.2).verdict is verdict
 
 
-@pytest.mark.parametrize("mine", ["", " \n"])
-def test_no_text_at_all_is_wrong_under_any_limit(mine: str) -> None:
-    assert compare_text(mine, "abc", 5.0).verdict is Verdict.WRONG
-    assert compare_text(mine, "\n\n", 5.0).verdict is Verdict.DRIFT
-    assert compare_content("result.mmd", mine, "abc", 5.0).verdict is Verdict.DRIFT
-
-
-def test_against_a_reference_without_text_any_is_wrong() -> None:
+def test_no_text_at_all_is_wrong_under_any_limit() -> None:
+    for nothing in ("", " \n"):
+        assert compare_text(nothing, "abc", 5.0).verdict is Verdict.WRONG
+        assert compare_text(nothing, "\n\n", 5.0).verdict is Verdict.DRIFT
+        assert compare_content("result.mmd", nothing, "abc", 5.0).verdict is Verdict.DRIFT
     assert compare_text("abc", "", 1e9).verdict is Verdict.WRONG
-    assert compare_text("", "", 0.0) == Comparison("text", Verdict.MATCH, "0 characters")
 
 
-def test_what_went_astray_stands_in_front() -> None:
-    found = compare_text("abc", "abcdef", 0.0)
-    assert found.measured.startswith("truncation; edit distance 3, 50.00% (allowed 0.00%), from character 3 of 6 on; ")
-    assert found.details == ("truncation: it breaks off after 3 of 6 characters, 50%",)
-    assert found.signs == {Sign.TRUNCATION}
-    assert found.diff == diff("abc", "abcdef")
-    twice = compare_text("abc" + "\ufffd" * 30, "abcdef", 0.0)
-    assert twice.measured.startswith("repetition; broken characters; edit distance ")
-    assert [line.partition(":")[0] for line in twice.details[:2]] == ["repetition", "broken characters"]
-
-
-def test_what_stands_behind_the_references_end_is_counted() -> None:
-    found = compare_text("abcdef and more", "abcdef", 9.0)
-    assert (found.verdict, found.signs) == (Verdict.DRIFT, frozenset((Sign.GOES_ON,)))
-    assert found.details == ("goes on: it goes on behind the reference's end, for 9 characters",)
-
-
-def test_of_equal_texts_nothing_is_said() -> None:
-    assert compare_text("the " * 99, "the " * 99, 0.0) == Comparison("text", Verdict.MATCH, "396 characters")
-
-
-PAGE = "0123456789" * 3
-
-
-@pytest.mark.parametrize(
-    ("mine", "told"),
-    [
-        ("xx" + "y" * 28, "unrelated: it reads something else from character 0 on"),
-        ("01" + "abcdefghijklmnopqrstuvwxyz", "unrelated: it reads something else from character 2 on"),
-        ("012" + "abcdefghijklmnopqrstuvwxyz", None),
-        ("y" * 15 + PAGE[15:], None),
-        ("y" * 16 + PAGE[16:], "unrelated: it reads something else from character 0 on"),
-        (" ", None),
-    ],
-    ids=["from the start", "within a tenth", "from a tenth on", "by half", "by more than half", "empty"],
-)
-def test_a_reading_of_something_else_is_told(mine: str, told: str | None) -> None:
-    found = compare_text(mine, PAGE, 0.0)
-    assert [line for line in found.details if line.startswith("unrelated")] == ([told] if told else [])
+def test_contents_are_measured_and_shown_where_they_differ(snapshot: SnapshotAssertion) -> None:
+    pairs = (("xbc", "abc"), ("ab ", "ab"), ("a\n", ""))
+    assert [shown(compare_content("result.mmd", *pair, 0.0)) for pair in pairs] == snapshot
+    for text in ("", "the " * 99):
+        assert compare_text(text, text, 0.0) == Comparison("text", Verdict.MATCH, f"{len(text)} characters")

@@ -10,7 +10,7 @@ from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.reference.recorded.counts import CountedCase, Counts, counts_file
+from pytest_dsocr.reference.counts import CountedCase, Counts, counts_file
 from suites.contract.pages import PAGES
 from tests.recordings import FOLDER
 

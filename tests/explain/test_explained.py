@@ -27,7 +27,7 @@ from pytest_dsocr.explain.explainer import Explainer
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recorded.recording import RecordedReference
+from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from tests.conftest import model_of

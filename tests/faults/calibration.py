@@ -27,8 +27,8 @@ from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recorded.recording import RecordedReference
-from pytest_dsocr.session_reference.runtime import SessionRuntime
+from pytest_dsocr.reference.recording import RecordedReference
+from pytest_dsocr.reference.session import SessionRuntime
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import Setup
 from tests.checkout import CHECKOUT

@@ -43,20 +43,18 @@ from pytest_dsocr.perf.calibrating import quoted
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.plugin.snapshots import GoldenSnapshots, _holds
 from pytest_dsocr.plugin.xfails import read_ledger
-from pytest_dsocr.reference.anchors.drift import drifts, read_json
-from pytest_dsocr.reference.recorded.case import RecordedCase
-from pytest_dsocr.reference.recorded.counts import Counts
-from pytest_dsocr.reference.recorded.facts import read_facts
-from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.reference.counts import Counts
+from pytest_dsocr.reference.drift import drifts, read_json
+from pytest_dsocr.reference.nearest import read_facts
+from pytest_dsocr.reference.recorded_case import RecordedCase
+from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.report.difference import difference, lines
 from pytest_dsocr.report.file import read_result, write_json
 from tests.checkout import CHECKOUT
 from tests.contract.fuzzing import fuzz
 from tests.engine.written import write_synthetic
 from tests.perf.made import PARITY, identity, measured
-from tests.report.made import MATCH, case_payload, payload, run_payload
-from tests.report.test_ended import SLOWER
-from tests.report.test_result import result
+from tests.report.made import MATCH, SLOWER, case_payload, payload, result, run_payload
 
 LIMIT_S = 20
 VENDOR, BASELINES = CHECKOUT / "golden/vendor", CHECKOUT / "golden/baselines/nvidia-h200"

@@ -13,9 +13,9 @@ from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.nights.bisect import BAD, GOOD, SKIP, Found, Judged, Step, bisect, judged_by
 from tests.nights.git_repository import commits, git
-from tests.report.test_difference import BAD as WRONG_CLIP
-from tests.report.test_difference import GOOD as RIGHT_CLIP
-from tests.report.test_difference import OPEN, night
+from tests.report.made import BAD as WRONG_CLIP
+from tests.report.made import GOOD as RIGHT_CLIP
+from tests.report.made import OPEN, night
 
 
 @pytest.fixture(autouse=True)

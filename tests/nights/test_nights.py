@@ -18,10 +18,7 @@ from pytest_dsocr.nights.page import html
 from pytest_dsocr.nights.record import Night
 from pytest_dsocr.nights.spells import flips, spells
 from pytest_dsocr.nights.told import bisection, lines, of_spell
-from tests.report.made import payload
-from tests.report.test_difference import BAD, GOOD, night
-from tests.report.test_ended import SLOW
-from tests.report.test_times import MEDIANS, perf
+from tests.report.made import BAD, GOOD, MEDIANS, SLOW, night, payload, perf
 
 
 def made(day: int, *tests: Any, commit: str = "", **changes: Any) -> Night:

@@ -19,7 +19,7 @@ from pytest_dsocr.nights.summary import results
 from pytest_dsocr.report.file import write_json
 from tests.checkout import CHECKOUT
 from tests.markdown import table
-from tests.report.test_result import result
+from tests.report.made import result
 
 PAGES = tuple(f"{name}.png" for name in "abcde")
 ON_GPUS = Config(device="cuda", gpus=(4, 6), vendor="vendor", batch=2, may_miss=("baseline",), subject="my_ocr:MyOcr")

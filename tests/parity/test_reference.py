@@ -21,7 +21,7 @@ from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.reference.opening import Wanted, open_reference
 from pytest_dsocr.reference.protocol import Reference
-from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.reference.recording import Recording
 from pytest_dsocr.subjects.session import SessionSubject
 from suites.contract.pages import write_page
 from tests.parity.checks import INPUTS, assert_all

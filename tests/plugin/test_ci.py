@@ -12,8 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from pytest_dsocr.report import ci
 from pytest_dsocr.report.ci import append_summary, errors
 from tests.plugin.conftest import TEST_TEXT, Repository
-from tests.report.made import WRONG, payload
-from tests.report.test_result import result
+from tests.report.made import WRONG, payload, result
 
 TESTS = """
     def test_text(dsocr_report, dsocr_check):
@@ -98,7 +97,7 @@ def on_github(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> Pat
     return summary
 
 
-def annotations(run: pytest.RunResult) -> list[str]:
+def shown(run: pytest.RunResult) -> list[str]:
     return [line for line in run.outlines if line.startswith("::")]
 
 
@@ -109,7 +108,7 @@ def test_a_failed_test_has_an_annotation_and_the_job_a_summary(
     repository.settle("Misreader")
     tests = "\n    def test_right(): pass\n" + TEST_TEXT
     run = repository.run(tests, "--dsocr-out=out", *workers, apart=bool(workers))
-    assert annotations(run) == snapshot(name="alike on any number of workers")
+    assert shown(run) == snapshot(name="alike on any number of workers")
     text = on_github.read_text(encoding="utf-8")
     assert text.startswith("of a step before\n## DeepSeek-OCR: ")
     assert text.count("## DeepSeek-OCR") == 1
@@ -118,11 +117,11 @@ def test_a_failed_test_has_an_annotation_and_the_job_a_summary(
 
 def test_what_could_not_be_compared_is_annotated_as_well(repository: Repository, on_github: Path) -> None:
     test = "import pytest\n@pytest.mark.dsocr_level('L2')\ndef test_steps(dsocr_check): dsocr_check([])"
-    [line] = annotations(repository.run(test, "--dsocr-no-skip"))
+    [line] = shown(repository.run(test, "--dsocr-no-skip"))
     assert "skipped, and --dsocr-no-skip is set: needs L2 (stages and cache)" in line
     run = repository.run(TEST_TEXT, "--dsocr-out=out", "--dsocr-checkpoint=gone/such/weights.bin")
     assert run.ret == pytest.ExitCode.USAGE_ERROR
-    [line] = annotations(run)
+    [line] = shown(run)
     assert line.startswith("::error title=DeepSeek-OCR%3A infrastructure::--dsocr-checkpoint: 'gone/such/weights.bin'")
     assert "## DeepSeek-OCR: infrastructure" in on_github.read_text(encoding="utf-8")
 
@@ -131,7 +130,7 @@ def test_elsewhere_nothing_is_told(repository: Repository, monkeypatch: pytest.M
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
         monkeypatch.delenv(name, raising=False)
     repository.settle("Misreader")
-    assert annotations(repository.run()) == []
+    assert shown(repository.run()) == []
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", " ")
     assert append_summary({}) is None
 
@@ -151,8 +150,8 @@ def test_annotations_are_few_and_escaped_and_name_the_subject_where_no_file_of_t
     assert len([*errors(made.to_json())]) == ci.MOST
     test = {"ended_as": "wrong", "nodeid": "a::b,c:d%", "file": None, "line": None, "why": "100%\r\n::warning::, no"}
     assert [*errors({"tests": [test]})] == ["::error title=wrong%3A b%2Cc%3Ad%25::100%25\\r\\n::warning::, no"]
-    test = {"ended_as": "wrong", "nodeid": "a::b", "file": "/elsewhere/test_a.py", "line": 3, "why": "no"}
+    other = {"ended_as": "wrong", "nodeid": "a::b", "file": "/elsewhere/test_a.py", "line": 3, "why": "no"}
     Path("port").mkdir()
     Path("port/ocr.py").write_text("import sys\n\nclass Ocrs: pass\nclass Ocr: pass\n", encoding="utf-8")
     for subject, place in (("port.ocr:Ocr", "file=port/ocr.py,line=4,"), ("port.gone:Ocr", ""), ("cli:x y", "")):
-        assert [*errors({"tests": [test], "run": {"subject": subject}})] == [f"::error {place}title=wrong%3A b::no"]
+        assert [*errors({"tests": [other], "run": {"subject": subject}})] == [f"::error {place}title=wrong%3A b::no"]

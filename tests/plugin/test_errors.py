@@ -137,7 +137,7 @@ def test_an_error_without_a_message_or_notes_is_named() -> None:
 
     class NotedError(Exception):
         @property
-        def __notes__(self) -> list[str]:
+        def __notes__(self) -> list[str]:  # type: ignore[override]
             raise RuntimeError("not a note")
 
     assert "MuteError" in traced(MuteError())

@@ -19,8 +19,8 @@ from pytest_dsocr.plugin.loading import Waiting
 from pytest_dsocr.report.times import PARTS
 from suites.contract.pages import write_page
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, Repository
+from tests.processes import await_
 from tests.reference.conftest import STAND_IN
-from tests.reference.played import await_
 
 SLOW = """
     import time
@@ -48,7 +48,7 @@ WATCHFUL = """
 BESIDE = """
     from threading import Event
 
-    from pytest_dsocr.reference.live.reference import LiveReference
+    from pytest_dsocr.reference.live import LiveReference
 
     at_work, may_go_on, observe = Event(), Event(), LiveReference.observe
     WITHIN_S = {within_s}

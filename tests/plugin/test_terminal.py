@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.report.file import read_result
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, TWO, Repository, rendered
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.reference.environment.environment import find_environment, interpreter
-from tests.reference.replay import Made, make_cases, observe
+from pytest_dsocr.reference.environment import find_environment, interpreter
+from tests.reference.replay import Made, make_cases
+from tests.subjects.seen import seen
 
 STAND_IN = Path(__file__).with_name("stand_in")
 
@@ -64,9 +66,14 @@ def made(tiny: Session[Any], tmp_path_factory: pytest.TempPathFactory) -> Made:
     """What tests of recordings record."""
     pages = tmp_path_factory.mktemp("pages")
     cases = make_cases(pages)
-    return Made(pages, cases, {case.id: observe(tiny, case) for case in cases})
+    return Made(pages, cases, {case.id: seen(tiny, case, keep_values=True) for case in cases})
 
 
 def worker_folders(temporary: Path) -> set[Path]:
     """The folders of workers that are alive, or have left theirs behind."""
     return set(temporary.glob("dsocr-worker-*"))
+
+
+def copy_stand_in(folder: Path) -> Path:
+    """A copy of the stand-in, in which faults can be planted."""
+    return Path(shutil.copytree(STAND_IN, folder / "vendor", ignore=shutil.ignore_patterns("__pycache__")))

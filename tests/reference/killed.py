@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.reference.recording import Recording
 from tests.reference.replay import Replay, record
 
 CHUNK_BYTES = 4096

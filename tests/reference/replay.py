@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.contract.mmd import to_mmd
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import (
-    BEST_OF_PREFILL,
-    Artefact,
-    Best,
-    InputsDigest,
     Observation,
-    Output,
-    Seam,
-    SpanSeen,
-    Step,
 )
+from pytest_dsocr.observation.packing import Packed
 from pytest_dsocr.observation.provenance import Provenance
-from pytest_dsocr.reference.recorded.recorder import recorder
-from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.reference.recorder import recorder
+from pytest_dsocr.reference.recording import Recording
 from suites.contract.pages import write_page
 from tests.crops import CROPS
 
@@ -51,34 +44,6 @@ MADE = Provenance(
 def make_cases(folder: Path) -> list[Case]:
     """Three pages in three presets, of which one has crops."""
     return [Case(write_page(page, folder), PROMPTS[prompt], preset, NEW_TOKENS) for page, prompt, preset in CASES]
-
-
-def observe(session: Session[Any], case: Case) -> Observation:
-    """Read a page with the engine, and see of it what is seen of the vendor's code."""
-    inputs = session.prepare(case.page, prompt=case.prompt, preset=case.preset)
-    state = session.prefill(inputs)
-    seams = {name: tensor for vision in state.visions for name, tensor in vision.seams.items()}
-    prefill = state.logits[0]
-    steps = tuple(_steps(session, state, case.max_new_tokens))
-    text = session.tokenizer.decode([step.token for step in steps]).strip()
-    spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
-    mmd = to_mmd(text)
-    return Observation(
-        case_id=case.id,
-        inputs=InputsDigest.of(inputs.tensors, keep_values=True),
-        seams={name: Seam.of(tensor, keep_values=True) for name, tensor in {**seams, "prefill": prefill}.items()},
-        prefill_best=Best.of(prefill, BEST_OF_PREFILL),
-        steps=steps,
-        output=Output(text, spans, mmd, {"result.mmd": Artefact(len(mmd.encode()))}),
-        logits=prefill[None],
-    )
-
-
-def _steps(session: Session[Any], state: Any, count: int) -> Iterator[Step]:
-    for _ in range(count):
-        token = int(state.logits[0].argmax())
-        yield Step(token, Best.of(state.logits[0]))
-        session.decode_step(state, token)
 
 
 @dataclass
@@ -118,3 +83,12 @@ def content_of(folder: Path) -> dict[str, bytes]:
     """Every file below a folder."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def same(here: Packed, there: Packed) -> None:
+    """Fail unless two packed answers are the same to the bit."""
+    assert json.loads(json.dumps(here[0])) == json.loads(json.dumps(there[0]))
+    assert here[1].keys() == there[1].keys()
+    for name, tensor in here[1].items():
+        assert tensor.dtype == there[1][name].dtype, name
+        assert torch.equal(tensor, there[1][name]), name

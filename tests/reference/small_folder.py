@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_dsocr.reference.anchors.anchors import CONTRACT
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.reference.anchors import CONTRACT
+from pytest_dsocr.reference.environment import FILES
 
 MAIN, DECODER, ENCODER, CONVERSATION, CONFIG = FILES
 

@@ -11,10 +11,9 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.files import sha256
-from pytest_dsocr.reference.anchors.affected import EVERY, STAGE_OF, SUITES, change_of, suites_of
-from pytest_dsocr.reference.anchors.anchors import CONTRACT, SYMBOLS, read_anchors
-from pytest_dsocr.reference.anchors.drift import to_json
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.reference.anchors import CONTRACT, SYMBOLS, read_anchors
+from pytest_dsocr.reference.drift import EVERY, STAGE_OF, SUITES, change_of, suites_of, to_json
+from pytest_dsocr.reference.environment import FILES
 from tests.checkout import CHECKOUT
 from tests.recordings import FOLDER
 from tests.reference.small_folder import DECODER, ENCODER, MAIN, body_of, change, write_small_folder

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.anchors.anchors import SYMBOLS, Anchors, read_anchors
-from pytest_dsocr.reference.anchors.drift import drifts, read_json, to_json
+from pytest_dsocr.reference.anchors import SYMBOLS, Anchors, read_anchors
+from pytest_dsocr.reference.drift import drifts, read_json, to_json
 from tests.reference.small_folder import CONVERSATION, DECODER, ENCODER, MAIN, body_of, change, write_small_folder
 
 FORWARD = "DeepseekOCRModel.forward"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,12 @@ import pytest
 
 import suites
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.reference.counts import CountedCase, Counts, counting, find_counted
 from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.recorded.counts import CountedCase, Counts, counting, find_counted
-from pytest_dsocr.reference.recorded.recording import RecordedReference, Recording
+from pytest_dsocr.reference.recording import RecordedReference, Recording
 from suites.contract.pages import write_page
 from tests.reference.conftest import STAND_IN
 from tests.reference.replay import MADE, Made, content_of, record
@@ -137,45 +135,6 @@ def forge(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     del content["sha256"]
     change(content)
     path.write_bytes(seal(content))
-
-
-FORGERIES: Mapping[str, Callable[[dict[str, Any]], object]] = {
-    "no making": lambda content: content["made"].clear(),
-    "no cases": lambda content: content.pop("cases"),
-    "no stages": lambda content: next(iter(content["cases"].values())).pop("flops"),
-    "no number": lambda content: next(iter(content["cases"].values()))["flops"].update(sam="many"),
-    "no case": lambda content: next(iter(content["cases"].values()))["case"].pop("preset"),
-}
-
-
-@pytest.mark.parametrize("forgery", FORGERIES)
-def test_whole_files_with_the_wrong_content_are_refused(forgery: str, made: Made, golden: Path) -> None:
-    forge(file_in(golden), FORGERIES[forgery])
-    with pytest.raises(ReferenceFaultError, match=r"flops-eager\.json .*; restore"):
-        opened(golden).flops(made.cases[0])
-
-
-def test_a_damaged_file_is_refused_and_not_written_to(made: Made, golden: Path) -> None:
-    content = bytearray(file_in(golden).read_bytes())
-    content[len(content) // 2] ^= 1
-    file_in(golden).write_bytes(content)
-    for read in (lambda: opened(golden).flops(made.cases[0]), lambda: tally(golden, made.cases)):
-        with pytest.raises(ReferenceFaultError, match=r"flops-eager\.json is damaged: its content does not have"):
-            read()
-    assert file_in(golden).read_bytes() == content
-    forge_format = json.loads(content.replace(b'"format": 1', b'"format": 9'))
-    del forge_format["sha256"]
-    file_in(golden).write_bytes(seal(forge_format))
-    with pytest.raises(ReferenceFaultError, match="wrong format: invalid enum value 9"):
-        opened(golden).flops(made.cases[0])
-
-
-def test_one_counts_at_a_time(made: Made, golden: Path) -> None:
-    with (
-        counting(golden / "synthetic-tiny", MADE),
-        pytest.raises(DsocrError, match=r"^process \d+ on .+ is at work on .*synthetic-tiny; wait"),
-    ):
-        tally(golden, made.cases)
 
 
 @pytest.fixture

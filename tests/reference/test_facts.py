@@ -9,8 +9,8 @@ import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.recorded.facts import read_facts
+from pytest_dsocr.reference.nearest import read_facts
+from pytest_dsocr.reference.protocol import NotRecordedError
 from suites.contract.facts import Facts
 from tests.recordings import FOLDER
 
@@ -40,10 +40,3 @@ def test_pixels_of_another_pillow_are_not_held_against_a_subject(what: str, erro
             facts.told(wrong)
     else:
         assert facts.told(wrong).verdict is Verdict.WRONG
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"provenance": []}', '{"provenance": {"date": ""}}'])
-def test_a_damaged_file_is_named(text: str, tmp_path: Path) -> None:
-    (tmp_path / "inputs-pillow-1.json").write_text(text)
-    with pytest.raises(ReferenceFaultError, match=r"inputs-pillow-1\.json (is damaged|has a wrong|does not fit)"):
-        read_facts(tmp_path, "inputs")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.cli.main import main, parser
+from pytest_dsocr.cli.main import main
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.reference import goldens
@@ -93,8 +93,3 @@ def test_the_installed_package_is_not_written_to(
     main(["vendor", *full, *more])
     assert f"in the installed package; name a folder of your own: {option}" in capsys.readouterr().err
     assert not package.exists()
-
-
-def test_the_commands_say_where_they_look() -> None:
-    assert parser().parse_args(["vendor", "record", "code", "page.png"]).golden == Path("golden/vendor")
-    assert parser().parse_args(["vendor", "inspect", "code"]).anchors is None

@@ -12,8 +12,8 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.anchors.inspection import copies_of, load_in, modules_of, transformers_of
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.reference.environment import FILES
+from pytest_dsocr.reference.inspection import copies_of, load_in, modules_of, transformers_of
 from tests.reference.small_folder import CONFIG, ENCODER, MAIN, body_of, change, write_small_folder
 
 PYTHON = Path(sys.executable)
@@ -44,13 +44,6 @@ def test_without_an_environment_the_static_part_and_the_drift_are_told(
     assert (
         f"1 of 57 anchors are not as in {tmp_path / 'new' / 'anchors.json'}:\n  quick_gelu" in capsys.readouterr().out
     )
-
-
-def test_an_environment_that_is_named_must_be_there(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["vendor", "inspect", str(folder), "--env", str(tmp_path / "none")]) == 10
-    assert f"{tmp_path / 'none'} is no virtual environment" in capsys.readouterr().err
 
 
 def test_what_is_loaded_is_told_and_the_folder_is_left_as_it_was(

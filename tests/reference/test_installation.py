@@ -15,8 +15,8 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.reference.environment.environment import STAMP, EnvironmentPlan, find_environment, plan_here
-from pytest_dsocr.reference.environment.installation import is_made, prove, set_up
+from pytest_dsocr.reference.environment import STAMP, EnvironmentPlan, find_environment, plan_here
+from pytest_dsocr.reference.installation import is_made, prove, set_up
 from tests.reference.small_folder import write_small_folder
 from tests.reference.wheels import write_wheel, write_wheels_of
 
@@ -112,8 +112,8 @@ def test_torch_is_reused_behind_the_environment_s_own_packages(
 def test_a_setup_waits_for_another_and_finishes_what_that_left_when_killed(tmp_path: Path) -> None:
     folder = tmp_path / "env"
     code = (
-        "from pathlib import Path\nfrom pytest_dsocr.reference.environment.environment import EnvironmentPlan\n"
-        "from pytest_dsocr.reference.environment.installation import set_up\n"
+        "from pathlib import Path\nfrom pytest_dsocr.reference.environment import EnvironmentPlan\n"
+        "from pytest_dsocr.reference.installation import set_up\n"
         f"for step in set_up({LEAST!r}, Path({str(folder)!r})): print(step, flush=True)"
     )
     steps = set_up(LEAST, folder)

@@ -9,10 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.reference.vendor_code.meters import Clock, CudaEvents, Flops, clock_of
 from tests.compare.made import random
-from tests.conftest import model_of
 
 
 def counted(run: Any) -> float:
@@ -32,20 +30,6 @@ def test_a_product_of_matrices_is_two_operations_a_multiplication(m: int, k: int
 def test_attention_on_the_processor_is_counted(b: int, heads: int, tokens: int, channels: int) -> None:
     x = random(b, heads, tokens, channels)
     assert counted(lambda: F.scaled_dot_product_attention(x, x, x)) == 4 * b * heads * tokens**2 * channels
-
-
-def test_attention_over_more_keys_than_queries_is_counted() -> None:
-    query, keys = random(2, 4, 1, 16), random(2, 4, 33, 16)
-    assert counted(lambda: F.scaled_dot_product_attention(query, keys, keys)) == 4 * 2 * 4 * 33 * 16
-
-
-@pytest.mark.parametrize(("views", "side"), [(1, 8), (2, 10)])
-def test_clip_costs_what_its_shapes_say(views: int, side: int, tiny: Session[Any]) -> None:
-    clip = model_of(tiny).model.vision_model
-    width, layers, tokens = 64, 2, side * side + 1
-    of_a_token = 2 * width * (3 * width + width + 4 * width + 4 * width)
-    attention = 4 * tokens**2 * width
-    assert counted(lambda: clip(random(views, width, side, side))) == views * layers * (tokens * of_a_token + attention)
 
 
 def test_operations_are_those_between_two_readings_of_one_run() -> None:

@@ -12,11 +12,11 @@ from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.observation.observation import Output
 from pytest_dsocr.observation.provenance import Key
+from pytest_dsocr.reference.nearest import Distance, pixels_apart
 from pytest_dsocr.reference.opening import Wanted, open_recorded
-from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
-from pytest_dsocr.reference.recorded.case import CUT
-from pytest_dsocr.reference.recorded.nearest import Distance, pixels_apart
-from pytest_dsocr.reference.recorded.recording import RecordedReference, find_recordings, recordings_of
+from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError
+from pytest_dsocr.reference.recorded_case import CUT
+from pytest_dsocr.reference.recording import RecordedReference, find_recordings, recordings_of
 from tests.recordings import FOLDER
 from tests.reference.replay import MADE, NEW_TOKENS, Made, record
 
@@ -83,14 +83,6 @@ def test_it_says_what_it_stands_in_for(made: Made, tmp_path: Path) -> None:
         open_recorded([tmp_path], wanted(dtype="bfloat16", fixed=frozenset({"device", "dtype"})))
     with pytest.raises(NoRecordingError, match=r"\(checkpoint \w+, device nvidia-h200, dtype bfloat16\); make one"):
         find_recordings([tmp_path], replace(MADE.key, checkpoint_sha256="d1" * 32), resampling(), ())
-
-
-def test_damage_is_told_before_another_key_serves(made: Made, tmp_path: Path) -> None:
-    record(tmp_path, made.reference(provenance=replace(MADE, dtype="bfloat16")), made.cases[:1])
-    (tmp_path / "other" / "cpu-float32-eager").mkdir(parents=True)
-    (tmp_path / "other" / "cpu-float32-eager" / "manifest.json").write_bytes(b"{")
-    with pytest.raises(ReferenceFaultError, match="is damaged"):
-        open_recorded([tmp_path], wanted())
 
 
 def test_of_another_pillow_it_serves_the_pages_that_both_resize_alike(made: Made, tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.reference.recorded.recording import Recording
+from pytest_dsocr.reference.recording import Recording
 from suites.contract.pages import write_page
+from tests.processes import await_
 from tests.reference.conftest import STAND_IN
-from tests.reference.played import await_
 
 HOME = "synthetic-tiny/cpu-float32-eager"
 
@@ -73,17 +73,6 @@ def test_pages_are_recorded_once_and_then_are_there(
 
     assert main(arguments(pages, golden)) == 0
     assert capsys.readouterr().out.count(": 4 of 4 cases are there") == 2
-
-
-def test_what_cannot_be_recorded_ends_in_a_sentence(
-    pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    assert main([one for one in arguments(empty, tmp_path) if one != str(empty / "tiny.png")]) == 10
-    assert capsys.readouterr().err == f"dsocr: the folder {empty} holds no images; give one that does, or image files\n"
-    assert main([*arguments(pages, tmp_path), "--presets", "huge"]) == 2
-    assert "there is no preset 'huge'" in capsys.readouterr().err
 
 
 def test_an_interrupted_recorder_says_what_it_kept_and_goes_on(

@@ -17,9 +17,9 @@ import pytest
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.reference.protocol import ReferenceFaultError
-from pytest_dsocr.reference.recorded.case import RecordedCase
-from pytest_dsocr.reference.recorded.recorder import recorder
-from pytest_dsocr.reference.recorded.recording import MANIFEST
+from pytest_dsocr.reference.recorded_case import RecordedCase
+from pytest_dsocr.reference.recorder import recorder
+from pytest_dsocr.reference.recording import MANIFEST
 from tests.recordings import find_recording
 from tests.reference.replay import MADE, Made, content_of, record
 
@@ -50,12 +50,6 @@ def test_a_recording_is_extended_and_the_same_as_one_made_at_once(made: Made, go
     assert content_of(golden) == content_of(tmp_path / "at_once")
 
 
-def test_cases_recorded_before_stay_where_others_are_named(made: Made, golden: Path) -> None:
-    *before, last = made.cases
-    record(golden, made.reference(), before)
-    assert record(golden, made.reference(), [last]).cases.keys() == set(ids(made.cases))
-
-
 def test_nothing_is_done_where_nothing_is_missing(made: Made, golden: Path) -> None:
     record(golden, made.reference(), made.cases)
     before = {path: path.stat().st_mtime_ns for path in golden.rglob("*")}
@@ -73,14 +67,6 @@ def test_again_makes_the_named_cases_anew_and_no_other(made: Made, golden: Path)
     assert reference.asked == ids(made.cases[1:])
     dates = {case_id: case.origin.date for case_id, case in recording.cases.items()}
     assert dates == dict(zip(ids(made.cases), ["2026-01-02", "2026-02-03", "2026-02-03"], strict=True))
-
-
-def test_again_makes_unfinished_cases_anew_as_well(made: Made, golden: Path) -> None:
-    with recorder(golden, MADE) as target:
-        target.add(made.cases[0], made.reference().observe(made.cases[0]))
-    reference = made.reference()
-    record(golden, reference, made.cases, again=True)
-    assert reference.asked == ids(made.cases)
 
 
 def test_what_again_was_to_make_anew_is_made_by_the_next_recorder(made: Made, golden: Path) -> None:
@@ -131,13 +117,6 @@ def test_unfinished_cases_that_are_given_up_do_not_hide_recorded_ones(made: Made
     record(golden, reference, made.cases)
     assert reference.asked == []
     assert [path.name for path in (golden / HOME).parent.iterdir()] == ["cpu-float32-eager"]
-
-
-def test_another_date_or_command_gives_nothing_up(made: Made, golden: Path) -> None:
-    record(golden, made.reference(), made.cases[:1])
-    reference = made.reference(provenance=replace(MADE, date="2026-02-03", command="other"))
-    record(golden, reference, made.cases)
-    assert reference.asked == ids(made.cases[1:])
 
 
 @pytest.mark.parametrize("change", ["page", "ceiling"])
@@ -237,7 +216,7 @@ def test_a_full_disk_is_said_and_what_is_done_stays(made: Made, golden: Path, mo
 HOLD = """
 import sys, time
 from pathlib import Path
-from pytest_dsocr.reference.recorded.recorder import recorder
+from pytest_dsocr.reference.recorder import recorder
 from tests.reference.replay import MADE
 with recorder(Path(sys.argv[1]), MADE):
     print("held", flush=True)

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.files import sha256, unseal
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.reference.environment import FILES
 from suites.contract.pages import write_page
 from tests.reference.conftest import STAND_IN, home_names
 

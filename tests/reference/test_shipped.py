@@ -9,8 +9,8 @@ import pytest
 
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Key, Provenance
-from pytest_dsocr.reference.recorded.counts import Counts, counts_file
-from pytest_dsocr.reference.recorded.recording import MANIFEST, Recording
+from pytest_dsocr.reference.counts import Counts, counts_file
+from pytest_dsocr.reference.recording import MANIFEST, Recording
 from tests.recordings import FOLDER, find_recording
 
 MADE = [

@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_dsocr.reference.environment.environment import EnvironmentPlan
+from pytest_dsocr.reference.environment import EnvironmentPlan
 
 CODE = {
     "transformers": {"transformers/models/llama/modeling_llama.py": "LlamaFlashAttention2 = type"},

@@ -1,4 +1,4 @@
-"""Reports made up for tests: an exchange in which both sides said the same, and payloads as workers send them."""
+"""Reports made up for tests: an exchange of two equal sides, payloads as workers send them, and results of these."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from typing import Any
 from PIL import Image
 
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
+from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.observation.answer import Answer, ForcedStep
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.perf.judgement import Judgement
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.reference.recorded.recording import RecordedReference
+from pytest_dsocr.reference.recording import RecordedReference
+from pytest_dsocr.report.collection import Plan
+from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.payload import CasePayload, ComparisonPayload, RunPayload, TestPayload, of_comparison, of_run
-from tests.compare.made import OUTPUT, observation
+from pytest_dsocr.report.result import RunResult
+from tests.compare.made import answer, observation
 
 Payload = TestPayload
 """Under a name that pytest does not take for a class of tests."""
@@ -67,21 +71,8 @@ def exchange(folder: Path, findings: tuple[str, ...] = (), **changes: Any) -> Ex
     """A case whose page lies in ``folder``; the subject says what the reference does but for ``changes``."""
     page = folder / "page.png"
     Image.new("RGB", (300, 400), "white").save(page)
-    theirs = observation()
-    answer = Answer(
-        case_id=theirs.case_id,
-        level=Level.STAGES,
-        text=OUTPUT.text,
-        spans=OUTPUT.spans,
-        mmd=OUTPUT.mmd,
-        artefacts=OUTPUT.artefacts,
-        inputs=theirs.inputs,
-        seams=theirs.seams,
-        promised=frozenset(theirs.seams),
-        prefill_best=theirs.prefill_best,
-        forced=tuple(ForcedStep(step.token, step.best, step.best.logits) for step in theirs.steps),
-    )
-    return Exchange(make_case(page, "free", "tiny"), replace(answer, **changes), theirs, 0.25, 1.5, findings)
+    expected = observation()
+    return Exchange(make_case(page, "free", "tiny"), answer(expected, **changes), expected, 0.25, 1.5, findings)
 
 
 def report(folder: Path, *comparisons: Comparison, limits: Tolerances = LIMITS, **said: Any) -> CaseReport:
@@ -138,3 +129,57 @@ def payload(*comparisons: Comparison, **changes: Any) -> TestPayload:
     made: Any = {"comparisons": told, "case": None, "left_out": None, "reason": None, **changes}
     given: TestPayload = made
     return given
+
+
+FAULT = {"case": "b", "stage": "prefill", "why": "the subject's prefill raised; see there", "infrastructure": False}
+SLOW = Comparison("perf/decode", Verdict.WRONG, "1.31 times the baseline")
+SLOWER = ("failed", payload(SLOW))
+LOST = ("error", payload(fault={**FAULT, "infrastructure": True}))
+MISSING = ("failed", payload(left_out="recording"))
+IDENTITY = RunIdentity("1f", "2026-11-22T04:00:00+00:00", "abc-dirty", "pytest suites")
+Told = tuple[str, Payload]
+"""A test's outcome and payload."""
+
+
+def begun() -> RunResult:
+    """The result of a run of which nothing is known yet."""
+    made = RunResult(IDENTITY, Plan())
+    made.ended = "2026-11-22T04:05:00+00:00"
+    return made
+
+
+def result(*tests: Told, reason: str = "") -> RunResult:
+    """The result of tests with an outcome and a payload each."""
+    made = begun()
+    made.plan.exit_status = 0
+    for k, (outcome, told) in enumerate(tests):
+        made.add(f"test_case.py::test[{k}]", outcome, told, reason)
+    return made
+
+
+def night(*tests: Told, **changes: Any) -> dict[str, Any]:
+    """A finished run as JSON values, of which the first test says what is compared."""
+    first, *others = tests
+    made = result((first[0], {**first[1], "run": run_payload()}), *others)
+    made.plan.exit_status = int(bool(made.failing))
+    return {**made.to_json(), **changes}
+
+
+RIGHT_CLIP = replace(WRONG, verdict=MATCH.verdict, measured="all")
+LEFT_OPEN = not_compared("clip.page", Reason.NOT_GIVEN)
+CASE = case_payload("a")
+
+
+def clip(comparison: Comparison, outcome: str = "passed") -> tuple[Told, ...]:
+    """Two tests of a case, of which the second compares CLIP."""
+    return ("passed", payload(MATCH, case=CASE)), (outcome, payload(comparison, case=CASE))
+
+
+GOOD, BAD = clip(RIGHT_CLIP), clip(WRONG, "failed")
+OPEN = (GOOD[0], ("failed", payload(LEFT_OPEN, case=CASE, left_out="recording")))
+MEDIANS = {"sam": 12.0, "decode": 17.04, "page": 100.0}
+
+
+def perf(*judgements: Judgement, **medians_ms: float) -> dict[str, Any]:
+    """As ``PerfRun.to_json`` gives it."""
+    return {"median_ms": medians_ms or MEDIANS, "judgements": [one.to_json() for one in judgements], "in_short": []}

@@ -12,8 +12,7 @@ from pytest_dsocr.cli.main import parser
 from pytest_dsocr.plugin.config import joined, typed_options
 from pytest_dsocr.report.commands import following, record, rerun
 from pytest_dsocr.report.payload import RunPayload
-from tests.report.made import MADE, MATCH, WRONG, payload, run_payload
-from tests.report.test_result import result
+from tests.report.made import MADE, MATCH, WRONG, payload, result, run_payload
 
 GPU = {**MADE.to_json(), "checkpoint": "synthetic:full", "device": "cuda:0", "dtype": "bfloat16"}
 LOST = payload(left_out="recording", reason="lost", run=run_payload())

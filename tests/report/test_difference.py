@@ -7,37 +7,31 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.compare.signs import Reason
-from pytest_dsocr.compare.verdict import not_compared
 from pytest_dsocr.perf.judgement import Judgement, Pace
 from pytest_dsocr.report.difference import Change, Difference, Status, difference, lines, markdown, readings, verdict
-from tests.report.made import DRIFT, MATCH, WRONG, Payload, case_payload, payload, run_payload
-from tests.report.test_ended import LOST, SLOW, SLOWER
-from tests.report.test_result import result
-from tests.report.test_times import perf
+from tests.report.made import (
+    BAD,
+    CASE,
+    DRIFT,
+    GOOD,
+    LOST,
+    MATCH,
+    OPEN,
+    RIGHT_CLIP,
+    SLOW,
+    SLOWER,
+    WRONG,
+    Told,
+    case_payload,
+    clip,
+    night,
+    payload,
+    perf,
+)
 
-Told = tuple[str, Payload]
-RIGHT_CLIP = replace(WRONG, verdict=MATCH.verdict, measured="all")
-LEFT_OPEN = not_compared("clip.page", Reason.NOT_GIVEN)
-CASE = case_payload("a")
 BASELINE = {"made": "2026-11-20", "commit": "ab"}
-
-
-def night(*tests: Told, **changes: Any) -> dict[str, Any]:
-    """A finished run, of which the first test says what is compared."""
-    first, *others = tests
-    made = result((first[0], {**first[1], "run": run_payload()}), *others)
-    made.plan.exit_status = int(bool(made.failing))
-    return {**made.to_json(), **changes}
-
-
-def clip(comparison: Any, outcome: str = "passed") -> tuple[Told, ...]:
-    return ("passed", payload(MATCH, case=CASE)), (outcome, payload(comparison, case=CASE))
-
-
-GOOD, BAD = clip(RIGHT_CLIP), clip(WRONG, "failed")
-OPEN = (GOOD[0], ("failed", payload(LEFT_OPEN, case=CASE, left_out="recording")))
 
 
 def named(changes: list[Change]) -> list[tuple[str, str]]:
@@ -78,11 +72,11 @@ def test_a_test_that_raised_and_one_that_was_not_run_are_told_with_their_reason(
 
 
 def test_what_is_wrong_counts_before_what_was_lost_and_that_before_what_is_slower() -> None:
-    change = Change("a", "sam", "", "")
-    assert Difference(became_wrong=[change], left=[change], slower=[change]).status is Status.WRONG
-    assert Difference(left=[change], slower=[change]).status is Status.NOT_COMPARABLE
-    assert Difference(slower=[change]).status is Status.SLOWER
-    assert Difference(faster=[change], new=[change], became_right=[change]).status is Status.NOTHING_WORSE
+    change = [Change("a", "sam", "", "")]
+    assert Difference(became_wrong=change, left=change, slower=change).status is Status.WRONG
+    assert Difference(left=change, slower=change).status is Status.NOT_COMPARABLE
+    assert Difference(slower=change).status is Status.SLOWER
+    assert Difference(faster=change, new=change, became_right=change).status is Status.NOTHING_WORSE
 
 
 def test_a_quantity_that_left_its_baseline_is_slower_and_none_that_is_wrong() -> None:
@@ -115,11 +109,8 @@ def test_times_are_told_apart_by_their_intervals_and_by_what_is_allowed(
 ) -> None:
     found = difference(paced(1.0), paced(new))
     assert (found.status, len(found.slower), len(found.faster)) == (status, slower, faster)
-
-
-def test_intervals_that_overlap_tell_nothing() -> None:
-    found = difference(paced(1.0, wide=0.1), paced(1.1, wide=0.1))
-    assert (found.slower, found.faster) == ([], [])
+    overlap = difference(paced(1.0, wide=0.1), paced(new, wide=0.1))
+    assert (overlap.slower, overlap.faster) == ([], [])
 
 
 def test_what_is_compared_only_where_it_fails_is_mended_by_its_test() -> None:
@@ -177,13 +168,14 @@ def test_texts_and_boxes_stand_side_by_side() -> None:
     assert not readings(old, lost)
 
 
-def test_it_is_told_line_by_line_and_as_markdown() -> None:
-    old, new = night(*GOOD), night(*BAD)
+def test_it_is_told_line_by_line_and_as_markdown(snapshot: SnapshotAssertion) -> None:
+    said, now = (
+        {"text": f"{word} of May", "boxes": [["title", 1, 2, 3, k]]} for k, word in enumerate(("Minutes", "Minuets"))
+    )
+    old = night(*GOOD, ("passed", payload(MATCH, case=case_payload("b", said=said))))
+    new = night(BAD[1], SLOWER, ("passed", payload(MATCH, case=case_payload("b", said=now))))
     found = difference(old, new)
-    told = [*lines(found, old, new)]
-    assert told[-1] == "verdict         something became wrong: 1 became wrong, 4 comparisons in common"
-    assert any(line.startswith("became wrong    a, clip.page: WRONG: relative error 7.1e-01") for line in told)
-    text = markdown(found, old, new)
-    assert f"\n{verdict(found)}\n" in text
-    assert "### Became wrong" in text
-    assert "| a | clip.page | MATCH: all | WRONG: relative error 7.1e-01 (allowed 1e-04) |" in text
+    assert "\n".join([*lines(found, old, new), "", markdown(found, old, new)]) == snapshot
+    other = night(*GOOD, run=None)
+    assert markdown(difference(old, other), old, other) == snapshot
+    assert verdict(found) in markdown(found, old, new)

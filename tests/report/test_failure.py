@@ -8,20 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.compare import case as parity
-from pytest_dsocr.compare.case import CaseReport
+from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.divergence import Divergence, first_divergence
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.text import compare_text
+from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.foundation.words import COLUMNS
-from pytest_dsocr.observation.observation import SpanSeen
-from pytest_dsocr.report.failure import MOST_LINES, failure_text
-from tests.compare.made import OUTPUT
-from tests.report.made import DRIFT, MATCH, WRONG, config, recorded, report
+from pytest_dsocr.observation.observation import Seam, SpanSeen
+from pytest_dsocr.report.failure import MOST_LINES, acceptable, failure_text
+from tests.compare.made import OUTPUT, seam_tensors
+from tests.report.made import DRIFT, LIMITS, MATCH, WRONG, config, recorded, report
 
 NODEID = "suites/parity/test_case.py::test_vision[page-tiny-free-clip]"
 CAUSE = "what real ports got wrong at this stage, and what tells one of these mistakes from another, " * 2
@@ -118,3 +120,66 @@ def test_the_picture_is_named_where_one_was_drawn(out: Path | None, named: bool,
 
 def text(failed: list[Comparison], said: CaseReport | None, **changes: Any) -> str:
     return failure_text(failed, said, config(**changes), NODEID, recorded(), ("--dsocr-subject=mine:Model",))
+
+
+# What would let it pass.
+
+TITLE, IMAGES = OUTPUT.spans
+BOX = IMAGES.boxes[0]
+
+
+def moved(units: float) -> dict[str, Any]:
+    return {"spans": (SpanSeen("title", (Box(1, 2, 3 + units, 4),)), IMAGES)}
+
+
+def scaled(by: float) -> dict[str, Any]:
+    seams = {name: Seam.of(tensor) for name, tensor in seam_tensors().items()}
+    return {"seams": {**seams, "sam.page": Seam.of(seam_tensors()["sam.page"] * by)}}
+
+
+@pytest.mark.parametrize(
+    ("what", "said", "chosen"),
+    [
+        ("boxes", moved(0), {}),
+        ("boxes", moved(1), {"coords": 0.002}),
+        ("boxes", moved(9), {"coords": 0.01}),
+        ("boxes", moved(49), {"coords": 0.05}),
+        ("boxes", moved(51), {}),
+        ("boxes", {"spans": (TITLE, SpanSeen("image", IMAGES.boxes[:1]))}, {"boxes": 1}),
+        ("boxes", {"spans": ()}, {}),
+        ("text", {"text": OUTPUT.text + "?" * 3}, {"text": 0.1}),
+        ("text", {"text": ""}, {}),
+        ("sam.page", scaled(1 + 1.2e-4), {"seam": pytest.approx(1.5e-4)}),
+        ("sam.page", scaled(1 + 8e-4), {"seam": pytest.approx(1e-3)}),
+        ("sam.page", scaled(1.5), {}),
+    ],
+)
+def test_the_smallest_that_will_do_or_none(
+    what: str, said: dict[str, Any], chosen: dict[str, float], tmp_path: Path
+) -> None:
+    failing = report(tmp_path, **said)
+    found = acceptable(failing, [what])
+    assert found == chosen
+    if found:
+        again = judge(failing.exchange, failing.limits.but(found))
+        assert all(one.passes for one in again.comparisons if one.what == what)
+
+
+def test_what_is_allowed_already_is_not_offered_again(tmp_path: Path) -> None:
+    wide: Tolerances = replace(LIMITS, coords=0.02)
+    spans = (SpanSeen("title", (Box(1, 2, 3 + 15, 4),)),)
+    assert acceptable(report(tmp_path, spans=spans, limits=wide), ["boxes"]) == {"boxes": 2}
+
+
+def test_what_is_allowed_already_is_not_narrowed_to_what_may_be_offered(tmp_path: Path) -> None:
+    wide, spans = replace(LIMITS, coords=0.1), (SpanSeen("title", (Box(1, 2, 83, 4),)), SpanSeen("image", (BOX,)))
+    assert acceptable(report(tmp_path, spans=spans, limits=wide), ["boxes"]) == {"boxes": 1}
+
+
+def test_only_what_the_test_holds_has_to_pass(tmp_path: Path) -> None:
+    assert acceptable(report(tmp_path, **moved(1), text=""), ["boxes"]) == {"coords": 0.002}
+
+
+def test_tensors_that_are_no_numbers_are_never_offered_a_tolerance(tmp_path: Path) -> None:
+    broken = Seam.of(torch.full_like(seam_tensors()["sam.page"], torch.nan))
+    assert acceptable(report(tmp_path, seams={"sam.page": broken}), ["sam.page"]) == {}

@@ -13,8 +13,7 @@ import pytest
 from pytest_dsocr.perf.against import PerfRun
 from pytest_dsocr.report.html import write_index
 from tests.perf.made import measured
-from tests.report.made import MATCH, WRONG, case_payload, payload, run_payload
-from tests.report.test_result import result
+from tests.report.made import MATCH, WRONG, case_payload, payload, result, run_payload
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
 LIMIT_S = 60

@@ -14,9 +14,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.report.collection import Plan
 from pytest_dsocr.report.file import mark_refused, mark_running, write_json
 from pytest_dsocr.report.merge import Part, merged, read_parts
-from tests.report.made import MATCH, WRONG, Payload, case_payload, payload, run_payload
-from tests.report.test_ended import LOST, MISSING
-from tests.report.test_result import begun
+from tests.report.made import LOST, MATCH, MISSING, WRONG, Payload, begun, case_payload, payload, run_payload
 
 Told = tuple[str, str, Payload]
 
@@ -74,13 +72,10 @@ def test_what_one_of_them_found_the_whole_has_found(bad: Told, ended: str) -> No
     assert (result["passes"], result["ended_as"], result["verdict"]) == (False, ended, "1 of 4 tests failed")
     for name in ("ended_as", "verdict", "counts", "faults", "missing"):
         assert result[name] == alone[name]
+    others = {**SECOND, "others_failed": True, "exit_status": 1}
+    assert merge(FIRST, others)["ended_as"] == "wrong", "a failure of somebody else's test stays one"
     [failed] = [test for test in result["tests"] if test["why"]]
     assert failed["rerun"] == "pytest 'test_case.py::test[a]'"
-
-
-def test_a_failure_of_somebody_elses_test_stays_one() -> None:
-    second = {**SECOND, "others_failed": True, "exit_status": 1}
-    assert merge(FIRST, second)["ended_as"] == "wrong"
 
 
 def changed(change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -125,25 +120,19 @@ def test_a_case_that_two_of_them_hold_with_one_verdict_is_one_case() -> None:
     assert result["passes"]
 
 
-def test_a_shard_that_is_not_there_is_no_pass() -> None:
+def test_a_shard_that_is_not_there_is_no_pass_and_of_many_the_first_are_named() -> None:
     result = merge(FIRST)
-    assert (result["passes"], result["verdict"], result["ended_as"]) == (
-        False,
-        "shard 2/2 is not there",
-        "infrastructure",
-    )
+    assert (result["passes"], result["verdict"]) == (False, "shard 2/2 is not there")
+    assert result["ended_as"] == "infrastructure"
+    verdict = merge(changed(lambda one: one["run"].update(shard="2/90000")))["verdict"]
+    assert "shard 1/90000 is not there; shard 3/90000" in verdict
+    assert verdict.endswith("nor are 89996 more shards")
 
 
 @pytest.mark.parametrize("shard", ["1/999999999", "0/0", "3/2", "", "of", 5])
 def test_what_is_no_shard_is_refused_in_words(shard: Any) -> None:
     with pytest.raises(DsocrError, match=r"the run in s\d calls itself shard .*, which is none; run it again"):
         merge(FIRST, changed(lambda one: one["run"].update(shard=shard)))
-
-
-def test_of_many_shards_that_are_not_there_the_first_are_named() -> None:
-    verdict = merge(changed(lambda one: one["run"].update(shard="2/90000")))["verdict"]
-    assert "shard 1/90000 is not there; shard 3/90000" in verdict
-    assert verdict.endswith("nor are 89996 more shards")
 
 
 def folders(tmp_path: Path, *results: dict[str, Any]) -> Sequence[Path]:

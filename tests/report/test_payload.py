@@ -6,8 +6,10 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.text import compare_text
@@ -18,25 +20,22 @@ from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.observation.provenance import SESSION_STANDS_IN
 from pytest_dsocr.reference.opening import Wanted
+from pytest_dsocr.reference.session import SessionReference
 from pytest_dsocr.report.payload import number, of_case, of_comparison, of_fault, of_number, of_run
-from pytest_dsocr.session_reference.reference import SessionReference
 from tests.report.made import DRIFT, MADE, MATCH, WRONG, config, recorded, report
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
-    [(None, None), (0.0, 0.0), (1.5e-7, 1.5e-7), (math.inf, "infinite"), (-math.inf, "-infinite"), (math.nan, "nan")],
+    ("value", "sent", "received"),
+    [
+        *((None, None, 0.0), (1.5e-7, 1.5e-7, 1.5e-7), (math.inf, "infinite", math.inf)),
+        *((-math.inf, "-infinite", -math.inf), (math.nan, "nan", math.inf)),
+    ],
 )
-def test_numbers_that_json_has_no_word_for_go_as_words(value: float | None, told: object) -> None:
-    assert of_number(value) == told
-    assert json.loads(json.dumps(of_number(value), allow_nan=False)) == told
-
-
-def test_words_are_numbers_again_and_what_is_none_is_allowed_by_no_limit() -> None:
-    assert [number(one) for one in (None, 0.5, "infinite", "-infinite", "nan")] == [
-        *(0.0, 0.5),
-        *(math.inf, -math.inf, math.inf),
-    ]
+def test_numbers_that_json_has_no_word_for_go_as_words(value: float | None, sent: Any, received: float) -> None:
+    """What is no number is allowed by no limit."""
+    assert of_number(value) == json.loads(json.dumps(of_number(value), allow_nan=False)) == sent
+    assert number(sent) == received
 
 
 @pytest.mark.parametrize(
@@ -67,36 +66,20 @@ def test_a_comparison_is_told_whole(comparison: Comparison, passes: bool) -> Non
     }
 
 
-def test_a_case_is_told_with_what_broke_and_what_both_sides_took(tmp_path: Path) -> None:
+def test_a_case_is_told_with_what_broke_and_what_both_sides_took(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     spans = (SpanSeen("title", (Box(1, 2, 3, 4),)),)
-    said = report(tmp_path, MATCH, DRIFT, WRONG, findings=("right with the reference's pixels",), spans=spans)
+    misshapen = Comparison("sam.page", Verdict.WRONG, "shape [1]; the reference has [2]", math.inf)
+    said = report(tmp_path, MATCH, DRIFT, misshapen, findings=("right with the reference's pixels",), spans=spans)
     told = of_case(said, place=4, picture="pages/page.jpg")
     assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert (told["id"], told["page"], told["preset"], told["place"]) == ("page-tiny-free", "page.png", "tiny", 4)
-    assert (told["verdict"], told["passes"]) == ("WRONG", False)
-    assert told["counts"] == {"MATCH": 1, "DRIFT": 1, "WRONG": 1}
-    assert (told["first_wrong"], told["right_before"], told["worst_error"]) == ("clip.page", 2, 0.71)
     assert told["cause"] is not None
-    assert told["findings"] == ["right with the reference's pixels"]
-    assert told["seconds"] == {"reference": 0.25, "subject": 1.5}
-    assert told["tokens"] == {"reference": 3, "subject": 3}
-    assert told["boxes"] == {"reference": 3, "subject": 1}
-    assert told["shapes"]["subject"] == told["shapes"]["reference"]
-    assert told["shapes"]["reference"]["input_ids"].startswith("int64 [1, ")
-    assert told["compression"] == {"vision_tokens": 64, "text_tokens": 2}, "without the end token"
-    assert [one["what"] for one in told["comparisons"]] == ["input_ids", "sam.page", "clip.page"]
+    assert {**told, "cause": ""} == snapshot
 
 
 def test_of_a_case_that_is_right_nothing_is_said_to_be_wrong(tmp_path: Path) -> None:
     told = of_case(report(tmp_path, forced=None, prefill_best=None))
     assert (told["first_wrong"], told["cause"], told["right_before"], told["passes"]) == (None, None, 0, True)
     assert told["tokens"] == {"reference": 3, "subject": None}
-
-
-def test_a_shape_that_differs_is_infinitely_wrong(tmp_path: Path) -> None:
-    misshapen = Comparison("sam.page", Verdict.WRONG, "shape [1]; the reference has [2]", math.inf)
-    told = of_case(report(tmp_path, misshapen))
-    assert told["worst_error"] == told["comparisons"][0]["error"] == "infinite"
 
 
 def test_a_run_says_what_is_held_against_what() -> None:
@@ -118,17 +101,13 @@ def test_a_run_by_the_session_says_so_whether_or_not_a_recording_is_behind_it() 
 def test_a_case_says_whether_the_session_answered(tmp_path: Path) -> None:
     said = report(tmp_path)
     assert of_case(said)["by_session"] is False
-    theirs = replace(said.exchange.expected, provenance=MADE.with_override(SESSION_STANDS_IN))
-    assert of_case(replace(said, exchange=replace(said.exchange, expected=theirs)))["by_session"] is True
+    expected = replace(said.exchange.expected, provenance=MADE.with_override(SESSION_STANDS_IN))
+    assert of_case(replace(said, exchange=replace(said.exchange, expected=expected)))["by_session"] is True
 
 
-def test_a_fault_names_its_stage_where_it_has_one() -> None:
-    found = of_fault(SubjectFaultError("vision", "raised"), "a")
-    assert found == {"case": "a", "stage": "vision", "why": "raised", "infrastructure": False}
-    assert of_fault(OSError("gone")) == {"case": None, "stage": None, "why": "gone", "infrastructure": False}
-
-
-def test_a_fault_that_came_from_the_machine_says_so() -> None:
+def test_a_fault_names_its_stage_where_it_has_one_and_whether_it_is_the_machines() -> None:
     fault = SubjectFaultError("vision", "raised")
+    assert of_fault(fault, "a") == {"case": "a", "stage": "vision", "why": "raised", "infrastructure": False}
+    assert of_fault(OSError("gone")) == {"case": None, "stage": None, "why": "gone", "infrastructure": False}
     fault.__cause__ = MemoryError()
     assert of_fault(fault)["infrastructure"] is True

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import Best, Observation, Step
@@ -225,12 +224,6 @@ def test_an_interrupt_is_no_fault(subject: Any, case: Case, theirs: Observation)
         follow(subject, case, theirs)
 
 
-def test_seams_that_are_none_are_refused(subject: Any, case: Case, theirs: Observation) -> None:
-    subject.seams = ("vision_fusion", "clip.whole")
-    fault = fault_of(subject, case, theirs)
-    assert str(fault).startswith("the subject's seams name clip.whole; the seams are sam.crops, ")
-
-
 def test_a_vocabulary_smaller_than_the_references_is_told(subject: Any, case: Case) -> None:
     theirs = observation(steps=(Step(5, Best((5, 128815), (2.0, 1.0))),))
     fault = fault_of(subject, case, theirs)
@@ -248,23 +241,6 @@ def test_infinite_logits_of_forbidden_tokens_are_an_answer(subject: Any, case: C
 
     subject.step = forbid
     assert follow(subject, case, theirs).forced is not None
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ((), "SimpleNamespace has no method of a subject, and lacks read"),
-        (("inputs",), "SimpleNamespace has inputs of L1, and lacks read"),
-        (("read", "inputs", "vision", "step"), "SimpleNamespace has vision, step of L2, and lacks prefill"),
-    ],
-)
-def test_what_is_no_subject_is_said_before_it_is_asked(
-    names: tuple[str, ...], message: str, subject: Any, case: Case, theirs: Observation
-) -> None:
-    part: Any = SimpleNamespace(**{name: getattr(subject, name) for name in names})
-    with pytest.raises(DsocrError) as caught:
-        follow(part, case, theirs)
-    assert str(caught.value).startswith(message)
 
 
 def test_files_of_any_kind_are_looked_at(subject: Any, case: Case, theirs: Observation) -> None:

@@ -17,12 +17,11 @@ from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
-from pytest_dsocr.reference.recorded.recording import RecordedReference
-from pytest_dsocr.subjects.loading import level_before_loading, load_subject
-from pytest_dsocr.subjects.protocol import Setup, level_of
+from pytest_dsocr.reference.recording import RecordedReference
+from pytest_dsocr.subjects.loading import load_subject
+from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import session_subject
 from tests.recordings import FOLDER, find_recording
 
@@ -49,20 +48,6 @@ def report(spec: str, page: str) -> CaseReport:
 def case_of(stem: str) -> Case:
     [page] = [page for page in shipped("dev-20") if page.stem == stem]
     return make_case(page, "markdown", "gundam")
-
-
-@pytest.mark.parametrize(
-    ("spec", "level"),
-    [
-        (ONE_METHOD, Level.TEXT),
-        (BILINEAR, Level.INPUTS),
-        (STAGED, Level.STAGES),
-        (SEPARATE, Level.STAGES),
-        (SWAPPED, Level.STAGES),
-    ],
-)
-def test_their_levels_are_known_before_they_are_loaded(spec: str, level: Level) -> None:
-    assert level_before_loading(spec) == level_of(load_subject(spec, Setup("synthetic:tiny"))) == level
 
 
 @pytest.mark.parametrize("spec", [ONE_METHOD, STAGED])
@@ -105,10 +90,6 @@ def test_halves_in_the_wrong_order_are_laid_to_the_fusion() -> None:
     assert (found.divergence.first.what, found.divergence.right) == ("vision_fusion", 12)
     assert "order" in found.divergence.cause
     assert found.exchange.findings == ("tokens are right when given the reference's vision features",)
-
-
-def test_without_crops_there_are_no_halves_to_swap() -> None:
-    assert report(SWAPPED, WITHOUT_CROPS).passes
 
 
 @pytest.mark.parametrize(("page", "first"), [(WITH_CROPS, "images_crop"), (WITHOUT_CROPS, "images_ori")])

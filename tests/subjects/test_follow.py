@@ -17,13 +17,12 @@ from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.policy import DEFAULT_NGRAM
-from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.answer import ForcedStep
 from pytest_dsocr.observation.block_seams import ORDER
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.observation.observation import Best, Observation, Step
+from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import METHODS
 from pytest_dsocr.subjects.session import SessionSubject
@@ -152,13 +151,6 @@ def test_each_forced_step_is_that_of_one_teacher_forced_pass(
         torch.testing.assert_close(torch.tensor(mine.best.logits), row.topk(5).values, rtol=1e-4, atol=1e-4)
 
 
-def test_forced_steps_hold_the_logits_of_the_references_best(tiny: Session[Any], case: Case, own: Observation) -> None:
-    asked = Step(own.token_ids[0], Best((5, 499, 3), (0.0, 0.0, 0.0)))
-    forced = follow(SessionSubject(tiny), case, replace(own, steps=(asked,))).forced
-    logits = tiny.prefill(tiny.prepare(case.page, prompt=case.prompt, preset=case.preset)).logits[0]
-    assert forced == (ForcedStep(own.token_ids[0], Best.of(logits), tuple(logits[[5, 499, 3]].tolist())),)
-
-
 def repeats(history: Sequence[int], size: int, token: int) -> bool:
     """Whether ``token`` would end a run of ``size`` that ``history`` holds, by trying every place."""
     run = [*history[len(history) - size + 1 :], token]
@@ -199,18 +191,6 @@ def ending(tiny: Session[Any], own: Observation) -> tuple[SessionSubject, int]:
     return with_rule(tiny, eos_id=own.token_ids[at]), at + 1
 
 
-def test_what_ends_with_its_eos_is_not_read_again(
-    ending: tuple[SessionSubject, int], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    subject, length = ending
-    assert 3 < length < TOKENS
-    alone = seen(subject.session, case)
-    assert alone.token_ids == own.token_ids[:length]
-    calls = Calls(subject.session, monkeypatch)
-    assert follow(subject, case, alone).text == alone.output.text
-    assert calls.count["decode"] == length, "it read what it had followed to its end"
-
-
 def test_it_stops_at_its_eos_where_a_reference_of_the_same_tokens_did_not(
     ending: tuple[SessionSubject, int], tiny: Session[Any], case: Case, own: Observation
 ) -> None:
@@ -240,39 +220,6 @@ def test_a_subject_that_tells_text_and_is_read_as_well_tells_both(
     answer = follow(subject, case, own, always_read=True)
     assert (answer.text, answer.told, answer.reread) == (own.output.text, "of tokens", True)
     assert follow(subject, case, own).told is None
-
-
-def test_the_text_of_tokens_is_without_the_eos_and_the_line_break_before_it(
-    tiny: Session[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    span = next(k for k, token in enumerate(own.token_ids) if tiny.tokenizer.decode([token]).endswith("|>\n"))
-    tokens = (*own.token_ids[: span + 1], tiny.policy.eos_id)
-    model, outputs = model_of(tiny), list[Tensor]()
-    decode = model.decode
-
-    def ended(*arguments: Any, **options: Any) -> Tensor:
-        logits = decode(*arguments, **options)
-        outputs.append(logits)
-        if len(outputs) == len(tokens):
-            logits[..., tiny.policy.eos_id] = 99.0
-        return logits
-
-    monkeypatch.setattr(model, "decode", ended)
-    answer = follow(SessionSubject(tiny), case, replace(own, steps=tuple(Step(t, own.steps[0].best) for t in tokens)))
-    assert choices(answer.forced) == tokens
-    assert tiny.tokenizer.decode(tokens).endswith(f"|>\n{EOS}")
-    assert answer.text == tiny.tokenizer.decode(tokens[:-1]).strip()
-
-
-def test_the_cases_ceiling_holds_and_not_the_subjects(tiny: Session[Any], case: Case, own: Observation) -> None:
-    for ceiling in (2, 2 * TOKENS):
-        assert follow(with_rule(tiny, max_new_tokens=ceiling), case, EMPTY).text == own.output.text
-
-
-def test_a_reference_that_ended_before_it_began_gives_no_forced_steps(tiny: Session[Any], case: Case) -> None:
-    answer = follow(SessionSubject(tiny), case, EMPTY)
-    assert answer.forced == ()
-    assert not answer.reread
 
 
 @pytest.mark.parametrize("keep_values", [True, False])

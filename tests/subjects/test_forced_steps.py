@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -89,34 +86,6 @@ def test_what_is_kept_does_not_grow_with_the_vocabulary() -> None:
         return sum(storage.nbytes() for storage in storages.values())
 
     assert kept_bytes(600) == kept_bytes(129_280) <= FIRST_ROOM * 256
-
-
-LONG = """
-import resource, sys, torch
-from pytest_dsocr.observation.observation import Best, Step
-from pytest_dsocr.subjects.forced_steps import ForcedSteps
-
-def peak_bytes():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-steps, vocabulary = 900, 129_280
-logits = torch.randn(vocabulary)
-watched = ForcedSteps([Step(k, Best((k, 5), (1.0, 0.5))) for k in range(steps)], 20, [0])
-for k in range(steps):
-    watched.see(logits + k)
-    if k == 300:
-        before = peak_bytes()
-assert len(watched.fetch()) == steps
-print((peak_bytes() - before) / (steps - 300))
-"""
-
-
-def test_a_process_does_not_grow_with_the_steps_that_it_saw() -> None:
-    """Numbers kept between logits that are freed would keep these from being used again: 1.5 MB a step were lost."""
-    like_a_users = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    ran = subprocess.run([sys.executable, "-c", LONG], env=like_a_users, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    assert float(ran.stdout) < 200_000, "bytes a step"
 
 
 @pytest.mark.parametrize("steps", [1, FIRST_ROOM, FIRST_ROOM + 1, 4 * FIRST_ROOM + 3])

@@ -23,15 +23,15 @@ from pytest_dsocr.foundation.errors import DsocrError, traced
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import Level, SubjectFaultError, SubjectHungError
+from pytest_dsocr.subjects.calls import Watch, at_stage, watching
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.fault import at_stage
 from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.loading import close_subject, load_subject, open_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of
-from pytest_dsocr.subjects.watch import Watch, watching
 from tests.conftest import PYTHON
 from tests.crops import cropped_case
+from tests.processes import await_ended
 
 STAGED = "tests.plugin.misdeeds:Staged"
 CASE = Case(Path("page.png"), "<image>", PRESETS["tiny"], 4)
@@ -109,18 +109,6 @@ def here() -> Any:
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return cropped_case(tmp_path_factory.mktemp("pages"), "free", 4)
-
-
-def is_gone(pid: int) -> bool:
-    for _ in range(6000):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        if b") Z " in Path(f"/proc/{pid}/stat").read_bytes():  # nobody has asked for its status yet
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_it_offers_what_it_offers_here(isolated: Any, here: Any, staged: CheckedSubject) -> None:
@@ -271,7 +259,7 @@ def test_a_hang_is_told_with_the_stack_and_leaves_no_process(
     pid = staged.subject.pid
     with pytest.raises(SubjectHungError, match="did not return in read within 1 s") as caught:
         staged.read(CASE)
-    assert is_gone(pid)
+    await_ended(pid)
     assert staged.subject.pid is None
     assert watch.notes == ["the subject's process hung and was ended in read; another is started for what comes after"]
     if deed != "stop":
@@ -316,14 +304,6 @@ def test_what_it_raises_is_told_as_here_and_ends_nothing(
     assert watch.notes == []
 
 
-@pytest.mark.parametrize("deed", ["meta", "sparse"])
-def test_tensors_without_values_are_told_as_here(misdo: Misdo, staged: CheckedSubject, deed: str) -> None:
-    misdo(f"vision:{deed}")
-    inputs = staged.inputs(CASE)
-    with pytest.raises(SubjectFaultError, match="give a tensor that holds its values"):
-        staged.vision(inputs)
-
-
 def test_what_it_prints_breaks_nothing_and_is_shown_as_here(
     misdo: Misdo, staged: CheckedSubject, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -340,7 +320,7 @@ def test_a_leaked_thread_keeps_no_process(misdo: Misdo, staged: CheckedSubject) 
     staged.read(CASE)
     pid = staged.subject.pid
     staged.subject.close()
-    assert is_gone(pid)
+    await_ended(pid)
 
 
 @pytest.mark.parametrize("deed", ["nothing", "leak thread", "c with the lock"])
@@ -354,7 +334,7 @@ def test_it_ends_with_whoever_started_it(misdo: Misdo, deed: str) -> None:
         held.kill()
         held.wait()
         held.stdout.close()
-        assert is_gone(pid)
+        await_ended(pid)
     finally:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -367,7 +347,7 @@ def test_a_ctrl_c_ends_the_call_and_its_process(misdo: Misdo, staged: CheckedSub
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         staged.vision(inputs)
-    assert is_gone(pid)
+    await_ended(pid)
 
 
 @pytest.mark.parametrize(
@@ -394,7 +374,7 @@ def test_an_error_of_closing_is_told_and_the_process_ends(misdo: Misdo, watch: W
     with pytest.raises(SubjectFaultError, match="the subject's close raised in close") as caught:
         close_subject(subject)
     assert caught.value.stage == "close"
-    assert is_gone(pid)
+    await_ended(pid)
 
 
 def test_its_surroundings_are_its_own_and_told(watch: Watch, misdo: Misdo, staged: CheckedSubject) -> None:

@@ -10,20 +10,19 @@ import pytest
 import torch
 
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
-from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import NotFinite, Observation, Seam
+from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import without_values
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.conftest import model_of
 from tests.crops import cropped_case
 from tests.subjects.seen import seen
-from tests.subjects.spoilt import Spoilt, spoil
+from tests.subjects.spoilt import Spoilt
 
 TOKENS = 4
 WHOLE = ["sam.crops", "sam.page", "clip.crops", "clip.page", "projector.crops", "projector.page", "vision_fusion"]
@@ -93,27 +92,6 @@ def test_a_step_whose_logits_are_not_finite_has_no_choice_and_is_named(
     assert found["prefill_best"].verdict is Verdict.MATCH
     assert found["tokens"].verdict is Verdict.WRONG
     assert found["tokens"].details[0].startswith("step 3: no choice, for its logits hold NaN or infinity; the")
-
-
-def test_a_recordings_own_nan_is_said_as_well() -> None:
-    theirs = spoil(torch.ones(4, 5), math.inf)
-    mine = spoil(torch.zeros(4, 5), math.nan)
-    found = compare_seam("sam.page", Seam.of(mine), Seam.of(theirs), 1.0)
-    where = "values, the first at [0, 2]"
-    assert found.measured == f"6 NaN of 20 {where}; the reference holds them as well: 6 infinite of 20 {where}"
-    found = compare_seam("sam.page", Seam.of(torch.ones(4, 5)), Seam.of(theirs), 1.0)
-    assert (found.verdict, found.measured) == (
-        Verdict.WRONG,
-        f"finite; the reference is not: 6 infinite of 20 {where}",
-    )
-
-
-def test_what_is_not_finite_is_counted_in_any_shape() -> None:
-    mixed = torch.tensor([[1.0, 2.0], [math.inf, math.nan], [-math.inf, math.nan]]).double()
-    assert NotFinite.among(mixed.numpy()) == NotFinite(2, 2, 6, (1, 0))
-    assert str(NotFinite(2, 1, 6, (1, 0))) == "2 NaN and 1 infinite of 6 values, the first at [1, 0]"
-    assert NotFinite.among(torch.tensor(math.nan).double().numpy()) == NotFinite(1, 0, 1, ())
-    assert NotFinite.among(torch.ones(3).double().numpy()) is None
 
 
 def test_a_subject_without_blocks_names_the_stage_against_a_recording(

@@ -13,8 +13,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import load_subject, offers_before_loading
-from pytest_dsocr.subjects.offers import NotOfferedError, Offers
-from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup
 
 HERE = "tests.subjects.test_offers"
 GUNDAM = Case(Path("page.png"), PROMPTS["markdown"], PRESETS["gundam"], 4)

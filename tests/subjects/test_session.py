@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.contract.artifacts import write_artifacts
 from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.protocol import OpenSubject, Setup, level_of
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
@@ -33,20 +32,6 @@ def subject(tiny: Session[Any]) -> OpenSubject:
 
 def test_it_offers_everything(subject: OpenSubject) -> None:
     assert level_of(subject) is level_of(SessionSubject) is Level.MODULES
-
-
-def test_read_is_the_sessions_run(tiny: Session[Any], subject: OpenSubject, case: Case) -> None:
-    for ceiling in (2, TOKENS):
-        text = subject.read(case.page, prompt=case.prompt, preset=case.preset, max_new_tokens=ceiling)
-        result = tiny.run(case.page, prompt=case.prompt, preset=case.preset, max_new_tokens=ceiling)
-        assert (text, len(result.token_ids)) == (result.text, ceiling)
-
-
-def test_inputs_are_the_sessions(tiny: Session[Any], subject: OpenSubject, case: Case) -> None:
-    theirs = tiny.prepare(case.page, prompt=case.prompt, preset=case.preset).tensors
-    mine = subject.inputs(case.page, prompt=case.prompt, preset=case.preset)
-    assert list(mine) == list(theirs)
-    assert all(torch.equal(mine[name], tensor) for name, tensor in theirs.items())
 
 
 def test_stage_by_stage_it_is_the_session(tiny: Session[Any], subject: OpenSubject, case: Case) -> None:
@@ -72,11 +57,6 @@ def test_prefill_reads_the_features_that_it_is_given(subject: OpenSubject, case:
     assert not torch.equal(seen, blind)
 
 
-def test_a_page_that_the_image_gate_shuts_out_has_no_vision(subject: OpenSubject, pages: Path) -> None:
-    case = make_case(pages / "halves.png", "free", "tiny")
-    assert subject.vision(subject.inputs(case.page, prompt=case.prompt, preset=case.preset)) == {}
-
-
 @pytest.mark.parametrize(
     "name", ["model.sam_model.blocks.1", "model.vision_model.transformer.layers.1", "model.layers.0", "lm_head"]
 )
@@ -87,18 +67,6 @@ def test_modules_have_the_vendors_names(name: str, tiny: Session[Any], subject: 
 def test_a_module_that_is_not_there_is_an_attribute_error(subject: OpenSubject) -> None:
     with pytest.raises(AttributeError):
         subject.module("model.layers.99")
-
-
-def test_text_and_files_are_the_sessions(tiny: Session[Any], case: Case, tmp_path: Path) -> None:
-    subject = SessionSubject(tiny)
-    tokens = tiny.run(case.page, prompt=case.prompt, preset=case.preset, max_new_tokens=TOKENS).token_ids
-    text = subject.text_of(tokens)
-    assert text == tiny.tokenizer.decode(tokens)
-    subject.write(text, case.page, tmp_path / "mine")
-    write_artifacts(text, case.page, tmp_path / "theirs")
-    names = [sorted(path.name for path in (tmp_path / side).iterdir()) for side in ("mine", "theirs")]
-    assert names[0] == names[1]
-    assert "result.mmd" in names[0]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -15,8 +15,7 @@ import pytest
 import torch
 
 from pytest_dsocr.observation.level import SubjectFaultError
-from pytest_dsocr.subjects.fault import at_stage
-from pytest_dsocr.subjects.watch import Watch, watching
+from pytest_dsocr.subjects.calls import Watch, at_stage, watching
 from tests.plugin.misdeeds import DEEDS
 
 READINGS: Mapping[str, tuple[str, Callable[[], Any]]] = {

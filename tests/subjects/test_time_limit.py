@@ -16,16 +16,15 @@ import pytest
 
 from pytest_dsocr.foundation.errors import traced
 from pytest_dsocr.observation.level import SubjectHungError
-from pytest_dsocr.subjects.fault import at_stage
+from pytest_dsocr.subjects.calls import Watch, at_stage, watching
 from pytest_dsocr.subjects.time_limit import EXIT_STATUS
-from pytest_dsocr.subjects.watch import Watch, watching
 from tests.plugin.misdeeds import DEEDS
 
 LIMIT_S = 0.4
 SCRIPT = """
 import sys
-from pytest_dsocr.subjects.fault import at_stage
-from pytest_dsocr.subjects.watch import watching
+from pytest_dsocr.subjects.calls import at_stage
+from pytest_dsocr.subjects.calls import watching
 from tests.plugin.misdeeds import DEEDS
 
 with watching([]) as watch:

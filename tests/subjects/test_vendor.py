@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dsocr.adapters import vendor
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.subjects import vendor
 from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import Setup
 

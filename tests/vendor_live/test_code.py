@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.reference.vendor_code.code import load_vendor_code
-from pytest_dsocr.reference.vendor_code.files import FILES
 from tests.vendor_live.conftest import vendor_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the vendor's code warns on every recent torch

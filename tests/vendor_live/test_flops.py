@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.reference.environment.environment import find_environment
-from pytest_dsocr.reference.live.reference import LiveReference
-from pytest_dsocr.reference.recorded.case import case_in
-from pytest_dsocr.reference.recorded.counts import Counts, counts_file
+from pytest_dsocr.reference.counts import Counts, counts_file
+from pytest_dsocr.reference.environment import find_environment
+from pytest_dsocr.reference.live import LiveReference
+from pytest_dsocr.reference.recorded_case import case_in
 from suites.contract.pages import write_page
 from tests.recordings import FOLDER
 from tests.vendor_live.conftest import vendor_folder

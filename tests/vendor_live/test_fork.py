@@ -13,7 +13,7 @@ from pytest_dsocr.cases.run import ask
 from pytest_dsocr.compare.case import judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.observation.case import make_case
-from pytest_dsocr.reference.vendor_code.files import FILES
+from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject
 from pytest_dsocr.subjects.protocol import Setup, level_of

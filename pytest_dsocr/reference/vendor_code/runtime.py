@@ -48,7 +48,7 @@ class VendorRuntime:
     """The vendor's model and tokenizer, ready for cases; fulfils ``Reference``.
 
     Only for an environment in which the vendor's code runs; for all others there is
-    :class:`~pytest_dsocr.reference.live.reference.LiveReference`.
+    :class:`~pytest_dsocr.reference.live.LiveReference`.
     """
 
     model: Any

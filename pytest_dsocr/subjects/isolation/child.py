@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
-import faulthandler
 import os
-import signal
 import sys
 import threading
-import traceback
 from collections.abc import Mapping
 from functools import partial
 from itertools import count
-from multiprocessing.connection import Connection
-from queue import SimpleQueue
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine, traced
 from pytest_dsocr.observation.level import SubjectFaultError
-from pytest_dsocr.subjects.fault import at_stage
-from pytest_dsocr.subjects.isolation.wire import REFUSAL, Channel
+from pytest_dsocr.subjects.calls import at_stage, begin, brief
+from pytest_dsocr.subjects.isolation.transport import REFUSAL, Channel, end_with_parent, serve
 from pytest_dsocr.subjects.loading import close_subject, load_subject
 from pytest_dsocr.subjects.protocol import METHODS, Setup
-from pytest_dsocr.subjects.telling import brief
-from pytest_dsocr.subjects.watch import begin
 
-STDERR = 2
-PR_SET_PDEATHSIG = 1
 OPTIONAL = ("read_many", "text_of", "write")
 POLICY = ("eos_id", "no_repeat_ngram_size", "max_new_tokens")
 
@@ -35,36 +25,8 @@ SubjectRequest = Mapping[str, Any]
 
 def main(pipe: int) -> None:
     """Answer what comes over the file descriptor ``pipe`` until it closes, each request within its limit."""
-    faulthandler.enable(STDERR)
-    _end_with_the_run()
-    channel = Channel(Connection(pipe))
-    requests: SimpleQueue[SubjectRequest] = SimpleQueue()
-    threading.Thread(target=_listen, args=(channel, requests), daemon=True).start()
-    try:
-        server = SubjectServer(channel)
-        while True:
-            request = requests.get()
-            faulthandler.dump_traceback_later(request["limit_s"], exit=True, file=STDERR)
-            server.answer(request)
-            faulthandler.cancel_dump_traceback_later()
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)  # a thread that the subject has left behind would be waited for
-
-
-def _end_with_the_run() -> None:
-    """Have Linux kill this process with the run's, for one that holds the interpreter's lock does not listen."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _listen(channel: Channel, requests: SimpleQueue[SubjectRequest]) -> None:
-    """Hand requests on; where the run has gone, end at once, whatever is under way and whichever threads there are."""
-    try:
-        while True:
-            requests.put(channel.receive()[1])
-    finally:
-        os._exit(0)
+    end_with_parent()
+    serve(pipe, lambda channel: SubjectServer(channel).answer)
 
 
 class SubjectServer:

@@ -1,30 +1,139 @@
-"""A subject in a process of its own, with the methods that it has there."""
+"""A subject in a process of its own, with the methods, modules and cache that it has there."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.observation.level import SubjectFaultError
-from pytest_dsocr.subjects.fault import hung
-from pytest_dsocr.subjects.isolation.modules import Hook, HookHandle, IsolatedModule
-from pytest_dsocr.subjects.isolation.process import ProcessLostError, SubjectProcess
-from pytest_dsocr.subjects.isolation.raised import LostError, raised
-from pytest_dsocr.subjects.isolation.state import IsolatedState
-from pytest_dsocr.subjects.isolation.wire import REFUSAL
+from pytest_dsocr.subjects.calls import current, hung
+from pytest_dsocr.subjects.isolation.transport import REFUSAL, ChildProcess, ProcessLostError
 from pytest_dsocr.subjects.protocol import Setup
-from pytest_dsocr.subjects.watch import current
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+
+Hook = Callable[..., Any]
+
+
+class IsolatedModule:
+    """A module in the subject's process, which can be watched."""
+
+    def __init__(self, subject: IsolatedSubject, name: str) -> None:
+        self._subject, self._name = subject, name
+
+    def register_forward_hook(self, hook: Hook) -> HookHandle:
+        """Have ``hook(None, (), output)`` called after each call of the module."""
+        return self._subject.hook(self._name, "forward_hook", hook)
+
+    def register_forward_pre_hook(self, hook: Hook) -> HookHandle:
+        """Have ``hook(None, ())`` called for each call of the module."""
+        return self._subject.hook(self._name, "forward_pre_hook", lambda module, given, _output: hook(module, given))
+
+
+class HookHandle:
+    """Removes a hook; a context manager, as torch's is."""
+
+    def __init__(self, subject: IsolatedSubject, process: ChildProcess | None, number: int) -> None:
+        self._subject, self._process, self._number = subject, process, number
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def remove(self) -> None:
+        """Stop calling the hook."""
+        self._subject.unhook(self._number, self._process)
+
+
+class IsolatedState:
+    """Where decoding stands, in the subject's process.
+
+    Args:
+        subject: whose it is.
+        process: the one that has it.
+        number: it has there.
+        logits: of the next token.
+        given: the tensors that prefill was given: what is written into them later is written there as well.
+    """
+
+    def __init__(
+        self, subject: IsolatedSubject, process: ChildProcess, number: int, logits: Any, given: Mapping[str, Tensor]
+    ) -> None:
+        self._subject, self._process, self._number = subject, process, number
+        self._given, self._versions = given, _versions(given)
+        self.logits = logits
+        weakref.finalize(self, lambda: process.dropped.append(number))
+
+    @property
+    def cache(self) -> IsolatedCache:
+        """The key-value cache."""
+        return IsolatedCache(self)
+
+    def ask(self, what: str, method: str, **how: Any) -> Any:
+        """Ask for a part of it."""
+        return self._subject.ask("decode", method, what, of=self._process, state=self._number, **how)
+
+    def changed(self) -> dict[str, Tensor]:
+        """Give the tensors that were written into since they were last sent."""
+        before, self._versions = self._versions, _versions(self._given)
+        return {name: self._given[name] for name, version in self._versions.items() if version != before[name]}
+
+
+class IsolatedCache:
+    """The cache of a state in the subject's process, asked for each time."""
+
+    def __init__(self, state: IsolatedState) -> None:
+        self._state = state
+
+    @property
+    def length(self) -> Any:
+        """Positions held."""
+        return self._get("length")
+
+    @property
+    def layers(self) -> Any:
+        """Number of layers."""
+        return self._get("layers")
+
+    @property
+    def bytes_per_token(self) -> Any:
+        """What it says that a token takes; None where it says nothing."""
+        return self._get("bytes_per_token")
+
+    def keys(self, layer: int) -> Any:
+        """Give a layer's keys, ``[B, G, S, D]``."""
+        return self._get("keys", layer)
+
+    def values(self, layer: int) -> Any:
+        """Give a layer's values, ``[B, G, S, D]``."""
+        return self._get("values", layer)
+
+    def _get(self, name: str, *given: int) -> Any:
+        return self._state.ask("state", f"cache.{name}", path=f"cache.{name}", given=given)
+
+
+def _versions(tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    """Count the writes into each tensor; of those made for inference alone torch does not count."""
+    return {name: tensor._version for name, tensor in tensors.items() if not tensor.is_inference()}
+
+
+BOOT = """import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from pytest_dsocr.subjects.isolation.child import main
+main(int(sys.argv[2]))"""
 STAGES: Mapping[str, str] = {
     "read": "read",
     "read_many": "read",
@@ -56,7 +165,7 @@ class IsolatedSubject:
         self._hooks: dict[int, Hook] = {}
         self._hook_numbers = count(1)
         self._devices: dict[str, str] = {}
-        self._process: SubjectProcess | None = None
+        self._process: ChildProcess | None = None
         self._offered: Mapping[str, Any] = {}
         try:
             self._loaded()
@@ -88,7 +197,7 @@ class IsolatedSubject:
                     self._process.close()
                 self._process = None
 
-    def ask(self, stage: str, method: str, what: str, /, of: SubjectProcess | None = None, **how: Any) -> Any:
+    def ask(self, stage: str, method: str, what: str, /, of: ChildProcess | None = None, **how: Any) -> Any:
         """Have a request answered.
 
         Args:
@@ -114,9 +223,9 @@ class IsolatedSubject:
                 stage, f"the subject's process ended in {stage}, under {method}: {lost.told}; see what it said last"
             ) from lost.cause
 
-    def _loaded(self) -> SubjectProcess:
+    def _loaded(self) -> ChildProcess:
         if self._process is None:
-            process = self._process = SubjectProcess()
+            process = self._process = ChildProcess([sys.executable, "-c", BOOT, json.dumps(sys.path)])
             torch = sys.modules.get("torch")
             threads = torch.get_num_threads() if torch else None
             how = {"spec": self._spec, "setup": asdict(self._setup), "folder": os.getcwd(), "threads": threads}  # noqa: PTH109
@@ -127,7 +236,7 @@ class IsolatedSubject:
                 raise
         return self._process
 
-    def _request(self, process: SubjectProcess, stage: str, what: str, how: Mapping[str, Any]) -> Any:
+    def _request(self, process: ChildProcess, stage: str, what: str, how: Mapping[str, Any]) -> Any:
         broken: list[BaseException] = []
         dropped, process.dropped = process.dropped, []
         request = {"what": what, "stage": stage, "how": how, "devices": self._devices, "dropped": dropped}
@@ -191,8 +300,44 @@ class IsolatedSubject:
         self.ask("vision", "module", "hook", name=name, kind=kind, hook=number)
         return HookHandle(self, self._process, number)
 
-    def unhook(self, number: int, of: SubjectProcess | None) -> None:
+    def unhook(self, number: int, of: ChildProcess | None) -> None:
         """Stop calling a hook."""
         del self._hooks[number]
         if of is self._process and of is not None:
             self.ask("vision", "module", "unhook", of=of, hook=number)
+
+
+class InItsProcess(Exception):  # noqa: N818 - stands for what was raised there
+    """What happened in the subject's process, as it was told there."""
+
+
+class NotImplementedThere(InItsProcess, NotImplementedError):  # noqa: N818
+    """The subject does not do that."""
+
+
+class MachineErrorThere(InItsProcess, MachineError):  # noqa: N818
+    """What happened there is the machine's fault."""
+
+
+class LostError(Exception):
+    """A process that was lost, and what is known of it."""
+
+    def __init__(self, lost: ProcessLostError, limit_s: float) -> None:
+        super().__init__(lost.how)
+        self.how, self.is_hung = lost.how, lost.is_hung
+        self.told = f"it took more than {limit_s:g} s" if lost.is_hung else f"it {lost.how}"
+        self.cause = InItsProcess(f"the end of what it said:\n{lost.trace}") if lost.trace else None
+
+
+def raised(refusal: Mapping[str, Any]) -> DsocrError:
+    """Rebuild the error that was raised in the process, with its cause."""
+    stage, message = refusal["stage"], refusal["message"]
+    is_of_machine = refusal["is_of_machine"]
+    if stage:
+        error: DsocrError = SubjectFaultError(stage, message)
+    else:
+        error = MachineError(message) if is_of_machine else DsocrError(message)
+    if refusal["trace"]:
+        kind = NotImplementedThere if refusal["is_not_implemented"] else InItsProcess
+        error.__cause__ = (MachineErrorThere if is_of_machine else kind)(refusal["trace"])
+    return error

@@ -1,0 +1,82 @@
+"""``vendor:FOLDER`` and ``fork:FOLDER``: the vendor's model object, or a changed copy's, behind the session's stages.
+
+Both run in the vendor's environment, at level 3. Of ``vendor:`` the session prepares pages and reads them; of
+``fork:`` the copy's own ``infer`` does, for that is what a fork changes in most cases.
+"""
+
+from __future__ import annotations
+
+import warnings
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.level import Level
+from pytest_dsocr.reference.environment import PINS, check_vendor_folder
+from pytest_dsocr.subjects.loading import FORK, VENDOR
+from pytest_dsocr.subjects.protocol import Offers, OpenSubject, Setup
+
+if TYPE_CHECKING:
+    from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
+
+LEVEL = Level.MODULES
+OWN_PROCESS = False
+TRANSFORMERS = "transformers"
+[PIN] = [pin for pin in PINS if pin.startswith(f"{TRANSFORMERS}==")]
+SERIES = PIN.partition("==")[2].rpartition(".")[0]
+"""The releases that the vendor's code can be imported with, such as 4.46."""
+
+
+def check(spec: str) -> None:
+    """Raise ``DsocrError`` where the folder lacks one of the vendor's files."""
+    check_vendor_folder(_folder(spec))
+
+
+def offers(spec: str) -> Offers:
+    """Return that every preset and prompt is offered."""
+    return Offers()
+
+
+def subject(spec: str, setup: Setup) -> OpenSubject:
+    """Load the model in the folder with a checkpoint's weights.
+
+    Raises:
+        DsocrError: where its code does not run here, or a file, the checkpoint or the device is not available.
+    """
+    runtime = vendor_runtime(_folder(spec), setup)
+    from pytest_dsocr.adapters.wrapped import ForkSubject, VendorSubject
+
+    return ForkSubject(runtime) if spec.startswith(FORK) else VendorSubject(runtime)
+
+
+def vendor_runtime(folder: Path, setup: Setup) -> VendorRuntime:
+    """Load code that was written as the vendor's, with a checkpoint's weights.
+
+    Raises:
+        DsocrError: where it does not run here, or a file, the checkpoint or the device is not available.
+    """
+    check_environment(folder)
+    from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
+
+    with warnings.catch_warnings(action="ignore"):  # its packages' own, which pytest may turn into errors
+        return VendorRuntime.load(
+            folder, setup.checkpoint, device=setup.device, dtype=setup.dtype, attention=setup.attention
+        )
+
+
+def check_environment(folder: Path) -> None:
+    """Raise ``DsocrError`` where code that was written as the vendor's, in ``folder``, cannot run."""
+    try:
+        installed = version(TRANSFORMERS)
+    except PackageNotFoundError:
+        installed = "none"
+    if not installed.startswith(f"{SERIES}."):
+        raise DsocrError(
+            f"the vendor's code in {folder} runs with {TRANSFORMERS} {SERIES} and here is {installed}; run pytest in "
+            f"an environment with {', '.join(PINS)}, or give this folder as the reference, which has one of its own"
+        )
+
+
+def _folder(spec: str) -> Path:
+    return Path(spec.removeprefix(FORK).removeprefix(VENDOR))

@@ -1,0 +1,221 @@
+"""How the vendor's files differ from the anchors that were written down, and what the change affects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.reference.anchors import CONTRACT, SYMBOLS, Anchor, Anchors, Detail, read_anchors
+from pytest_dsocr.reference.environment import FILES
+from pytest_dsocr.reference.goldens import ANCHORS
+
+ANCHORS_FORMAT = Format(Anchors, "name another file with --anchors, or --write it")
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One anchor that is not what it was."""
+
+    anchor: str
+    """A symbol of the contract, or ``the rest of FILE``: what is in none of its anchors."""
+    place: str
+    """Where it is now, such as ``deepencoder.py:534``, or where it was."""
+    changes: tuple[str, ...]
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """The anchor, then its changes, one line each."""
+        yield f"{self.anchor}, {self.place}"
+        yield from (f"  {change}" for change in self.changes)
+
+
+def drifts(expected: Anchors, found: Anchors) -> list[Drift]:
+    """Find the anchors that differ; the line on which an anchor stands does not count."""
+    pairs = ((symbol, expected.symbols.get(symbol), found.symbols.get(symbol)) for symbol in SYMBOLS)
+    of_symbols = [drift for symbol, was, now in pairs for drift in _of_symbol(symbol, was, now)]
+    return of_symbols + [
+        Drift(f"the rest of {name}", "outside of every anchor", (_hashes("code", was.rest, found.files[name].rest),))
+        for name, was in expected.files.items()
+        if was.rest != found.files[name].rest
+    ]
+
+
+def read_json(path: Path) -> Anchors:
+    """Read anchors that were written down.
+
+    Raises:
+        DsocrError: where the file is missing or damaged.
+    """
+    found = ANCHORS_FORMAT.read(path)
+    if {*found.files} != {*FILES}:
+        raise ANCHORS_FORMAT.fault(path, f"is of other files than {', '.join(FILES)}")
+    return found
+
+
+def to_json(anchors: Anchors, provenance: Mapping[str, Any]) -> str:
+    """Lay anchors out as JSON, one line each."""
+    files = {name: asdict(file) for name, file in anchors.files.items()}
+    symbols = {name: _to_json(anchor) for name, anchor in anchors.symbols.items()}
+    sections = {"files": files, "symbols": symbols}
+    parts = [f'"provenance": {json.dumps(provenance)}']
+    for name, rows in sections.items():
+        lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in rows.items())
+        parts.append(f'"{name}": {{\n{lines}\n}}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _of_symbol(symbol: str, was: Anchor | None, now: Anchor | None) -> Iterator[Drift]:
+    if was is None and now is not None:
+        yield Drift(symbol, _place(now), ("expected nowhere, and found",))
+    if was is not None and now is None:
+        yield Drift(symbol, f"{_place(was)} expected", ("expected, and found in none of the files",))
+    if was is None or now is None:
+        return
+    moved = [f"expected in {was.file}, found in {now.file}"] if was.file != now.file else []
+    names = dict.fromkeys([*was.details, *now.details])
+    details = [change for name in names for change in _of_detail(name, was.details.get(name), now.details.get(name))]
+    code = [_hashes("code", was.tree, now.tree)] if was.tree != now.tree else []
+    if changes := moved + details + code:
+        yield Drift(symbol, f"{_place(now)} (line {was.line} expected)", tuple(changes))
+
+
+def _of_detail(name: str, was: Detail | None, now: Detail | None) -> Iterator[str]:
+    if was is None or now is None:
+        expected, found = (detail and f"line {detail.lines[0]}" for detail in (was, now))
+        yield f"{name}: expected {expected or 'nowhere'}, found {found or 'nowhere'}"
+        return
+    gone = [one for one in was.names if one not in now.names]
+    new = [one for one in now.names if one not in was.names]
+    where = f"{name}, line {now.lines[0]}" if now.lines else name
+    if gone:
+        yield f"{where}: {', '.join(gone)} expected, and gone"
+    if new:
+        yield f"{where}: {', '.join(new)} not expected, and found"
+    if was.tree != now.tree:
+        yield _hashes(where, was.tree, now.tree)
+    elif not gone and not new and was.names != now.names:
+        yield f"{where}: {', '.join(was.names)} expected, found {', '.join(now.names)}"
+
+
+def _hashes(what: str, was: str, now: str) -> str:
+    return f"{what}: {was} expected, {now} found"
+
+
+def _place(anchor: Anchor) -> str:
+    return f"{anchor.file}:{anchor.line}"
+
+
+def _to_json(anchor: Anchor) -> dict[str, Any]:
+    details = {
+        name: {"lines": detail.lines, "names": detail.names} | ({"tree": detail.tree} if detail.tree else {})
+        for name, detail in anchor.details.items()
+    }
+    value = {"file": anchor.file, "line": anchor.line, "tree": anchor.tree}
+    return value | ({"details": details} if details else {})
+
+
+EVERY = ("contract", "parity", "cache", "checkpoint", "perf", "cost", "reference")
+SUITES: Mapping[str, tuple[str, ...]] = {
+    "tokenizer": ("contract", "parity", "checkpoint", "reference"),
+    "sam": ("parity", "checkpoint", "perf", "cost", "reference"),
+    "clip": ("parity", "checkpoint", "perf", "cost", "reference"),
+    "projector": ("parity", "checkpoint", "perf", "cost", "reference"),
+    "vision_fusion": ("parity", "cache", "checkpoint", "perf", "cost", "reference"),
+    "prefill": ("parity", "cache", "checkpoint", "perf", "cost", "reference"),
+    "decode": ("contract", "parity", "cache", "checkpoint", "perf", "cost", "reference"),
+    "postprocess": ("parity", "checkpoint", "reference"),
+}
+"""By stage of an anchor, the suites that hold a subject to what stands there."""
+STAGE_OF = {symbol: stage for stage, symbols in CONTRACT.items() for symbol in symbols}
+
+
+class _Made(TypedDict):
+    vendor_sha256: dict[str, str]
+
+
+class _Recorded(TypedDict, total=False):
+    made: list[_Made]
+    provenance: _Made
+
+
+RECORDED = Format(_Recorded, "it does not say what it was made from: get the file again")
+
+
+@dataclass(frozen=True)
+class Stale:
+    """Something recorded from other files of the vendor's."""
+
+    path: Path
+    files: tuple[str, ...]
+    """Those that differ from the ones it was made with."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """The vendor's files in a folder against those that this project was written against."""
+
+    folder: Path
+    anchors: Path
+    files: tuple[str, ...]
+    """Those whose bytes differ."""
+    drifted: tuple[Drift, ...]
+    stale: tuple[Stale, ...]
+    current: tuple[Path, ...]
+    """What was recorded from just these files."""
+
+    @property
+    def is_none(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.files or self.drifted or self.stale)
+
+    @property
+    def suites(self) -> dict[str, list[str]]:
+        """By suite, the anchors for which it may say something else now."""
+        found: dict[str, list[str]] = {}
+        for drift in self.drifted:
+            for suite in suites_of(drift.anchor):
+                found.setdefault(suite, []).append(drift.anchor)
+        return {suite: found[suite] for suite in EVERY if suite in found}
+
+
+def suites_of(anchor: str) -> tuple[str, ...]:
+    """Give the suites that an anchor affects; what is in no anchor may affect every one."""
+    return SUITES[STAGE_OF[anchor]] if anchor in STAGE_OF else EVERY
+
+
+def change_of(folder: Path, anchors: Path, recordings: Sequence[Path]) -> Change:
+    """Hold the vendor's files in ``folder`` to the file of ``anchors``, and to each of the folders of recordings.
+
+    Raises:
+        DsocrError: where files are missing or are not Python, or the anchors or a recording cannot be read.
+    """
+    found, expected = read_anchors(folder), read_json(anchors)
+    here = {name: file.sha256 for name, file in found.files.items()}
+    made = {path: files for place in recordings for path, files in _made_from(place)}
+    differing = {
+        path: tuple(name for name in here if any(one.get(name, here[name]) != here[name] for one in files))
+        for path, files in made.items()
+    }
+    return Change(
+        folder,
+        anchors,
+        tuple(name for name, sha256 in here.items() if expected.files[name].sha256 != sha256),
+        tuple(drifts(expected, found)),
+        tuple(Stale(path, names) for path, names in differing.items() if names),
+        tuple(path for path, names in differing.items() if not names),
+    )
+
+
+def _made_from(place: Path) -> Iterator[tuple[Path, list[Mapping[str, str]]]]:
+    """Yield what was recorded, and the hashes of the vendor's files that each part of it was made from, by name."""
+    for path in sorted((*place.glob("*.json"), *place.glob("*/*.json"), *place.glob("*/[!.]*/manifest.json"))):
+        if path.name != ANCHORS:
+            found = RECORDED.read(path)
+            if not (found.get("made") or "provenance" in found):
+                raise RECORDED.fault(path, "holds neither made nor provenance")
+            made = found.get("made") or [found["provenance"]]
+            yield path, [one["vendor_sha256"] for one in made if one["vendor_sha256"]]

@@ -1,0 +1,189 @@
+"""The vendor's files, the environment that they need, and how another interpreter is used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import site
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
+
+FILES = (
+    "modeling_deepseekocr.py",
+    "modeling_deepseekv2.py",
+    "deepencoder.py",
+    "conversation.py",
+    "configuration_deepseek_v2.py",
+)
+
+
+def check_vendor_folder(folder: Path) -> None:
+    """Raise ``DsocrError`` unless the folder holds all of the vendor's files."""
+    missing = [name for name in FILES if not (folder / name).is_file()]
+    if missing:
+        raise MachineError(f"{folder} lacks {', '.join(missing)}; give a folder with the vendor's Python files")
+
+
+PINS = tuple(Path(__file__).with_name("requirements.txt").read_text(encoding="utf-8").split())
+SHARED = ("torch", "pillow", "numpy")
+"""Packages of which both sides must have the same version: pixels are Pillow's, rounding is torch's."""
+
+STAMP = "dsocr-environment.json"
+"""Written last: an environment without it is half made."""
+
+MARK = "dsocr-setup.lock"
+"""Written first, and locked while setup is at work: a folder that bears it is setup's own to clear."""
+
+_BOOT = """\
+import importlib.util, runpy, sys
+folder, module = sys.argv.pop(1), sys.argv.pop(1)
+where = {"location": f"{folder}/__init__.py", "submodule_search_locations": [folder]}
+spec = importlib.util.spec_from_file_location("pytest_dsocr", **where)
+package = importlib.util.module_from_spec(spec)
+sys.modules["pytest_dsocr"] = package
+spec.loader.exec_module(package)
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+"""
+
+
+@dataclass(frozen=True)
+class EnvironmentPlan:
+    """What an environment is made of; equal plans make equal environments."""
+
+    python: str
+    """The version of the interpreter, which is the caller's."""
+    pins: tuple[str, ...]
+    """Requirements of the vendor's code, and the versions shared with the caller."""
+    extra: tuple[str, ...]
+    """Requirements that the user added."""
+    torch_from: tuple[str, ...]
+    """Folders with the caller's packages, from which torch is reused; empty where the environment has its own."""
+
+    @property
+    def folder(self) -> Path:
+        """Its place in the user's cache."""
+        digest = hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()
+        return cache_folder() / f"vendor-{digest[:12]}"
+
+    def serves(self, other: EnvironmentPlan) -> bool:
+        """Tell whether an environment made by this plan is as good as one made by ``other``, extras aside."""
+        return (self.python, self.pins) == (other.python, other.pins) and self.torch_from in ((), other.torch_from)
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What setup says of an environment that it has made."""
+
+    plan: EnvironmentPlan
+    versions: Mapping[str, str]
+    """Of the packages that the plan names, as found in the end."""
+    date: str
+
+
+def plan_here(*, reuse_torch: bool = False, extra: tuple[str, ...] = ()) -> EnvironmentPlan:
+    """Plan an environment that agrees with the caller's.
+
+    Raises:
+        DsocrError: where the caller lacks a package that both sides must share.
+    """
+    shared = tuple(f"{name}=={_version_here(name)}" for name in SHARED)
+    return EnvironmentPlan(
+        platform.python_version(), (*shared, *PINS), extra, _package_folders() if reuse_torch else ()
+    )
+
+
+def find_environment(given: Path | None) -> Path:
+    """Find the interpreter of the vendor's environment.
+
+    Args:
+        given: folder of a virtual environment, any that the user made; left out, ``DSOCR_VENDOR_ENV`` names it, else
+            it is the one last set up in the user's cache for this interpreter and these versions.
+
+    Raises:
+        DsocrError: where there is none.
+    """
+    folder = named_folder(given)
+    if folder is None:
+        return interpreter(_last_set_up())
+    if not interpreter(folder).exists():
+        raise MachineError(
+            f"{folder} is no virtual environment, for it has no {interpreter(Path())}; name another, or make it with "
+            f"`dsocr vendor setup DIR --env {folder}`"
+        )
+    if (folder / MARK).exists() and not read_stamp(folder):
+        raise MachineError(f"{folder} is half made; finish it with `dsocr vendor setup DIR --env {folder}`")
+    return interpreter(folder)
+
+
+def named_folder(given: Path | None) -> Path | None:
+    """Give the environment's folder that the user named, on the command line or in ``DSOCR_VENDOR_ENV``."""
+    named = given or os.environ.get("DSOCR_VENDOR_ENV")
+    return Path(named).expanduser().absolute() if named else None
+
+
+def interpreter(folder: Path) -> Path:
+    """Give the interpreter of the virtual environment in ``folder``."""
+    return folder / "bin" / "python"
+
+
+def read_stamp(folder: Path) -> Stamp | None:
+    """Read what setup wrote when the environment was done; None where it was not, or is damaged."""
+    from pytest_dsocr.foundation.reading import Format  # not there in an environment that is half made
+
+    with suppress(DsocrError):
+        stamps = Format(Stamp, "run dsocr vendor setup again", MachineError)
+        return stamps.read(folder / STAMP) if interpreter(folder).exists() else None
+    return None
+
+
+def command_in(python: Path, module: str, *arguments: str, apart: bool = True) -> list[str]:
+    """Give the command that runs a module of this package by another interpreter.
+
+    That interpreter finds this package where it is here, and nothing else of what the caller has, unless it is not to
+    be kept apart: then it also finds what the environment says, but nothing of the current folder.
+    """
+    return [str(python), "-I" if apart else "-P", "-c", _BOOT, str(Path(__file__).parents[1]), module, *arguments]
+
+
+def cache_folder() -> Path:
+    """Give this project's folder in the user's cache."""
+    named = os.environ.get("XDG_CACHE_HOME")
+    usual = "Library/Caches" if sys.platform == "darwin" else ".cache"
+    return (Path(named) if named else Path.home() / usual) / "pytest-dsocr"
+
+
+def answers_folder() -> Path:
+    """Give where the answers of live references are kept."""
+    return cache_folder() / "answers"
+
+
+def _last_set_up() -> Path:
+    here = plan_here(reuse_torch=True)
+    stamps = {folder: read_stamp(folder) for folder in cache_folder().glob("vendor-*")}
+    made = [folder for folder, stamp in stamps.items() if stamp and stamp.plan.serves(here)]
+    if not made:
+        raise MachineError(
+            f"there is no environment for the vendor's code with Python {here.python} and {', '.join(here.pins[:3])} "
+            "here; make it with `dsocr vendor setup DIR`, or name one with --env"
+        )
+    return max(made, key=lambda folder: (folder / STAMP).stat().st_mtime_ns)
+
+
+def _version_here(name: str) -> str:
+    try:
+        return metadata.version(name).split("+")[0]  # an index knows 2.13.0, and not 2.13.0+cpu
+    except metadata.PackageNotFoundError as error:
+        raise MachineError(f"this environment has no {name}; install pytest-dsocr with its dependencies") from error
+
+
+def _package_folders() -> tuple[str, ...]:
+    folders = [*site.getsitepackages(), site.getusersitepackages()]
+    return tuple(folder for folder in folders if folder in sys.path)

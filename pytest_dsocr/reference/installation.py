@@ -1,0 +1,184 @@
+"""Make the environment of the vendor's code: a virtual environment, filled by its own pip, and checked.
+
+Python's own venv and pip make it. What is added: the versions that both sides must share, torch reused from the caller,
+a check of what is really imported, and that an interrupted setup is never taken for a complete one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.reference.environment import MARK, STAMP, EnvironmentPlan, Stamp, interpreter, read_stamp
+
+TAKEN_UP = re.compile(
+    r"(?:Collecting|Processing) (?:\S*/)?(\w\S*?)(?:[<>=!~;@\[]|-\d|\s|$)|Installing collected packages|Building wheel"
+)
+TAIL_LINES = 12
+ADVICE = (
+    ("ensurepip", "install your system's package for Python's venv, such as python3-venv"),
+    ("No space left", "make room, or name another place with --env"),
+    ("(from versions: none)", "name a package index with PIP_INDEX_URL, or a folder of wheels with PIP_FIND_LINKS"),
+    ("distribution found for torch==", "the index lacks this version of torch: give --reuse-torch"),
+    ("ResolutionImpossible", "what --with names needs other versions of the packages below"),
+)
+PROOF = """\
+import importlib.metadata, json, sys
+import tokenizers, torch, transformers
+from transformers.models.llama.modeling_llama import LlamaFlashAttention2
+print(json.dumps({
+    "versions": {name: importlib.metadata.version(name) for name in sys.argv[1:]},
+    "files": {module.__name__: module.__file__ for module in (tokenizers, torch, transformers)},
+}))
+"""
+
+
+def set_up(plan: EnvironmentPlan, folder: Path) -> Iterator[str]:
+    """Make the environment in ``folder``, unless it is made already; yield what is under way, package by package.
+
+    What an interrupted setup left there is cleared, and so is what setup made there by another plan.
+
+    Raises:
+        DsocrError: where the folder holds something else, something cannot be installed, or what is imported in the
+            end is not what was installed.
+    """
+    _claim(folder)
+    with (folder / MARK).open("a") as lock:
+        yield from _wait_for(lock)
+        if not is_made(plan, folder):
+            _clear(folder)
+            yield from _fill(plan, folder, lock)
+            versions = prove(plan, folder)
+            write_stamp(Stamp(plan, versions, datetime.now(UTC).isoformat(timespec="seconds")), folder)
+        (folder / STAMP).touch()  # the one last set up is the one that is found
+
+
+def is_made(plan: EnvironmentPlan, folder: Path) -> bool:
+    """Tell whether the environment in ``folder`` is complete and made by this plan."""
+    stamp = read_stamp(folder)
+    return stamp is not None and stamp.plan == plan
+
+
+def prove(plan: EnvironmentPlan, folder: Path) -> dict[str, str]:
+    """Import what was installed in ``folder`` by its own interpreter, and give the versions.
+
+    Raises:
+        DsocrError: where something cannot be imported, or is not what the plan names.
+    """
+    wanted = {name: version for name, _, version in (pin.partition("==") for pin in plan.pins)}
+    lines = list(_lines("the new environment", [str(interpreter(folder)), "-I", "-c", PROOF, *wanted]))
+    said = json.loads(next(line for line in reversed(lines) if line.startswith("{")))
+    versions: dict[str, str] = said["versions"]
+    wrong = [
+        f"{name} {versions[name]} in place of {version}"
+        for name, version in wanted.items()
+        if version and versions[name].split("+")[0] != version
+    ]
+    for name, file in said["files"].items():
+        homes = plan.torch_from if name == "torch" and plan.torch_from else (str(folder),)
+        if not any(Path(file).resolve().is_relative_to(os.path.realpath(home)) for home in homes):
+            wrong.append(f"{name} from {file}")
+    if wrong:
+        raise DsocrError(f"the new environment has {', '.join(wrong)}; give no --with that replaces packages")
+    return versions
+
+
+def write_stamp(stamp: Stamp, folder: Path) -> None:
+    """Say that the environment in ``folder`` is complete."""
+    part = folder / f"{STAMP}.part"
+    part.write_text(json.dumps(asdict(stamp), indent=1) + "\n", encoding="utf-8")
+    part.replace(folder / STAMP)
+
+
+def _claim(folder: Path) -> None:
+    foreign = any(folder.iterdir()) if folder.is_dir() else folder.exists()
+    if foreign and not (folder / MARK).exists():
+        raise DsocrError(f"{folder} was not made by setup and is left as it is; name a new or empty folder with --env")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _wait_for(lock: TextIO) -> Iterator[str]:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield "waiting for another setup of the same folder"
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def _clear(folder: Path) -> None:
+    (folder / STAMP).unlink(missing_ok=True)  # first, so that no stamp outlives the environment that it describes
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != MARK:
+            path.unlink()
+
+
+def _fill(plan: EnvironmentPlan, folder: Path, lock: TextIO) -> Iterator[str]:
+    yield "a virtual environment"
+    yield from _lines("Python's venv", [sys.executable, "-I", "-m", "venv", str(folder)], lock)
+    if not plan.torch_from:
+        yield from _installed(folder, [*plan.pins, *plan.extra], lock)
+        return
+    # The caller's packages are shown only to the extras: pip would else take theirs for what the pins still lack.
+    yield from _installed(folder, [pin for pin in plan.pins if not pin.startswith("torch==")], lock)
+    list(
+        _lines("pip", [*_pip(folder), "uninstall", "--yes", "setuptools"], lock)
+    )  # venv's hides the caller's newer one
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
+    (site / "dsocr-torch.pth").write_text("\n".join(plan.torch_from) + "\n", encoding="utf-8")
+    if plan.extra:
+        yield from _installed(folder, [*plan.pins, *plan.extra], lock)
+
+
+def _installed(folder: Path, packages: Sequence[str], lock: TextIO) -> Iterator[str]:
+    command = [*_pip(folder), "install", "--progress-bar", "off", *packages]
+    for line in _lines("pip", command, lock):
+        if found := TAKEN_UP.match(line.strip()):
+            yield found[1] or found[0].lower()
+
+
+def _pip(folder: Path) -> list[str]:
+    return [str(interpreter(folder)), "-I", "-m", "pip", "--no-input", "--disable-pip-version-check"]
+
+
+def _lines(what: str, command: Sequence[str], *locks: TextIO) -> Iterator[str]:
+    """Yield the lines of a command's output; it holds the locks too, as it may outlive a killed setup."""
+    tail: deque[str] = deque(maxlen=TAIL_LINES)
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=[lock.fileno() for lock in locks],
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                tail.append(line.rstrip())
+                yield line
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise DsocrError(_failure(what, list(tail)))
+
+
+def _failure(what: str, tail: Sequence[str]) -> str:
+    text = "\n".join(tail)
+    advice = [advice for sign, advice in ADVICE if sign in text][:1]
+    return "; ".join([f"{what} failed", *advice, "it said last:"]) + "".join(f"\n  {line}" for line in tail)

@@ -1,0 +1,378 @@
+"""The vendor's code live, in a worker of its own environment, behind the interface of every reference.
+
+The session, where it stands in for that code, answers from such a worker as well.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from torch import Tensor
+
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.observation import InputsDigest, Observation
+from pytest_dsocr.observation.packing import unpack, unpack_inputs
+from pytest_dsocr.observation.provenance import Provenance
+from pytest_dsocr.reference.environment import command_in
+from pytest_dsocr.reference.protocol import OnProgress, ReferenceFaultError, pack_case
+from pytest_dsocr.subjects.isolation.transport import REFUSAL, ChildProcess, ProcessLostError
+
+Read = TypeVar("Read")
+VENDOR_RUNTIME = "pytest_dsocr.reference.vendor_code.runtime:VendorRuntime"
+LOG = logging.getLogger(__name__)
+ATTEMPTS = 2
+BROKEN = (ValueError, TypeError, LookupError, AttributeError)
+IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
+MEMORY_ERRORS = ("MemoryError", "OutOfMemoryError")
+FLAGS = ("-B", "-X", "faulthandler")
+"""Write nothing beside the vendor's files; say where it was that C crashed."""
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+
+
+@dataclass(frozen=True)
+class Response:
+    """What a worker answers: a JSON value, the tensors that go with it, and how it was made."""
+
+    result: Any
+    tensors: Mapping[str, Tensor]
+    provenance: Mapping[str, Any]
+
+
+Reader = Callable[[Response, Mapping[str, Tensor]], Read]
+"""Makes of an answer what was asked for; where it does not hold together, it raises one of :data:`BROKEN`."""
+
+
+class WorkerFault(Exception):  # noqa: N818 - a part of what a ReferenceFaultError says
+    """What went wrong with a worker.
+
+    Args:
+        what: it did, such as ``was killed by SIGKILL``.
+        advice: what to do about it.
+        trace: the end of what it said.
+        is_lost: whether the process no longer answers, so that another may be tried.
+    """
+
+    def __init__(self, what: str, advice: str, trace: str = "", *, is_lost: bool = False) -> None:
+        super().__init__(what)
+        self.what, self.advice, self.trace, self.is_lost = what, advice, trace, is_lost
+        self.phase = ""
+
+
+class Client:
+    """Has a worker as long as one is needed. For one thread at a time.
+
+    Args:
+        python: the interpreter that runs the worker.
+        load: the arguments of ``load``, which each worker is asked first.
+        time_limit_s: seconds without any sign of progress after which a worker is given up.
+        on_progress: called with every sign of progress.
+    """
+
+    def __init__(
+        self, python: Path, load: Mapping[str, Any], time_limit_s: float, on_progress: OnProgress | None
+    ) -> None:
+        self._python, self._load, self.time_limit_s = python, load, time_limit_s
+        self._on_progress = on_progress or (lambda what, done, total: None)
+        self._worker: ChildProcess | None = None
+        self._versions: Mapping[str, str] = {}
+        self._provenance: Provenance | None = None
+        self._load_faults: Sequence[WorkerFault] = ()
+        self._is_given_up = False
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the worker, while there is one."""
+        return self._worker.pid if self._worker else None
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the versions of Python and of the packages in the worker's environment, without loading anything.
+
+        Raises:
+            ReferenceFaultError: where no worker can be started.
+        """
+        self._insist(f"load({self._load['checkpoint']})", self._started)
+        return self._versions
+
+    def start(self) -> Provenance:
+        """Have a worker that has loaded; returns how it answers.
+
+        Raises:
+            ReferenceFaultError: where that fails, now and of every later request.
+        """
+        return self._insist(f"load({self._load['checkpoint']})", lambda: self._loaded()[1])
+
+    def ask(self, subject: str, method: str, params: Mapping[str, Any], read: Reader[Read]) -> Read:
+        """Have a request about ``subject`` answered; a worker that is lost over it is replaced once.
+
+        Raises:
+            ReferenceFaultError: where there is no answer.
+        """
+        return self._insist(f"{method}({subject})", lambda: self._request(self._loaded()[0], method, params, read))
+
+    def close(self) -> None:
+        """End the worker; a later request would start another."""
+        if self._worker:
+            self._worker.close()
+        self._worker = self._provenance = None
+
+    def give_up(self) -> None:
+        """End the worker at once; a request under way in another thread is not answered."""
+        self._is_given_up = True
+        if self._worker:
+            self._worker.end()
+
+    @property
+    def _is_vendors(self) -> bool:
+        """Whether it is the vendor's code that answers, and not the session."""
+        return self._load["vendor"] is not None
+
+    def _insist(self, request: str, attempt: Callable[[], Read]) -> Read:
+        faults = list(self._load_faults)
+        while not faults or (faults[-1].is_lost and len(faults) < ATTEMPTS and not self._is_given_up):
+            if faults:
+                LOG.warning("%s\nAnother is started in its place.", self._message(request, faults))
+            try:
+                return attempt()
+            except WorkerFault as fault:
+                faults.append(fault)
+                if fault.is_lost or fault.phase:
+                    self._drop()
+            except BaseException:  # the worker is busy with a request that nobody waits for
+                self._drop()
+                raise
+        if faults[-1].phase:
+            self._load_faults = faults
+        raise ReferenceFaultError(self._message(request, faults))
+
+    def _drop(self) -> None:
+        if self._worker:
+            self._worker.kill()
+        self.close()
+
+    def _started(self) -> ChildProcess:
+        with self._loading():
+            if self._worker is None:
+                self._worker = self._process()
+                self._versions = self._request(self._worker, "versions", {}, lambda answer, _: answer.result)
+        return self._worker
+
+    def _loaded(self) -> tuple[ChildProcess, Provenance]:
+        worker = self._started()
+        with self._loading():
+            self._provenance = self._provenance or self._request(
+                worker, "load", self._load, lambda answer, _: Provenance.from_json(answer.provenance)
+            )
+        return worker, self._provenance
+
+    @contextmanager
+    def _loading(self) -> Iterator[None]:
+        try:
+            yield
+        except WorkerFault as fault:
+            fault.phase = f"loading {self._load['checkpoint']}, "
+            raise
+
+    def _process(self) -> ChildProcess:
+        """Start a worker, with a folder for its temporary files that goes with it."""
+        folder = tempfile.mkdtemp(prefix="dsocr-worker-")
+        apart = self._is_vendors
+        executable, *arguments = command_in(self._python, "pytest_dsocr.reference.worker", folder, apart=apart)
+        inherited = {
+            name: value for name, value in os.environ.items() if not (apart and name.startswith(("PYTHON", "__PYVENV")))
+        }
+        try:
+            process = ChildProcess([executable, *FLAGS, *arguments], {**inherited, **OFFLINE, "TMPDIR": folder})
+        except OSError as error:
+            shutil.rmtree(folder)
+            what = f"could not be started as {self._python} ({error.strerror or error})"
+            raise WorkerFault(what, "name the environment that `dsocr vendor setup` made") from error
+        weakref.finalize(process, shutil.rmtree, folder, ignore_errors=True)
+        return process
+
+    def _request(self, worker: ChildProcess, method: str, params: Mapping[str, Any], read: Reader[Read]) -> Read:
+        request = {"method": method, "params": json.dumps(params)}
+        try:
+            kind, answer = worker.ask(request, self.time_limit_s, lambda sign: self._on_progress(*sign))
+        except ProcessLostError as lost:
+            raise self._lost(lost) from lost
+        if kind == REFUSAL:
+            raise self._failed(worker, **answer)
+        try:
+            response = Response(json.loads(answer["result"]), answer["tensors"], answer["provenance"])
+            return read(response, response.tensors)
+        except BROKEN as error:
+            what = f"gave an answer that does not hold together ({error!r})"
+            raise WorkerFault(what, "see that both sides run the same pytest-dsocr", is_lost=True) from error
+
+    def _lost(self, lost: ProcessLostError) -> WorkerFault:
+        what, advice = lost.how, "look for the cause in its output"
+        if lost.is_hung:
+            what = f"gave no sign of life for {self.time_limit_s:g} s and was ended"
+            advice = "raise the time limit if it was only slow"
+        elif lost.how.endswith("SIGKILL"):
+            advice = "if memory ran out, give it more or a smaller case"
+        return WorkerFault(what, advice, lost.trace, is_lost=True)
+
+    def _failed(self, worker: ChildProcess, kind: str, message: str, traceback: str) -> WorkerFault:
+        if not traceback:
+            return WorkerFault(f"refused: {message}", "", worker.trace())
+        return WorkerFault(f"answered {kind}: {message}", self._advice(kind, message), traceback.rstrip())
+
+    def _advice(self, kind: str, message: str) -> str:
+        if kind in IMPORT_ERRORS:
+            if not self._is_vendors:
+                return f"see that {self._python} imports all that pytest-dsocr needs"
+            has = ", ".join(f"{name} {version}" for name, version in self._versions.items())
+            return f"make its environment with `dsocr vendor setup {self._load['vendor']}` ({self._python} has {has})"
+        if kind in MEMORY_ERRORS or "allocate memory" in message:
+            return "give it a smaller preset or checkpoint, bfloat16, or a device with more memory"
+        return "look for the cause in its traceback"
+
+    def _message(self, request: str, faults: Sequence[WorkerFault]) -> str:
+        """Say in one sentence what happened and what to do, with the end of what the last worker said below."""
+        whose = "vendor" if self._is_vendors else "session"
+        first, *others = faults
+        events = [f"{first.phase}it {first.what}"]
+        for fault in others:
+            events.append(f"{'' if first.phase else fault.phase}the one started in its place {fault.what}")
+        last = faults[-1]
+        sentence = f"the {whose}'s worker could not answer {request}: {', and '.join(events)}"
+        advice = f"; {last.advice}" if last.advice else ""
+        trace = "".join(f"\n  | {line}" for line in last.trace.splitlines())
+        return sentence + advice + (f"\nThe end of what it said:{trace}" if trace else "")
+
+
+class LiveReference:
+    """The vendor's code in a worker process; fulfils :class:`~pytest_dsocr.reference.protocol.Reference`.
+
+    The worker starts with the first request, or with :meth:`start`, and loads the checkpoint once. A context manager,
+    which ends it.
+
+    Args:
+        vendor: the folder with the vendor's files, the only code of others that is run; None of another runtime.
+        checkpoint: ``mini``, a folder, ``synthetic:<name>``, or a name in the local hub cache.
+        python: the interpreter of the vendor's environment; of the session the caller's own.
+        device: ``cpu``, ``cuda`` or ``cuda:N``.
+        dtype: ``float32`` or ``bfloat16``.
+        attention: ``eager`` or ``flash_attention_2``.
+        time_limit_s: seconds without any sign of progress after which the worker is given up.
+        keep_values: have the tensors in the answers, beside their summaries.
+        command: what the provenance names as the command.
+        runtime: the :class:`~pytest_dsocr.reference.protocol.Runtime` that answers in the worker, as ``module:class``.
+        on_progress: called with what is under way, how much of it is done, and its total, where that is known.
+    """
+
+    def __init__(
+        self,
+        vendor: Path | None,
+        checkpoint: str,
+        *,
+        python: Path,
+        device: str = "cpu",
+        dtype: str = "float32",
+        attention: str = "eager",
+        time_limit_s: float = 600,
+        keep_values: bool = True,
+        command: str = "",
+        runtime: str = VENDOR_RUNTIME,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        load = {
+            "runtime": runtime,
+            "vendor": vendor and str(vendor.absolute()),
+            "checkpoint": checkpoint,
+            "device": device,
+            "dtype": dtype,
+            "attention": attention,
+            "command": command,
+        }
+        self._client = Client(python, load, time_limit_s, on_progress)
+        self.keep_values = keep_values
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> Provenance:
+        """Have a worker that has loaded the checkpoint; gives how its answers are made.
+
+        Raises:
+            ReferenceFaultError: where it cannot; every later request then fails as this one did.
+        """
+        return self._client.start()
+
+    def versions(self) -> Mapping[str, str]:
+        """Give the versions in its environment, without loading anything; raise as :meth:`start` does."""
+        return self._client.versions()
+
+    def close(self) -> None:
+        """End the worker."""
+        self._client.close()
+
+    def give_up(self) -> None:
+        """End the worker at once, also where another thread waits for its answer."""
+        self._client.give_up()
+
+    @property
+    def worker_pid(self) -> int | None:
+        """The worker's process id, while there is one."""
+        return self._client.pid
+
+    @property
+    def provenance(self) -> Provenance:
+        """How its answers are made."""
+        return self.start()
+
+    def inputs(self, case: Case) -> InputsDigest:
+        """Give what ``infer`` hands to ``generate``."""
+        return self._ask(
+            "inputs",
+            case,
+            lambda answer, tensors: unpack_inputs(answer.result, tensors),
+            keep_values=self.keep_values,
+        )
+
+    def observe(self, case: Case, *, out: Path | None = None, keep_logits: bool = False) -> Observation:
+        """Run ``infer`` as it is and give all that was seen.
+
+        Args:
+            case: what to read.
+            out: where the files that it writes are put, in addition to what is there.
+            keep_logits: have all logits of every step: half a megabyte a token of the vendor's vocabulary.
+        """
+        return self._ask(
+            "observe",
+            case,
+            lambda answer, tensors: unpack(answer.result, tensors, Provenance.from_json(answer.provenance)),
+            keep_values=self.keep_values,
+            keep_logits=keep_logits,
+            out=out and str(out.absolute()),
+        )
+
+    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
+        """Give each stage's milliseconds, one for each of ``turns`` runs."""
+        return self._ask(
+            "stage_times",
+            case,
+            lambda answer, _: {stage: tuple(runs_ms) for stage, runs_ms in answer.result.items()},
+            turns=turns,
+        )
+
+    def flops(self, case: Case) -> Mapping[str, int]:
+        """Give each stage's floating-point operations."""
+        return self._ask("flops", case, lambda answer, _: dict(answer.result))
+
+    def _ask(self, method: str, case: Case, read: Reader[Read], **params: Any) -> Read:
+        return self._client.ask(case.id, method, {"case": pack_case(case), **params}, read)

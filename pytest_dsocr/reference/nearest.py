@@ -1,0 +1,159 @@
+"""Which recording, and which recorded facts, are nearest to what none was made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+from pytest_dsocr.contract.image import resampling
+from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT, Key, versions
+from pytest_dsocr.reference.protocol import NotRecordedError, ReferenceFaultError
+
+SHOWN = 3
+"""How many of those that there are a message names."""
+WAYS = ("device", "dtype", "attention")
+"""How a key's weights are run, each by the word in an option's name."""
+CAPABILITIES: Mapping[str, float] = {
+    "v100": 7.0,
+    "t4": 7.5,
+    "a100|a800|a30": 8.0,
+    r"a10g?|a40|a6000|30\d0": 8.6,
+    r"l4|l40s?|40\d0": 8.9,
+    "h100|h200|h800|h20|gh200": 9.0,
+    "b200|b300|gb200|gb300": 10.0,
+    r"50\d0": 12.0,
+}
+"""CUDA's compute capability by a word of a GPU's name: GPUs of one capability run much the same kernels."""
+
+
+class Distance(NamedTuple):
+    """How far a recording is from a wanted key; the fields count in this order, the least is nearest.
+
+    Other pixels cost whole pages. The dtype decides the limits: of two others float32 is nearer, for it is what the
+    weights mean. Then the kind of device, its capability, and whether it is another one at all; last the attention.
+    """
+
+    other_pixels: bool
+    pillow_versions: int
+    other_dtype: bool
+    narrow_dtype: bool
+    other_kind: bool
+    capability: float
+    other_device: bool
+    other_attention: bool
+
+    @classmethod
+    def between(cls, wanted: Key, made: Key, pixels: tuple[bool, int]) -> Distance:
+        """Measure it; ``pixels`` is what :func:`pixels_apart` gives."""
+        other_dtype, other_device = made.dtype != wanted.dtype, made.device != wanted.device
+        return cls(
+            *pixels,
+            other_dtype,
+            other_dtype and made.dtype != "float32",
+            (made.device == "cpu") != (wanted.device == "cpu"),
+            abs(_capability(made.device) - _capability(wanted.device)) if other_device else 0.0,
+            other_device,
+            made.attention != wanted.attention,
+        )
+
+
+EXACT = Distance(False, 0, False, False, False, 0.0, False, False)
+
+
+def pixels_apart(made: Mapping[str, Any], resampling: str) -> tuple[bool, int]:
+    """Say whether another Pillow made the pixels, and by how many major versions it is from the installed one.
+
+    Args:
+        made: ``resampling`` and ``versions`` of what was recorded.
+        resampling: how the installed one resizes.
+    """
+    if made["resampling"] == resampling:
+        return False, 0
+    return True, abs(_major(made["versions"]) - _major(versions()))
+
+
+def _major(of: Mapping[str, str]) -> int:
+    return int(of.get("pillow", "0").partition(".")[0])
+
+
+def _capability(device: str) -> float:
+    """Give that of the device of a key; 0 of one that is not known."""
+    words = device.split("-")
+    return next((of for name, of in CAPABILITIES.items() if any(re.fullmatch(name, one) for one in words)), 0.0)
+
+
+def key_traits(key: Key) -> dict[str, str]:
+    """Give what a key is made of, in words."""
+    return {"checkpoint": key.checkpoint_sha256[:SHOWN_OF_CHECKPOINT], **ways(key)}
+
+
+def ways(key: Key) -> dict[str, str]:
+    """Give how a key's weights are run, each by the word in an option's name."""
+    return {way: getattr(key, way) for way in WAYS}
+
+
+def nearest(wanted: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -> str:
+    """Name what there is that differs least, and in what."""
+    if not known:
+        return "nor any other"
+    differing = {
+        name: [f"{field} {fields[field]:.40}" for field in wanted if fields[field] != wanted[field]]
+        for name, fields in known.items()
+    }
+    closest = sorted(differing, key=lambda name: (len(differing[name]), name))[:SHOWN]
+    return "but " + "; ".join(f"{name} ({', '.join(differing[name])})" for name in closest)
+
+
+def options_to_leave_out(wanted: Key, known: Iterable[Key], fixed: Collection[str]) -> str:
+    """Give the options that asked for what no recording of these weights has; nothing where there is none of them."""
+    same = [key for key in known if key.checkpoint_sha256 == wanted.checkpoint_sha256]
+    if not same:
+        return ""
+    asked = {way: given for way, given in ways(wanted).items() if way in fixed}
+    least = min(([way for way, given in asked.items() if getattr(key, way) != given] for key in same), key=len)
+    return " and ".join(f"--dsocr-reference-{way}" for way in least)
+
+
+class _Made(TypedDict):
+    resampling: str
+    versions: dict[str, str]
+
+
+class _Facts(TypedDict):
+    provenance: _Made
+
+
+FACTS = Format(_Facts, "get the file again", ReferenceFaultError)
+
+
+def read_facts(golden: Path, kind: str) -> dict[str, Any]:
+    """Read the ``KIND-*.json`` in ``golden`` that was made with a Pillow that resizes like the installed one.
+
+    Where there is none, the one of the nearest version: what does not depend on resizing is the same in all, and of the
+    rest see :func:`other_pillow`.
+
+    Args:
+        golden: the folder of recordings.
+        kind: ``inputs``.
+
+    Raises:
+        NotRecordedError: where there is none at all.
+        ReferenceFaultError: where one of them is damaged.
+    """
+    found: list[Any] = [FACTS.read(path) for path in sorted(golden.glob(f"{kind}-*.json"))]
+    if not found:
+        raise NotRecordedError(f"{golden} holds no {kind}-*.json; record them as its README says")
+    nearest: dict[str, Any] = min(found, key=lambda facts: pixels_apart(facts["provenance"], resampling()))
+    return nearest
+
+
+def other_pillow(made: Mapping[str, str]) -> str:
+    """Say that pixels were recorded of another Pillow, of the ``versions`` ``made``, than the installed one."""
+    pillow = made.get("pillow", "unknown")
+    return (
+        f"they are Pillow {pillow}'s, and the installed {versions().get('pillow')} resizes this page otherwise; "
+        f"install that one (pip install 'pillow=={pillow}')"
+    )

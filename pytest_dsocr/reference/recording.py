@@ -1,0 +1,342 @@
+"""Recordings of the vendor's code: a folder of cases under a manifest of hashes, read whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from pytest_dsocr.contract.image import resampling
+from pytest_dsocr.contract.inputs import prepare_inputs
+from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import seal, sha256
+from pytest_dsocr.foundation.reading import Count, FileName
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.observation import InputsDigest, Observation
+from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT, Key, Provenance, is_by_session, versions
+from pytest_dsocr.reference.counts import recorded_flops
+from pytest_dsocr.reference.nearest import (
+    EXACT,
+    WAYS,
+    Distance,
+    key_traits,
+    nearest,
+    options_to_leave_out,
+    other_pillow,
+    pixels_apart,
+)
+from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
+from pytest_dsocr.reference.recorded_case import (
+    CEILING,
+    FORMAT,
+    Described,
+    RecordedCase,
+    case_files,
+    fault,
+    read_recorded,
+    recorded,
+    traits,
+    up_to,
+)
+
+MANIFEST = "manifest.json"
+
+
+class _File(TypedDict):
+    bytes: Count
+    sha256: str
+
+
+class _Entry(TypedDict):
+    case: Described
+    files: dict[FileName, _File]
+
+
+class _Manifest(TypedDict):
+    format: Literal[1]
+    provenance: Provenance
+    cases: dict[FileName, _Entry]
+
+
+MANIFESTS = recorded(_Manifest)
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """A recording whose every byte was checked."""
+
+    folder: Path
+    provenance: Provenance
+    """How its cases were made; each has a date and a command of its own."""
+    cases: Mapping[str, RecordedCase]
+    """By id, sorted."""
+
+    @classmethod
+    def open(cls, folder: Path) -> Recording:
+        """Read and verify a recording.
+
+        Raises:
+            ReferenceFaultError: where a file is missing, surplus or damaged, or the folder is another recording's;
+                it says which file and why.
+        """
+        manifest = _read_manifest(folder)
+        provenance = Provenance.from_json(manifest["provenance"])  # type: ignore[arg-type]
+        entries = manifest["cases"]
+        _check_names(folder, {MANIFEST}.union(*(entry["files"] for entry in entries.values())))
+        cases = {case_id: _read_listed(folder / f"{case_id}.json", entry) for case_id, entry in entries.items()}
+        for case_id, case in cases.items():
+            if case.described != entries[case_id]["case"] or case.origin.differences(provenance):
+                raise fault(folder / f"{case_id}.json", f"says of its case or making other than {MANIFEST}")
+        _check_place(folder, provenance)
+        return cls(folder, provenance, cases)
+
+
+def encode_manifest(folder: Path, provenance: Provenance, cases: Mapping[str, RecordedCase]) -> bytes:
+    """Give the content of the manifest over ``cases``, whose files lie in ``folder``."""
+    entries = {}
+    for case_id, case in sorted(cases.items()):
+        contents = {name: read_recorded(folder / name) for name in case_files(case_id)}
+        files = {name: {"bytes": len(content), "sha256": sha256(content)} for name, content in contents.items()}
+        entries[case_id] = {"case": case.described, "files": files}
+    return seal({"format": FORMAT, "provenance": provenance.to_json(), "cases": entries})
+
+
+def folder_names(provenance: Provenance) -> list[Path]:
+    """Give where in the folder of recordings one may lie, most wanted first.
+
+    The later ones are for a key that has a recording already, made under a Pillow that resizes differently.
+    """
+    home, pillow = Path(str(provenance.key)), provenance.versions.get("pillow", "none").split(".")[0]
+    endings = ("", f"-pillow-{pillow}", f"-resampling-{provenance.resampling}")
+    return [home.with_name(home.name + ending) for ending in endings]
+
+
+def find_recordings(
+    places: Sequence[Path], key: Key, resampling: str, fixed: Collection[str] = WAYS
+) -> list[Recording]:
+    """Find and verify the recordings of ``key``, or else those nearest to it of the same weights.
+
+    Args:
+        places: folders of recordings; each holds one of a key and a way to resize at most.
+        key: of the weights by their content, whatever their folder is called.
+        resampling: how the installed Pillow resizes, see :func:`pytest_dsocr.contract.image.resampling`.
+        fixed: those of :data:`~pytest_dsocr.reference.nearest.WAYS` in which no other than ``key`` serves.
+
+    Returns:
+        One or more of one key, in the order of ``places``.
+
+    Raises:
+        NoRecordingError: where there is none.
+        ReferenceFaultError: where there are two in one place, or one is damaged.
+    """
+    faults: dict[Path, list[ReferenceFaultError]] = {place: [] for place in places}
+    known = {folder: made for place in places for folder, made in _known_in(place, faults[place])}
+    far = {
+        folder: Distance.between(key, made.key, pixels_apart(made.to_json(), resampling))
+        for folder, made in known.items()
+        if made.checkpoint_sha256 == key.checkpoint_sha256
+        and all(getattr(made, way) == getattr(key, way) for way in fixed)
+    }
+    least = min(far.values(), default=EXACT)
+    chosen = min((folder for folder in far if far[folder] == least), key=str, default=None)
+    matches = [] if chosen is None else sorted((f for f in far if _alike(known[f], known[chosen])), key=str)
+    is_found = False
+    for place in places:
+        own = [folder for folder in matches if folder.is_relative_to(place)]
+        if len(own) > 1:
+            raise ReferenceFaultError(f"{own[0]} and {own[1]} are recordings of the same key; delete one")
+        is_found = is_found or (bool(own) and least == EXACT)
+        if faults[place] and not is_found:  # the damaged one may be of this key
+            raise faults[place][0]
+    if matches:
+        in_order = sorted(matches, key=lambda folder: [folder.is_relative_to(place) for place in places], reverse=True)
+        return [Recording.open(folder) for folder in in_order]
+    lacking = f"{' and '.join(map(str, places))} hold{'s' * (len(places) == 1)} no recording of {key.told}"
+    there = nearest(key_traits(key), {f"{f.parent.name}/{f.name}": key_traits(made.key) for f, made in known.items()})
+    asked = options_to_leave_out(key, [made.key for made in known.values()], fixed)
+    other = f"leave out {asked}, and the nearest serves; or " if asked else ""
+    raise NoRecordingError(f"{lacking}, {there}; {other}make one with: dsocr vendor record")
+
+
+def _alike(made: Provenance, other: Provenance) -> bool:
+    return made.key == other.key and made.resampling == other.resampling
+
+
+def recordings_of(golden: Path, checkpoint_sha256: str) -> list[Provenance]:
+    """Say how the recordings of a checkpoint in the folder ``golden`` were made, whatever it was called; unverified."""
+    return [made for _, made in _known_in(golden, []) if made.checkpoint_sha256 == checkpoint_sha256]
+
+
+class RecordedReference:
+    """A recording in place of the vendor's code; fulfils ``Reference``.
+
+    Args:
+        recording: what it answers from.
+        behind: where it looks for cases that ``recording`` lacks, in this order; of the same key.
+        checkpoint_sha256: of the checkpoint under test.
+        vendor_sha256: of the vendor's files that the suites were written against, by name.
+        wanted: the key that it serves for, where it is not its own.
+        tokenizer: loads the checkpoint's; without it, no output is cut to a lower ceiling of tokens.
+
+    Raises:
+        ReferenceFaultError: where the recording was made with another checkpoint, from other files, or by the session.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        behind: Sequence[Recording] = (),
+        *,
+        checkpoint_sha256: str | None = None,
+        vendor_sha256: Mapping[str, str] | None = None,
+        wanted: Key | None = None,
+        tokenizer: Callable[[], TextTokenizer] | None = None,
+    ) -> None:
+        made = recording.provenance
+        if checkpoint_sha256 not in (None, made.checkpoint_sha256):
+            weights = f"{made.checkpoint} of SHA-256 {made.checkpoint_sha256[:SHOWN_OF_CHECKPOINT]}"
+            under_test = f"{checkpoint_sha256:.{SHOWN_OF_CHECKPOINT}}"
+            raise _unfit(recording, f"was made with {weights}, and the one under test has {under_test}")
+        for name, stated in made.vendor_sha256.items():
+            if vendor_sha256 is not None and vendor_sha256.get(name) != stated:
+                raise _unfit(recording, f"was made with a {name} of SHA-256 {stated[:12]}, which is not the pinned one")
+        if is_by_session(made):
+            raise _unfit(recording, "was made by the session, and not by the vendor's code")
+        self.recording, self.behind = recording, tuple(behind)
+        self.wanted, self.tokenizer = wanted or made.key, tokenizer
+
+    @property
+    def provenance(self) -> Provenance:
+        """How its answers were made."""
+        return self.recording.provenance
+
+    def cases(self, pages: Path) -> list[Case]:
+        """Give the recorded cases, with their pages by name in the folder ``pages``.
+
+        Raises:
+            DsocrError: where a page is missing there.
+        """
+        cases = [case.case(pages) for case in self.recording.cases.values()]
+        missing = sorted({case.page.name for case in cases if not case.page.is_file()})
+        if missing:
+            raise DsocrError(f"{pages} lacks {', '.join(missing)}; give the folder with the pages of the recording")
+        return cases
+
+    def inputs(self, case: Case) -> InputsDigest:
+        """Give what ``infer`` handed to ``generate``."""
+        return self.observe(case).inputs
+
+    @property
+    def stands_in(self) -> str:
+        """Why it is another recording than was looked for; nothing where it is not."""
+        made, wanted = self.provenance, self.wanted
+        lacking = [] if made.key == wanted else [f"none is of {wanted.way}"]
+        if made.resampling != resampling():
+            lacking.append(f"none was made with a Pillow that resizes as the installed {versions().get('pillow')}")
+        return f"the nearest recording, as {' and '.join(lacking)}" if lacking else ""
+
+    def observe(self, case: Case) -> Observation:
+        """Give what was seen of a case with this page's content, prompt and preset, up to its ceiling of tokens.
+
+        Raises:
+            NotRecordedError: where there is none, or the installed Pillow makes other pixels of the page.
+            ReferenceFaultError: where the page is not the one that was recorded under its name.
+        """
+        wanted, folder = traits(case.to_json()), self.recording.folder
+        cases = [(case_id, one) for own in (self.recording, *self.behind) for case_id, one in own.cases.items()]
+        known: dict[str, Mapping[str, str]] = {}
+        for case_id, one in cases:
+            found = traits(one.described)
+            if {**found, CEILING: ""} == {**wanted, CEILING: ""} and (seen := up_to(one, case, self.tokenizer)):
+                self._check_pixels(case, seen)
+                return seen
+            known.setdefault(case_id, found)
+        recorded_pages = {one.described["page"] for _, one in cases}
+        if case.page_name in recorded_pages and wanted["page"] not in {found["page"] for found in known.values()}:
+            raise ReferenceFaultError(
+                f"{case.page} has other pixels than the page recorded under its name in {folder}; "
+                "put the recorded page back, or record this one with: dsocr vendor record"
+            )
+        raise NotRecordedError(
+            f"{folder} does not hold {case.id}, {nearest(wanted, known)}; add it with: dsocr vendor record"
+        )
+
+    def _check_pixels(self, case: Case, seen: Observation) -> None:
+        """Raise ``NotRecordedError`` where the installed Pillow makes other pixels of the page than were recorded."""
+        made = self.provenance
+        if made.resampling == resampling():
+            return
+        prepared = self.tokenizer and prepare_inputs(case.page, case.prompt, case.preset, self.tokenizer())
+        if prepared is None or not InputsDigest.of(prepared.tensors).has_pixels_of(seen.inputs):
+            raise NotRecordedError(
+                f"{self.recording.folder} holds {case.id} with other pixels: {other_pillow(made.versions)}; "
+                "or record the page with: dsocr vendor record"
+            )
+
+    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
+        """Raise ``NotRecordedError``: times belong to the machine that they were taken on."""
+        raise NotRecordedError("a recording holds no stage times; give the vendor's folder to take them live")
+
+    def flops(self, case: Case) -> Mapping[str, int]:
+        """Give the FLOPs that lie beside the recordings; raise as :func:`recorded_flops` does."""
+        recordings = (self.recording, *self.behind)
+        return recorded_flops(case, [(one.folder, one.provenance) for one in recordings])
+
+    def close(self) -> None:
+        """Hold nothing open."""
+
+
+def _known_in(golden: Path, faults: list[ReferenceFaultError]) -> Iterator[tuple[Path, Provenance]]:
+    """Yield the recordings that there are, and what their manifests say; those that cannot be read go to ``faults``."""
+    for manifest in sorted(golden.glob(f"*/[!.]*/{MANIFEST}")):
+        try:
+            made: Any = _read_manifest(manifest.parent)["provenance"]
+            yield manifest.parent, Provenance.from_json(made)
+        except ReferenceFaultError as error:
+            faults.append(error)
+
+
+def _read_manifest(folder: Path) -> _Manifest:
+    path = folder / MANIFEST
+    manifest = MANIFESTS.read(path)
+    for case_id, entry in manifest["cases"].items():
+        if tuple(entry["files"]) != case_files(case_id):
+            raise fault(path, f"lists other files of {case_id} than {' and '.join(case_files(case_id))}")
+    return manifest
+
+
+def _check_names(folder: Path, listed: Iterable[str]) -> None:
+    found = {path.name for path in folder.iterdir()}
+    for name in sorted({*listed} - found):
+        raise fault(folder / name, f"is missing, and {MANIFEST} lists it")
+    for name in sorted(found - {*listed}):
+        raise ReferenceFaultError(f"{folder / name} is not part of the recording there; delete it")
+
+
+def _read_listed(path: Path, entry: _Entry) -> RecordedCase:
+    contents = []
+    for name, stated in entry["files"].items():
+        content = read_recorded(path.with_name(name))
+        if len(content) != stated["bytes"]:
+            raise fault(path.with_name(name), f"is damaged: it has {len(content)} bytes of {stated['bytes']}")
+        if sha256(content) != stated["sha256"]:
+            raise fault(path.with_name(name), f"is damaged: it does not have the SHA-256 that {MANIFEST} states")
+        contents.append(content)
+    return RecordedCase.decode(path, *contents)
+
+
+def _check_place(folder: Path, provenance: Provenance) -> None:
+    names, home = folder_names(provenance), folder.resolve()
+    if Path(home.parent.name, home.name) not in names:
+        raise ReferenceFaultError(
+            f"{folder / MANIFEST} is of {provenance.key}, which does not fit its folder; "
+            f"move the recording to {names[0]} in the folder of recordings"
+        )
+
+
+def _unfit(recording: Recording, why: str) -> ReferenceFaultError:
+    return ReferenceFaultError(
+        f"{recording.folder / MANIFEST} {why}; take another recording, or make one with: dsocr vendor record"
+    )

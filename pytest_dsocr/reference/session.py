@@ -1,0 +1,310 @@
+"""The session in place of the vendor's code, for users without the vendor's files; recordings come first.
+
+The session is proven equal to the vendor's code where that was recorded, and its answers say that they are the
+session's. It runs in a process of its own: what a subject does to torch, or to the engine, does not reach it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from itertools import count
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+from pytest_dsocr.contract.artifacts import OURS
+from pytest_dsocr.contract.image import resampling
+from pytest_dsocr.contract.inputs import Inputs
+from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
+from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.result import Result
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.answer import Answer
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.observation import Best, InputsDigest, Observation, Output, Step
+from pytest_dsocr.observation.packing import without_values
+from pytest_dsocr.observation.provenance import (
+    DTYPES_OF_VENDOR,
+    OF_VENDOR,
+    SESSION_STANDS_IN,
+    Provenance,
+    device_class,
+    is_by_session,
+    versions,
+)
+from pytest_dsocr.reference.live import LiveReference
+from pytest_dsocr.reference.opening import Wanted, open_recorded
+from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, OnProgress, Reference
+from pytest_dsocr.reference.recording import RecordedReference
+from pytest_dsocr.subjects.follow import follow
+from pytest_dsocr.subjects.loading import SESSION
+from pytest_dsocr.subjects.session import SessionSubject, session_subject
+
+NOTHING = Best((), ())
+
+
+@dataclass(frozen=True)
+class SessionRuntime:
+    """A session, ready for cases; answers as :class:`~pytest_dsocr.reference.vendor_code.runtime.VendorRuntime` does.
+
+    It reads freely, then is followed along its own tokens, as any subject is along the reference's.
+    """
+
+    subject: SessionSubject
+    origin: Provenance
+    on_progress: OnProgress
+
+    @classmethod
+    def load(
+        cls,
+        checkpoint: str,
+        *,
+        device: str = "cpu",
+        dtype: str = "float32",
+        attention: str = "eager",
+        command: str = "",
+        on_progress: OnProgress = lambda what, done, total: None,
+    ) -> Self:
+        """Load ``checkpoint`` into the engine's model; raise ``DsocrError`` where any of these is not available."""
+        weights = partial(on_progress, "weights")
+        session = Session.from_checkpoint(
+            checkpoint, device=device, dtype=dtype, attention=attention, on_progress=weights
+        )
+        origin = provenance_of(resolve(checkpoint), device_class(device), dtype, attention, command)
+        return cls(SessionSubject(session), origin, on_progress)
+
+    @property
+    def provenance(self) -> Provenance:
+        """How the answers are made."""
+        return self.origin
+
+    def inputs(self, case: Case, *, keep_values: bool = False) -> InputsDigest:
+        """Give what goes into the model."""
+        return InputsDigest.of(self._prepare(case).tensors, keep_values=keep_values)
+
+    def observe(
+        self, case: Case, *, keep_values: bool = False, keep_logits: bool = False, out: Path | None = None
+    ) -> Observation:
+        """Read the page and give all that was seen.
+
+        Args:
+            case: what to read.
+            keep_values: keep the tensors themselves beside their summaries, but those of the deep seams.
+            keep_logits: not available from the session.
+            out: not available from the session.
+
+        Raises:
+            DsocrError: where reading and decoding step by step differ, so that it cannot serve as a reference.
+        """
+        if keep_logits or out:
+            raise DsocrError("the session keeps neither all logits nor files; give the vendor's folder for these")
+        prepared, tokens = self._prepare(case), count(1)
+        read = self.subject.session.run_prepared(
+            prepared, max_new_tokens=case.max_new_tokens, on_token=lambda _: self._token(next(tokens), case)
+        )
+        answer = follow(self.subject, case, _to_follow(case, prepared, read), lambda step: self._token(step, case))
+        seen = _observation(case, answer, read, self.origin)
+        return seen if keep_values else without_values(seen)
+
+    def stage_times(self, case: Case, turns: int = 5) -> NoReturn:
+        """Raise ``DsocrError``: the session's times are not the vendor's."""
+        raise DsocrError("the session's times are its own; give the vendor's folder to take the vendor's")
+
+    def flops(self, case: Case) -> NoReturn:
+        """Raise ``DsocrError``."""
+        raise DsocrError("the session's operations are its own; give the vendor's folder to count the vendor's")
+
+    def _prepare(self, case: Case) -> Inputs:
+        return self.subject.session.prepare(case.page, prompt=case.prompt, preset=case.preset)
+
+    def _token(self, number: int, case: Case) -> None:
+        self.on_progress("token", number, case.max_new_tokens)
+
+
+def provenance_of(checkpoint: Checkpoint, device: str, dtype: str, attention: str, command: str = "") -> Provenance:
+    """Give the provenance of the session's answers; ``device`` is a kind of device, such as ``nvidia-h200``."""
+    return Provenance(
+        checkpoint=checkpoint.label,
+        checkpoint_sha256=checkpoint.sha256,
+        vendor_sha256={},
+        device=device,
+        dtype=dtype,
+        attention=attention,
+        resampling=resampling(),
+        versions=versions(),
+        overrides=(SESSION_STANDS_IN,),
+        date=datetime.now(UTC).date().isoformat(),
+        command=command,
+    )
+
+
+def _to_follow(case: Case, prepared: Inputs, read: Result) -> Observation:
+    """Give what ``follow`` needs from a reference: the tokens to follow, and tensors to keep."""
+    steps = tuple(Step(token, Best((token,), (0.0,))) for token in read.token_ids)
+    inputs = InputsDigest.of(prepared.tensors, keep_values=True)
+    return Observation(case.id, inputs, {}, NOTHING, steps, Output(read.text, (), "", {}))
+
+
+def _observation(case: Case, answer: Answer, read: Result, origin: Provenance) -> Observation:
+    chosen = tuple(step.token for step in answer.forced or ())
+    if chosen != read.token_ids or answer.text != read.text:
+        raise DsocrError(
+            f"the session read {len(read.token_ids)} tokens of {case.id} differently than it decodes them step by "
+            "step; it cannot stand in on this device"
+        )
+    given: dict[str, Any] = {"inputs": answer.inputs, "prefill_best": answer.prefill_best}
+    files = {name: file for name, file in (answer.artefacts or {}).items() if name != OURS}
+    written: dict[str, Any] = {"mmd": answer.mmd, "artefacts": files or None}
+    if absent := [name for name, value in {**given, **written}.items() if value is None]:
+        raise DsocrError(f"the session gave no {', '.join(absent)} of {case.id}; it cannot stand in")
+    return Observation(
+        case_id=case.id,
+        seams=answer.seams,
+        steps=tuple(Step(step.token, step.best) for step in answer.forced or ()),
+        output=Output(answer.text, answer.spans, **written),
+        provenance=origin,
+        **given,
+    )
+
+
+RUNTIME = f"{SessionRuntime.__module__}:{SessionRuntime.__qualname__}"
+"""What answers in the worker."""
+SESSION_NAMES = (SESSION, f"{session_subject.__module__}:{session_subject.__qualname__}")
+"""Under which a run may name the session as its subject."""
+
+
+class SessionReference:
+    """Fulfils :class:`~pytest_dsocr.reference.protocol.Reference`; the session's process starts with the first request.
+
+    Args:
+        wanted: the checkpoint, and the device, dtype and attention that the session computes with.
+        recorded: answers for the cases that it holds; None where no recording has this key.
+        time_limit_s: the longest that the session may be without a sign of progress.
+
+    Raises:
+        DsocrError: where the vendor's code has no such dtype or attention, so that nothing proves the session equal.
+    """
+
+    def __init__(self, wanted: Wanted, recorded: RecordedReference | None = None, *, time_limit_s: float = 600) -> None:
+        _check("dtype", wanted.dtype, DTYPES_OF_VENDOR)
+        _check("attention", wanted.attention, OF_VENDOR)
+        self.wanted, self.recorded = wanted, recorded
+        self._session = LiveReference(
+            None,
+            wanted.checkpoint.name,
+            python=Path(sys.executable),
+            device=wanted.device,
+            dtype=wanted.dtype,
+            attention=wanted.attention,
+            time_limit_s=time_limit_s,
+            runtime=RUNTIME,
+        )
+
+    @cached_property
+    def provenance(self) -> Provenance:
+        """How the session's answers are made; a recorded case has its recording's."""
+        key = self.wanted.key
+        return provenance_of(self.wanted.checkpoint, key.device, key.dtype, key.attention)
+
+    def inputs(self, case: Case) -> InputsDigest:
+        """Give what was recorded to go into the model, or what the session makes."""
+        return self.observe(case).inputs
+
+    def observe(self, case: Case) -> Observation:
+        """Give what was recorded of a case, or, where it was not, what the session does with it.
+
+        Raises:
+            ReferenceFaultError: where the session cannot answer, or the page is not the one recorded under its name.
+        """
+        try:
+            return self.recording_of(case)
+        except NotRecordedError:
+            return self._session.observe(case)
+
+    def recording_of(self, case: Case) -> Observation:
+        """Give what was recorded of a case; raise ``NotRecordedError`` where that is nothing."""
+        if self.recorded is None:
+            raise NotRecordedError(f"no recording is of {self.wanted.key}, and so none holds {case.id}")
+        return self.recorded.observe(case)
+
+    def holds(self, case: Case) -> bool:
+        """Say whether a recording answers for a case."""
+        try:
+            self.recording_of(case)
+        except NotRecordedError:
+            return False
+        return True
+
+    def answering(self, seen: Observation) -> Reference:
+        """Give the reference that made ``seen``: the recording, or this one for the session."""
+        return self if self.recorded is None or is_by_session(seen.provenance) else self.recorded
+
+    def check_other_than(self, subject: object, name: str, case: Case) -> None:
+        """Refuse to compare the session with itself, which would prove nothing.
+
+        Args:
+            subject: the implementation under test.
+            name: what the run calls it.
+            case: the case to read.
+
+        Raises:
+            NotRecordedError: where the subject is the session, and no recording answers for the case.
+        """
+        try:
+            self.recording_of(case)
+        except NotRecordedError as error:
+            if name not in SESSION_NAMES and not _is_session(subject):
+                return
+            raise NotRecordedError(
+                f"{error}; the session is the subject itself, so it cannot be the reference as well"
+            ) from None
+
+    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
+        """Raise ``NotRecordedError``: the session's times say nothing of the vendor's."""
+        raise NotRecordedError("the session's times are not the vendor's; give the vendor's folder to take them live")
+
+    def flops(self, case: Case) -> Mapping[str, int]:
+        """Give what was recorded; raise ``NotRecordedError`` where that is nothing."""
+        if self.recorded is None:
+            raise NotRecordedError("the session's FLOPs are not the vendor's; give the vendor's folder to count them")
+        return self.recorded.flops(case)
+
+    def close(self) -> None:
+        """End the session's process, where it was started."""
+        self._session.close()
+
+
+def open_session_reference(places: Sequence[Path], wanted: Wanted, *, time_limit_s: float = 600) -> SessionReference:
+    """Open the session as the reference, behind whatever recording there is of the key.
+
+    Args:
+        places: folders of recordings, as they are looked into.
+        wanted: the checkpoint and key.
+        time_limit_s: the longest that the session may be without a sign of progress.
+
+    Raises:
+        DsocrError: where the vendor's code has no such dtype or attention.
+        ReferenceFaultError: where the recording is damaged: the session does not answer for what should be there.
+    """
+    try:
+        recorded = open_recorded(places, wanted)
+    except NoRecordingError:
+        recorded = None
+    return SessionReference(wanted, recorded, time_limit_s=time_limit_s)
+
+
+def _check(what: str, given: str, valid: tuple[str, ...]) -> None:
+    if given not in valid:
+        raise DsocrError(
+            f"the session is proven equal to the vendor's code in {what} {' and '.join(valid)}, and not in {given}; "
+            f"choose one for the reference: --dsocr-reference-{what}={valid[0]}"
+        )
+
+
+def _is_session(subject: object) -> bool:
+    """Say whether it is the shipped one; a class derived from it, or the vendor's model behind it, is another."""
+    return type(subject) is SessionSubject and isinstance(subject.session.model, DeepseekOCR)

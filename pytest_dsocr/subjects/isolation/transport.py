@@ -1,0 +1,344 @@
+"""A process that answers requests: started, asked and ended from here, and messages of JSON and the bytes of tensors.
+
+Subjects in processes of their own and the workers of references are asked by it. Only plain values and tensors travel,
+so that no class of the other side's is ever created here: anything else becomes an empty object whose type has the same
+name. Nothing here imports torch, which the other side need not have.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
+
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.foundation.words import fit
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+REFUSAL = "refusal"
+"""The kind of a message that says what was raised; a request ends in one, or in an ``answer``."""
+JsonValue: TypeAlias = Any
+"""A value as JSON can hold it."""
+
+
+class Channel:
+    """One end of the pipe between the two. One thread may send while another receives."""
+
+    def __init__(self, connection: Connection[Any, Any]) -> None:
+        self.connection = connection
+
+    def send(self, kind: str, value: object = None) -> None:
+        """Send a message; raise ``OSError`` where nobody is there."""
+        tensors: list[Tensor] = []
+        packed = _pack(value, tensors)
+        header = {"kind": kind, "value": packed, "buffers": [tensor.nbytes for tensor in tensors]}
+        self.connection.send_bytes(json.dumps(header).encode())
+        for tensor in tensors:
+            if tensor.nbytes:
+                self.connection.send_bytes(_bytes_of(tensor))
+
+    def receive(self) -> tuple[str, Any]:
+        """Wait for a message; raise ``EOFError`` or ``OSError`` where none will come."""
+        header = json.loads(self.connection.recv_bytes())
+        buffers = [bytearray(size) for size in header["buffers"]]
+        for buffer in buffers:
+            if buffer:
+                self.connection.recv_bytes_into(buffer)
+        return header["kind"], _unpack(header["value"], buffers)
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Say whether a tensor is dense, with values in it."""
+    import torch
+
+    return not tensor.is_meta and tensor.layout is torch.strided and not tensor.is_quantized
+
+
+def _pack(value: object, tensors: list[Tensor]) -> JsonValue:
+    if value is None or isinstance(value, bool | int | float | str):  # of a subclass JSON takes the value alone
+        return value
+    if (torch := sys.modules.get("torch")) and isinstance(value, torch.Tensor):
+        return _pack_tensor(value, tensors)
+    if isinstance(value, Mapping):
+        return {"map": [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]}
+    if isinstance(value, Preset):
+        return {"preset": asdict(value)}
+    if isinstance(value, Path):
+        return {"path": str(value.absolute())}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return {"tuple" if isinstance(value, tuple) else "list": [_pack(item, tensors) for item in value]}
+    return {"other": type(value).__name__}
+
+
+def _pack_tensor(tensor: Tensor, tensors: list[Tensor]) -> JsonValue:
+    about = {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": [*tensor.shape]}
+    if not has_values(tensor):
+        return {"empty": about, "layout": "meta" if tensor.is_meta else str(tensor.layout)}
+    tensors.append(tensor.detach().resolve_conj().resolve_neg().cpu().contiguous())
+    return {"tensor": len(tensors) - 1, **about}
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    import torch
+
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
+
+
+def _unpack(packed: JsonValue, buffers: Sequence[bytearray]) -> Any:
+    if not isinstance(packed, dict):
+        return packed
+    if "tensor" in packed:
+        return _unpack_tensor(packed, buffers[packed["tensor"]])
+    if "empty" in packed:
+        return _unpack_empty(packed["empty"], packed["layout"])
+    if "map" in packed:
+        return {_unpack(key, buffers): _unpack(item, buffers) for key, item in packed["map"]}
+    if "preset" in packed:
+        return Preset(**packed["preset"])
+    if "path" in packed:
+        return Path(packed["path"])
+    if "other" in packed:
+        return type(packed["other"], (), {})()
+    kind, items = next(iter(packed.items()))
+    unpacked = (_unpack(item, buffers) for item in items)
+    return tuple(unpacked) if kind == "tuple" else [*unpacked]
+
+
+def _unpack_tensor(about: Mapping[str, Any], buffer: bytearray) -> Tensor:
+    import torch
+
+    dtype = getattr(torch, about["dtype"])
+    flat = torch.frombuffer(buffer, dtype=dtype) if buffer else torch.empty(0, dtype=dtype)
+    return flat.reshape(about["shape"])
+
+
+def _unpack_empty(about: Mapping[str, Any], layout: str) -> Tensor:
+    import torch
+
+    dtype = getattr(torch, about["dtype"])
+    if layout == "torch.sparse_coo":
+        return torch.empty(about["shape"], dtype=dtype).to_sparse()
+    return torch.empty(about["shape"], dtype=dtype, device="meta")
+
+
+CLOSING_S, POLL_S, MAX_GRACE_S = 5.0, 0.2, 10.0
+TRACE_LINES, TRACE_BYTES, COLUMNS = 40, 16_384, 200
+SHOWN_BYTES = 65_536
+STDERR = 2
+PR_SET_PDEATHSIG = 1
+
+
+class ProcessLostError(Exception):
+    """The process no longer exists.
+
+    Args:
+        how: it ended, such as ``was killed by SIGSEGV``.
+        trace: the end of its output.
+        is_hung: whether it ended for its time was up.
+    """
+
+    def __init__(self, how: str, trace: str, *, is_hung: bool) -> None:
+        super().__init__(how)
+        self.how, self.trace, self.is_hung = how, trace, is_hung
+
+
+class ChildProcess:
+    """One process, in a session of its own, that ends with this one at the latest.
+
+    Args:
+        command: is given the file descriptor of its end of the pipe as its last argument, and calls :func:`serve`.
+        environment: its variables; this process's if left out.
+
+    Raises:
+        OSError: where it cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self._output: IO[bytes] = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115 - closed as it ends
+        here, there = Pipe()
+        try:
+            self._process = subprocess.Popen(
+                [*command, str(there.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                pass_fds=[there.fileno()],
+                start_new_session=True,
+                env=environment,
+            )
+        except OSError:
+            here.close()
+            self._output.close()
+            raise
+        finally:
+            there.close()
+        self._channel = Channel(here)
+        self._is_overdue = False
+        self.dropped: list[int] = []
+        """Numbers of the states there that are no longer in use."""
+        self.close = weakref.finalize(self, _end, self._process, here, self._output)
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def ask(self, request: Mapping[str, Any], limit_s: float, on_event: Callable[[Any], None]) -> tuple[str, Any]:
+        """Send a request and return what it ends in, a kind and a value.
+
+        Args:
+            request: what the other side's ``answer`` takes.
+            limit_s: seconds until it writes where it stands and ends, or, where it does not, is killed.
+            on_event: takes what comes in between.
+
+        Raises:
+            ProcessLostError: where the process ends over it.
+        """
+        deadline_s = limit_s + min(MAX_GRACE_S, limit_s)
+        try:
+            timer = self._killed_after(deadline_s)
+            try:
+                self._channel.send("request", {**request, "limit_s": limit_s})
+                while (message := self._receive())[0] == "event":
+                    timer.cancel()
+                    on_event(message[1])
+                    timer = self._killed_after(deadline_s)
+            finally:
+                timer.cancel()
+        except (EOFError, OSError, ValueError, LookupError) as error:  # what is no message ends it as well
+            raise self._lost() from error
+        return message
+
+    def end(self) -> None:
+        """Make it end at once, with all that it has started; a thread that waits for an answer hears of it."""
+        _signal_group(self._process)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.end()
+        self.close()
+
+    def take_output(self) -> str:
+        """Return the end of what was printed since this was last asked."""
+        said = self._tail(SHOWN_BYTES)
+        self._output.truncate(0)  # it appends, and so goes on from there
+        return said.decode(errors="replace")
+
+    def trace(self) -> str:
+        """Return the last lines of its output, fit for any terminal."""
+        lines = [line.rstrip() for line in self._tail(TRACE_BYTES).decode(errors="replace").splitlines()]
+        return "\n".join(fit(line, COLUMNS) for line in [line for line in lines if line][-TRACE_LINES:])
+
+    def _receive(self) -> tuple[str, Any]:
+        while not self._channel.connection.poll(POLL_S):
+            if self._process.poll() is not None and not self._channel.connection.poll(0):
+                raise EOFError  # a process that it has started may hold its end of the pipe open
+        return self._channel.receive()
+
+    def _killed_after(self, limit_s: float) -> threading.Timer:
+        timer = threading.Timer(min(limit_s, threading.TIMEOUT_MAX), self._kill_overdue)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _kill_overdue(self) -> None:
+        self._is_overdue = True
+        self.end()
+
+    def _lost(self) -> ProcessLostError:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(POLL_S)
+        status, trace = self._process.returncode, self.trace()
+        names = {-number: f"was killed by {number.name}" for number in signal.Signals}
+        how = "closed its pipe and was killed" if status is None else names.get(status, f"ended with status {status}")
+        is_hung = self._is_overdue or (status == 1 and TIMED_OUT in self._tail(TRACE_BYTES))
+        self.kill()
+        return ProcessLostError(how, trace, is_hung=is_hung)
+
+    def _tail(self, size: int) -> bytes:
+        end = os.fstat(self._output.fileno()).st_size
+        return os.pread(self._output.fileno(), size, max(0, end - size))
+
+
+TIMED_OUT = b"Timeout ("
+"""What ``faulthandler`` writes where a request's time is up, in front of the stacks of all threads."""
+
+
+def _end(process: subprocess.Popen[bytes], connection: Any, output: IO[bytes]) -> None:
+    """Close its pipe, at which it ends of itself; where it does not, make it."""
+    connection.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(CLOSING_S)
+    _signal_group(process)
+    process.wait()
+    output.close()
+
+
+def _signal_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def serve(
+    pipe: int, make: Callable[[Channel], Callable[[Any], None]], on_gone: Callable[[], None] = lambda: None
+) -> None:
+    """Answer what comes over the file descriptor ``pipe`` until it closes, each request within its limit.
+
+    Args:
+        pipe: this end.
+        make: gives what answers a request, over a channel.
+        on_gone: called where the other side is gone, in front of this process's end.
+    """
+    faulthandler.enable(STDERR)
+    channel = Channel(Connection(pipe))
+    requests: SimpleQueue[Any] = SimpleQueue()
+    threading.Thread(target=_listen, args=(channel, requests, on_gone), daemon=True).start()
+    try:
+        answer = make(channel)
+        while True:
+            request = requests.get()
+            limit(request["limit_s"])
+            answer(request)
+            faulthandler.cancel_dump_traceback_later()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)  # a thread that was left behind would be waited for
+
+
+def limit(limit_s: float) -> None:
+    """Let this process write where it stands and end, so many seconds from now."""
+    faulthandler.dump_traceback_later(min(limit_s, threading.TIMEOUT_MAX), exit=True, file=STDERR)
+
+
+def end_with_parent() -> None:
+    """Have Linux kill this process with the thread that started it, for one that holds the lock does not listen."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _listen(channel: Channel, requests: SimpleQueue[Any], on_gone: Callable[[], None]) -> None:
+    """Hand requests on; where the other side is gone, end at once, whatever is under way."""
+    try:
+        while True:
+            requests.put(channel.receive()[1])
+    finally:
+        on_gone()
+        os._exit(0)

@@ -1,0 +1,209 @@
+"""What may follow a tie, on real ones: the vendor's runs pass, and nothing passes that their steps do not give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from pytest_dsocr.compare.observations import compare_observations
+from pytest_dsocr.compare.output import BOXES, EDITS, LENGTH, Nearness, Tie, is_sure
+from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.contract.markup import find_spans
+from pytest_dsocr.observation.observation import Best, Output, Step
+from tests.compare.real_ties import LIMITS, ON_CPU, ON_GPU, RealTie, real_ties, said
+
+OUTPUTS = ("read", "text", "spans", "boxes", "result.mmd", "artefacts")
+MINI = real_ties("mini", ON_GPU, ON_CPU) | {
+    f"{name}, the other way": tie for name, tie in real_ties("mini", ON_CPU, ON_GPU).items()
+}
+SOME = dict(list(MINI.items())[::5])
+"""Of every kind of page one, for what is tried in many ways."""
+RANDOM = real_ties("synthetic:small", ON_GPU, ON_CPU)
+
+
+def outputs(found: dict[str, Comparison]) -> dict[str, Verdict]:
+    return {what: one.verdict for what, one in found.items() if what in OUTPUTS}
+
+
+def test_there_are_ties_enough() -> None:
+    assert len(MINI) >= 50
+    assert sum(tie.actual.output.text != tie.expected.output.text for tie in RANDOM.values()) >= 8
+
+
+@pytest.mark.parametrize("ties", [MINI, RANDOM], ids=["mini", "random weights"])
+def test_real_flips_pass(ties: dict[str, RealTie]) -> None:
+    for name, tie in ties.items():
+        found = tie.compared()
+        assert found["tokens"].verdict is found["text"].verdict is Verdict.TIE_FLIP, name
+        assert found["read"].verdict is Verdict.MATCH, name
+        assert Verdict.WRONG not in outputs(found).values(), name
+        unexcused = replace(tie.answer(), continued=None)
+        assert {one.what: one.verdict for one in compare_observations(unexcused, tie.expected, LIMITS)}[
+            "text"
+        ] is Verdict.WRONG
+
+
+def test_real_flips_stay_well_inside_the_bounds() -> None:
+    near = [Nearness.of(tie.actual.output, tie.expected.output) for tie in MINI.values()]
+    assert max(one.edits / one.rest for one in near) < 0.7 * EDITS
+    assert max(one.longer / one.rest for one in near) < 0.7 * LENGTH
+    assert max(one.alone / one.boxes for one in near) < 0.7 * BOXES
+    nothing = Output("", (), "", {})
+    assert Nearness.of(nothing, nothing) == Nearness(0, 0, 0, 0, 0)
+
+
+def test_one_that_reads_what_the_reference_does_needs_no_excuse() -> None:
+    for name, tie in MINI.items():
+        found = tie.compared(tie.expected.output)
+        assert "read" not in found, name
+        assert {*outputs(found).values()} <= {Verdict.MATCH, Verdict.NOT_COMPARED}, name
+
+
+# What its own steps do not give.
+
+
+def without(text: str, parts: Iterable[str]) -> str:
+    for part in parts:
+        text = text.replace(part, "", 1)
+    return text
+
+
+def spans(text: str) -> list[str]:
+    return [text[start:end] for start, _, _, end in find_spans(text)]
+
+
+def changed(text: str, at: int) -> str:
+    return text[:at] + ("x" if text[at] != "x" else "y") + text[at + 1 :]
+
+
+def moved(text: str, by: int) -> str:
+    return re.sub(r"\d+(?=[^|]*<\|/det\|>)", lambda number: str((int(number[0]) + by) % 1000), text)
+
+
+def parted(tie: RealTie) -> int:
+    """The first character that differs."""
+    pairs = enumerate(zip(tie.actual.output.text, tie.expected.output.text, strict=False))
+    return next(at for at, (a, b) in pairs if a != b)
+
+
+def other(tie: RealTie) -> str:
+    """Another page's text."""
+    names = sorted(name for name in MINI if name.partition("_")[0] != tie.name.partition("_")[0])
+    return MINI[names[len(tie.name) % len(names)]].expected.output.text
+
+
+ASTRAY: dict[str, Callable[[str, RealTie], str]] = {
+    "empty": lambda text, tie: "",
+    "nonsense": lambda text, tie: "nonsense",
+    "the first tenth": lambda text, tie: text[: len(text) // 10],
+    "the first 4 tenths": lambda text, tie: text[: len(text) * 4 // 10],
+    "twice": lambda text, tie: f"{text}\n\n{text}",
+    "another page": lambda text, tie: other(tie),
+    "and another page": lambda text, tie: f"{text}\n\n{other(tie)}",
+    "another page after the tie": lambda text, tie: text[: parted(tie)] + other(tie),
+    "half of the boxes": lambda text, tie: without(text, spans(text)[1::2]),
+    "no markup": lambda text, tie: re.sub(r"<\|/?(ref|det)\|>", "", text),
+    "every box moved": lambda text, tie: moved(text, 300),
+    "other labels": lambda text, tie: re.sub(r"<\|ref\|>\w+", "<|ref|>seal", text),
+    "in capitals": lambda text, tie: text.upper(),
+}
+"""Readings that are of the page no more, whoever's steps give them."""
+WRONG: dict[str, Callable[[str, RealTie], str]] = {
+    **ASTRAY,
+    "all but the last character": lambda text, tie: text[:-1],
+    "a character more": lambda text, tie: text + ".",
+    "what stands before the tie": lambda text, tie: text[: parted(tie)],
+    "what stands after the tie": lambda text, tie: text[parted(tie) :],
+    "a character before the tie": lambda text, tie: changed(text, parted(tie) // 2),
+    "a character after the tie": lambda text, tie: changed(text, (parted(tie) + len(text)) // 2),
+    "its end again and again": lambda text, tie: text + text[-40:] * 6,
+    "every box a little moved": lambda text, tie: moved(text, 1),
+    "no last paragraph": lambda text, tie: text.rpartition("\n\n")[0],
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_its_own_steps_do_not_give_is_wrong(kind: str) -> None:
+    for name, tie in SOME.items():
+        for text in (tie.actual.output.text, tie.expected.output.text):
+            read = said(WRONG[kind](text, tie))
+            assert read.text not in (tie.actual.output.text, tie.expected.output.text), name
+            found = tie.compared(read)
+            assert found["read"].verdict is found["text"].verdict is Verdict.WRONG, name
+    for name, tie in list(RANDOM.items())[::3]:
+        read = said(WRONG[kind](tie.actual.output.text, tie))
+        if read.text not in (tie.actual.output.text, tie.expected.output.text):
+            assert tie.compared(read)["text"].verdict is Verdict.WRONG, name
+
+
+@pytest.mark.parametrize("kind", ["empty", "no markup", "half of the boxes", "every box moved", "other labels"])
+def test_boxes_that_its_own_steps_do_not_give_are_wrong(kind: str) -> None:
+    for name, tie in SOME.items():
+        found = tie.compared(said(WRONG[kind](tie.actual.output.text, tie)))
+        assert found["boxes"].verdict is Verdict.WRONG, name
+
+
+def test_files_that_do_not_belong_to_its_text_are_wrong() -> None:
+    for name, tie in SOME.items():
+        right = tie.actual.output
+        for files in (replace(right, mmd=""), replace(right, mmd=right.mmd + "x"), replace(right, artefacts={})):
+            assert [*outputs(tie.compared(files)).values()].count(Verdict.WRONG) == 1, name
+    ties = [tie for tie in MINI.values() if tie.actual.output.mmd != tie.expected.output.mmd]
+    assert ties
+    for tie in ties:
+        found = tie.compared(replace(tie.expected.output, mmd=tie.actual.output.mmd))
+        assert found["result.mmd"].verdict is Verdict.WRONG, tie.name
+
+
+@pytest.mark.parametrize("kind", ASTRAY)
+def test_steps_that_read_the_page_no_more_are_wrong(kind: str) -> None:
+    for name, tie in SOME.items():
+        own = said(ASTRAY[kind](tie.actual.output.text, tie))
+        found = tie.compared(own, own)
+        assert (found["read"].verdict, found["text"].verdict) == (Verdict.MATCH, Verdict.WRONG), name
+        assert found["text"].signs & {Sign.UNRELATED, Sign.LENGTH, Sign.ELSEWHERE, Sign.MARKUP}, name
+
+
+def test_random_weights_are_sure_of_nothing() -> None:
+    assert all(is_sure(tie.expected.steps) for tie in MINI.values())
+    assert not any(is_sure(tie.expected.steps) for tie in RANDOM.values())
+    assert not is_sure([])
+    for logits in ((), (float("nan"),), (float("inf"), 0.0), (-float("inf"),), (0.0, 0.0)):
+        assert not is_sure([Step(1, Best(tuple(range(len(logits))), logits))])
+
+
+@pytest.mark.parametrize(("boxes", "elsewhere", "astray"), [(1, 1, 0), (3, 1, 0), (3, 2, 1), (6, 2, 0), (6, 3, 1)])
+def test_a_third_of_the_boxes_may_be_elsewhere_and_one_of_any(boxes: int, elsewhere: int, astray: int) -> None:
+    places = [f"<|ref|>text<|/ref|><|det|>[[100, {k}00, 200, {k}50]]<|/det|>" for k in range(1, boxes + 1)]
+    actual = [place.replace("[[100", "[[-300") if k < elsewhere else place for k, place in enumerate(places)]
+    found = Tie(1, said("\n".join(actual)), sure=True).astray(said("\n".join(places)))
+    assert [one.sign for one in found] == [Sign.ELSEWHERE] * astray
+
+
+def distinct(start: int, count: int) -> str:
+    """Characters that no two of are equal."""
+    return "".join(map(chr, range(start, start + count)))
+
+
+PLAIN = distinct(0x4E00, 100)
+
+
+@pytest.mark.parametrize(
+    ("text", "sign"),
+    [
+        (distinct(0x6000, 50) + PLAIN[50:], None),
+        (distinct(0x6000, 51) + PLAIN[51:], Sign.UNRELATED),
+        ("x" + PLAIN[1:] + distinct(0x6000, 33), None),
+        ("x" + PLAIN[1:] + distinct(0x6000, 34), Sign.LENGTH),
+        (PLAIN[:-1] + distinct(0x6000, 24), None),
+        (PLAIN[:-1] + distinct(0x6000, 25), Sign.UNRELATED),
+        (PLAIN[:-1] + "Ġ", Sign.BYTE_MARKS),
+    ],
+)
+def test_each_bound_on_text_holds_by_itself(text: str, sign: Sign | None) -> None:
+    assert {one.sign for one in Tie(1, said(text), sure=True).astray(said(PLAIN))} == {sign} - {None}
+    assert not Tie(1, said(text), sure=False).astray(said(PLAIN))

@@ -1,0 +1,231 @@
+"""Both sides of a case: the page twice, where what differs stands out, and the files of each side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, ImageChops
+
+from pytest_dsocr.contract.markup import UNITS, Box
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import unseal
+from pytest_dsocr.observation.observation import SpanSeen
+from pytest_dsocr.report.payload import picture_name
+from pytest_dsocr.report.pictures import (
+    BLUE,
+    FOOT_PX,
+    GREY,
+    HEAD_PX,
+    LARGEST_PX,
+    MARGIN_PX,
+    RED,
+    draw,
+    paired_by_overlap,
+    side_by_side,
+)
+from pytest_dsocr.report.side_files import write_sides
+from tests.compare.made import OUTPUT
+from tests.report.made import report
+
+Spans = Sequence[SpanSeen]
+HERE, NEAR, FAR = Box(100, 100, 500, 300), Box(120, 110, 540, 330), Box(100, 700, 500, 900)
+WHITE = (255, 255, 255)
+
+
+def text(*boxes: Box, label: str = "text") -> tuple[SpanSeen, ...]:
+    """A span for each box."""
+    return tuple(SpanSeen(label, (box,)) for box in boxes)
+
+
+def panes(reference: Spans, subject: Spans, size: tuple[int, int] = (600, 800)) -> list[Image.Image]:
+    """The reference's side and the subject's, without head and legend."""
+    sheet = side_by_side(Image.new("RGB", size, "white"), reference, subject, "WRONG")
+    width = (sheet.width - 3 * MARGIN_PX) // 2
+    lefts = (MARGIN_PX, 2 * MARGIN_PX + width)
+    return [sheet.crop((left, HEAD_PX, left + width, sheet.height - FOOT_PX)) for left in lefts]
+
+
+def colours(pane: Image.Image, box: Box | None = None) -> set[tuple[int, ...]]:
+    """Those of grey, blue and red that are seen: anywhere, or on the lower edge of a box, where no label is."""
+    if box is not None:
+        y = round(box.y2 / UNITS * (pane.height - 1))
+        x1, x2 = (round(x / UNITS * (pane.width - 1)) for x in (box.x1, box.x2))
+        pane = pane.crop((x1, y - 3, x2, y + 4))
+    return {colour for _, colour in pane.getcolors(1 << 20) or () if isinstance(colour, tuple)} & {GREY, BLUE, RED}
+
+
+def test_what_both_read_alike_is_grey_and_the_same_on_both_sides() -> None:
+    reference, subject = panes(text(HERE, FAR), text(HERE, FAR))
+    assert ImageChops.difference(reference, subject).getbbox() is None
+    assert colours(reference) == {GREY}
+    assert colours(reference, HERE) == colours(reference, FAR) == {GREY}
+
+
+@pytest.mark.parametrize(
+    ("subject", "box", "seen"),
+    [
+        (text(NEAR, FAR), HERE, ({BLUE}, {BLUE, RED})),  # a side of the red box crosses it
+        (text(NEAR, FAR), NEAR, (set(), {RED})),
+        (text(HERE, label="title") + text(FAR), HERE, ({BLUE}, {BLUE, RED})),
+        (text(FAR), HERE, ({BLUE}, {BLUE})),
+        (text(HERE), FAR, ({BLUE}, {BLUE})),
+        (text(HERE, FAR, Box(600, 400, 900, 500)), Box(600, 400, 900, 500), (set(), {RED})),
+        (text(HERE, FAR, HERE), HERE, ({GREY}, {RED})),
+    ],
+    ids=["moved", "moved_to", "renamed", "missing", "missing_last", "surplus", "read_twice"],
+)
+def test_what_differs_is_blue_for_the_reference_and_red_for_the_subject(
+    subject: Spans, box: Box, seen: tuple[set[object], set[object]]
+) -> None:
+    both = panes(text(HERE, FAR), subject)
+    assert tuple(colours(pane, box) for pane in both) == seen
+
+
+def test_a_wanted_box_is_dashed_and_a_missing_or_surplus_one_is_thick() -> None:
+    shares = []
+    for pane in panes(text(HERE), ()):
+        y = round(HERE.y2 / UNITS * (pane.height - 1))
+        row = [pane.getpixel((x, y)) for x in range(100, 250)]
+        shares.append(row.count(BLUE) / len(row))
+    assert shares[0] == 1
+    assert 0.4 < shares[1] < 0.6
+
+    def thickness(pane: Image.Image, box: Box) -> int:
+        x, y = pane.width // 4, round(box.y2 / UNITS * (pane.height - 1))
+        return sum(pane.getpixel((x, y + d)) in (BLUE, RED) for d in range(-9, 10))
+
+    reference, _ = panes(text(HERE, FAR), text(NEAR))
+    assert thickness(reference, FAR) > thickness(reference, HERE) > 1
+    _, subject = panes(text(HERE), text(NEAR, FAR))
+    assert thickness(subject, FAR) > thickness(subject, NEAR) > 1
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "pairs"),
+    [
+        ((), (), []),
+        ((HERE, FAR), (FAR, HERE), [(0, 1), (1, 0)]),
+        ((HERE, HERE), (HERE,), [(0, 0)]),
+        ((NEAR, FAR), (HERE,), [(0, 0)]),
+        ((FAR,), (HERE,), []),
+        ((NEAR, HERE), (HERE,), [(1, 0)]),
+        ((Box(1, 1, 1e300, 1e300),), (Box(0, 0, math.inf, 900),), [(0, 0)]),
+        ((Box(*[math.nan] * 4),), (HERE,), []),
+    ],
+)
+def test_equal_boxes_are_paired_first_and_then_those_that_overlap(
+    actual: Sequence[Box], expected: Sequence[Box], pairs: list[tuple[int, int]]
+) -> None:
+    assert sorted(paired_by_overlap(text(*actual), text(*expected)).places) == pairs
+
+
+@pytest.mark.parametrize("box", [HERE, Box(5, 5, 5, 5)], ids=["some_area", "none"])
+def test_of_boxes_in_one_place_those_under_one_label_are_pairs(box: Box) -> None:
+    actual, expected = text(box, label="title") + text(box), text(box) + text(box, label="title")
+    assert sorted(paired_by_overlap(actual, expected).places) == [(0, 1), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    "box", [Box(1e300, -1e300, 5, 5), Box(math.inf, 0, -math.inf, 9), Box(*[math.nan] * 4), Box(999, 999, 999, 999)]
+)
+def test_a_box_that_lies_nowhere_is_drawn_on_the_page_and_no_error(box: Box) -> None:
+    panes(text(box, label="a\nlabel \x1b[2J" + "long" * 99), text(box, HERE), (40, 30))
+
+
+@pytest.mark.parametrize("size", [(600, 5000), (5000, 600), (1, 1), (2500, 3500)])
+def test_a_sheet_of_any_page_fits_a_screen(size: tuple[int, int]) -> None:
+    sheet = side_by_side(Image.new("L", size), text(HERE), text(NEAR), "WRONG")
+    assert sheet.height <= LARGEST_PX[1] + HEAD_PX + FOOT_PX
+    assert sheet.width <= 2 * LARGEST_PX[0] + 3 * MARGIN_PX
+
+
+def test_the_legend_says_more_where_something_differs() -> None:
+    def legend(subject: Spans) -> Image.Image:
+        sheet = side_by_side(Image.new("RGB", (600, 800), "white"), text(HERE), subject, "WRONG")
+        return sheet.crop((0, sheet.height - FOOT_PX, sheet.width, sheet.height))
+
+    assert colours(legend(text(HERE))) == {GREY}
+    assert colours(legend(text(NEAR))) == {GREY, BLUE, RED}
+
+
+def test_a_case_is_drawn_into_the_runs_folder(tmp_path: Path) -> None:
+    path = draw(report(tmp_path, spans=()), tmp_path / "out")
+    assert path == tmp_path / "out" / picture_name("page-tiny-free")
+    with Image.open(path) as sheet:
+        middle = sheet.width // 2
+        assert sheet.width == 2 * LARGEST_PX[0] + 3 * MARGIN_PX
+        sides = [sheet.crop((left, HEAD_PX, left + middle, sheet.height - FOOT_PX)) for left in (0, middle)]
+    reds, blues = ([np.asarray(side)[..., channel].astype(int) for side in sides] for channel in (0, 2))
+    blue = [int((b - r > 99).sum()) for r, b in zip(reds, blues, strict=True)]
+    assert blue[0] > 2 * blue[1] > 0, "the reference's boxes, and where the subject ought to have them"
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(DsocrError, match=r"page-tiny-free.jpg cannot be written .*; make room, or give another folder"):
+        draw(report(tmp_path), tmp_path / "taken")
+    with pytest.raises(DsocrError, match="cannot be written"):
+        write_sides(report(tmp_path), tmp_path / "taken" / "case")
+
+
+# Files.
+
+NAMES = ["info.json", "result.mmd", "result_with_boxes.jpg"]
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_each_side_has_its_text_boxes_shapes_and_picture(tmp_path: Path) -> None:
+    out = write_sides(report(tmp_path), tmp_path / "case")
+    sides = {side: unseal((out / side / "info.json").read_bytes()) for side in ("reference", "subject")}
+    for side, info in sides.items():
+        assert files_in(out / side) == NAMES
+        assert (out / side / "result.mmd").read_text() == OUTPUT.mmd
+        assert info["text"] == OUTPUT.text
+        assert info["spans"][1] == {"label": "image", "boxes": [[5, 6, 7, 8], [9, 10, 11, 12]]}
+        assert info["boxes"][2] == {"label": "image", "x": 2, "y": 4, "w": 1, "h": 0}
+        assert info["page"] == {"width": 300, "height": 400}
+        assert len(info["token_ids"]) == 3
+        assert info["shapes"].keys() >= {"input_ids", "images_seq_mask", "images_crop", "images_ori"}
+        assert info["image_tokens"] > 0
+    assert (sides["reference"]["seconds"], sides["subject"]["seconds"]) == (0.25, 1.5)
+    assert sides["reference"]["files"]["images/0.jpg"] == 812
+
+
+def test_what_a_subject_did_not_come_to_is_not_there(tmp_path: Path) -> None:
+    out = write_sides(
+        report(tmp_path, text="", spans=(), inputs=None, forced=None, lost=frozenset(("read",))), tmp_path / "case"
+    )
+    assert (files_in(out / "reference"), files_in(out / "subject")) == (NAMES, ["info.json"])
+    assert unseal((out / "subject" / "info.json").read_bytes())["shapes"] is None
+
+
+def test_whatever_a_subject_reads_the_files_are_small_and_whole(tmp_path: Path) -> None:
+    boxes = (Box(math.nan, 0, 5, 5), Box(0, 0, math.inf, 5), Box(-1e300, 0, 1e300, 9), *[Box(0, 0, 9, 9)] * 50_000)
+    said: dict[str, Any] = {
+        "text": "\ud800\x00" * 3_000_000,
+        "mmd": "\udfff" * 3_000_000,
+        "spans": (SpanSeen("\ud800", boxes),),
+    }
+    out = write_sides(report(tmp_path, **said), tmp_path / "case") / "subject"
+    assert files_in(out) == NAMES
+    assert all((out / name).stat().st_size < 4_000_000 for name in NAMES)
+    assert unseal((out / "info.json").read_bytes())["text"].startswith("\\ud800\x00")
+
+
+@pytest.mark.parametrize("place", ["case/reference", "case"])
+def test_nothing_is_written_through_a_link(tmp_path: Path, place: str) -> None:
+    (tmp_path / "victim" / "reference").mkdir(parents=True)
+    (tmp_path / "victim" / "info.json").write_text("kept")
+    (tmp_path / "victim" / "reference" / "info.json").write_text("kept")
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).symlink_to(tmp_path / "victim")
+    assert files_in(write_sides(report(tmp_path), tmp_path / "case") / "reference") == NAMES
+    assert {path.read_text() for path in (tmp_path / "victim").rglob("info.json")} == {"kept"}

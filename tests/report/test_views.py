@@ -1,0 +1,333 @@
+"""The views of a result: whole runs as the terminal, Markdown, JUnit and the page show them, each a snapshot."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from pytest_dsocr.compare.signs import Reason, Sign
+from pytest_dsocr.compare.text import compare_text
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.cost.roof import Roof
+from pytest_dsocr.cost.roofline import Bound, devices
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.words import COLUMNS
+from pytest_dsocr.perf.against import PerfRun
+from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.report.cases import NO_BOXES
+from pytest_dsocr.report.ci import errors, of_run, of_test
+from pytest_dsocr.report.file import RunIdentity, mark_refused
+from pytest_dsocr.report.html import html, write_index
+from pytest_dsocr.report.markdown import cell, markdown, write_summary
+from pytest_dsocr.report.result import RunResult
+from pytest_dsocr.report.terminal import BAD, GOOD, MOST, NOTED, Summary
+from tests.perf.made import measured
+from tests.report.made import (
+    DRIFT,
+    FAULT,
+    IDENTITY,
+    MATCH,
+    SLOW,
+    WRONG,
+    Told,
+    begun,
+    case_payload,
+    payload,
+    result,
+    run_payload,
+)
+
+RUN = run_payload()
+OWN, LIVE = run_payload(subject="mine:Model", level="L0"), run_payload(subject="mine:Model", reference="live")
+BY_SESSION = run_payload(reference="session", where="golden/a")
+LATER = Comparison("logits", Verdict.WRONG, "relative error 1.0e-01 (allowed 1e-04)", 0.1)
+OF_ANOTHER = Comparison("cache/layers", Verdict.WRONG, "2; the reference has 3")
+UNGIVEN = not_compared("sam.page", Reason.NOT_GIVEN)
+LESS = [not_compared(name, Reason.NOT_OFFERED) for name in ("sam.page/0", "sam.page/1", "input_ids", "artefacts")]
+LOST = payload(left_out="recording", reason="golden/vendor does not hold a; add it with: dsocr vendor record", run=RUN)
+SUSPICIOUS = replace(DRIFT, what="clip.page/3", error=3e-6, signs=frozenset((Sign.SUSPICIOUS,)))
+BROKEN = {"verdict": "WRONG", "passes": False, "first_wrong": "clip.page", "cause": "a guess", "right_before": 9}
+WHY = {"explained": "with the quick GELU, the session gives at clip.page what the subject gave", "proven": True}
+COUNTED = {"vision_tokens": 256, "text_tokens": 512}
+
+
+def drifting(k: int) -> Told:
+    case = case_payload(
+        f"d{k}", worst_error=k * 1e-7, counts={"MATCH": 1, "DRIFT": 1}, compression=COUNTED if k else None
+    )
+    return "passed", payload(MATCH, DRIFT, run=RUN, case=case)
+
+
+def broken(name: str, *comparisons: Comparison, **changes: Any) -> Told:
+    """A failed test of a page that breaks at CLIP."""
+    case = case_payload(name, MATCH, WRONG, LATER, **{"page": name, **BROKEN, **changes})
+    return "failed", payload(*comparisons, case=case, checked=True, run=RUN)
+
+
+def breaking(**changes: Any) -> list[Told]:
+    """Three pages, two of which break at the same place; the second was explained."""
+    return [
+        *(broken("a", LATER), broken("a", WRONG), broken("b", LATER, **changes), broken("b", WRONG, **changes)),
+        ("passed", payload(DRIFT, case=case_payload("c", DRIFT, page="c"))),
+        (
+            "failed",
+            payload(OF_ANOTHER, case=case_payload("b", MATCH, WRONG, LATER, **{"page": "b", **BROKEN, **changes})),
+        ),
+        ("failed", payload(LATER)),
+    ]
+
+
+SPELT = compare_text("a <b>word</b>", "a <b>ward</b>", 0.0)
+SPELT_WRONG = case_payload("s", SPELT, verdict="WRONG", passes=False, first_wrong="text", cause="the prompt")
+OUTSIDE = case_payload("o", MATCH, WRONG, passes=False, verdict="WRONG")
+RUNS: dict[str, list[Told]] = {
+    "passes": [drifting(k) for k in range(5)],
+    "passes with a subject of one's own": [("passed", payload(MATCH, run=OWN))],
+    "passes live": [("passed", payload(MATCH, run=LIVE, case=case_payload(first_token_ms=120.0)))],
+    "rests on the session": [("passed", payload(MATCH, run=BY_SESSION, case=case_payload(by_session=True)))],
+    "breaks once, proven": breaking(**WHY),
+    "breaks once, not proven": breaking(explained="by none", proven=False),
+    "text alone": [("failed", payload(SPELT, case=SPELT_WRONG, run=OWN)), ("skipped", payload(left_out="L2"))],
+    "within looser limits": [
+        ("passed", payload(replace(DRIFT, what="clip.page"), case=OUTSIDE, run=RUN, looser={"seam": (0.8, 1e-4)}))
+    ],
+    "left uncompared": [
+        drifting(1),
+        ("failed", payload(UNGIVEN, case=case_payload("u", MATCH, UNGIVEN, passes=False))),
+    ],
+    "compared nothing": [("passed", payload())],
+    "promised nothing": [("passed", payload(promised=False))],
+    "raised": [drifting(0), ("error", payload(fault=FAULT)), ("error", payload(fault=FAULT))],
+    "not offered": [("passed", payload(MATCH, *LESS, run=OWN)), ("skipped", payload(left_out="not offered"))],
+    "above the subject": [
+        ("passed", payload(MATCH, *LESS, run=OWN)),
+        *[("skipped", payload(left_out=level)) for level in ("L2", "L1", "L1", "L3")],
+    ],
+    "may be missing": [drifting(0), ("skipped", LOST)],
+    "missing": [drifting(0), ("error", LOST), ("error", LOST)],
+    "known to fail": [drifting(0), ("xfailed", payload(WRONG))],
+    "suspicious": [("passed", payload(SUSPICIOUS, case=case_payload("a", SUSPICIOUS, worst_error=3e-6)))],
+    "no boxes": [("passed", payload(MATCH, case=case_payload(boxes={"reference": 0, "subject": 0})))],
+    "slower": [("passed", payload(MATCH)), ("failed", payload(SLOW))],
+}
+
+
+def made(name: str) -> RunResult:
+    """A run, of which the first eight that fail are behind it."""
+    found = result(*RUNS[name], reason="why")
+    found.plan.exit_status = int(bool(found.failing))
+    found.options = ["--dsocr-subject=mine:Model", "-k", "a or b"] if found.failing else ()
+    if name == "slower":
+        roof = Roof(devices()["h200"], "bfloat16", {"sam": Bound(7.0, 7.0, 1.0), "page": Bound(20.0, 9.0, 16.0)})
+        slower = Judgement("page", Pace.SLOWER, 80.0, 100.0, 1.25, 1.18, 1.3, 0.05, 24, 24)
+        unknown = Judgement("sam", Pace.NOT_COMPARED, math.nan, 12.0, math.nan, math.nan, math.nan, 0.05, 0, 0, "none")
+        times = measured({"tokenizer": [5.0] * 3, "sam": [12.0] * 3, "page": [100.0] * 3})
+        found.perf = PerfRun(times, (slower, unknown), roof=roof).to_json()
+        found.add_spent("", {"worker": "", "device": "cpu", "cases": 1, "elapsed_s": 8.0, "seconds": {"subject": 4.0}})
+    return found
+
+
+def value(name: str) -> dict[str, Any]:
+    return {**made(name).to_json(), "environment": {"platform": "Linux", "versions": {"torch": "2"}}}
+
+
+def texts(of: RunResult, **given: Any) -> list[str]:
+    return [line.text for line in Summary(of, **given).lines]
+
+
+class Reporter:
+    """The part of pytest's that a summary is written to."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    def write_sep(self, sep: str, title: str) -> None:
+        self.written.append(f"{sep} {title}")
+
+    def write_line(self, line: str, **markup: bool) -> None:
+        self.written.append(line)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_the_terminal_shows(name: str, snapshot: SnapshotAssertion) -> None:
+    reporter: Any = Reporter()
+    summary = Summary(made(name), made(name).options, ("dsocr-out/dsocr.json", "dsocr-out/index.html"))
+    summary.show(reporter)
+    summary.show_breaks(reporter)
+    assert all(len(line) <= COLUMNS for line in reporter.written if not line.startswith("    "))
+    assert "\n".join(reporter.written) == snapshot
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_the_summary_shows(name: str, snapshot: SnapshotAssertion) -> None:
+    assert markdown(value(name)) == snapshot
+
+
+@pytest.mark.parametrize("name", ["passes", "breaks once, proven", "text alone", "raised", "slower"])
+def test_what_the_page_shows(name: str, snapshot: SnapshotAssertion) -> None:
+    lines = (" ".join(line.split()) for line in Page(html(value(name))).text.splitlines())
+    assert "\n".join(filter(None, lines)) == snapshot
+
+
+@pytest.mark.parametrize("name", ["breaks once, proven", "raised"])
+def test_what_a_ci_shows(name: str, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    run = made(name)
+    tests = {test.nodeid: dict(of_test(test, test.case_id or "", run.run)) for test in run.tests.values()}
+    assert {"errors": [*errors(run.to_json())], "run": dict(of_run(run)), "tests": tests} == snapshot
+
+
+@pytest.mark.parametrize(
+    ("name", "colours"),
+    [
+        ("passes", [GOOD, GOOD]),
+        ("text alone", [BAD, BAD, NOTED, NOTED, BAD]),
+        ("compared nothing", [BAD, BAD]),
+        ("may be missing", [GOOD, NOTED, GOOD]),
+        ("missing", [GOOD, BAD, BAD]),
+    ],
+)
+def test_what_is_right_is_green_and_what_is_not_is_red(name: str, colours: list[dict[str, bool]]) -> None:
+    assert [line.markup for line in Summary(made(name)).lines if line.markup] == colours
+
+
+def test_what_failed_behind_a_break_is_one_line() -> None:
+    run = made("breaks once, proven")
+    [found] = run.broke
+    assert (found["cases"], found["of"], found["unit"], found["proven"]) == (["a", "b"], 3, "page", True)
+    first, *others = (test[-2] for test in found["tests"])
+    assert first == "3", "which compares what broke first, in the case that was explained"
+    assert sorted(others) == ["0", "1", "2"], "not what is of no case, or of something beside it"
+    assert len(Summary(run).behind) == 3
+    assert not Summary(run, verbose=True).behind
+    assert [markdown(value("breaks once, proven")).count(f"test\\[{k}\\]") for k in (0, 3, 5, 6)] == [0, 1, 1, 1]
+    assert result(*breaking(page="a")).broke[0]["unit"] == "case", "where a page is read in several presets"
+    assert made("passes").broke == []
+
+
+@pytest.mark.parametrize(("subject", "is_said"), [(0, True), (1, False), (None, False)])
+def test_a_run_in_which_no_page_has_a_box_on_either_side_says_so(subject: int | None, is_said: bool) -> None:
+    boxes = [{"reference": 0, "subject": 0}, {"reference": 0, "subject": subject}]
+    cases = [case_payload(f"{k}", MATCH, boxes=one) for k, one in enumerate(boxes)]
+    run = result(*(("passed", payload(MATCH, case=one)) for one in cases))
+    assert (NO_BOXES in run.to_json()["notes"]) is is_said
+
+
+def test_of_many_the_first_are_shown_and_the_others_counted() -> None:
+    cases = [case_payload(f"c{k}", WRONG, **{**BROKEN, "first_wrong": f"clip.page/{k}"}) for k in range(60)]
+    run = result(*(("failed", payload(WRONG, case=case)) for case in cases))
+    shown = texts(run)
+    assert sum(line.startswith("WRONG ") for line in shown) == MOST
+    assert [line.strip() for line in shown if "more" in line] == [f"and {60 - MOST} more"]
+    assert markdown(run.to_json()).count("| wrong |") == 50
+
+
+def test_an_error_in_the_summary_is_one_line_and_does_not_raise() -> None:
+    run = made("passes")
+    run.tests["x"] = None  # type: ignore[assignment]
+    last = list(Summary(run).lines)[-1]
+    assert last.text.startswith("the summary cannot be told (AttributeError(")
+    assert last.markup == BAD
+
+
+def test_a_run_that_was_not_there_to_compare_shows_nothing() -> None:
+    reporter: Any = Reporter()
+    Summary(begun()).show(reporter)
+    assert reporter.written == []
+
+
+def test_a_refused_run_says_why(tmp_path: Path) -> None:
+    write_summary(mark_refused(tmp_path, IDENTITY, "no weights here", "infrastructure"), tmp_path)
+    shown = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert shown.startswith("## DeepSeek-OCR: infrastructure\n\nno weights here\n")
+
+
+# Nothing of a run's is markup, and nothing steers a terminal.
+
+EVIL = "<script>alert(1)</script><img src=x onerror='alert(2)'>\" onclick=\"x | `x` @a [l](h) **b**\n## t\x1b[2J"
+VOID = frozenset(("meta", "img"))
+
+
+class Page(HTMLParser):
+    """What a browser would find; raises where a tag is closed that is not open."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data if "style" not in self.open else ""
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def evil() -> RunResult:
+    wrong = Comparison(EVIL, Verdict.WRONG, EVIL)
+    case = case_payload(EVIL, wrong, **{**BROKEN, "first_wrong": EVIL, "cause": EVIL}, findings=[EVIL], picture=EVIL)
+    told = payload(wrong, not_compared(EVIL, Reason.NOT_OFFERED), case=case, run=run_payload(subject=EVIL, where=EVIL))
+    raised = payload(fault={"case": EVIL, "stage": EVIL, "why": EVIL, "infrastructure": False})
+    lost = payload(left_out="gpu", reason=EVIL)
+    run = result(("failed", told), ("skipped", lost), ("error", raised), ("xfailed", payload()), reason=EVIL)
+    run.identity = RunIdentity(EVIL, EVIL, EVIL, EVIL)
+    run.notes.append(EVIL)
+    run.plan.uncollected.append(EVIL)
+    run.plan.add([EVIL])
+    run.add(EVIL, "failed", payload())
+    return run
+
+
+def test_nothing_of_a_run_is_markup_or_steers_a_terminal() -> None:
+    page, plain = Page(html(evil().to_json())), [Page(html(value(name))) for name in RUNS]
+    assert {tag for tag, _ in page.elements} <= {tag for one in plain for tag, _ in one.elements}
+    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+    assert page.text.count("<script>alert(1)") >= 15
+    for secret in ("<", "`", "@", "|", "*", "[", "\n"):
+        assert secret not in cell(EVIL).replace("\\" + secret, "")
+    summary = [line for line in markdown(evil().to_json()).splitlines() if not line.startswith("    ")]
+    assert "## t" not in summary
+    assert not any("<script" in line.replace("\\<script", "") for line in summary)
+    assert "".join(texts(evil())).isprintable()
+
+
+def test_the_page_asks_nothing_of_a_network() -> None:
+    page = Page(html(value("breaks once, proven")))
+    linked = [text for _, attributes in page.elements for name, text in attributes.items() if name in ("src", "href")]
+    assert linked
+    assert not [link for link in linked if link is None or ":" in link or link.startswith("/")]
+    [policy] = [meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    assert "script" not in policy
+
+
+def test_a_picture_may_have_any_name_and_a_difference_is_no_markup() -> None:
+    page = html(result(("passed", payload(MATCH, case=case_payload(picture="pages/a page & more?.jpg")))).to_json())
+    found = [*(image["src"] for image in Page(page).all("img")), *(link["href"] for link in Page(page).all("a"))]
+    assert found == ["pages/a%20page%20%26%20more%3F.jpg"] * 2
+    assert "<del>ward</del><ins>word</ins>" in html(value("text alone"))
+
+
+def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    assert write_index(value("compared nothing"), tmp_path) == tmp_path / "index.html"
+    with pytest.raises(DsocrError, match="cannot be written"):
+        write_index(value("passes"), tmp_path / "absent")
