@@ -43,13 +43,7 @@ def add_run(command: ArgumentParser) -> None:
     )
     add(command, "--rounds", "take at most so many pairs of rounds", LOOKS[-1], type=int, metavar="PAIRS")
     add(command, "--time-limit", "longest time without an answer", 600.0, type=float, metavar="SECONDS")
-    add(
-        command,
-        "--out",
-        "write the result and every round to this file",
-        type=Path,
-        metavar="FILE",
-    )
+    add(command, "--out", "write the result and every round to this file", type=Path, metavar="FILE")
     where = "add a line for each side to this file, such as history.jsonl, which dsocr history shows"
     add(command, "--history", where, type=Path, metavar="FILE")
     add(

@@ -26,15 +26,7 @@ from pytest_dsocr.plugin.selection import MEASURING, WORDS, asks_for_times
 from pytest_dsocr.plugin.workers import SPREAD
 from pytest_dsocr.report.commands import SAFE_PATH, suites
 from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
-from pytest_dsocr.report.file import (
-    RUN_ID,
-    WITNESS,
-    RefusedError,
-    RunIdentity,
-    mark_refused,
-    mark_running,
-    read_result,
-)
+from pytest_dsocr.report.file import RUN_ID, WITNESS, RefusedError, RunIdentity, mark_refused, mark_running, read_result
 
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"

@@ -227,11 +227,7 @@ def _strangers(loaded: Loaded, options: Namespace) -> Iterator[str]:
 
 
 def _write(anchors: Anchors, path: Path) -> Iterator[str]:
-    provenance = {
-        "command": COMMAND,
-        "date": datetime.now(UTC).date().isoformat(),
-        "python": platform.python_version(),
-    }
+    provenance = {"command": COMMAND, "date": datetime.now(UTC).date().isoformat(), "python": platform.python_version()}
     check_writable(path, "--anchors FILE")
     write_whole(path, to_json(anchors, provenance).encode(), shared=True)
     yield f"written      {path}"

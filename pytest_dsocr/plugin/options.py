@@ -132,13 +132,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
 
 OPTIONS = (
-    Option(
-        "subject",
-        read.subject,
-        f"implementation under test: {read.SUBJECTS}",
-        "SUBJECT",
-        default="session",
-    ),
+    Option("subject", read.subject, f"implementation under test: {read.SUBJECTS}", "SUBJECT", default="session"),
     Option("isolate", read.yes_or_no, "run the subject in a process of its own, so that a crash costs one case"),
     Option(
         "subject_time_limit",

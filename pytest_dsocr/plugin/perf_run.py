@@ -87,11 +87,7 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
     from pytest_dsocr.perf.probe.machine import machine, versions
 
     setting = Setting(
-        config.checkpoint,
-        resolve(config.checkpoint).sha256,
-        config.dtype,
-        config.attention,
-        torch.get_num_threads(),
+        config.checkpoint, resolve(config.checkpoint).sha256, config.dtype, config.attention, torch.get_num_threads()
     )
     return Identity(
         name=config.subject,

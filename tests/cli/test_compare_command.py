@@ -148,11 +148,7 @@ def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals
         (("--", "--no-such-option"), 4, "unrecognized arguments: --no-such-option"),
         (("--", "-k", "no_test_is_called_so"), 5, "verdict         no comparison was made"),
         (("--out=mine.py/out",), 2, "mine.py/out cannot be made (Not a directory)"),
-        (
-            ("--", "--dsocr-out=there"),
-            2,
-            "--dsocr-out comes after --; give --out before it",
-        ),
+        (("--", "--dsocr-out=there"), 2, "--dsocr-out comes after --; give --out before it"),
         (("--no-such-option",), 2, "unrecognized arguments: --no-such-option"),
     ],
 )

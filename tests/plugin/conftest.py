@@ -11,6 +11,7 @@ from PIL import Image
 
 import pytest_dsocr
 from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.reference.goldens import golden_folder
 
 STANDIN = Path(__file__).with_name("standin.py")
 CONFTEST = """
@@ -93,5 +94,5 @@ def rendered(result: pytest.RunResult) -> str:
     """What a run shows on its terminal, without what differs from run to run and from machine to machine."""
     lines = [line.rstrip() for line in result.outlines if not VARYING.match(line)]
     text = "\n".join(lines).replace(str(Path.cwd()), "HERE").replace(str(pytest_dsocr.__path__[0]), "PACKAGE")
-    text = text.replace(pytest_dsocr.__version__, "VERSION")
+    text = text.replace(str(golden_folder()), "GOLDEN").replace(pytest_dsocr.__version__, "VERSION")
     return re.sub(r"=+ (.*?)(?: in [\d.]+s.*)? =+", r"== \1 ==", text)

@@ -75,10 +75,7 @@ def test_the_date_is_the_last_day(tmp_path: Path) -> None:
     path = tmp_path / "xfails.txt"
     path.write_text("test_x  # until 2027-01-31: low\ntest_y  # until the vendor mends it\n", encoding="utf-8")
     ledger = read_ledger(path)
-    assert ledger.known == {
-        "test_x": Known("low", date(2027, 1, 31)),
-        "test_y": Known("until the vendor mends it"),
-    }
+    assert ledger.known == {"test_x": Known("low", date(2027, 1, 31)), "test_y": Known("until the vendor mends it")}
     assert ledger.over(date(2027, 1, 31)) == []
     [told] = ledger.over(date(2027, 2, 1))
     assert told.startswith("test_x was known to fail until 2027-01-31 (low), and no longer is: mend it, or give ")
