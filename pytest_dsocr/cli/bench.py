@@ -15,15 +15,14 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import interrupted_by_sigterm, progress_bar
 from pytest_dsocr.foundation.words import listed
-from pytest_dsocr.nights.bisect import BAD, GOOD, SKIP, Judged
+from pytest_dsocr.night.bisect import BAD, GOOD, SKIP, Judged
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.perf import calibrating, history, table
-from pytest_dsocr.perf.bench import Bench, Status, Task, Watcher, compare, counted
+from pytest_dsocr.perf import calibration, history
+from pytest_dsocr.perf.bench import Bench, Status, Task, Watcher, compare, lines_of
 from pytest_dsocr.perf.candidate import opened
-from pytest_dsocr.perf.identity import Reading
-from pytest_dsocr.perf.limits import ANY
-from pytest_dsocr.perf.schedule import LOOKS, TOKENS
+from pytest_dsocr.perf.identity import PageSetting
+from pytest_dsocr.perf.limits import ANY, LOOKS, TOKENS
 from pytest_dsocr.reference.goldens import BASELINES, OWN, baseline_places, golden_folder
 
 
@@ -94,12 +93,12 @@ def _judged(options: Namespace, task: Task, commit: str) -> Judged:
     sides = options.sides[0], commit
     try:
         with _watching("pair") as watch:
-            bench = (counted if options.counts else compare)(sides, task, watch)
+            bench = compare(sides, task, watch, is_timed=not options.counts)
     except DsocrError as error:
         return Judged(SKIP, str(error))
-    worse = [change.told for change in bench.changes if change.is_worse]
+    worse = [change.text for change in bench.changes if change.is_worse]
     if not bench.is_same_work:
-        return Judged(SKIP, f"{bench.verdict}; {bench.apart or listed([one.told for one in bench.changes])}")
+        return Judged(SKIP, f"{bench.verdict}; {bench.apart or listed([one.text for one in bench.changes])}")
     if options.counts:
         return Judged(BAD, listed(worse)) if worse else Judged(GOOD, "it counts no more than the good one")
     words = {Status.NOT_SLOWER: GOOD, Status.SLOWER: BAD}
@@ -110,10 +109,10 @@ def _compared(options: Namespace, task: Task) -> Iterator[str]:
     with _watching("pair") as watch:
         bench = compare(options.sides, task, watch)
     options.status = bench.status  # before anything is told, for the reader may close our output
-    yield from table.lines_of(bench)
+    yield from lines_of(bench)
     places = [OWN / BASELINES, *baseline_places(golden_folder())]
     quantities = [one.quantity for one in bench.judgements]
-    yield from calibrating.quoted(bench.b.identity["machine"], places, quantities)
+    yield from calibration.quoted(bench.b.identity["machine"], places, quantities)
     for path in _written(bench, options):
         yield f"written         {path}"
     yield f"verdict         {bench.verdict}"
@@ -126,11 +125,11 @@ def _calibrated(options: Namespace, task: Task) -> Iterator[str]:
             f"--judgements={options.judgements} times; give at least one of each, and a pair for each process"
         )
     with _watching("pair") as watch, opened(options.sides[0]) as candidate:
-        found, measured = calibrating.calibrated(
+        found, measured = calibration.measure(
             candidate, task, options.judgements, options.pairs, options.processes, watch
         )
-    yield from calibrating.lines_of(found)
-    yield f"written         {calibrating.write(found, OWN / BASELINES)}"
+    yield from calibration.lines_of(found)
+    yield f"written         {calibration.write(found, OWN / BASELINES)}"
     if options.out:
         sides = [dict(zip("ab", (one.to_json() for one in two), strict=True)) for two in measured]
         write_whole(options.out, json.dumps(sides).encode() + b"\n")
@@ -140,7 +139,7 @@ def _calibrated(options: Namespace, task: Task) -> Iterator[str]:
 
 def _task(options: Namespace) -> Task:
     case = make_case(options.page or shipped("dev-3")[0], options.prompt, options.preset, options.max_new_tokens)
-    reading = Reading(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens)
+    reading = PageSetting(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens)
     setup = {name: getattr(options, name) for name in ("checkpoint", "device", "dtype", "attention")}
     slower, planted = (_shares(flag, getattr(options, flag) or ()) for flag in ("slower", "planted"))
     return Task(

@@ -11,14 +11,12 @@ from pathlib import Path
 from pytest_dsocr.cli.arguments import PAGES, add, add_reading
 from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.contract.presets import get_preset
+from pytest_dsocr.cost.cost import ITEM_BYTES
 from pytest_dsocr.cost.memory import activation_peaks
 from pytest_dsocr.cost.model import cache_bytes, parameters
-from pytest_dsocr.cost.operations import ITEM_BYTES
-from pytest_dsocr.cost.roof import Roof
-from pytest_dsocr.cost.roofline import Device, device_called
-from pytest_dsocr.cost.spread import Priced, priced
-from pytest_dsocr.cost.words import text_tokens
-from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.cost.pages import Priced, priced
+from pytest_dsocr.cost.roofline import Device, Roof, device_called
+from pytest_dsocr.cost.workload import Workload, text_tokens
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.places import SYNTHETIC, architecture_of, folder_of, synthetic
 from pytest_dsocr.engine.tokenizer import Tokenizer
@@ -29,8 +27,8 @@ from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
 from pytest_dsocr.perf.baseline import having
-from pytest_dsocr.perf.nearness import roof_over
 from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.perf.summary import roof_over
 from pytest_dsocr.reference.goldens import baseline_places, golden_folder
 from pytest_dsocr.report import costs
 
@@ -145,7 +143,7 @@ def _how(model: Model, work: Workload, device: Device) -> Iterator[str]:
     yield from told("model", f"{model.name}: {si(weights)} parameters in {work.dtype}")
     yield from told("memory", f"{memory} and {activations}")
     yield from told("tokens", f"{work.text_tokens} of the prompt's text, {how}; {work.generated_tokens} are written")
-    yield from told("roof", f"{device.name}, {device.peak_in_words(work.dtype)}; from: {device.source}")
+    yield from told("roof", f"{device.name}, {device.peak_text(work.dtype)}; from: {device.source}")
 
 
 def _measured(

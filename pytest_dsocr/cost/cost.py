@@ -1,9 +1,40 @@
-"""What a piece of the model costs: operations, and bytes moved at least."""
+"""What a piece of the model costs: operations, and bytes moved at least; by the operators that all is made of.
+
+Conventions: a multiplication with its addition is two operations, an exponential or a root is one. A product takes in
+the zeros of paddings, and causal attention all pairs of a query and a key: so does ``torch.utils.flop_counter``, and so
+do kernels that skip nothing. Left out, being less than a ten-thousandth of a page: resized position tables, the
+angles of rotary positions, comparisons.
+
+Bytes are those that have to be moved: a module that multiplies reads what it is given and writes what it gives, once.
+Norms, biases, activations and residuals ride along; what stays inside a module, such as scores, is not moved at all.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+
+LAYER_NORM = 7
+"""A number: summed, centred, squared, summed, scaled, times the weight, plus the bias."""
+RMS_NORM = 4
+"""A number: squared, summed, scaled, times the weight."""
+SOFTMAX = 5
+"""A score: highest found, subtracted, exponential, summed, divided."""
+ROTARY = 3
+"""A number: times the cosine, its partner times the sine, both added."""
+GELU = 5
+QUICK_GELU = 3
+SILU = 2
+
+ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+UNCOUNTED: Mapping[tuple[str, str], str] = {
+    ("sdpa", "cpu"): "aten::_scaled_dot_product_flash_attention_for_cpu",
+    ("flash_attention_2", "cuda"): "flash_attn::_flash_attn_forward",
+}
+"""Operators without a formula in ``torch.utils.flop_counter``, by attention and kind of device. All others are counted:
+``eager`` as the two products that it is, SDPA on a GPU by its kernels, on ``meta`` as products again."""
+ATTENTION_OF_ENCODERS = "sdpa"
+"""How SAM and CLIP attend, whatever is chosen for the decoder: the session, and the vendor's code."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +55,11 @@ class Cost:
     """Of ``matrix_flops``, those of queries with keys and of weights with values, which a kernel may hide."""
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.matrix_flops + other.matrix_flops,
-            self.other_flops + other.other_flops,
-            self.weight_bytes + other.weight_bytes,
-            self.read_bytes + other.read_bytes,
-            self.written_bytes + other.written_bytes,
-            self.attention_flops + other.attention_flops,
-        )
+        return Cost(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+    def scaled(self, times: int, parts: int = 1) -> Cost:
+        """Return it so many times, divided by ``parts``."""
+        return Cost(*(getattr(self, one.name) * times // parts for one in fields(self)))
 
     @property
     def flops(self) -> int:
@@ -76,3 +104,40 @@ def by_module(stages: Iterable[StageCost]) -> dict[str, Cost]:
         for name, cost in stage.layers.items():
             found[name] = found.get(name, Cost()) + cost
     return found
+
+
+def product(rows: int, inputs: int, outputs: int, *, bias: bool = False) -> Cost:
+    """Multiply ``[rows, inputs]`` by ``[inputs, outputs]``."""
+    return Cost(matrix_flops=2 * rows * inputs * outputs, other_flops=rows * outputs * bias)
+
+
+def attention(queries: int, keys: int, channels: int) -> Cost:
+    """Multiply ``queries`` with ``keys`` each, and the weights with the values, in heads of ``channels`` together."""
+    flops = 4 * queries * keys * channels
+    return Cost(matrix_flops=flops, attention_flops=flops)
+
+
+def scores(count: int, operations: int = 0) -> Cost:
+    """Scale scores and turn them to weights; ``operations`` more on each."""
+    return each(count, 1 + SOFTMAX + operations)
+
+
+def each(count: int, operations: int = 1) -> Cost:
+    """Do something to every number."""
+    return Cost(other_flops=count * operations)
+
+
+def moved(size: int, *, weights: int = 0, read: int = 0, written: int = 0) -> Cost:
+    """Move so many numbers of ``size`` bytes."""
+    return Cost(weight_bytes=size * weights, read_bytes=size * read, written_bytes=size * written)
+
+
+def attention_of(stage: str, chosen: str) -> str:
+    """Give the attention that a stage computes with where ``chosen`` is the run's."""
+    return ATTENTION_OF_ENCODERS if stage in ("sam", "clip") else chosen
+
+
+def as_counted(stage: StageCost, chosen: str, device: str) -> int:
+    """Give the FLOPs of a stage that torch's counter says on ``cpu``, ``cuda`` or ``meta``."""
+    hidden = (attention_of(stage.stage, chosen), device.partition(":")[0]) in UNCOUNTED
+    return stage.cost.matrix_flops - stage.cost.attention_flops * hidden

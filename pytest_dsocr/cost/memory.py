@@ -6,10 +6,10 @@ but for its bias, which a kernel may copy to a size that it likes. Two fifths of
 
 from __future__ import annotations
 
-from pytest_dsocr.cost import sam
+from pytest_dsocr.cost.cost import ITEM_BYTES
 from pytest_dsocr.cost.decoder import LOGIT_BYTES, MATRICES, SESSION, Way, expert_parameters
+from pytest_dsocr.cost.encoders import features_side
 from pytest_dsocr.cost.model import calls
-from pytest_dsocr.cost.operations import ITEM_BYTES
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
 
@@ -20,7 +20,7 @@ WIDE_BYTES = ITEM_BYTES["float32"]
 def activation_peaks(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict[str, int]:
     """Give the most bytes that are alive at once in ``sam``, ``clip``, ``prefill`` and ``decode``."""
     size = ITEM_BYTES[work.dtype]
-    views = [(side_px // arch.sam.patch_size, sam.features_side(arch.sam, side_px), n) for side_px, n in calls(work)]
+    views = [(side_px // arch.sam.patch_size, features_side(arch.sam, side_px), n) for side_px, n in calls(work)]
     return {
         "sam": max(size * _sam(arch.sam, patches, n) for patches, _, n in views),
         "clip": max(size * _clip(arch.clip, n * (side**2 + 1)) for _, side, n in views),

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 
 from pytest_dsocr.contract.presets import CROP_PX, crop_count
-from pytest_dsocr.cost import clip, decoder, sam
-from pytest_dsocr.cost.cost import Cost, StageCost, total
-from pytest_dsocr.cost.decoder import SESSION, Call, Way
-from pytest_dsocr.cost.experts import ALIKE, Reached, expected
-from pytest_dsocr.cost.operations import ITEM_BYTES, moved
+from pytest_dsocr.cost import decoder, encoders
+from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, StageCost, moved, total
+from pytest_dsocr.cost.decoder import ALIKE, SESSION, Call, Reached, Way, expected
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
 
@@ -53,11 +50,11 @@ def calls(work: Workload) -> list[tuple[int, int]]:
 
 def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, Layers]:
     """Give the cost of one call of SAM, of CLIP and of the projector on ``views`` views of ``side_px``."""
-    size, side = ITEM_BYTES[dtype], sam.features_side(arch.sam, side_px)
+    size, side = ITEM_BYTES[dtype], encoders.features_side(arch.sam, side_px)
     return {
-        "sam": sam.layers(arch.sam, side_px, views, size),
-        "clip": clip.layers(arch.clip, side, views, size),
-        "projector": clip.projector(arch, side, views, size),
+        "sam": encoders.sam_layers(arch.sam, side_px, views, size),
+        "clip": encoders.clip_layers(arch.clip, side, views, size),
+        "projector": encoders.projector(arch, side, views, size),
     }
 
 
@@ -74,9 +71,9 @@ def decode_step(
 def parameters(arch: Architecture) -> dict[str, int]:
     """Count the parameters of each module in the checkpoint."""
     return {
-        **sam.parameters(arch.sam),
-        **clip.parameters(arch.clip),
-        clip.PROJECTOR: clip.projector_parameters(arch),
+        **encoders.sam_parameters(arch.sam),
+        **encoders.clip_parameters(arch.clip),
+        encoders.PROJECTOR: encoders.projector_parameters(arch),
         **dict.fromkeys(OWN, arch.decoder.hidden_size),
         **decoder.parameters(arch.decoder),
     }
@@ -90,7 +87,7 @@ def cache_bytes(arch: Architecture, work: Workload) -> int:
 
 def _fusion(arch: Architecture, work: Workload) -> Layers:
     size, width = ITEM_BYTES[work.dtype], arch.decoder.hidden_size
-    features = sum(views * sam.features_side(arch.sam, side_px) ** 2 for side_px, views in calls(work))
+    features = sum(views * encoders.features_side(arch.sam, side_px) ** 2 for side_px, views in calls(work))
     through = moved(size, read=features * width, written=work.image_tokens * width)
     return {NEWLINE: through + moved(size, weights=width), SEPARATOR: moved(size, weights=width)}
 
@@ -113,16 +110,12 @@ def _decode(arch: Architecture, work: Workload, way: Way, reached: Reached) -> L
     ]
     names = taken[0] if taken else ()
     if reached in ALIKE:
-        return {name: _scaled(total(layers[name] for layers in taken), len(lengths), 2) for name in names}
+        return {name: total(layers[name] for layers in taken).scaled(len(lengths), 2) for name in names}
     return {name: total(layers[name] for layers in taken) for name in names}
 
 
-def _scaled(cost: Cost, times: int, parts: int = 1) -> Cost:
-    return Cost(**{field.name: getattr(cost, field.name) * times // parts for field in fields(Cost)})
-
-
 def _times(layers: Mapping[str, Cost], count: int) -> Layers:
-    return {name: _scaled(cost, count) for name, cost in layers.items()}
+    return {name: cost.scaled(count) for name, cost in layers.items()}
 
 
 def _sum(parts: list[dict[str, Layers]]) -> dict[str, Layers]:

@@ -10,6 +10,9 @@ from functools import cache
 from pathlib import Path
 
 from pytest_dsocr.cost.cost import Cost
+from pytest_dsocr.cost.model import decode_step, stages_of
+from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.foundation.errors import DsocrError
 
 DEVICES = Path(__file__).with_name("devices.json")
@@ -17,6 +20,7 @@ LAUNCH_BOUND = 0.5
 """Share of a time that the device idles from which on the host's launches are what limits it."""
 NEAR = 0.5
 """Share of the roof, in the time that the device works, from which on the roof is what limits it."""
+VISION = ("sam", "clip", "projector", "vision_fusion")
 DTYPES = ("bfloat16", "float16", "float32")
 
 
@@ -45,8 +49,8 @@ class Device:
     source: str
     """Where the peaks are from."""
 
-    def peak_in_words(self, dtype: str) -> str:
-        """Give the two peaks that make the roof."""
+    def peak_text(self, dtype: str) -> str:
+        """Return the two peaks that make the roof."""
         return f"{self.tflops[dtype]:g} TFLOP/s in {dtype}, {self.bandwidth_gb_s:g} GB/s"
 
 
@@ -106,6 +110,39 @@ def limit_of(roof: Bound, measured_ms: float, idle: float | None = None) -> Limi
     if idle > LAUNCH_BOUND:
         return Limit.LAUNCHES
     return roof.limit if share >= NEAR * (1 - idle) else Limit.KERNELS
+
+
+@dataclass(frozen=True)
+class Roof:
+    """The least times of one page on one device."""
+
+    device: Device
+    dtype: str
+    bounds: Mapping[str, Bound]
+    """By the time's name in a measurement: stages, and sums of them. ``decode`` is the step in the middle."""
+
+    @classmethod
+    def of(cls, arch: Architecture, work: Workload, device: Device) -> Roof:
+        """Give that of ``work``."""
+        stages = {name: bound(stage.cost, device, work.dtype) for name, stage in stages_of(arch, work).items()}
+        decode = stages.pop("decode")
+        vision = sum((stages[name] for name in VISION), Bound())
+        first_token = vision + stages["prefill"]
+        found = {**stages, "vision": vision, "first_token": first_token, "page": first_token + decode}
+        if work.decode_steps:
+            middle = work.prompt_tokens + (work.decode_steps + 1) // 2
+            found["decode"] = bound(decode_step(arch, work, middle).cost, device, work.dtype)
+        return cls(device, work.dtype, found)
+
+    @property
+    def prefill_in_steps(self) -> float | None:
+        """Give how many decode steps the prefill would take as long as; None where nothing is decoded."""
+        return self.bounds["prefill"].ms / self.bounds["decode"].ms if "decode" in self.bounds else None
+
+    @property
+    def text(self) -> str:
+        """The device and its peaks."""
+        return f"{self.device.name}, {self.device.peak_text(self.dtype)}"
 
 
 @cache

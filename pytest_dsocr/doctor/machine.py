@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 from pytest_dsocr.doctor.finding import Finding, Level, Wanted
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import count
-from pytest_dsocr.perf.probe.conditions import Gpu
+from pytest_dsocr.perf.probe.machine import Gpu
 from pytest_dsocr.reference.environment import cache_folder
 
 GIB = 1024**3

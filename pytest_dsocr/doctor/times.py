@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from pytest_dsocr.doctor.finding import Finding, Level, Wanted
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.perf.baseline import has_any, machine_name
-from pytest_dsocr.perf.calibrating import FILE_NAME, HOW
-from pytest_dsocr.perf.calibration import CALIBRATIONS
+from pytest_dsocr.perf.baseline import has_any
+from pytest_dsocr.perf.calibration import CALIBRATIONS, FILE_NAME, HOW
+from pytest_dsocr.perf.identity import machine_name
 from pytest_dsocr.perf.probe.machine import machine
 from pytest_dsocr.reference.goldens import baseline_places
 

@@ -12,10 +12,9 @@ from typing import Any, Literal
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.foundation.files import seal, unseal, write_whole
 from pytest_dsocr.foundation.reading import Format, is_regular
+from pytest_dsocr.perf.identity import file_name, key, machine_name
 from pytest_dsocr.perf.rounds import Measured
 
-NOT_KEY = frozenset(("versions.pytest-dsocr", "name", "commit"))
-"""Of an identity, what may differ: the package is under test as well."""
 FEWEST_GOOD = 10
 SHOWN = 4
 SEAL_BYTES = 96
@@ -44,7 +43,7 @@ class Baseline:
         return (date.today() - date.fromisoformat(self.made)).days
 
     def write(self, folder: Path) -> Path:
-        """Write it into the folder of its machine; give the file.
+        """Write it into the folder of its machine; return the file.
 
         Raises:
             DsocrError: where the disk does not take it.
@@ -79,7 +78,7 @@ def check_acceptable(measured: Measured, parity: Mapping[str, Any]) -> None:
 
 
 def find(folders: Sequence[Path], identity: Mapping[str, Any], most_days: float) -> Baseline:
-    """Find the baseline of what is measured. Others that cannot be read are passed over, and told where there is none.
+    """Find the baseline of what is measured. Others that cannot be read are passed over, and named where there is none.
 
     Args:
         folders: looked into in this order.
@@ -142,42 +141,6 @@ HOW = "--dsocr-baseline-update"
 BASELINES = Format(_File, f"restore it from version control, or make it anew, {HOW}", NoBaselineError, unseal)
 
 
-def key(identity: Mapping[str, Any]) -> dict[str, str]:
-    """Give what has to be equal, each under a name such as ``machine.gpu``."""
-    flat: dict[str, str] = {}
-    for name, value in identity.items():
-        if isinstance(value, Mapping):
-            flat |= {f"{name}.{inner}": str(one) for inner, one in value.items()}
-        else:
-            flat[name] = str(value)
-    return {name: value for name, value in flat.items() if name not in NOT_KEY}
-
-
-def file_name(identity: Mapping[str, Any]) -> str:
-    """Give a baseline's path below its folder: by machine, and by what was measured there."""
-    setup, page = identity["setup"], identity["page"]
-    parts = (
-        identity["subject"],
-        *(setup[name] for name in ("checkpoint", "dtype", "attention")),
-        page["name"],
-        page["preset"],
-    )
-    return f"{machine_name(identity['machine'])}/{'-'.join(map(_slug, parts))}.json"
-
-
-def machine_name(machine: Mapping[str, Any]) -> str:
-    """Give a machine's name for files, such as ``nvidia-h200`` or ``amd-epyc-2-cores``."""
-    if "gpu" in machine:
-        return _slug(machine["gpu"]) + (f"-x{machine['gpus']}" if machine.get("gpus", 1) != 1 else "")
-    return f"{_slug(machine.get('cpu'))}-{machine.get('cores')}-cores"
-
-
-def part_of(identity: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Give a part of an identity that is itself made of names and values; an empty one where it is not."""
-    part = identity.get(name)
-    return part if isinstance(part, Mapping) else {}
-
-
 def _files(folders: Sequence[Path]) -> Iterator[Path]:
     """Yield every baseline; other JSON files of the folder, such as a calibration, are none."""
     for folder in folders:
@@ -220,7 +183,3 @@ def _nearest(identity: Mapping[str, Any], near: list[tuple[list[str], Path]], fo
     return (
         f"{what} as it is here; the nearest, {path}, has {'; '.join(differing[:SHOWN])}{more}; accept this one, {HOW}"
     )
-
-
-def _slug(value: Any) -> str:
-    return "-".join("".join(c if c.isalnum() or c in "._" else " " for c in str(value).lower()).split()) or "unnamed"

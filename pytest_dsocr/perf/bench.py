@@ -1,4 +1,4 @@
-"""Two sides measured in turn, in processes of their own, until each quantity is judged or the bound is reached."""
+"""Two versions measured in turn, in processes of their own, until each quantity is judged or the bound is reached."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import listed
-from pytest_dsocr.perf.candidate import Candidate, opened
-from pytest_dsocr.perf.changes import Change, exact_changes, text_change
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, aligned, count, listed, told
+from pytest_dsocr.perf.candidate import SUBJECT, Candidate, opened
+from pytest_dsocr.perf.counts import Change, exact_changes, other_changes, text_change
 from pytest_dsocr.perf.host import of_turns
-from pytest_dsocr.perf.identity import Identity, Reading, Setting
-from pytest_dsocr.perf.judgement import Judgement, Pace
-from pytest_dsocr.perf.limits import ANY, limits_of
+from pytest_dsocr.perf.identity import Identity, PageSetting, Setting
+from pytest_dsocr.perf.limits import ANY, LOOKS, MOST_TAKEN, is_over, limits_of, looks_at, order
 from pytest_dsocr.perf.rounds import Measured, Round
-from pytest_dsocr.perf.schedule import LOOKS, MOST_TAKEN, is_over, looks_at, order
 from pytest_dsocr.perf.side import Side, sides
-from pytest_dsocr.perf.statistics import Sides, judge
+from pytest_dsocr.perf.statistics import Judgement, Pace, Sides, judge
 from pytest_dsocr.subjects.loading import VENDOR
 
 LABELS = ("A", "B")
+HEAD = ("stage", "A ms", "B ms", "B / A", "interval", "allowed", "verdict")
+LEFT = ("stage", "verdict")
 RoundPair = tuple[Round, Round]
 Watcher = Callable[[str, int, int], None]
-"""Told what is being done, how many pairs of rounds are done, and how many there will be at most."""
+"""Called with what is being done, how many pairs of rounds are done, and the most there will be."""
 
 
 class Status(IntEnum):
@@ -40,7 +40,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True)
 class Task:
-    """What both sides do."""
+    """What both sides are asked to do."""
 
     subject: str
     """Of the side that names none of its own."""
@@ -49,12 +49,12 @@ class Task:
     checkpoint_sha256: str
     """Empty for one that only the subject can read."""
     page: Path
-    reading: Reading
+    reading: PageSetting
     """The page, and what is asked of it."""
     slower: Mapping[str, float] = field(default_factory=dict)
     """How much slower a quantity may be, where that is not the default."""
     most_rounds: int = LOOKS[-1]
-    """RoundPair of rounds that are taken at most."""
+    """The most pairs of rounds to take."""
     planted: Mapping[str, float] = field(default_factory=dict)
     """Share by which stages of B are really made slower."""
     limit_s: float = 600.0
@@ -78,7 +78,7 @@ class Bench:
 
     @property
     def is_same_work(self) -> bool:
-        """Whether both sides did the same work, without which times say nothing."""
+        """Whether both sides did the same work; otherwise times say nothing."""
         return not self.apart and not any(change.is_work for change in self.changes)
 
     @property
@@ -113,7 +113,7 @@ class Bench:
             "status": int(self.status),
             "apart": self.apart,
             "judgements": [one.to_json() for one in self.judgements],
-            "changes": [change.told for change in self.changes],
+            "changes": [change.text for change in self.changes],
             "a": self.a.to_json(),
             "b": self.b.to_json(),
         }
@@ -124,7 +124,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Pair:
-    """Both sides, loaded and warm, and what is known of them before any round that counts."""
+    """Both sides, loaded and warm, with all that is known of them before the first round."""
 
     sides: Sequence[Side]
     identities: Sequence[dict[str, Any]]
@@ -132,42 +132,27 @@ class Pair:
     texts: Sequence[str]
 
     def rounds(self, number: int) -> tuple[Round, Round]:
-        """Take the pair of rounds of a number, one side after the other; give A's first."""
+        """Take one pair of rounds, the sides in the order of its number; return A's first."""
         found = {k: Round.from_json(self.sides[k].ask("round")) for k in order(number)}
         return found[0], found[1]
 
     def measured(self, pairs: Sequence[RoundPair]) -> tuple[Measured, Measured]:
-        """Give both sides with their rounds."""
-        a, b = (
-            Measured(self.identities[k], self.exact[k], tuple(pair[k] for pair in pairs)) for k in range(len(LABELS))
-        )
+        """Return both sides with their rounds."""
+        a, b = (Measured(self.identities[k], self.exact[k], tuple(pair[k] for pair in pairs)) for k in (0, 1))
         return a, b
 
 
-def compare(names: Sequence[str], task: Task, watch: Watcher) -> Bench:
-    """Compare what two names stand for.
-
-    Raises:
-        DsocrError: where one of them cannot be run.
-    """
-    with ExitStack() as stack:
-        candidates = [stack.enter_context(opened(name)) for name in names]
-        with pair_of(candidates, task, watch) as pair:
-            pairs, judgements = settled(pair, task, watch)
-            a, b = pair.measured(pairs)
-            return Bench(a, b, tuple(judgements), text_change(*pair.texts))
-
-
-def counted(names: Sequence[str], task: Task, watch: Watcher) -> Bench:
-    """Compare what is counted alone, without a clock: there is no judgement on times.
+def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool = True) -> Bench:
+    """Compare two named sides; without times, only what is counted, and nothing is judged.
 
     Raises:
         DsocrError: where one of the two cannot be run.
     """
     with ExitStack() as stack:
         candidates = [stack.enter_context(opened(name)) for name in names]
-        with pair_of(candidates, task, watch) as pair:
-            return Bench(*pair.measured(()), (), text_change(*pair.texts))
+        pair = stack.enter_context(pair_of(candidates, task, watch))
+        pairs, judgements = settled(pair, task, watch) if is_timed else ([], [])
+        return Bench(*pair.measured(pairs), tuple(judgements), text_change(*pair.texts))
 
 
 @contextmanager
@@ -194,7 +179,7 @@ def pair_of(candidates: Sequence[Candidate], task: Task, watch: Watcher) -> Iter
 
 
 def settled(pair: Pair, task: Task, watch: Watcher) -> tuple[list[RoundPair], list[Judgement]]:
-    """Take pairs of rounds until all is judged, or the bound is reached; give them, and the verdicts."""
+    """Take pairs of rounds until all is judged, or the bound is reached; return them, and the verdicts."""
     pairs = [pair.rounds(0)]
     if unknown := task.planted.keys() - {*pairs[0][1].wall_ms, "vision"}:
         raise DsocrError(
@@ -210,10 +195,10 @@ def settled(pair: Pair, task: Task, watch: Watcher) -> tuple[list[RoundPair], li
     return pairs, judgements
 
 
-def take(pair: Pair, pairs: list[RoundPair], upto: int, told: Callable[[int], None]) -> None:
+def take(pair: Pair, pairs: list[RoundPair], upto: int, on_pair: Callable[[int], None]) -> None:
     """Take pairs of rounds until so many are good, or twice as many are taken."""
     while (good := len(_good(pairs))) < upto and len(pairs) < MOST_TAKEN * upto:
-        told(good)
+        on_pair(good)
         pairs.append(pair.rounds(len(pairs)))
 
 
@@ -225,12 +210,13 @@ def judged(
     if not times:
         return []
     named = dict.fromkeys((*(name for pair in pairs for one in pair for name in one.wall_ms), *task.slower))
-    lost = [_not_compared(name) for name in named if name not in times and name != ANY]
+    why = "not timed in every round of both sides"
+    lost = [Judgement.not_compared(name, why) for name in named if name not in times and name != ANY]
     return [*judge(times, limits_of(times, task.slower), paired=True, look=look, looks=looks), *lost]
 
 
 def times_of(pairs: Sequence[RoundPair], exact: Sequence[Mapping[str, int]]) -> dict[str, Sides]:
-    """Give the milliseconds of both sides in the good pairs, of each quantity that all of them have, at one pace."""
+    """Return both sides' milliseconds in the good pairs, of each quantity that all have, corrected for the host."""
     good = _good(pairs)
     names = good[0][0].wall_ms if good else {}
     common = [name for name in names if all(name in one.wall_ms for pair in good for one in pair)]
@@ -243,7 +229,7 @@ def _good(pairs: Sequence[RoundPair]) -> list[RoundPair]:
 
 
 def _at_once(both: Sequence[Side], what: str, how: Sequence[Mapping[str, Any]] = ({}, {})) -> list[Any]:
-    """Ask both sides for what takes long and is not timed."""
+    """Ask both sides at the same time for what is not timed."""
     for side, one in zip(both, how, strict=True):
         side.begin(what, **one)
     return [side.answer(what) for side in both]
@@ -278,12 +264,57 @@ def _planted(side: Side, task: Task) -> dict[str, float]:
 
 
 def _absolute(name: str, prefix: str = "") -> str:
-    """Give a name that holds a folder of this process's as the side's process finds it."""
+    """Make a folder's name absolute, for a process that runs elsewhere."""
     folder = Path(name.removeprefix(prefix))
     return f"{prefix}{folder.absolute()}" if name.startswith(prefix) and folder.is_dir() else name
 
 
-def _not_compared(quantity: str) -> Judgement:
-    nan = float("nan")
-    why = "not timed in every round of both sides"
-    return Judgement(quantity, Pace.NOT_COMPARED, nan, nan, nan, nan, nan, nan, 0, 0, why)
+def lines_of(bench: Bench) -> Iterator[str]:
+    """Yield the comparison for a terminal, without the machine's calibration and the verdict."""
+    for label, side in zip(LABELS, (bench.a, bench.b), strict=True):
+        yield from told(label, _side(side))
+    page = bench.a.identity["page"]
+    yield from told("page", f"{page['name']}, {page['preset']}, up to {count(page['max_new_tokens'], 'token')}")
+    yield from told("rounds", f"{count(len(bench.a.rounds), 'pair')} taken in turn, A and B first by turns")
+    yield ""
+    if bench.judgements:
+        yield from aligned([HEAD, *(_row(one) for one in bench.judgements)], LEFT)
+        yield ""
+    if bench.apart:
+        yield from told("apart", bench.apart)
+    else:
+        counts = "" if bench.changes else f", and all {len(bench.a.exact)} quantities that are counted"
+        yield from told("equal", f"the text that is read{counts}")
+    for change in (*(one.text for one in bench.changes), *other_changes(bench.a, bench.b)):
+        yield from told("changed", change)
+
+
+def _side(side: Measured) -> str:
+    """Name what a side ran."""
+    identity = side.identity
+    commit, _, changed = str(identity["commit"]).partition("-")
+    what = [str(identity["name"])]
+    if commit:
+        what.append(f"commit {commit[:HASH_CHARACTERS]}" + (" with changes" if changed else ""))
+    if not str(identity["name"]).startswith(f"{SUBJECT}{identity['subject']}"):
+        what.append(str(identity["subject"]))
+    setup = identity["setup"]
+    what += [setup["checkpoint"], identity["machine"].get("gpu", "cpu"), setup["dtype"], setup["attention"]]
+    what += [f"planted {name} +{share:.0%}" for name, share in identity["planted"].items()]
+    return ", ".join(what)
+
+
+def _row(one: Judgement) -> tuple[str, ...]:
+    """Return the row of one quantity."""
+    if one.pace is Pace.NOT_COMPARED:
+        return (one.quantity, "", "", "", "", "", f"{one.pace}: {one.reason}")
+    more = f"; {one.reason or f'{one.wanted} pairs might tell'}" if one.pace is Pace.AMBIGUOUS else ""
+    return (
+        one.quantity,
+        f"{one.before_ms:.4g}",
+        f"{one.after_ms:.4g}",
+        f"{one.ratio:.3f}",
+        f"{one.low:.3f} to {one.high:.3f}",
+        f"{1 + one.limit:.3f}",
+        f"{one.pace}{more}",
+    )

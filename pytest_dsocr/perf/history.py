@@ -1,4 +1,4 @@
-"""What was measured run by run: a file with a line of JSON for each side of each run, which only grows."""
+"""What was measured run by run: a file with a line of JSON for each side of each run; and its charts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import templates
 from pytest_dsocr.foundation.reading import Format, Identity, Time
-from pytest_dsocr.foundation.words import HASH_CHARACTERS
-from pytest_dsocr.perf.baseline import machine_name, part_of
-from pytest_dsocr.perf.judgement import Judgement
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, fit
+from pytest_dsocr.perf.identity import title_of
 from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.perf.statistics import Judgement
+from pytest_dsocr.perf.summary import GLYPHS, ms
 
 FILE_NAME = "history.jsonl"
 OF_SERIES = ("machine", "subject", "setup", "page")
 """Parts of an identity that have to be equal for two lines to be in one chart."""
-SHOWN = ("checkpoint", "dtype", "attention", "name", "preset", "max_new_tokens")
-"""Of a setup and a page, what a chart's title names."""
+FOLDER, TEMPLATE = Path(__file__).parent, "history.html.j2"
+MOST_BARS = 40
+WIDTH, HEIGHT, MARGIN = 640.0, 120.0, 12.0
+"""Of a chart, in its own units."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +38,14 @@ class Spread:
 
     @classmethod
     def of(cls, times_ms: Sequence[float]) -> Spread:
-        """Give that of some rounds."""
+        """Return that of some rounds."""
         if len(times_ms) == 1:
             return cls(times_ms[0], times_ms[0], times_ms[0])
         low, middle, high = statistics.quantiles(times_ms, n=4, method="inclusive")
         return cls(middle, low, high)
+
+    def __str__(self) -> str:
+        return f"{ms(self.median_ms)} ({ms(self.low_ms)} to {ms(self.high_ms)})"
 
 
 @dataclass(frozen=True)
@@ -59,41 +66,40 @@ class Line:
 
     @classmethod
     def of(cls, side: Measured, judgements: Iterable[Judgement] = (), date: str = "") -> Line:
-        """Give the line of what was measured of one side."""
-        identity = side.identity
-        return cls(
-            date or datetime.now(UTC).isoformat(timespec="seconds"),
-            str(identity.get("name", "")),
-            str(identity.get("commit", "")),
-            {name: identity.get(name) for name in OF_SERIES},
-            {quantity: Spread.of(side.wall_ms(quantity)) for quantity in side.quantities},
-            side.exact,
-            {one.quantity: str(one.pace) for one in judgements},
-        )
+        """Return the line of what was measured of one side."""
+        quantities = {quantity: Spread.of(side.wall_ms(quantity)) for quantity in side.quantities}
+        verdicts = {one.quantity: str(one.pace) for one in judgements}
+        date = date or datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(date, *_named(side.identity), quantities, side.exact, verdicts)
 
     @classmethod
     def of_run(cls, perf: Mapping[str, Any], date: str) -> Line:
-        """Give the line of a run of the suite ``perf``, from what ``PerfRun.to_json`` gave."""
-        identity, quartiles = perf["identity"], perf["quartiles_ms"]
-        return cls(
-            date,
-            str(identity.get("name", "")),
-            str(identity.get("commit", "")),
-            {name: identity.get(name) for name in OF_SERIES},
-            {name: Spread(median_ms, *quartiles[name]) for name, median_ms in perf["median_ms"].items()},
-            perf["exact"],
-            {one["quantity"]: one["pace"] for one in perf["judgements"]},
-        )
+        """Return the line of a run of the suite ``perf``, from its result (``PerfRun.to_json``)."""
+        quartiles = perf["quartiles_ms"]
+        quantities = {name: Spread(median_ms, *quartiles[name]) for name, median_ms in perf["median_ms"].items()}
+        verdicts = {one["quantity"]: one["pace"] for one in perf["judgements"]}
+        return cls(date, *_named(perf["identity"]), quantities, perf["exact"], verdicts)
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON values, as :data:`LINES` reads them."""
+        """Return it as JSON values, as :data:`LINES` reads them."""
         return asdict(self)
 
     @property
     def short(self) -> str:
-        """Give the commit in a few digits, or the side's name where there is none."""
+        """The commit in a few digits, or the side's name where there is none."""
         commit, _, changed = self.commit.partition("-")
         return (commit[:HASH_CHARACTERS] + (f"-{changed}" if changed else "")) or self.name
+
+    def summary(self, quantity: str) -> str:
+        """Return a quantity's times, the commit and the verdict."""
+        verdict = self.verdicts.get(quantity, "")
+        return f"{self.quantities[quantity]} at {self.short}" + (f" ({verdict})" if verdict else "")
+
+
+def _named(identity: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """Return the name, the commit and the series of what was measured."""
+    series = {name: identity.get(name) for name in OF_SERIES}
+    return str(identity.get("name", "")), str(identity.get("commit", "")), series
 
 
 LINES = Format(Line, "it is left out; the others count")
@@ -111,22 +117,14 @@ class Series:
         """What any of the lines has."""
         return list(dict.fromkeys(name for line in self.lines for name in line.quantities))
 
-    def of(self, quantity: str) -> list[tuple[Line, Spread]]:
-        """Give a quantity over the runs that have it."""
-        return [(line, line.quantities[quantity]) for line in self.lines if quantity in line.quantities]
+    def having(self, quantity: str) -> list[Line]:
+        """Return the runs that have a quantity."""
+        return [line for line in self.lines if quantity in line.quantities]
 
     @property
     def title(self) -> str:
-        """Give in words what is equal in all lines."""
+        """What is equal in all lines."""
         return title_of(self.what)
-
-
-def title_of(identity: Mapping[str, Any]) -> str:
-    """Give the parts of an identity that decide which times compare, in words."""
-    machine, setup, page = (part_of(identity, name) for name in ("machine", "setup", "page"))
-    how = {**setup, **page}
-    name = machine_name(machine) if machine else "unknown machine"
-    return ", ".join((name, str(identity.get("subject")), *(str(how[part]) for part in SHOWN if part in how)))
 
 
 def append(path: Path, lines: Iterable[Line]) -> None:
@@ -147,7 +145,7 @@ def append(path: Path, lines: Iterable[Line]) -> None:
 
 
 def read(place: Path) -> tuple[list[Series], list[str]]:
-    """Read a file, or all of that name in a folder; give the series, and what is wrong with which lines.
+    """Read a file, or all of that name in a folder; return the series, and what is wrong with which lines.
 
     Raises:
         DsocrError: where there is no such file.
@@ -158,23 +156,77 @@ def read(place: Path) -> tuple[list[Series], list[str]]:
     good: list[Line] = []
     damaged: list[str] = []
     for file in files:
-        for line in _read_file(file):
-            (good if isinstance(line, Line) else damaged).append(line)  # type: ignore[arg-type]
+        for number, text in enumerate(LINES.read_bytes(file).split(b"\n"), 1):
+            try:
+                good += [LINES.decode(text, f"{file}:{number}")] if text.strip() else []
+            except DsocrError as error:
+                damaged.append(str(error))
     return in_series(good), damaged
 
 
-def _read_file(file: Path) -> Iterator[Line | str]:
-    for number, text in enumerate(LINES.read_bytes(file).split(b"\n"), 1):
-        if text.strip():
-            try:
-                yield LINES.decode(text, f"{file}:{number}")
-            except DsocrError as error:
-                yield str(error)
-
-
 def in_series(lines: Iterable[Line]) -> list[Series]:
-    """Give the lines apart that do not compare, each group in the order of its dates."""
+    """Group lines that compare with one another, each group in the order of its dates."""
     found: dict[str, list[Line]] = {}
     for line in sorted(lines, key=lambda line: line.date):
         found.setdefault(json.dumps(line.series, sort_keys=True), []).append(line)
     return [Series(group[0].series, tuple(group)) for group in found.values()]
+
+
+def lines_of(series: Sequence[Series], damaged: Sequence[str]) -> Iterator[str]:
+    """Yield the history for a terminal: each quantity's medians as bars, then the last one with its quartiles."""
+    for one in series:
+        yield fit(one.title)
+        yield f"  {count(len(one.lines), 'run')}, from {one.lines[0].date[:10]} to {one.lines[-1].date[:10]}"
+        for quantity in one.quantities:
+            lines = one.having(quantity)
+            first = lines[0]
+            since = f", {first.quantities[quantity]} at {first.short} first" if len(lines) > 1 else ""
+            bars = sparkline([line.quantities[quantity].median_ms for line in lines])
+            yield f"  {quantity:<16}{bars}  {lines[-1].summary(quantity)}{since}"
+        yield ""
+    if len(series) > 1:
+        yield f"{len(series)} charts, for runs of another machine, subject, setting or page do not compare"
+    yield from (f"problem     {why}" for why in damaged)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return a bar for each of the last values, between 0 and the largest."""
+    last = values[-MOST_BARS:]
+    most = max(last)
+    return "".join(GLYPHS[round(value / most * (len(GLYPHS) - 1))] if most > 0 else GLYPHS[0] for value in last)
+
+
+def html(series: Sequence[Series], damaged: Sequence[str]) -> str:
+    """Return the page; it needs no network and no script, and all text in it is escaped."""
+    return templates(FOLDER).get_template(TEMPLATE).render(damaged=damaged, **drawn(series))
+
+
+def drawn(series: Sequence[Series]) -> dict[str, Any]:
+    """Return what the template ``charts.html.j2`` takes."""
+    shown = [(one, [chart(one, quantity) for quantity in one.quantities]) for one in series]
+    return {"series": shown, "width": WIDTH, "height": HEIGHT, "margin": MARGIN}
+
+
+def chart(series: Series, quantity: str) -> dict[str, Any]:
+    """Lay one quantity out: a run a step to the right, 0 at the bottom."""
+    lines = series.having(quantity)
+    most_ms = max(line.quantities[quantity].high_ms for line in lines) or 1.0
+    step = (WIDTH - 2 * MARGIN) / max(len(lines) - 1, 1)
+
+    def y(time_ms: float) -> float:
+        return HEIGHT - MARGIN - time_ms / most_ms * (HEIGHT - 2 * MARGIN)
+
+    points = [
+        {
+            "x": MARGIN + k * step,
+            "y": y((spread := line.quantities[quantity]).median_ms),
+            "top": y(spread.high_ms),
+            "bottom": y(spread.low_ms),
+            "text": f"{line.summary(quantity)}, {line.date}",
+            "verdict": line.verdicts.get(quantity, ""),
+        }
+        for k, line in enumerate(lines)
+    ]
+    path = " ".join(f"{point['x']:.1f},{point['y']:.1f}" for point in points)
+    last = lines[-1].summary(quantity)
+    return {"quantity": quantity, "points": points, "most_ms": most_ms, "last": last, "path": path}

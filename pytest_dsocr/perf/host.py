@@ -1,9 +1,8 @@
 """How fast the host was in each round, and what of a time is due to that alone.
 
 The same cores are a tenth slower an hour later, or for some seconds, where others share them or their clock falls; what
-waits for launches follows. Around each lap the host does the same small work (see
-:mod:`pytest_dsocr.perf.probe.yardstick`), and times are judged as if it had always taken as long. What a GPU does by
-itself does not depend on the host, and is left as it is.
+waits for launches follows. Around each lap the host does the same small work (``Yardstick``), and times are corrected
+for how long that takes. What a GPU does by itself does not depend on the host, and is left as it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is measured, by the names that baselines, histories and tables know it under."""
+"""What is measured where, by the names that baselines, histories and tables know it under."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import Any
 
 from pytest_dsocr.subjects.loading import VENDOR
 
+NOT_KEY = frozenset(("versions.pytest-dsocr", "name", "commit"))
+"""Of an identity, what may differ between two measurements: the package is under test as well."""
+IN_TITLE = ("checkpoint", "dtype", "attention", "name", "preset", "max_new_tokens")
+"""Of a setup and a page, what a title names."""
+
 
 @dataclass(frozen=True)
 class Setting:
-    """How a subject is set up; its device is told by the machine."""
+    """How a subject is set up; its device is part of the machine."""
 
     checkpoint: str
     checkpoint_sha256: str
@@ -22,7 +27,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Reading:
+class PageSetting:
     """The page, and what is asked of it."""
 
     name: str
@@ -34,7 +39,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Identity:
-    """All that two measurements have to have in common to be compared, and which code was measured."""
+    """All that two measurements must have in common to be compared, and which code was measured."""
 
     name: str
     """As the user named it."""
@@ -43,9 +48,47 @@ class Identity:
     versions: Mapping[str, str]
     subject: str
     setup: Setting
-    page: Reading
+    page: PageSetting
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON values; the vendor's code is the same subject in whichever folder it lies."""
+        """Return it as JSON values; the vendor's code is the same subject in whichever folder it lies."""
         subject = VENDOR.rstrip(":") if self.subject.startswith(VENDOR) else self.subject
         return {**asdict(self), "subject": subject}
+
+
+def key(identity: Mapping[str, Any]) -> dict[str, str]:
+    """Return what has to be equal, each under a name such as ``machine.gpu``."""
+    flat: dict[str, str] = {}
+    for name, value in identity.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{name}.{inner}": str(one) for inner, one in value.items()}
+        else:
+            flat[name] = str(value)
+    return {name: value for name, value in flat.items() if name not in NOT_KEY}
+
+
+def file_name(identity: Mapping[str, Any]) -> str:
+    """Return a baseline's path below its folder: by machine, and by what was measured there."""
+    setup, page = identity["setup"], identity["page"]
+    how = (setup["checkpoint"], setup["dtype"], setup["attention"], page["name"], page["preset"])
+    return f"{machine_name(identity['machine'])}/{'-'.join(map(_slug, (identity['subject'], *how)))}.json"
+
+
+def machine_name(machine: Mapping[str, Any]) -> str:
+    """Return a machine's name for files, such as ``nvidia-h200`` or ``amd-epyc-2-cores``."""
+    if "gpu" in machine:
+        return _slug(machine["gpu"]) + (f"-x{machine['gpus']}" if machine.get("gpus", 1) != 1 else "")
+    return f"{_slug(machine.get('cpu'))}-{machine.get('cores')}-cores"
+
+
+def title_of(identity: Mapping[str, Any]) -> str:
+    """Name the parts of an identity that decide which times compare."""
+    parts = (identity.get(name) for name in ("machine", "setup", "page"))
+    machine, setup, page = (part if isinstance(part, Mapping) else {} for part in parts)
+    how = {**setup, **page}
+    name = machine_name(machine) if machine else "unknown machine"
+    return ", ".join((name, str(identity.get("subject")), *(str(how[part]) for part in IN_TITLE if part in how)))
+
+
+def _slug(value: Any) -> str:
+    return "-".join("".join(c if c.isalnum() or c in "._" else " " for c in str(value).lower()).split()) or "unnamed"

@@ -1,43 +1,82 @@
-"""How much slower a quantity may be."""
+"""How much slower a quantity may be, how many rounds are taken, in which order, and when they are looked at."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median
 
-from pytest_dsocr.perf.statistics import Sides
+from pytest_dsocr.perf.statistics import ALPHA, Judgement, Sides, fewest_rounds, judge
 
 DEFAULT = 0.05
+"""How much slower a quantity may be, where nothing else is said."""
 ANY = "*"
 """The name under which a limit is given for every quantity that has none of its own."""
 OF_PAGE = 0.005
 """The part of the page's time by which any stage may be slower."""
 EACH_TOKEN = "decode"
 """How quantities begin of which a page has as many as tokens; one of them says nothing of its part in the page."""
+LOOKS = (12, 24, 48)
+"""After how many pairs of rounds they are judged; there are no more after the last."""
+ALONE = 8
+"""Rounds of a run without a baseline; enough to compare its own late steps with its early ones."""
+TOKENS = 24
+"""Ceiling of the output of a timed page, where none is named: eight steps at each end, and some between."""
+MOST_TAKEN = 2
+"""The most rounds to take for each that is wanted, where some are spoilt."""
 
 
-def limit_of(quantity: str, given: Mapping[str, float], medians_ms: Mapping[str, float], page_ms: float) -> float:
-    """Give a quantity's relative limit; a stage of which a page has one is raised to what hardly matters.
+def limit_of(quantity: str, options: Mapping[str, float], medians_ms: Mapping[str, float], page_ms: float) -> float:
+    """Return a quantity's relative limit; a stage of which a page has one is raised to what hardly matters.
 
     Args:
         quantity: its name, such as ``sam``.
-        given: limits by quantity, and of all others as ``*``.
+        options: limits by quantity, and of all others as ``*``.
         medians_ms: the first side's median of each quantity.
         page_ms: the first side's median of the whole page.
     """
-    limit = given.get(quantity, given.get(ANY, DEFAULT))
+    limit = options.get(quantity, options.get(ANY, DEFAULT))
     median_ms = medians_ms[quantity]
     if quantity.startswith(EACH_TOKEN) or not (median_ms > 0 and page_ms > 0):
         return limit
     return max(limit, OF_PAGE * page_ms / median_ms)
 
 
-def limits_of(times: Mapping[str, Sides], given: Mapping[str, float]) -> dict[str, float]:
-    """Give the limit of each quantity of a table."""
+def limits_of(times: Mapping[str, Sides], options: Mapping[str, float]) -> dict[str, float]:
+    """Return the limit of each quantity of a table."""
     medians_ms = {name: median(before) for name, (before, _) in times.items()}
-    return {name: limit_of(name, given, medians_ms, medians_ms.get("page", 0.0)) for name in times}
+    return {name: limit_of(name, options, medians_ms, medians_ms.get("page", 0.0)) for name in times}
 
 
 def percent(share: float) -> str:
-    """Give a share with three digits at most."""
+    """Return a share with three digits at most."""
     return f"{100 * share:.3g} %"
+
+
+def looks_at(quantities: int, most_rounds: int = LOOKS[-1]) -> tuple[int, ...]:
+    """Return after how many pairs of rounds a table of so many quantities is judged: never before it can find much."""
+    fewest = max(fewest_rounds(max(quantities, 1), ALPHA, len(LOOKS), paired=True), LOOKS[0])
+    return (*(look for look in (fewest + fewest % 2, *LOOKS[1:]) if look < most_rounds), most_rounds)
+
+
+def is_over(judgements: Sequence[Judgement]) -> bool:
+    """Say whether a table is settled, or more rounds settle nothing of what is left; not before its first look."""
+    return bool(judgements) and all(one.settled or one.reason for one in judgements)
+
+
+def order(pair: int) -> tuple[int, int]:
+    """Return which side (0 or 1) reads first in this pair of rounds, and which reads then.
+
+    Pairs alternate (ABBA), so that over two of them a machine that gets steadily slower favours no side.
+    """
+    return (1, 0) if pair % 2 else (0, 1)
+
+
+def look_at(times: Mapping[str, Sides], limits: Mapping[str, float], looks: Sequence[int]) -> list[Judgement]:
+    """Judge pairs that were taken before as if they came one look after the other; return the last look's verdicts."""
+    judgements: list[Judgement] = []
+    for look, upto in enumerate(looks, 1):
+        so_far = {quantity: (before[:upto], after[:upto]) for quantity, (before, after) in times.items()}
+        judgements = judge(so_far, limits, paired=True, look=look, looks=len(looks))
+        if is_over(judgements):
+            break
+    return judgements

@@ -1,4 +1,4 @@
-"""What was measured of one implementation: rounds of one page, and quantities that are the same in each round."""
+"""What was measured of one implementation: rounds of one page, and quantities equal in each round."""
 
 from __future__ import annotations
 
@@ -8,28 +8,14 @@ from typing import Any
 
 from pytest_dsocr.foundation.reading import Identity, Time
 
-QUANTITIES = (
-    "tokenizer",
-    "sam",
-    "clip",
-    "projector",
-    "vision_fusion",
-    "vision",
-    "prefill",
-    "first_token",
-    "decode",
-    "decode.early",
-    "decode.late",
-    "postprocess",
-    "page",
-)
-"""What may be timed; what a subject does not offer is left out. ``vision`` is that of a subject without modules."""
 ENCODERS = ("sam", "clip", "projector")
 """Stages that are modules within vision."""
 ON_DEVICE = (*ENCODERS, "vision_fusion", "vision", "prefill")
-"""Stages that a GPU works for, of which a page has one each."""
+"""Stages that a GPU works for once a page. ``vision`` is that of a subject without modules."""
 BEFORE_STEPS = ("tokenizer", *ON_DEVICE)
 """What the first token waits for."""
+QUANTITIES = (*BEFORE_STEPS, "first_token", "decode", "decode.early", "decode.late", "postprocess", "page")
+"""What may be timed; what a subject does not offer is left out."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +36,7 @@ class Round:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Round:
-        """Read what a probe gave, or a file holds; raise ``KeyError`` or ``TypeError`` where something is missing."""
+        """Read what a probe returned; raise ``KeyError`` or ``TypeError`` where something is missing."""
         return cls(**{**value, "spoilt": tuple(value["spoilt"])})
 
 
@@ -59,7 +45,7 @@ class Measured:
     """What one implementation was measured to do with one page."""
 
     identity: Identity
-    """What ran where: the machine, versions, subject, checkpoint, page; JSON values."""
+    """What ran where, see :class:`pytest_dsocr.perf.identity.Identity`."""
     exact: Mapping[str, int]
     """Quantities that noise does not touch, such as ``tokens`` and ``decode.synchronisations``."""
     rounds: tuple[Round, ...]
@@ -70,22 +56,20 @@ class Measured:
         return tuple(one for one in self.rounds if not one.spoilt)
 
     @property
+    def why_spoilt(self) -> str:
+        """The first reason why a round was not used."""
+        return next((reason for one in self.rounds for reason in one.spoilt), "none was taken")
+
+    @property
     def quantities(self) -> tuple[str, ...]:
         """What every good round has the time of, in the order of the stages."""
-        if not self.good:
-            return ()
-        return tuple(name for name in self.good[0].wall_ms if all(name in one.wall_ms for one in self.good))
+        names = self.good[0].wall_ms if self.good else ()
+        return tuple(name for name in names if all(name in one.wall_ms for one in self.good))
 
     def wall_ms(self, quantity: str) -> list[float]:
-        """Give a quantity's milliseconds in each good round."""
+        """Return a quantity's milliseconds in each good round."""
         return [one.wall_ms[quantity] for one in self.good]
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON values."""
+        """Return it as JSON values."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Measured:
-        """Read what :meth:`to_json` gave; raise ``KeyError`` or ``TypeError`` where something is missing."""
-        rounds = tuple(map(Round.from_json, value["rounds"]))
-        return cls(value["identity"], value["exact"], rounds)

@@ -1,20 +1,25 @@
 """Whether a side is slower: rank tests on log times, corrected for the number of quantities and of looks.
 
-Nothing is assumed of how times are distributed but that noise hits both sides alike. A test and its interval come from
-the same ranks, so that they cannot contradict each other.
+Nothing is assumed of how times are distributed but that noise hits both sides alike. Paired rounds take Wilcoxon's
+signed-rank test, others that of Mann and Whitney, both exact and scipy's. A test and its interval come from the same
+ranks, so that they cannot contradict each other. A shift that equals the limit counts against the finding, so that ties
+only make a test more careful.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
+from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import cache
+from statistics import median
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_dsocr.perf import ranks
-from pytest_dsocr.perf.judgement import Judgement, Pace
-from pytest_dsocr.perf.ranks import ROUNDING, Shifts
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Sides = tuple[Sequence[float], Sequence[float]]
 """The milliseconds of the first side's rounds, and of the second's."""
@@ -22,10 +27,61 @@ Key = TypeVar("Key", bound=Hashable)
 
 ALPHA = 0.01
 """How often a table may have a false alarm."""
-SPREADS = 4
-"""So many times their median, differences between processes are taken to reach: 99 in 100 normal ones do not."""
 MOST_ROUNDS = 10_000
 """What ``wanted`` is at most."""
+ROUNDING = 1e-9
+"""What two shifts may differ by and still be equal."""
+
+
+class Pace(StrEnum):
+    """The verdict on a quantity's time."""
+
+    FASTER = "FASTER"
+    SAME = "SAME"
+    SLOWER = "SLOWER"
+    AMBIGUOUS = "AMBIGUOUS"
+    NOT_COMPARED = "NOT-COMPARED"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One quantity of two sides; ratios are the second side's time over the first's, so that 1.05 is 5 % slower."""
+
+    quantity: str
+    pace: Pace
+    before_ms: float
+    """The first side's median: the baseline's, or A's."""
+    after_ms: float
+    """The second side's median: the subject's, or B's."""
+    ratio: float
+    low: float
+    """The ratio's interval, from here ..."""
+    high: float
+    """... to here, at the confidence that the verdict asks for."""
+    limit: float
+    """How much slower is allowed: 0.05 is 5 %."""
+    rounds: int
+    """Pairs of rounds, or rounds of the side with fewer."""
+    wanted: int
+    """How many would settle it, estimated; as many as there are where it is settled."""
+    reason: str = ""
+    """Why it was not compared, or why more rounds would not settle it."""
+
+    @classmethod
+    def not_compared(cls, quantity: str, reason: str, sides: Sides = ((), ()), limit: float = math.nan) -> Judgement:
+        """Return that of a quantity whose times cannot be compared."""
+        few, nan = min(map(len, sides)), math.nan
+        return cls(quantity, Pace.NOT_COMPARED, *_medians(sides), nan, nan, nan, limit, few, few, reason)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values; NaN, for which JSON has no word, is null."""
+        values = {name: None if value != value else value for name, value in asdict(self).items()}
+        return {**values, "pace": str(self.pace)}
+
+    @property
+    def settled(self) -> bool:
+        """Whether more rounds would change nothing."""
+        return self.pace is not Pace.AMBIGUOUS
 
 
 def judge(
@@ -36,7 +92,6 @@ def judge(
     alpha: float = ALPHA,
     look: int = 1,
     looks: int = 1,
-    spread: Mapping[str, float] | None = None,
 ) -> list[Judgement]:
     """Judge a table of quantities, each against its own limit.
 
@@ -46,118 +101,82 @@ def judge(
     test). Where the rounds are too few to find anything, nothing is the same either.
 
     Args:
-        times: the rounds by quantity; of paired ones, those at the same place were taken in turn.
+        times: the rounds by quantity; of paired ones, those at the same index were taken in turn.
         limits: how much slower each quantity may be; 0.05 is 5 %.
         paired: whether the two sides were interleaved; otherwise each was a run by itself.
         alpha: how often a table may have a false alarm, over all its looks.
         look: which look at the growing rounds this is, from 1.
         looks: how many looks there may be.
-        spread: by quantity, how much two processes of the same thing differ at the median: 0.01 is 1 %. Rounds of one
-            process tell nothing of the next one, so this is added to what they leave open.
     """
-    spread = spread or {}
     reasons = {quantity: unusable(*sides, paired) for quantity, sides in times.items()}
-    asked = {
-        quantity: _Question.of(times[quantity], paired, limits[quantity], spread.get(quantity, 0))
-        for quantity, reason in reasons.items()
-        if not reason
-    }
+    shifts = {name: Shifts.between(*times[name], paired) for name, reason in reasons.items() if not reason}
     level = level_of(alpha, look, looks)
-    rule = _Rule(level, level / max(2 * len(asked), 1), paired)
-    found = dict(holm({key: p for name, one in asked.items() for key, p in one.p_values(name)}, level))
+    p_values: dict[tuple[str, Pace], float] = {}
+    for name, one in shifts.items():
+        limit = math.log1p(limits[name])
+        p_values |= {(name, Pace.SLOWER): one.p_above(limit), (name, Pace.FASTER): one.p_below(-limit)}
+    found = dict(holm(p_values, level))
+    strict = level / max(len(p_values), 1)
     return [
-        asked[quantity].judgement(quantity, _medians(sides), limits[quantity], rule, found.get(quantity))
-        if quantity in asked
-        else _not_compared(quantity, sides, limits[quantity], reasons[quantity])
+        _judgement(quantity, shifts[quantity], sides, limits[quantity], found.get(quantity), level, strict)
+        if quantity in shifts
+        else Judgement.not_compared(quantity, reasons[quantity], sides, limits[quantity])
         for quantity, sides in times.items()
     ]
 
 
+def _judgement(
+    quantity: str, shifts: Shifts, sides: Sides, limit: float, found: Pace | None, level: float, strict: float
+) -> Judgement:
+    """Return the verdict with its figures; ``strict`` is the level of the first of all the table's tests."""
+    low, high = shifts.interval(level)
+    most = math.log1p(limit) + ROUNDING
+    enough = shifts.least_p <= strict
+    pace = found or (Pace.SAME if -most <= low and high <= most and enough else Pace.AMBIGUOUS)
+    rounds = min(map(len, sides))
+    wanted = _wanted(shifts, rounds, math.log1p(limit), level, strict) if pace is Pace.AMBIGUOUS else rounds
+    ratios = math.exp(shifts.centre), math.exp(low), math.exp(high)
+    return Judgement(quantity, pace, *_medians(sides), *ratios, limit, rounds, wanted)
+
+
+def _wanted(shifts: Shifts, rounds: int, limit: float, level: float, strict: float) -> int:
+    """Estimate how many rounds would settle it: an interval shrinks with their square root."""
+    if shifts.least_p > strict:
+        return max(fewest_at(strict, shifts.paired), rounds + 1)
+    centre = abs(shifts.centre)
+    low, high = shifts.interval(level if centre <= limit else strict)
+    width = max(high - shifts.centre, shifts.centre - low)
+    shrink = width / max(abs(centre - limit), ROUNDING)
+    return max(rounds + 1, min(MOST_ROUNDS, math.ceil(rounds * shrink**2)))
+
+
 def level_of(alpha: float, look: int, looks: int) -> float:
-    """Give a look its part of ``alpha``: half of what is left, and the last one all of it.
+    """Return a look's part of ``alpha``: half of what is left, and the last one all of it.
 
     The first look gets most, since it has the fewest rounds to be significant with.
     """
     return alpha * 0.5 ** min(look, looks - 1)
 
 
-def fewest_rounds(quantities: int, alpha: float, looks: int, paired: bool, look: int = 1) -> int:
-    """Give the fewest rounds of each side with which a table of so many quantities can find anything."""
-    return ranks.fewest(level_of(alpha, look, looks) / (2 * quantities), paired)
+def fewest_rounds(quantities: int, alpha: float, looks: int, paired: bool) -> int:
+    """Return the fewest rounds of each side with which the first look at so many quantities can find anything."""
+    return fewest_at(level_of(alpha, 1, looks) / (2 * quantities), paired)
+
+
+def fewest_at(level: float, paired: bool) -> int:
+    """Return the fewest rounds of each side with which one test can be significant at this level."""
+    rounds = 1
+    while (0.5**rounds if paired else 1 / math.comb(2 * rounds, rounds)) > level:
+        rounds += 1
+    return rounds
 
 
 def holm(p_values: Mapping[Key, float], level: float) -> Iterator[Key]:
-    """Give what is significant where the chance of any error among all of these is to be at most ``level``."""
+    """Yield what is significant where the chance of any error among all of these is to be at most ``level``."""
     for rank, key in enumerate(sorted(p_values, key=p_values.__getitem__)):
         if p_values[key] > level / (len(p_values) - rank):
             return
         yield key
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """What a table's verdicts ask for."""
-
-    level: float
-    strict: float
-    """The level of the first of all its tests, where Holm's correction is largest."""
-    paired: bool
-
-
-@dataclass(frozen=True)
-class _Question:
-    """Whether a quantity's log times shifted by more than a limit."""
-
-    shifts: Shifts
-    rounds: int
-    limit: float
-    """As a logarithm."""
-    apart: float
-    """How far two processes of the same thing may be apart; a logarithm too."""
-
-    @classmethod
-    def of(cls, sides: Sides, paired: bool, limit: float, spread: float) -> _Question:
-        logs = [[math.log(time) for time in side] for side in sides]
-        shifts = Shifts.of_pairs(*logs) if paired else Shifts.of_runs(*logs)
-        return cls(shifts, min(map(len, sides)), math.log1p(limit), SPREADS * math.log1p(spread))
-
-    def p_values(self, quantity: str) -> Iterator[tuple[tuple[str, Pace], float]]:
-        """Test for either direction."""
-        yield (quantity, Pace.SLOWER), self.shifts.p_above(self.limit + self.apart)
-        yield (quantity, Pace.FASTER), self.shifts.p_below(-self.limit - self.apart)
-
-    def judgement(
-        self, quantity: str, medians: tuple[float, float], limit: float, rule: _Rule, found: Pace | None
-    ) -> Judgement:
-        """Give the verdict, with what it rests on."""
-        low, high = self.interval(rule.level)
-        within = -self.limit - ROUNDING <= low and high <= self.limit + ROUNDING
-        enough = self.shifts.least_p <= rule.strict
-        pace = found or (Pace.SAME if within and enough else Pace.AMBIGUOUS)
-        ratios = math.exp(self.shifts.centre), math.exp(low), math.exp(high)
-        if pace is not Pace.AMBIGUOUS:
-            return Judgement(quantity, pace, *medians, *ratios, limit, self.rounds, self.rounds)
-        wanted, reason = self.wanted(rule)
-        return Judgement(quantity, pace, *medians, *ratios, limit, self.rounds, wanted, reason)
-
-    def interval(self, level: float) -> tuple[float, float]:
-        """Give the shifts that rounds and processes leave open."""
-        low, high = self.shifts.interval(level)
-        return low - self.apart, high + self.apart
-
-    def wanted(self, rule: _Rule) -> tuple[int, str]:
-        """Estimate how many rounds would settle it, as an interval shrinks with their square root; say why none do."""
-        fewest = ranks.fewest(rule.strict, rule.paired)
-        centre = abs(self.shifts.centre)
-        room = abs(centre - self.limit) - self.apart
-        if self.shifts.least_p > rule.strict:
-            return max(fewest, self.rounds + 1), ""
-        if room <= 0 < self.apart:
-            return MOST_ROUNDS, "processes of the same thing differ by as much; more rounds do not settle it"
-        low, high = self.shifts.interval(rule.level if centre <= self.limit else rule.strict)
-        width = max(high - self.shifts.centre, self.shifts.centre - low)
-        shrink = width / max(room, ROUNDING)
-        return max(self.rounds + 1, min(MOST_ROUNDS, math.ceil(self.rounds * shrink**2))), ""
 
 
 def unusable(before: Sequence[float], after: Sequence[float], paired: bool) -> str:
@@ -171,11 +190,83 @@ def unusable(before: Sequence[float], after: Sequence[float], paired: bool) -> s
     return ""
 
 
-def _not_compared(quantity: str, sides: Sides, limit: float, reason: str) -> Judgement:
-    few, none = min(map(len, sides)), math.nan
-    return Judgement(quantity, Pace.NOT_COMPARED, *_medians(sides), none, none, none, limit, few, few, reason)
-
-
 def _medians(sides: Sides) -> tuple[float, float]:
-    before, after = (float(statistics.median(side)) if len(side) else math.nan for side in sides)
+    before, after = (float(median(side)) if len(side) else math.nan for side in sides)
     return before, after
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """The shifts that two samples of log times show: averages of paired steps (Walsh), or all differences."""
+
+    values: NDArray[np.float64]
+    """Ascending."""
+    sizes: tuple[int, int]
+    paired: bool
+
+    @classmethod
+    def between(cls, before: Sequence[float], after: Sequence[float], paired: bool) -> Shifts:
+        """Return those from milliseconds of one side to the other's."""
+        import numpy as np
+
+        old, new = np.log(np.asarray(before, float)), np.log(np.asarray(after, float))
+        if paired:
+            ones, others = np.triu_indices(len(old))
+            values = ((new - old)[ones] + (new - old)[others]) / 2
+        else:
+            values = np.subtract.outer(new, old)
+        return cls(np.sort(values, axis=None), (len(old), len(new)), paired)
+
+    @property
+    def centre(self) -> float:
+        """The estimate of Hodges and Lehmann: the median shift."""
+        count = len(self.values)
+        return float(self.values[(count - 1) // 2] + self.values[count // 2]) / 2
+
+    @property
+    def least_p(self) -> float:
+        """The p-value where every value lies on one side."""
+        return self._chance(0)
+
+    def p_above(self, shift: float) -> float:
+        """Test whether the true shift is above this one; return the one-sided p-value."""
+        return self._chance(int(self.values.searchsorted(shift + ROUNDING, side="right")))
+
+    def p_below(self, shift: float) -> float:
+        """Test whether the true shift is below this one; return the one-sided p-value."""
+        return self._chance(len(self.values) - int(self.values.searchsorted(shift - ROUNDING, side="left")))
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return the shifts that neither test rejects at this level; without an end where there are too few values."""
+        rejected = _rejected(level, self.sizes, self.paired)
+        if not rejected:
+            return -math.inf, math.inf
+        return float(self.values[rejected - 1]), float(self.values[-rejected])
+
+    def _chance(self, below: int) -> float:
+        return chance(below, self.sizes, self.paired)
+
+
+@cache
+def chance(below: int, sizes: tuple[int, int], paired: bool) -> float:
+    """Return how likely it is that so few shifts or fewer lie below the true one, by scipy on samples made to be so."""
+    from scipy import stats
+
+    before, after = sizes
+    if paired:  # ranks of which those above zero sum up to `below`, the largest first
+        signed, left = [], below
+        for rank in range(before, 0, -1):
+            signed.append(rank if rank <= left else -rank)
+            left -= max(signed[-1], 0)
+        return float(stats.wilcoxon(signed, alternative="less", method="exact").pvalue)
+    first = range(before)
+    second = [min(max(below - before * k, 0), before) - 0.5 for k in range(after)]
+    return float(stats.mannwhitneyu(second, first, alternative="less", method="exact").pvalue)
+
+
+@cache
+def _rejected(level: float, sizes: tuple[int, int], paired: bool) -> int:
+    """Return how many shifts at either end are rejected at this level."""
+    before, after = sizes
+    counts = range((before * (before + 1) // 2 if paired else before * after) + 1)
+    return bisect_right(counts, level * (1 + ROUNDING), key=lambda below: chance(below, sizes, paired))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -16,9 +17,9 @@ from pytest_dsocr.plugin.stash import PERF, leave_out
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
-    from pytest_dsocr.perf.against import PerfRun
     from pytest_dsocr.perf.probe.page import PageProbe
     from pytest_dsocr.perf.rounds import Measured
+    from pytest_dsocr.perf.run import PerfRun
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +58,7 @@ def dsocr_perf_run(
     dsocr_probe: PageProbe,
     dsocr_counts: Measured,
 ) -> PerfRun:
-    """The times of the run, and how they compare with the baseline; see ``perf.against.PerfRun``."""
+    """The times of the run, and how they compare with the baseline; see ``perf.run.PerfRun``."""
     from pytest_dsocr.plugin.perf_run import perf_run
 
     slower = _slower(request, dsocr_config)
@@ -102,7 +103,7 @@ def _dsocr_perf_case(dsocr_config: Config) -> Case:
     """The run's first page, with its first prompt and preset."""
     from pytest_dsocr.observation.case import make_case
     from pytest_dsocr.pages.named import first_pages
-    from pytest_dsocr.perf.schedule import TOKENS
+    from pytest_dsocr.perf.limits import TOKENS
 
     page = first_pages(dsocr_config.pages)[0]
     return make_case(page, dsocr_config.prompts[0], dsocr_config.presets[0], dsocr_config.max_new_tokens or TOKENS)
@@ -132,23 +133,19 @@ def _slower(request: pytest.FixtureRequest, config: Config) -> Mapping[str, floa
 
 def leave_unmeasured_out(item: pytest.Item, run: PerfRun, quantity: str) -> NoReturn:
     """Leave a test out whose quantity has no times: no round can be used, or the subject does not offer it."""
-    from pytest_dsocr.perf.words import why_spoilt
-
     if run.measured.good:
         leave_out(item, Reason.NOT_OFFERED, f"{quantity}: {Reason.NOT_OFFERED} by the subject")
-    leave_out(item, "timings", f"no round can be used: {why_spoilt(run.measured)}")
+    leave_out(item, "timings", f"no round can be used: {run.measured.why_spoilt}")
 
 
 def _hand_over(request: pytest.FixtureRequest, run: PerfRun, quantity: str) -> None:
-    """Play the rounds to pytest-benchmark, where it is there and on, for its table, storage and plots."""
+    """Hand the rounds to pytest-benchmark, where it is there and on, for its table, storage and plots."""
     plugins, option = request.config.pluginmanager, request.config.option
     if not plugins.has_plugin("benchmark") or option.benchmark_disable or option.benchmark_skip:
         return
-    from pytest_dsocr.perf.playback import Playback
-
-    times_ms = run.measured.wall_ms(quantity)
-    playback = Playback(times_ms)
-    request.node.add_marker(pytest.mark.benchmark(timer=playback.now, group="dsocr"))
+    times_s = [time_ms / 1e3 for time_ms in run.measured.wall_ms(quantity)]
+    clock = accumulate(step_s for time_s in times_s for step_s in (0.0, time_s))  # looked at before and after a round
+    request.node.add_marker(pytest.mark.benchmark(timer=clock.__next__, group="dsocr"))
     benchmark = request.getfixturevalue("benchmark")
-    benchmark.pedantic(playback.play, rounds=len(times_ms), iterations=1)
+    benchmark.pedantic(lambda: None, rounds=len(times_s), iterations=1)
     benchmark.extra_info |= {"quantity": quantity, "identity": dict(run.measured.identity)}

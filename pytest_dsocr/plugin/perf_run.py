@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,24 +19,22 @@ from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.process import commit_here
 from pytest_dsocr.foundation.words import HASH_CHARACTERS
 from pytest_dsocr.observation.config import Config
-from pytest_dsocr.perf.against import OnRound, PerfRun, measure
-from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any, machine_name
-from pytest_dsocr.perf.changes import CLOCK_SHARE
+from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any
+from pytest_dsocr.perf.counts import changed_conditions
 from pytest_dsocr.perf.history import FILE_NAME, Line, append
-from pytest_dsocr.perf.identity import Identity, Reading, Setting
-from pytest_dsocr.perf.judgement import Judgement, Pace
-from pytest_dsocr.perf.nearness import roof_over
-from pytest_dsocr.perf.rounds import Measured, Round
-from pytest_dsocr.perf.schedule import ALONE, LOOKS
-from pytest_dsocr.perf.statistics import judge
-from pytest_dsocr.perf.words import distributions, told
+from pytest_dsocr.perf.identity import Identity, PageSetting, Setting, machine_name
+from pytest_dsocr.perf.limits import ALONE, LOOKS
+from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.perf.run import OnRound, PerfRun, measure
+from pytest_dsocr.perf.statistics import Judgement, Pace, judge
+from pytest_dsocr.perf.summary import distributions, of_judgement, roof_over
 from pytest_dsocr.plugin.config import command_of, typed_options
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
 from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.subjects.calls import current
 
 if TYPE_CHECKING:
-    from pytest_dsocr.cost.roof import Roof
+    from pytest_dsocr.cost.roofline import Roof
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.perf.probe.page import PageProbe
 
@@ -96,7 +93,7 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
         versions=versions(),
         subject=config.subject,
         setup=setting,
-        page=Reading(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens),
+        page=PageSetting(case.page.stem, case.page_sha256, case.prompt, case.preset.name, case.max_new_tokens),
     ).to_json()
 
 
@@ -216,9 +213,9 @@ def growth(measured: Measured) -> Comparison:
 def _compared(found: Judgement, details: tuple[str, ...], other: str = "the baseline") -> Comparison:
     what = f"perf/{found.quantity}"
     if found.pace in (Pace.AMBIGUOUS, Pace.NOT_COMPARED):
-        return not_compared(what, Reason.TELLS_NOTHING, told(found, other))
+        return not_compared(what, Reason.TELLS_NOTHING, of_judgement(found, other))
     verdict = Verdict.WRONG if found.pace is Pace.SLOWER else Verdict.MATCH
-    return Comparison(what, verdict, told(found, other), details=details)
+    return Comparison(what, verdict, of_judgement(found, other), details=details)
 
 
 def _details(run: PerfRun, found: Judgement, test: pytest.Item) -> Iterator[str]:
@@ -238,13 +235,6 @@ def _changed(run: PerfRun) -> Iterator[str]:
     """Name what differs between the baseline and this run beside the times: counts and clocks."""
     assert run.baseline is not None
     yield from (f"{one.quantity} {one.before} -> {one.after}" for one in run.changes)
-    before, after = run.baseline.measured.good, run.measured.good
-    for name in CLOCKS:
-        if _have(before, name) and _have(after, name):
-            was, now = (median(one.conditions[name] for one in side) for side in (before, after))
-            if abs(now / was - 1) > CLOCK_SHARE:
-                yield f"{name} {was:.0f} -> {now:.0f}"
-
-
-def _have(rounds: Sequence[Round], name: str) -> Any:
-    return rounds and all(name in one.conditions for one in rounds)
+    for name, was, now in changed_conditions(run.baseline.measured, run.measured):
+        if name in CLOCKS:
+            yield f"{name} {was:.0f} -> {now:.0f}"

@@ -10,18 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.contract.presets import crop_count
-from pytest_dsocr.cost.cost import Cost
-from pytest_dsocr.cost.counting import as_counted
-from pytest_dsocr.cost.roof import Roof
-from pytest_dsocr.cost.roofline import Bound, Device, bound
-from pytest_dsocr.cost.spread import FIGURES, Priced, by_grid, five_numbers
+from pytest_dsocr.cost.cost import Cost, as_counted
+from pytest_dsocr.cost.pages import FIGURES, Priced, by_grid, five_numbers
+from pytest_dsocr.cost.roofline import Bound, Device, Roof, bound
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.foundation.files import templates
 from pytest_dsocr.foundation.words import aligned, count, si, told
-from pytest_dsocr.perf.nearness import NOT_KNOWN, WHY_NOT_KNOWN, Nearness, nearness
-from pytest_dsocr.perf.nearness import to_json as nearness_to_json
 from pytest_dsocr.perf.rounds import Measured
-from pytest_dsocr.perf.words import ms
+from pytest_dsocr.perf.summary import NOT_KNOWN, WHY_NOT_KNOWN, Nearness, ms, nearness, nearness_json
 
 HEAD = ("stage", "matrix FLOP", "torch counts", "other FLOP", "weights", "moved", "FLOP/byte", "least time", "limit")
 NEAR_HEAD = ("time", "measured", "least", "of the roof", "MFU", "bandwidth", "limit")
@@ -107,7 +103,7 @@ def to_json(
         "device": asdict(device),
         "pages": [_page_to_json(page, device, layers) for page in pages],
         "spread": {name: dict(zip(FIVE, five, strict=True)) for name, five in figures_of(pages, device).items()},
-        "measured": [{"identity": one.identity, **nearness_to_json(one, roof)} for one, roof in measured],
+        "measured": [{"identity": one.identity, **nearness_json(one, roof)} for one, roof in measured],
     }
 
 
@@ -162,7 +158,7 @@ def _row(name: str, cost: Cost, counted: str, one: Bound) -> tuple[str, ...]:
 def _near_row(one: Nearness) -> tuple[str, ...]:
     share = one.share
     shares = (f"{value:.1%}" for value in (share.roof, share.mfu, share.bandwidth))
-    return (one.quantity, ms(one.measured_ms), ms(one.bound.ms), *shares, one.limit_in_words)
+    return (one.quantity, ms(one.measured_ms), ms(one.bound.ms), *shares, one.limit_text)
 
 
 TEMPLATE = "cost.html.j2"

@@ -205,7 +205,7 @@ class TestPayload(TypedDict, total=False):
     notes: list[str]
     """What else was noticed so far, a sentence each."""
     perf: Mapping[str, Any]
-    """What :meth:`pytest_dsocr.perf.against.PerfRun.to_json` gives, once times were taken."""
+    """What :meth:`pytest_dsocr.perf.run.PerfRun.to_json` gives, once times were taken."""
     looser: Mapping[str, tuple[float, float]]
     """Limits that allowed more than the usual ones, and these, by name."""
     checked: bool
@@ -289,8 +289,7 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
 
 def _compression(exchange: Exchange) -> CompressionPayload | None:
     from pytest_dsocr.contract.image import image_size
-    from pytest_dsocr.cost.compression import compression
-    from pytest_dsocr.cost.workload import Workload
+    from pytest_dsocr.cost.workload import Workload, compression
 
     case, tokens = exchange.case, len(exchange.expected.steps)
     written = tokens - (tokens < case.max_new_tokens)  # the last is then the end token

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pytest_dsocr.foundation.words import aligned, count
-from pytest_dsocr.perf.words import ms
+from pytest_dsocr.perf.summary import ms
 from pytest_dsocr.report.payload import SpentPayload
 
 STARTING, COLLECTING, COMPARING, WAITING, TESTS = "starting", "collecting", "comparing", "waiting", "tests"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
-from pytest_dsocr.cost import clip, sam
+from pytest_dsocr.cost import encoders
 from pytest_dsocr.cost.cost import Cost, by_module
 from pytest_dsocr.cost.decoder import HEAD, LAYERS, NORM, SESSION, Way
-from pytest_dsocr.cost.held import WHOLE, Difference, differences
+from pytest_dsocr.cost.differences import WHOLE, Difference, differences
 from pytest_dsocr.cost.model import decode_step, stages_of
 from pytest_dsocr.foundation.words import count, listed
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .counted import Counted
 
-ENCODERS = {"sam": sam.NAME, "clip": clip.NAME, "projector": clip.PROJECTOR}
+ENCODERS = {"sam": encoders.SAM, "clip": encoders.CLIP, "projector": encoders.PROJECTOR}
 WAYS = {
     "": SESSION,
     ", with the logits of all positions": Way(all_logits=True),

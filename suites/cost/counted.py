@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract.prompt import render
-from pytest_dsocr.cost.held import with_those_around
+from pytest_dsocr.cost.differences import with_those_around
 from pytest_dsocr.cost.model import parameters
 from pytest_dsocr.cost.workload import Workload
 

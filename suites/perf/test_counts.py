@@ -9,14 +9,14 @@ import pytest
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.observation.config import Config
-from pytest_dsocr.perf.flags import FLAGS, flag
+from pytest_dsocr.perf.counts import FLAGS, flag
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.perf import leave_isolated_out, leave_unmeasured_out, told_or_left
 from pytest_dsocr.plugin.stash import leave_out
 
 if TYPE_CHECKING:
-    from pytest_dsocr.perf.against import PerfRun
     from pytest_dsocr.perf.probe.page import PageProbe
+    from pytest_dsocr.perf.run import PerfRun
 
 pytestmark = pytest.mark.dsocr_perf
 
@@ -43,7 +43,7 @@ def test_counts_are_the_baselines(request: pytest.FixtureRequest, dsocr_check: C
 @pytest.mark.usefixtures("_dsocr_alone")
 def test_watching_costs_little(request: pytest.FixtureRequest, dsocr_check: Check) -> None:
     """The subject's own ranges make a decode step longer by less than 1 %."""
-    from pytest_dsocr.perf.probe.instrumentation import instrumentation
+    from pytest_dsocr.perf.probe.walk import instrumentation
     from pytest_dsocr.plugin.perf_run import watching_costs
 
     probe: PageProbe = request.getfixturevalue("dsocr_probe")

@@ -18,7 +18,6 @@ from syrupy.assertion import SnapshotAssertion
 
 import pytest_dsocr
 from pytest_dsocr.cli.main import COMMANDS, main, parser
-from pytest_dsocr.cli.vendor_pages import found_by
 from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.engine.places import MINI_IS_FOR
 from pytest_dsocr.foundation.errors import DsocrError
@@ -26,6 +25,7 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage, shipped
 from suites.contract.pages import write_page
+from tests.cli.cases import cases_of
 from tests.contract.test_pdf import pdf_of
 
 FILES = ("b.PNG", "a.jpg", "c.tif", "notes.md", "d.webp", "e.pdf", "f.jpeg", "g.bmp", "h.gif", "i.tiff")
@@ -50,7 +50,6 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
 }
 """Of each command the least that it takes."""
 IMAGES = ["a.jpg", "b.PNG", "c.tif", "d.webp", "f.jpeg", "g.bmp", "h.gif", "i.tiff"]
-RECORD = ("vendor", "record", "code")
 QUICK = ("--preset=tiny", "--max-new-tokens=1")
 
 
@@ -66,12 +65,8 @@ def options(*arguments: str | Path) -> Namespace:
     return parser().parse_args([str(argument) for argument in arguments])
 
 
-def cases_of(*arguments: str | Path) -> list[Case]:
-    """The cases of ``dsocr vendor record``; raises ``DsocrError`` if a page cannot be opened."""
-    found = found_by(options(*RECORD, *arguments))
-    if found.bad:
-        raise DsocrError(found.bad[0].why)
-    return list(found.good)
+def recorded(*arguments: str | Path) -> list[Case]:
+    return cases_of(options("vendor", "record", "code", *arguments))
 
 
 def names(pages: Iterable[Path | BadPage]) -> list[str]:
@@ -129,7 +124,7 @@ def test_a_folder_stands_for_its_images_by_name_and_files_as_they_are_named(fold
 
 def test_cases_are_every_page_in_every_preset_with_every_prompt_once(folder: Path) -> None:
     pages = (folder / "g.bmp", folder / "a.jpg")
-    cases = cases_of(*pages, "--presets", "tiny", "base", "--prompts", "free", "<image>What?")
+    cases = recorded(*pages, "--presets", "tiny", "base", "--prompts", "free", "<image>What?")
     assert [(case.page, case.preset.name, case.prompt) for case in cases] == [
         (page, preset, prompt)
         for page in pages
@@ -137,9 +132,9 @@ def test_cases_are_every_page_in_every_preset_with_every_prompt_once(folder: Pat
         for prompt in (PROMPTS["free"], "<image>What?")
     ]
     assert {case.max_new_tokens for case in cases} == {8192}
-    twice = cases_of(pages[1], folder, pages[1], "--presets", "tiny", "tiny", "--prompts", "free", PROMPTS["free"])
+    twice = recorded(pages[1], folder, pages[1], "--presets", "tiny", "tiny", "--prompts", "free", PROMPTS["free"])
     assert [case.page.name for case in twice] == IMAGES
-    [case] = cases_of(pages[1], "--max-new-tokens", "7")
+    [case] = recorded(pages[1], "--max-new-tokens", "7")
     assert (case.id, case.max_new_tokens) == ("a-gundam-markdown", 7)
 
 
@@ -157,7 +152,7 @@ def test_bad_cases_are_refused(arguments: list[str], message: str, folder: Path)
     shutil.copy(folder / "a.jpg", folder / "other")
     words = [str(folder / word) if (folder / word).exists() or "." in word else word for word in arguments]
     with pytest.raises(DsocrError, match=f"^{message}"):
-        cases_of(*words)
+        recorded(*words)
 
 
 REFUSED = {

@@ -8,9 +8,8 @@ from functools import cache
 
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.cost import clip
-from pytest_dsocr.cost.cost import total
-from pytest_dsocr.cost.counting import UNCOUNTED, as_counted
+from pytest_dsocr.cost import encoders
+from pytest_dsocr.cost.cost import UNCOUNTED, as_counted, total
 from pytest_dsocr.cost.decoder import VENDOR
 from pytest_dsocr.cost.model import VISION, stages_of, vision
 from pytest_dsocr.cost.workload import Workload
@@ -63,7 +62,7 @@ def test_what_an_earlier_model_left_out() -> None:
     shallow = replace(FULL.clip, layers=LAYERS)
     theirs = {
         "sam": total(one_view["sam"].values()).matrix_flops,
-        "clip": total(clip.layers(shallow, 16, 1, 2).values()).matrix_flops,
+        "clip": total(encoders.clip_layers(shallow, 16, 1, 2).values()).matrix_flops,
         "projector": 2 * PROJECTED * FULL.projector_input * FULL.decoder.hidden_size,
     }
     features = 9 * 10**2 + 16**2

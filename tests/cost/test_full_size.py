@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_dsocr.contract.presets import CROP_PX, PRESETS
-from pytest_dsocr.cost.cost import by_module
-from pytest_dsocr.cost.counting import as_counted
+from pytest_dsocr.cost.cost import as_counted, by_module
 from pytest_dsocr.cost.decoder import Way
 from pytest_dsocr.cost.model import VISION, cache_bytes, decode_step, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload

@@ -9,8 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from pytest_dsocr.cost.cost import by_module
-from pytest_dsocr.cost.counting import UNCOUNTED, as_counted
+from pytest_dsocr.cost.cost import UNCOUNTED, as_counted, by_module
 from pytest_dsocr.cost.memory import activation_peaks
 from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.workload import Workload

@@ -10,8 +10,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_dsocr.cost.clip import UNUSED
 from pytest_dsocr.cost.cost import Cost, by_module
+from pytest_dsocr.cost.encoders import UNUSED
 from pytest_dsocr.cost.model import OWN, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.session import Session

@@ -12,10 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
-from pytest_dsocr.cost.cost import by_module
-from pytest_dsocr.cost.counting import as_counted
-from pytest_dsocr.cost.decoder import expert_parameters
-from pytest_dsocr.cost.experts import Reached, expected, least, most, routed
+from pytest_dsocr.cost.cost import as_counted, by_module
+from pytest_dsocr.cost.decoder import Reached, expected, expert_parameters, least, most, routed
 from pytest_dsocr.cost.model import decode_step, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.attention import attention_function

@@ -18,8 +18,8 @@ from pytest_dsocr.doctor import machine, references
 from pytest_dsocr.doctor.examination import CHECKS
 from pytest_dsocr.doctor.finding import Finding, Wanted
 from pytest_dsocr.engine.places import MINI_FOLDER
-from pytest_dsocr.perf.baseline import machine_name
 from pytest_dsocr.perf.calibration import Calibration
+from pytest_dsocr.perf.identity import machine_name
 from pytest_dsocr.perf.probe.machine import machine as machine_facts
 from pytest_dsocr.plugin.options import OPTIONS
 from tests.contract.test_pdf import pdf_of

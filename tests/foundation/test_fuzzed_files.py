@@ -32,15 +32,16 @@ from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.foundation.reading import Finite, Format
-from pytest_dsocr.nights import record
-from pytest_dsocr.nights.config import Config, read_config
-from pytest_dsocr.nights.state import STATE_NAME, Entry, NightState, read_night
+from pytest_dsocr.night import record
+from pytest_dsocr.night.config import Config, read_config
+from pytest_dsocr.night.state import STATE_NAME, Entry, NightState, read_night
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.perf import history
-from pytest_dsocr.perf.against import PerfRun, judged
 from pytest_dsocr.perf.baseline import Baseline, find
-from pytest_dsocr.perf.calibrating import quoted
-from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.perf.calibration import quoted
+from pytest_dsocr.perf.identity import title_of
+from pytest_dsocr.perf.run import PerfRun, judged
+from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.plugin.snapshots import GoldenSnapshots, _holds
 from pytest_dsocr.plugin.xfails import read_ledger
 from pytest_dsocr.reference.counts import Counts
@@ -116,7 +117,7 @@ def _show(path: Path) -> None:
 
 def _find_baseline(path: Path) -> None:
     found = find([path.parents[1]], identity(), 1e6)
-    assert history.title_of(found.measured.identity)
+    assert title_of(found.measured.identity)
     judged(found.measured, TIMES, {}, 1, 1)
 
 

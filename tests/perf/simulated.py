@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from pytest_dsocr.perf.judgement import Judgement, Pace
-from pytest_dsocr.perf.statistics import judge
+from pytest_dsocr.perf.statistics import Judgement, Pace, judge
 
 Numbers = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int], Numbers]
@@ -54,18 +53,11 @@ def loaded(rng: np.random.Generator, rounds: int) -> Numbers:
     return slow
 
 
-def wandering(rng: np.random.Generator, rounds: int) -> Numbers:
-    """Noise of 2 % of which each round keeps nine tenths of the one before."""
-    steps = rng.normal(0, 0.02 * (1 - 0.9**2) ** 0.5, rounds)
-    level = rng.normal(0, 0.02)
-    return np.array([level := 0.9 * level + step for step in steps])
-
-
 def ordered(rng: np.random.Generator, noise: Noise, rounds: int, slower: float, interleaved: bool) -> Times:
     """One quantity's rounds in the order of the clock: as ABBA, or all of A and then all of B."""
     clock = MEAN_MS * np.exp(noise(rng, 2 * rounds))
-    place = np.arange(2 * rounds)
-    second = (place // 2 + place) % 2 if interleaved else place // rounds
+    index = np.arange(2 * rounds)
+    second = (index // 2 + index) % 2 if interleaved else index // rounds
     before, after = clock[second == 0], clock[second == 1] * (1 + slower)
     return {"decode": (before.tolist(), after.tolist())}
 
@@ -74,7 +66,7 @@ def table(rng: np.random.Generator, noise: Noise, rounds: int, quantities: int, 
     """Rounds of several quantities without a common cause; the second side of the first one is slower."""
     sides = MEAN_MS * np.exp(noise(rng, 2 * quantities * rounds)).reshape(quantities, 2, rounds)
     sides[0, 1] *= 1 + slower
-    return {f"stage{place}": (before.tolist(), after.tolist()) for place, (before, after) in enumerate(sides)}
+    return {f"stage{k}": (before.tolist(), after.tolist()) for k, (before, after) in enumerate(sides)}
 
 
 def all_at(limit: float, times: Mapping[str, object]) -> dict[str, float]:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.perf.probe import conditions
+from pytest_dsocr.perf.probe import machine
 
 PAGE_S, STEP_S = 0.02, 0.004
 TEXT = "a page"
@@ -40,7 +40,7 @@ class Clock:
 
 CLOCK = Clock()
 time.perf_counter_ns = CLOCK.perf_counter_ns
-conditions._waited_ns, conditions.stolen_ticks = (lambda: 0), (lambda: None)
+machine._waited_ns, machine.stolen_ticks = (lambda: 0), (lambda: None)
 
 
 class Sleeping:

@@ -1,4 +1,4 @@
-"""``dsocr bench`` with real processes: what it finds, and what it says of a side that cannot be measured."""
+"""``dsocr bench`` with real processes: what it finds, what a side may be, and one that cannot be measured."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import venv
+import zipfile
+from collections.abc import Set as AbstractSet
+from itertools import chain, combinations
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +25,16 @@ from pytest_dsocr.cli.main import main
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf import history
-from pytest_dsocr.perf.bench import Bench
+from pytest_dsocr.perf.bench import Bench, Status
+from pytest_dsocr.perf.calibration import CALIBRATIONS, FILE_NAME
 from pytest_dsocr.perf.candidate import TEMPORARY
+from pytest_dsocr.perf.identity import machine_name
+from pytest_dsocr.perf.statistics import Judgement, Pace
+from tests.checkout import CHECKOUT
+from tests.perf.made import measured
 
 SUBJECTS = "tests.perf.sleeping:"
+SIDE = f"subject:{SUBJECTS}Sleeping"
 QUICK = ("--preset=tiny", "--max-new-tokens=4")
 
 Capture = pytest.CaptureFixture[str]
@@ -95,11 +106,6 @@ def test_a_run_of_the_plugin_stands_in_the_same_chart() -> None:
     assert (setup["checkpoint"], setup["checkpoint_sha256"]) == ("mini", resolve("mini").sha256)
 
 
-def test_nothing_is_planted_where_there_is_no_such_stage(capsys: Capture) -> None:
-    assert bench("Sleeping", "Sleeping", "--planted=decode=0.5") == 3
-    assert "nothing can be planted in decode; there are page" in capsys.readouterr().err
-
-
 def test_the_status_is_told_even_where_nobody_reads_the_table() -> None:
     sides = [f"subject:{SUBJECTS}{name}" for name in ("Sleeping", "Slower")]
     command = [sys.executable, "-m", "pytest_dsocr", "bench", *sides, *QUICK, "--slower=0.1"]
@@ -109,26 +115,8 @@ def test_the_status_is_told_even_where_nobody_reads_the_table() -> None:
     assert process.wait(30) == 1
 
 
-def test_rounds_are_taken_in_turn_and_the_order_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the time that each round began."""
-    from pytest_dsocr.perf import side
-
-    asked: list[str] = []
-    ask = side.Side.ask
-
-    def noted(self: side.Side, what: str, **how: Any) -> Any:
-        if what == "round":
-            asked.append(self.label)
-        return ask(self, what, **how)
-
-    monkeypatch.setattr(side.Side, "ask", noted)
-    bench("Sleeping", "Sleeping", "--rounds=4")
-    assert len(asked) >= 8
-    assert ("ABBA" * len(asked)).startswith("".join(asked))
-
-
 def test_texts_that_differ_are_no_verdict_on_time(capsys: Capture) -> None:
-    assert bench("Sleeping", "Other", "--slower=0.4") == 2
+    assert bench("Sleeping", "Other", "--slower=0.4", "--rounds=12") == 2
     assert paces() == {"page": "SAME"}
     told = capsys.readouterr().out
     assert "the two do not read the same: A 6 characters, B 22 characters, apart from character 6 on" in told
@@ -136,13 +124,9 @@ def test_texts_that_differ_are_no_verdict_on_time(capsys: Capture) -> None:
 
 
 def test_a_stage_that_one_side_lacks_or_nobody_has_is_not_compared(capsys: Capture) -> None:
-    assert bench("Sleeping", "Sleeping", "--slower=page=0.5", "--slower=decode=0.1") == 2
+    assert bench("Sleeping", "Loud", "--slower=page=0.5", "--slower=decode=0.1") == 2, "what it prints does no harm"
     assert paces() == {"page": "SAME", "decode": "NOT-COMPARED"}
     assert "decode" in capsys.readouterr().out.splitlines()[-1]
-
-
-def test_what_a_subject_prints_does_no_harm() -> None:
-    assert bench("Sleeping", "Loud", "--slower=page=0.5") == 0
 
 
 @pytest.mark.parametrize(
@@ -152,11 +136,13 @@ def test_what_a_subject_prints_does_no_harm() -> None:
         ("Crashing", r"B \(.*\): \w+: its process ended with status 7\ncannot go on"),
         ("Hanging", r"B \(.*\): read: its process gave no answer within 2 s and was ended; see --time-limit"),
         ("Garbled", r"B \(.*\): read: its process gave something that is no answer: 'no answer'"),
+        ("Planted", r"nothing can be planted in decode; there are page"),
         ("Absent", r"B \(.*\): load failed with DsocrError: .* has no Absent; it has"),
     ],
 )
 def test_a_side_that_cannot_be_measured_is_told_in_words(capsys: Capture, subject: str, told: str) -> None:
-    assert bench("Sleeping", subject, *(["--time-limit=2"] if subject == "Hanging" else [])) == 3
+    options = {"Hanging": ["--time-limit=2"], "Planted": ["--planted=decode=0.5"]}
+    assert bench("Sleeping", subject.replace("Planted", "Loud"), *options.get(subject, [])) == 3
     assert re.match(f"dsocr: {told}", capsys.readouterr().err, re.DOTALL)
 
 
@@ -176,9 +162,12 @@ def test_a_side_that_cannot_be_measured_is_told_in_words(capsys: Capture, subjec
         ([".", ".", "--out=absent/out.json"], "there is no folder absent for --out=absent/out.json"),
         ([".", ".", "--rounds=0"], "'0' is not a number of rounds, 1 or more"),
         ([".", ".", "--page=absent.png"], "there is no page absent.png"),
+        (["no-wheel.whl", "."], "no-wheel.whl cannot be installed: "),
+        (["--calibrate", ".", "--pairs=3", "--processes=4"], "--pairs=3 cannot be spread over --processes=4"),
     ],
 )
 def test_bad_names_and_options_are_refused(capsys: Capture, arguments: list[str], told: str) -> None:
+    Path("no-wheel.whl").write_bytes(b"nothing")
     assert main(["bench", *arguments]) == 3
     assert capsys.readouterr().err.startswith(f"dsocr: {told}")
 
@@ -232,14 +221,15 @@ def test_the_working_tree_is_measured_as_it_is(repository: Path, capsys: Capture
     assert "B is faster: page" in told
 
 
-def test_a_commit_whose_code_is_not_what_runs_is_refused(repository: Path, capsys: Capture) -> None:
-    assert main(["bench", "HEAD~1", "HEAD", f"--subject={SUBJECTS}Sleeping", *QUICK]) == 3
-    assert "would not be measured: nothing that was loaded is its code" in capsys.readouterr().err
-
-
-def test_an_unknown_commit_is_refused(repository: Path, capsys: Capture) -> None:
-    assert main(["bench", "HEAD~9", "HEAD"]) == 3
-    assert "'HEAD~9' names nothing to measure, and" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("commit", "why"),
+    [("HEAD", "would not be measured: nothing that was loaded is its code"), ("HEAD~9", "names nothing to measure")],
+)
+def test_a_commit_that_is_none_or_not_what_runs_is_refused(
+    repository: Path, capsys: Capture, commit: str, why: str
+) -> None:
+    assert main(["bench", "HEAD~1", commit, f"--subject={SUBJECTS}Sleeping", *QUICK]) == 3
+    assert why in capsys.readouterr().err
 
 
 def test_a_folder_named_from_here_is_found_from_a_worktree(repository: Path) -> None:
@@ -289,10 +279,102 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def test_a_quantity_that_is_counted_and_grows_is_worse(tmp_path: Path) -> None:
-    from pytest_dsocr.perf.rounds import Measured
+def wheel(version: str, name: str) -> str:
+    """A wheel with the module ``my_engine``."""
+    info = f"my_engine-{version}.dist-info"
+    path = Path(f"my_engine-{version}-py3-none-any.whl")
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("my_engine.py", f"from tests.perf.sleeping import {name} as Engine\n")
+        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: my-engine\nVersion: {version}\n")
+        file.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr(f"{info}/RECORD", "".join(f"{one},,\n" for one in (*file.namelist(), f"{info}/RECORD")))
+    return str(path)
 
-    a, b = Measured({}, {"decode.waits": 1}, ()), Measured({}, {"decode.waits": 3}, ())
-    [change] = Bench(a, b, ()).changes
-    assert change.is_worse
-    assert change.told == "decode.waits: A 1, B 3, which is worse"
+
+def test_two_wheels_are_compared_whatever_lies_in_the_folder(capsys: Capture) -> None:
+    Path("my_engine.py").write_text("raise ImportError('not to be imported')\n", encoding="utf-8")
+    both = (wheel("1.0", "Sleeping"), wheel("2.0", "Slower"))
+    assert main(["bench", *both, "--subject=my_engine:Engine", "--slower=page=0.1", *QUICK]) == 1
+    assert "verdict         B is slower: page" in capsys.readouterr().out
+
+
+def test_an_environment_is_run_by_its_own_python(capsys: Capture) -> None:
+    python = Path("there/bin/python")
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nSTARTED_THERE=1 exec {sys.executable} "$@"\n', encoding="utf-8")
+    python.chmod(0o700)
+    Path("my_engine.py").write_text(
+        "import os\nfrom tests.perf.sleeping import Other, Sleeping\n\n\n"
+        "def engine():\n    return Other() if 'STARTED_THERE' in os.environ else Sleeping()\n",
+        encoding="utf-8",
+    )
+    assert main(["bench", ".", "env:there", "--subject=my_engine:engine", "--rounds=2", *QUICK]) == 2
+    assert "the two do not read the same" in capsys.readouterr().out
+
+
+def test_an_environment_without_the_package_is_refused(capsys: Capture) -> None:
+    venv.create("bare", symlinks=True)
+    assert main(["bench", ".", "env:bare", f"--subject={SUBJECTS}Sleeping", *QUICK]) == 3
+    assert "finds no pytest_dsocr; install pytest-dsocr there" in capsys.readouterr().err
+
+
+def test_a_candidate_of_another_commit_needs_no_probe_of_its_own(tmp_path: Path, capsys: Capture) -> None:
+    """The commit's own ``pytest_dsocr`` loads the subject, and this one's probe measures it."""
+    package = tmp_path / "other" / "pytest_dsocr"
+    package.mkdir(parents=True)
+    for room in (CHECKOUT / "pytest_dsocr").iterdir():
+        if room.name != "perf":
+            (package / room.name).symlink_to(room)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(package.parent)
+        assert main(["bench", ".", ".", f"--subject={SUBJECTS}Sleeping", "--rounds=2", *QUICK]) == 2
+    assert "AMBIGUOUS" in capsys.readouterr().out
+
+
+def test_a_side_is_judged_against_itself_and_later_verdicts_quote_it(capsys: Capture) -> None:
+    few = ("--judgements=3", "--pairs=20", "--processes=2", "--slower=page=0.4")
+    assert main(["bench", "--calibrate", SIDE, *few, *QUICK, "--out=times.json"]) == 0
+    told = capsys.readouterr().out
+    [path] = Path("golden/baselines").glob(f"*/{FILE_NAME}")
+    assert told.splitlines()[-2:] == [f"written         {path}", "written         times.json"]
+    kept = json.loads(Path("times.json").read_text())
+    rounds = [len(two[side]["rounds"]) for two in kept for side in "ab"]
+    assert rounds == [10] * 4, "both sides of two pairs of processes"
+    one = CALIBRATIONS.read(path)
+    assert (one.windows, one.pairs, one.false_alarms, [*one.spread]) == (3, 20, 0, ["page"])
+    assert one.of["subject"] == f"{SUBJECTS}Sleeping"
+    assert path.parent.name == machine_name(one.of["machine"])
+    assert "in 0 of 3 tables" in told
+    assert bench("Sleeping", "Sleeping", "--slower=page=0.4") == 0
+    told = capsys.readouterr().out
+    assert "calibration     0 of 3 tables of this machine against itself had a false alarm; found" in told
+    assert f"made on {one.made} with {path.parent.name}" in told
+
+
+SUBSETS = [{*chosen} for chosen in chain.from_iterable(combinations(Pace, size) for size in range(len(Pace) + 1))]
+BEFORE = {"page.operators": 8, "tokens.output": 8}
+BEGINS = {
+    Status.NOT_SLOWER: ("B is the same", "B is faster: FASTER"),
+    Status.SLOWER: ("B is slower: ",),
+    Status.UNTOLD: ("could not tell: ",),
+}
+
+
+def expected(paces: AbstractSet[Pace], operators: int) -> Status:
+    if operators > BEFORE["page.operators"] or Pace.SLOWER in paces:
+        return Status.SLOWER
+    return Status.UNTOLD if not paces or paces & {Pace.AMBIGUOUS, Pace.NOT_COMPARED} else Status.NOT_SLOWER
+
+
+@pytest.mark.parametrize("apart", ["", "they read another text"])
+@pytest.mark.parametrize("tokens", [8, 9])
+@pytest.mark.parametrize("operators", [7, 8, 9])
+def test_status_and_verdict_are_one_decision(operators: int, tokens: int, apart: str) -> None:
+    a, b = measured({}, BEFORE), measured({}, {"page.operators": operators, "tokens.output": tokens})
+    is_same_work = not apart and tokens == BEFORE["tokens.output"]
+    for paces in SUBSETS:
+        found = Bench(a, b, tuple(Judgement(pace, pace, nan, nan, nan, nan, nan, nan, 0, 0) for pace in paces), apart)
+        status = expected(paces, operators) if is_same_work else Status.UNTOLD
+        assert (found.status, found.verdict.startswith(BEGINS[status])) == (status, True), paces

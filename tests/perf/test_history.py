@@ -11,10 +11,9 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.perf import history
-from pytest_dsocr.perf.charts import html, lines_of, sparkline
-from pytest_dsocr.perf.history import Line, Spread
-from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.perf.history import Line, Spread, html, lines_of, sparkline
 from pytest_dsocr.perf.rounds import Measured, Round
+from pytest_dsocr.perf.statistics import Judgement, Pace
 
 MACHINE = {"cpu": "A CPU", "cores": 2, "system": "Linux"}
 

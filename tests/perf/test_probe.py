@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.perf.changes import exact_changes
+from pytest_dsocr.perf.counts import exact_changes
 from pytest_dsocr.perf.probe import page as page_module
-from pytest_dsocr.perf.probe.conditions import Conditions
 from pytest_dsocr.perf.probe.gpu_work import BEFORE, kernels_by_stage
-from pytest_dsocr.perf.probe.laps import Lap, apart, in_quantities, shortest, total
+from pytest_dsocr.perf.probe.machine import Conditions, Yardstick
 from pytest_dsocr.perf.probe.page import READINGS, PageProbe
-from pytest_dsocr.perf.probe.stopwatch import Stopwatch
-from pytest_dsocr.perf.probe.yardstick import Yardstick
+from pytest_dsocr.perf.probe.stopwatch import Lap, Stopwatch, apart, in_quantities, shortest, total
 
 FIT = Conditions({"load": 0.1}, ())
 SPOILT = Conditions({"load": 9.0}, ("the process waited for a core",))

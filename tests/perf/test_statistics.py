@@ -1,3 +1,5 @@
+"""Verdicts on times: the tests are scipy's, alarms as rare as they say, and slowdowns found, on known machines."""
+
 from __future__ import annotations
 
 import math
@@ -7,26 +9,70 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from pytest_dsocr.perf.judgement import Pace
-from pytest_dsocr.perf.statistics import MOST_ROUNDS, fewest_rounds, holm, judge, level_of
+from pytest_dsocr.perf.limits import LOOKS, is_over, limit_of, look_at, looks_at, order
+from pytest_dsocr.perf.statistics import Judgement, Pace, Shifts, fewest_at, fewest_rounds, holm, judge, level_of
 from tests.perf.simulated import (
+    NOISES,
+    Noise,
     Times,
+    alarms,
     all_at,
+    at_most,
+    drifting,
+    loaded,
     normal,
     only,
+    ordered,
     table,
 )
 
 TABLES = 1000
 MIRRORED = {Pace.SLOWER: Pace.FASTER, Pace.FASTER: Pace.SLOWER}
-
 ROUNDS = st.lists(st.tuples(*[st.floats(0.5, 2)] * 2), min_size=1, max_size=16)
 briefly = settings(max_examples=100, database=None)
+both = pytest.mark.parametrize("paired", [True, False])
 
 
 def of_rounds(rounds: list[tuple[float, float]]) -> Times:
     return {"decode": ([before for before, _ in rounds], [after for _, after in rounds])}
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 2), (5, 7), (12, 12), (30, 48), (48, 48)])
+def test_p_values_are_scipys(sizes: tuple[int, int]) -> None:
+    rng = np.random.default_rng(sizes[0])
+    before, after = rng.normal(size=sizes[0]), rng.normal(0.3, size=sizes[1])
+    for paired in (True, False) if sizes[0] == sizes[1] else (False,):
+        found = Shifts.between(np.exp(before).tolist(), np.exp(after).tolist(), paired)
+        for shift in (-0.5, 0.0, 0.3, 2.0):
+            for way, p_value in (("greater", found.p_above(shift)), ("less", found.p_below(shift))):
+                if paired:
+                    of = stats.wilcoxon(after - before - shift, alternative=way, method="exact")
+                else:
+                    of = stats.mannwhitneyu(after - shift, before, alternative=way, method="exact")
+                assert p_value == pytest.approx(of.pvalue, rel=1e-9)
+
+
+@both
+@pytest.mark.parametrize("level", [0.2, 0.01, 0.001])
+def test_the_interval_is_what_the_tests_do_not_reject(paired: bool, level: float) -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        before, after = np.exp(rng.normal(size=11)).tolist(), np.exp(rng.normal(0.2, size=11)).tolist()
+        shifts = Shifts.between(before, after, paired)
+        low, high = shifts.interval(level)
+        assert low < shifts.centre < high
+        assert shifts.p_above(low - 1e-6) <= level < shifts.p_above(low + 1e-6)
+        assert shifts.p_below(high + 1e-6) <= level < shifts.p_below(high - 1e-6)
+
+
+@both
+def test_ties_count_against_the_finding(paired: bool) -> None:
+    shifts = Shifts.between([1.0] * 12, [1.0] * 12, paired)
+    assert shifts.p_above(0) == shifts.p_below(0) == pytest.approx(1)
+    assert shifts.p_above(-0.1) == shifts.least_p
+    assert shifts.interval(0.01) == (0, 0)
 
 
 def test_holm_asks_less_of_each_further_finding() -> None:
@@ -35,119 +81,73 @@ def test_holm_asks_less_of_each_further_finding() -> None:
     assert not [*holm({}, 0.05)]
 
 
-def test_looks_share_what_may_go_wrong() -> None:
-    for looks in (1, 2, 3, 6):
-        assert sum(level_of(0.01, look, looks) for look in range(1, looks + 1)) == pytest.approx(0.01)
-
-
-def test_what_more_rounds_would_not_settle_says_so() -> None:
-    times = table(np.random.default_rng(9), normal, 24, 1)
-    one = only(times, paired=False, spread={"stage0": 0.02})
-    assert (one.pace, one.wanted) == (Pace.AMBIGUOUS, MOST_ROUNDS)
-    assert one.reason == "processes of the same thing differ by as much; more rounds do not settle it"
-    narrow = only(times, paired=False)
-    assert (one.low, one.high) == pytest.approx((narrow.low / 1.02**4, narrow.high * 1.02**4))
-    assert narrow.pace is Pace.SAME
-
-
-@pytest.mark.parametrize("paired", [True, False])
+@both
 @pytest.mark.parametrize("slower", [0.0, 0.5])
 def test_too_few_rounds_tell_nothing(paired: bool, slower: float) -> None:
     rng = np.random.default_rng(11)
     fewest = fewest_rounds(6, 0.01, 3, paired)
+    assert fewest == fewest_at(0.005 / 12, paired)
     for rounds in (1, 2, fewest - 1, fewest):
-        times = {
-            name: (before, [time * (1 + slower) for time in before])
-            for name, (before, _) in table(rng, normal, rounds, 6).items()
-        }
-        paces = {one.pace for one in judge(times, all_at(0.2, times), paired=paired, looks=3)}
-        wanted = {one.wanted for one in judge(times, all_at(0.2, times), paired=paired, looks=3)}
-        if rounds < fewest:
-            assert paces == {Pace.AMBIGUOUS}
-            assert wanted == {fewest}
-        else:
-            assert paces == {Pace.SLOWER if slower else Pace.SAME}
+        drawn = table(rng, normal, rounds, 6).items()
+        times = {name: (before, [time * (1 + slower) for time in before]) for name, (before, _) in drawn}
+        found = judge(times, all_at(0.2, times), paired=paired, looks=3)
+        few = ({Pace.AMBIGUOUS}, {fewest})
+        enough = ({Pace.SLOWER if slower else Pace.SAME}, {rounds})
+        assert ({one.pace for one in found}, {one.wanted for one in found}) == (few if rounds < fewest else enough)
 
 
-@pytest.mark.parametrize("paired", [True, False])
-def test_identical_times_have_an_answer(paired: bool) -> None:
-    for after, pace in (
-        (1.0, Pace.SAME),
-        (1.05, Pace.SAME),
-        (1 / 1.05, Pace.SAME),
-        (1.06, Pace.SLOWER),
-        (0.94, Pace.FASTER),
-    ):
-        one = only({"sleep": ([1.0] * 12, [after] * 12)}, paired=paired)
-        assert one.pace is pace
-        assert (one.ratio, one.low, one.high) == pytest.approx((after, after, after))
-        assert (one.before_ms, one.after_ms, one.rounds, one.wanted) == (1, after, 12, 12)
+@both
+@pytest.mark.parametrize(
+    ("after", "pace"), [(1.0, "SAME"), (1.05, "SAME"), (1 / 1.05, "SAME"), (1.06, "SLOWER"), (0.94, "FASTER")]
+)
+def test_identical_times_have_an_answer(paired: bool, after: float, pace: str) -> None:
+    one = only({"sleep": ([1.0] * 12, [after] * 12)}, paired=paired)
+    assert one.pace == pace
+    assert (one.ratio, one.low, one.high) == pytest.approx((after, after, after))
+    assert (one.before_ms, one.after_ms, one.rounds, one.wanted) == (1, after, 12, 12)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
-        ([1.0] * 12, [1.0] * 11 + [0.0], "not every time is a number above zero"),
+        *(([1.0] * 12, [1.0] * 11 + [odd], "not every time is a number above zero") for odd in (0.0, -1.0, math.inf)),
         ([1.0] * 11 + [math.nan], [1.0] * 12, "not every time is a number above zero"),
-        ([1.0] * 11 + [math.inf], [1.0] * 12, "not every time is a number above zero"),
-        ([1.0] * 11 + [-1.0], [1.0] * 12, "not every time is a number above zero"),
         ([], [], "it has no rounds"),
         ([1.0] * 12, [], "it has no rounds"),
         ([1.0] * 12, [1.0] * 11, "its rounds are no pairs: 12 and 11"),
     ],
 )
-def test_times_that_are_none_are_not_compared(before: list[float], after: list[float], reason: str) -> None:
-    good = [1.0] * 12
-    odd, other = judge({"odd": (before, after), "sam": (good, good)}, {"odd": 0.05, "sam": 0.05}, paired=True)
+def test_times_that_are_none_are_not_compared_and_cost_the_others_nothing(
+    before: list[float], after: list[float], reason: str
+) -> None:
+    times = table(np.random.default_rng(13), normal, 24, 2, 0.08)
+    *others, odd = judge({**times, "odd": (before, after)}, {**all_at(0.05, times), "odd": 0.05}, paired=True)
     assert (odd.pace, odd.reason, odd.settled) == (Pace.NOT_COMPARED, reason, True)
-    assert other.pace is Pace.SAME
-
-
-def test_a_table_without_quantities_has_no_judgements() -> None:
+    assert others == judge(times, all_at(0.05, times), paired=True)
     assert judge({}, {}, paired=True) == []
 
 
-def test_runs_of_different_length_can_be_compared() -> None:
-    before, after = table(np.random.default_rng(12), normal, 40, 1, 0.2)["stage0"]
-    one = only({"sam": (before, after[:12])}, paired=False)
-    assert (one.pace, one.rounds) == (Pace.SLOWER, 12)
-
-
 @briefly
-@given(ROUNDS, st.booleans(), st.sampled_from([0.0, 0.05, 0.3]))
-def test_swapped_sides_mirror_the_verdict(rounds: list[tuple[float, float]], paired: bool, limit: float) -> None:
+@given(ROUNDS, st.booleans(), st.sampled_from([0.0, 0.05, 0.3]), st.sampled_from([2.0**-20, 8.0, 1000.0]))
+def test_swapped_sides_mirror_the_verdict_and_a_machine_of_another_speed_changes_nothing(
+    rounds: list[tuple[float, float]], paired: bool, limit: float, by: float
+) -> None:
     there = only(of_rounds(rounds), limit, paired=paired, alpha=0.2)
-    back = only(of_rounds([(after, before) for before, after in rounds]), limit, paired=paired, alpha=0.2)
+    back = only(of_rounds([(after * by, before * by) for before, after in rounds]), limit, paired=paired, alpha=0.2)
     assert back.pace is MIRRORED.get(there.pace, there.pace)
-    assert (back.before_ms, back.after_ms) == (there.after_ms, there.before_ms)
-    assert back.wanted == there.wanted
+    assert (back.before_ms, back.after_ms) == pytest.approx((there.after_ms * by, there.before_ms * by))
     assert 1 / back.ratio == pytest.approx(there.ratio)
     if math.isfinite(there.high):
         assert (1 / back.high, 1 / back.low) == pytest.approx((there.low, there.high))
 
 
 @briefly
-@given(ROUNDS, st.booleans(), st.sampled_from([2.0**-20, 8.0, 1000.0]))
-def test_a_machine_of_another_speed_changes_nothing(rounds: list[tuple[float, float]], paired: bool, by: float) -> None:
-    here = only(of_rounds(rounds), paired=paired, alpha=0.2)
-    there = only(of_rounds([(before * by, after * by) for before, after in rounds]), paired=paired, alpha=0.2)
-    assert there.pace is here.pace
-    assert (there.ratio, there.low, there.high) == pytest.approx((here.ratio, here.low, here.high))
-
-
-@briefly
 @given(ROUNDS.flatmap(lambda rounds: st.tuples(st.just(rounds), st.permutations(rounds))), st.booleans())
-def test_the_order_of_rounds_does_not_matter(
+def test_it_is_one_verdict_whatever_the_order_and_its_interval_says_the_same(
     rounds: tuple[list[tuple[float, float]], list[tuple[float, float]]], paired: bool
 ) -> None:
-    here, there = (only(of_rounds(one), paired=paired, alpha=0.2) for one in rounds)
-    assert here == there
-
-
-@briefly
-@given(ROUNDS, st.booleans())
-def test_it_is_one_verdict_and_its_interval_says_the_same(rounds: list[tuple[float, float]], paired: bool) -> None:
-    one = only(of_rounds(rounds), paired=paired, alpha=0.2)
+    one, other = (only(of_rounds(given_order), paired=paired, alpha=0.2) for given_order in rounds)
+    assert one == other
     assert one.low <= one.ratio <= one.high
     assert (one.pace is Pace.SLOWER) <= (one.low > 1.05)
     assert (one.pace is Pace.FASTER) <= (one.high < 1 / 1.05)
@@ -155,9 +155,143 @@ def test_it_is_one_verdict_and_its_interval_says_the_same(rounds: list[tuple[flo
     assert (one.wanted > one.rounds) is (one.pace is Pace.AMBIGUOUS)
 
 
-def test_a_quantity_that_is_not_compared_costs_the_others_nothing() -> None:
-    times = table(np.random.default_rng(13), normal, 24, 2, 0.08)
-    alone = judge(times, all_at(0.05, times), paired=True)
-    with_it = judge({**times, "odd": ([0.0], [0.0])}, {**all_at(0.05, times), "odd": 0.05}, paired=True)
-    assert with_it[:2] == alone
-    assert replace(with_it[2], reason="").pace is Pace.NOT_COMPARED
+@both
+@pytest.mark.parametrize("noise", NOISES)
+def test_false_alarms_are_as_rare_as_it_says_and_intervals_cover_what_was_planted(noise: Noise, paired: bool) -> None:
+    """With nothing allowed, where alarms are likeliest."""
+    rng = np.random.default_rng(1)
+    drawn = (table(rng, noise, 16, 5) for _ in range(TABLES))
+    found = sum(alarms(judge(one, all_at(0, one), paired=paired, alpha=0.05)) for one in drawn)
+    assert at_most(0.05, found, TABLES)
+    assert found >= 0.01 * TABLES, "not by never finding anything"
+    planted = (only(table(rng, noise, 16, 1, 0.1), paired=paired, alpha=0.05) for _ in range(TABLES))
+    missed = sum(not one.low <= 1.1 <= one.high for one in planted)
+    assert at_most(0.1, missed, TABLES), "one in twenty on each side"
+    assert missed >= 0.03 * TABLES, "not by being too wide"
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_what_is_slower_by_just_the_limit_is_neither_slower_nor_the_same(noise: Noise) -> None:
+    rng = np.random.default_rng(3)
+    for looks in ((24,), LOOKS):
+        tables = (table(rng, noise, looks[-1], 1, 0.05) for _ in range(TABLES))
+        drawn = [look_at(one, all_at(0.05, one), looks)[0].pace for one in tables]
+        assert at_most(0.01, drawn.count(Pace.SLOWER), TABLES)
+        assert at_most(0.01, drawn.count(Pace.SAME), TABLES)
+
+
+def test_without_holm_or_with_all_of_alpha_at_each_look_there_are_more_false_alarms() -> None:
+    rng = np.random.default_rng(4)
+    drawn = [table(rng, normal, 16, 8) for _ in range(TABLES)]
+    alone = [[only({name: sides}, 0, alpha=0.05) for name, sides in one.items()] for one in drawn]
+    assert not at_most(0.2, sum(map(alarms, alone)), TABLES)
+    drawn = [table(rng, normal, 48, 2) for _ in range(TABLES)]
+
+    def ever(looks: int) -> int:
+        cuts = [[{name: (a[:pairs], b[:pairs]) for name, (a, b) in one.items()} for pairs in LOOKS] for one in drawn]
+        return sum(
+            any(
+                alarms(judge(cut, all_at(0, cut), paired=True, alpha=0.05, look=min(look, looks), looks=looks))
+                for look, cut in enumerate(one, 1)
+            )
+            for one in cuts
+        )
+
+    assert at_most(0.05, ever(3), TABLES), "even if the first look with an alarm ends it"
+    assert not at_most(0.06, ever(1), TABLES)
+    for looks in (1, 2, 3, 6):
+        assert sum(level_of(0.01, look, looks) for look in range(1, looks + 1)) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(("slower", "limit", "rounds"), [(0.10, 0.05, 24), (0.05, 0.02, 48)])
+def test_a_slowdown_is_found_in_noise_of_two_per_cent(slower: float, limit: float, rounds: int) -> None:
+    rng = np.random.default_rng(5)
+    tables = [table(rng, normal, rounds, 10, slower) for _ in range(300)]
+    for drawn in (tables, [{name: sides[::-1] for name, sides in one.items()} for one in tables]):
+        paces = [[one.pace for one in judge(times, all_at(limit, times), paired=True)] for times in drawn]
+        assert sum(first in MIRRORED for first, *_ in paces) >= 0.99 * len(paces)
+        assert len({first for first, *_ in paces} - {Pace.AMBIGUOUS}) == 1
+        others = [pace for _, *rest in paces for pace in rest]
+        assert others.count(Pace.SAME) >= 0.95 * len(others)
+
+
+@pytest.mark.parametrize("noise", [drifting, loaded])
+def test_interleaved_rounds_withstand_what_misleads_runs_one_after_the_other(noise: Noise) -> None:
+    rng = np.random.default_rng(7)
+    wrong = {
+        interleaved: sum(
+            only(ordered(rng, noise, 24, slower, interleaved), paired=interleaved).pace is not right
+            for slower, right in ((0.0, Pace.SAME), (0.1, Pace.SLOWER))
+            for _ in range(100)
+        )
+        for interleaved in (True, False)
+    }
+    assert wrong[True] <= 6
+    assert wrong[False] >= 60
+
+
+@pytest.mark.parametrize(("slower", "limit"), [(0.0, 0.015), (0.01, 0.02), (0.035, 0.02)])
+def test_the_number_of_rounds_that_it_wants_settles_it(slower: float, limit: float) -> None:
+    rng = np.random.default_rng(10)
+    asked = [only(table(rng, normal, 12, 1, slower), limit) for _ in range(200)]
+    wanted = int(np.median([one.wanted for one in asked]))
+    quarter, just, double = (
+        sum(only(table(rng, normal, rounds, 1, slower), limit).settled for _ in range(100))
+        for rounds in (wanted // 4, wanted, 2 * wanted)
+    )
+    assert (quarter <= 30, just >= 50, double >= 90) == (True, True, True)
+
+
+@pytest.mark.parametrize("quantities", [0, 1, 10, 11, 40, 300])
+def test_the_first_look_can_find_something(quantities: int) -> None:
+    first, *others = looks_at(quantities)
+    assert first >= fewest_rounds(max(quantities, 1), 0.01, len(LOOKS), paired=True)
+    assert first % 2 == 0, "whole blocks of ABBA"
+    assert LOOKS[0] <= first < others[0]
+    assert others == [*LOOKS[1:]]
+
+
+@pytest.mark.parametrize("pairs", [2, 12, 14, 48])
+def test_neither_side_gains_by_steady_drift(pairs: int) -> None:
+    turns = [side for pair in range(pairs) for side in order(pair)]
+    assert turns[:4] == [0, 1, 1, 0]
+    assert sum(k for k, side in enumerate(turns) if side) * 2 == sum(range(2 * pairs))
+
+
+@pytest.mark.parametrize(("slower", "taken"), [(0.0, 12), (0.5, 12), (0.05, 48)])
+def test_it_ends_with_the_look_that_settles_it(slower: float, taken: int) -> None:
+    rng = np.random.default_rng(3)
+    tables = [table(rng, normal, 48, 1, slower) for _ in range(40)]
+    assert [look_at(times, {"stage0": 0.05}, LOOKS)[0].rounds for times in tables].count(taken) >= 36
+    odd = Judgement.not_compared("clip", "it has no rounds")
+    open_ = replace(odd, pace=Pace.AMBIGUOUS, reason="")
+    assert [is_over(table) for table in ([], [open_, odd], [replace(open_, reason="nothing will"), odd])] == [
+        False,
+        False,
+        True,
+    ]
+
+
+MEDIANS_MS = {"sam": 40.0, "tokenizer": 0.2, "decode": 15.0, "decode_late": 16.0, "page": 2000.0, "clip": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("quantity", "options", "limit"),
+    [
+        ("page", {}, 0.05),
+        ("page", {"*": 0.02}, 0.02),
+        ("page", {"*": 0.02, "page": 0.03}, 0.03),
+        ("page", {"page": 0.001}, 0.005),
+        ("sam", {}, 0.25),
+        ("sam", {"sam": 0.3}, 0.3),
+        ("tokenizer", {}, 50.0),
+        ("decode", {}, 0.05),
+        ("decode_late", {"*": 0.01}, 0.01),
+        ("clip", {}, 0.05),
+    ],
+)
+def test_a_limit_is_the_most_specific_and_raised_for_what_hardly_matters(
+    quantity: str, options: dict[str, float], limit: float
+) -> None:
+    assert limit_of(quantity, options, MEDIANS_MS, MEDIANS_MS["page"]) == pytest.approx(limit)
+    assert limit_of("sam", {}, {"sam": 40.0}, math.nan) == 0.05, "without a time of the page"

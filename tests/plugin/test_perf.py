@@ -100,8 +100,8 @@ def timed(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Iterator[T
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # by which pytest-benchmark knows that it is to be off
     monkeypatch.setitem(sys.modules, "test_clock", module)
     monkeypatch.setattr("pytest_dsocr.perf.probe.stopwatch.time", clock)
-    monkeypatch.setattr("pytest_dsocr.perf.probe.yardstick.time", Ticking())
-    monkeypatch.setattr("pytest_dsocr.perf.probe.conditions.WAITED_SHARE", 1e9)
+    monkeypatch.setattr("pytest_dsocr.perf.probe.machine.time", Ticking())
+    monkeypatch.setattr("pytest_dsocr.perf.probe.machine.WAITED_SHARE", 1e9)
     gc.freeze()  # each round begins with a collection, which takes long in a process with as much in it as this one
     yield Timed(repository)
     gc.unfreeze()

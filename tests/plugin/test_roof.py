@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.cost.roof import Roof
-from pytest_dsocr.cost.roofline import devices
+from pytest_dsocr.cost.roofline import Roof, devices
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.pages.page_list import shipped

@@ -18,7 +18,7 @@ from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.provenance import Provenance
-from pytest_dsocr.perf.judgement import Judgement
+from pytest_dsocr.perf.statistics import Judgement
 from pytest_dsocr.plugin.options import OPTIONS
 from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.report.collection import Plan

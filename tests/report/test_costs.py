@@ -11,8 +11,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.cost.pages import Priced, priced
 from pytest_dsocr.cost.roofline import bound, devices
-from pytest_dsocr.cost.spread import Priced, priced
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.report import costs

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.report.difference import Change, Difference, Status, difference, lines, markdown, readings, verdict
 from tests.report.made import (
     BAD,

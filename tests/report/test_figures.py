@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.report.payload import SpentPayload
 from pytest_dsocr.report.terminal import Summary
 from pytest_dsocr.report.times import PARTS, by_part, in_line, in_table, rows, table

@@ -14,12 +14,11 @@ from syrupy.assertion import SnapshotAssertion
 from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
-from pytest_dsocr.cost.roof import Roof
-from pytest_dsocr.cost.roofline import Bound, devices
+from pytest_dsocr.cost.roofline import Bound, Roof, devices
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import COLUMNS
-from pytest_dsocr.perf.against import PerfRun
-from pytest_dsocr.perf.judgement import Judgement, Pace
+from pytest_dsocr.perf.run import PerfRun
+from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.report.cases import NO_BOXES
 from pytest_dsocr.report.ci import errors, of_run, of_test
 from pytest_dsocr.report.file import RunIdentity, mark_refused

@@ -15,8 +15,7 @@ import torch
 from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.cost.compression import compression
-from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.cost.workload import Workload, compression
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime

@@ -62,7 +62,8 @@ def import_in_a_run() -> None:
 def serve(listener: socket.socket) -> Call | None:
     """Answer until stdin ends; return in each process that is asked for, with its call, and here with nothing."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no watcher is waited for
-    while listener in select.select([listener, 0], [], [])[0]:
+    sources: list[Any] = [listener, 0]
+    while listener in select.select(sources, [], [])[0]:
         client, _ = listener.accept()
         if not os.fork():
             listener.close()
@@ -92,7 +93,8 @@ def watch(client: socket.socket) -> Call:
             os.close(file)
         client.sendall(process.to_bytes(4, "big"))
         ended = os.pidfd_open(process)
-        if ended not in select.select([ended, client, 0], [], [])[0]:
+        sources: list[Any] = [ended, client, 0]
+        if ended not in select.select(sources, [], [])[0]:
             with suppress(ProcessLookupError):
                 os.killpg(process, signal.SIGKILL) if call["is_leader"] else os.kill(process, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])

@@ -1,19 +1,38 @@
-"""Quantities that noise does not touch: tokens, operators, waits, bytes; on a GPU kernels and allocations as well."""
+"""Quantities that noise does not touch: tokens, operators, waits, bytes, lines of Python; on a GPU kernels as well."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
 from pytest_dsocr.perf.probe.gpu_work import of_gpu
-from pytest_dsocr.perf.probe.lines import growth, growth_by_length, growth_by_token
-from pytest_dsocr.perf.probe.operators import Counting, Operators
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
 from pytest_dsocr.perf.probe.walk import FIRST_LAYER, MODULES, module_of
 
 if TYPE_CHECKING:
     from pytest_dsocr.perf.probe.page import PageProbe
+
+WAITS = frozenset(("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique_consecutive", "_unique2"))
+"""Operators whose result, or its size, the host has to wait for."""
+COPIES = frozenset(("_to_copy", "copy_"))
+CONVOLUTION = "convolution"
+FEW = 8
+"""Tokens at each end of a page that are compared."""
+LEAST_TOKENS = 12
+"""Fewer show no bend of the whole reading."""
+LEAST_LINES = 4
+"""What a whole reading shows for sure: the text itself decides how many lines it takes to tell its boxes."""
 
 
 def count(probe: PageProbe) -> dict[str, int]:
@@ -117,3 +136,124 @@ def _views(subject: Any) -> Iterator[list[int] | None]:
         yield views
     finally:
         hook.remove()
+
+
+@dataclass
+class Operators:
+    """What was counted in one stretch."""
+
+    count: int = 0
+    synchronisations: int = 0
+    """Operators that the host waits for: a number or a shape read from a tensor, a copy from a GPU to the host."""
+    new_bytes: int = 0
+    """Bytes of results that are stored anew, and not in what was given."""
+    convolutions: int = 0
+    """A decoder has none, an encoder of images begins with one."""
+
+
+class Counting(TorchDispatchMode):
+    """Counts the operators called within, on any device; what a CUDA graph or another library runs is not seen."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen = Operators()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = args, kwargs or {}
+        out = func(*args, **given[1])
+        name = func.overloadpacket.__name__
+        self.seen.count += 1
+        self.seen.synchronisations += name in WAITS or (name in COPIES and _leaves_gpu(name, args, out))
+        self.seen.convolutions += name == CONVOLUTION
+        self.seen.new_bytes += _new_bytes(given, out)
+        return out
+
+
+def _leaves_gpu(name: str, args: Any, out: Any) -> bool:
+    source = args[1] if name == "copy_" else args[0]
+    return bool(source.device.type != "cpu" and out.device.type == "cpu")
+
+
+def _new_bytes(given: Any, out: Any) -> int:
+    old = {one.untyped_storage()._cdata for one in _tensors(given)}
+    new = {storage._cdata: storage.nbytes() for one in _tensors(out) if (storage := one.untyped_storage())}
+    return sum(size for data, size in new.items() if data not in old)
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    return (one for one in tree_iter(values) if isinstance(one, torch.Tensor) and one.layout == torch.strided)
+
+
+class Lines:
+    """How many lines ran."""
+
+    count = 0
+
+
+@contextmanager
+def counted_lines() -> Iterator[Lines]:
+    """Count the lines that this thread runs within; a debugger or coverage sees nothing of them."""
+    lines, before = Lines(), sys.gettrace()
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        lines.count += event == "line"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield lines
+    finally:
+        sys.settrace(before)
+
+
+def growth(values: Sequence[int]) -> int:
+    """Give how much more each value is than the one before, from the medians at both ends: one that stands out is none.
+
+    A cache that doubles its room, say, makes one step store far more than its neighbours.
+    """
+    few = min(FEW, len(values) // 2)
+    return round((median(values[-few:]) - median(values[:few])) / (len(values) - few))
+
+
+def growth_by_token(read: Callable[[], object], first_layer: Any) -> int | None:
+    """Give how many lines more each token runs than the one before; None where there are too few tokens to tell.
+
+    Args:
+        read: reads the page.
+        first_layer: the decoder's first module, which is called once for each token.
+    """
+    marks: list[int] = []
+    with counted_lines() as lines:
+        hook = first_layer.register_forward_pre_hook(lambda *_: marks.append(lines.count))
+        try:
+            read()
+        finally:
+            hook.remove()
+    a_token = [late - early for early, late in pairwise(marks)][1:]  # the first holds the prompt
+    if len(a_token) < 2 * FEW:
+        return None
+    return growth(a_token)
+
+
+def growth_by_length(read: Callable[[int], object], tokens: int) -> int | None:
+    """Give the same from readings of three lengths, where nothing tells one token from the next; only if it is large.
+
+    Args:
+        read: reads the page up to so many tokens.
+        tokens: those of the whole text, or the ceiling.
+
+    Returns:
+        0 where a token costs the same at any length; None where there are too few tokens to tell.
+    """
+    if tokens < LEAST_TOKENS:
+        return None
+    third = tokens // 3
+    short, middle, long = (_lines_of(read, third * times) for times in (1, 2, 3))
+    grown = (long - 2 * middle + short) // third**2
+    return grown if abs(grown) >= LEAST_LINES else 0
+
+
+def _lines_of(read: Callable[[int], object], tokens: int) -> int:
+    with counted_lines() as lines:
+        read(tokens)
+    return lines.count

@@ -1,16 +1,37 @@
-"""Which machine this is, as far as times depend on it."""
+"""The machine: which it is, what happens on it around a round, and how fast its host is."""
 
 from __future__ import annotations
 
+import os
 import platform
+import threading
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.process import cores
-from pytest_dsocr.perf.probe.conditions import Gpu
 
 PACKAGES = ("torch", "transformers", "tokenizers", "pillow", "numpy", "flash-attn", "triton", "pytest-dsocr")
+THROTTLED = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x20: "heat",
+    0x40: "heat, by the hardware",
+    0x80: "power brake",
+}
+"""Bits of NVML's reasons for lower clocks that spoil a round."""
+STEAL = 8
+"""Its place in the first line of ``/proc/stat``."""
+WAITED_SHARE = 0.2
+"""Share of a round that its thread may wait for a core."""
+CALLS = 150
+"""Of one operator on one number, as the host's small work; half a millisecond to one and a half."""
+MS = 1e-6
+"""Milliseconds of a nanosecond."""
 
 
 def machine(device: str) -> dict[str, Any]:
@@ -35,10 +56,161 @@ def versions() -> dict[str, str]:
     return found
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """What was found around one round."""
+
+    values: Mapping[str, Any]
+    spoilt: tuple[str, ...]
+
+
+class Surveyor:
+    """Looks at the machine before and after each round.
+
+    Args:
+        device: the subject's.
+        friends: processes that may hold memory on the GPU without being in the way: the other side, which waits.
+    """
+
+    def __init__(self, device: str, friends: Collection[int] = ()) -> None:
+        self.friends = {os.getpid(), *friends}
+        self._gpu = Gpu.of(device)
+        self._waited_ns, self._stolen = 0, 0
+
+    def begin(self) -> None:
+        """Note where things stand as a round begins."""
+        self._waited_ns, self._stolen = _waited_ns(), stolen_ticks() or 0
+
+    def end(self, round_ms: float) -> Conditions:
+        """Give what is found as a round of ``round_ms`` milliseconds ends."""
+        waited_ms = (_waited_ns() - self._waited_ns) / 1e6
+        values: dict[str, Any] = {"load": round(os.getloadavg()[0], 2), "waited_ms": round(waited_ms, 3)}
+        if (stolen := stolen_ticks()) is not None:
+            values["stolen_s"] = (stolen - self._stolen) / os.sysconf("SC_CLK_TCK")
+        if mhz := cpu_mhz():
+            values["cpu_mhz"] = mhz
+        spoilt = []
+        if waited_ms > WAITED_SHARE * round_ms:
+            spoilt.append(f"the process waited {waited_ms:.0f} of {round_ms:.0f} ms for a core")
+        if self._gpu is not None:
+            found, why = self._gpu.look(self.friends)
+            values |= found
+            spoilt += why
+        return Conditions(values, tuple(spoilt))
+
+
+class Gpu:
+    """One GPU, as the driver's management library (NVML) knows it."""
+
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self.nvml, self.handle = nvml, handle
+
+    @classmethod
+    def of(cls, device: str) -> Gpu | None:
+        """Give the GPU that torch calls ``device``; None on a CPU, or without the package nvidia-ml-py."""
+        if not device.startswith("cuda"):
+            return None
+        try:
+            import pynvml
+        except ImportError:
+            return None
+        import torch
+
+        pynvml.nvmlInit()
+        uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+        try:
+            return cls(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid))
+        except pynvml.NVMLError:  # some containers hide a GPU's identity
+            return None
+
+    def look(self, friends: Collection[int]) -> tuple[dict[str, Any], list[str]]:
+        """Give clocks in MHz, degrees, watts; and what spoils a round."""
+        nvml = self.nvml
+        found = {
+            "sm_mhz": self._asked(lambda: nvml.nvmlDeviceGetClockInfo(self.handle, nvml.NVML_CLOCK_SM)),
+            "memory_mhz": self._asked(lambda: nvml.nvmlDeviceGetClockInfo(self.handle, nvml.NVML_CLOCK_MEM)),
+            "degrees_c": self._asked(lambda: nvml.nvmlDeviceGetTemperature(self.handle, nvml.NVML_TEMPERATURE_GPU)),
+            "watts": self._asked(lambda: nvml.nvmlDeviceGetPowerUsage(self.handle) / 1e3),
+        }
+        reasons = self._asked(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle)) or 0
+        spoilt = [f"the GPU was throttled ({why})" for bit, why in THROTTLED.items() if reasons & bit]
+        others = self._others(friends)
+        if others:
+            spoilt.append(f"other processes were on the GPU ({', '.join(map(str, sorted(others)))})")
+        return {name: value for name, value in found.items() if value is not None}, spoilt
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The driver and the power cap in watts."""
+        cap = self._asked(lambda: self.nvml.nvmlDeviceGetEnforcedPowerLimit(self.handle) / 1e3)
+        return {"driver": str(self._asked(self.nvml.nvmlSystemGetDriverVersion)), "power_cap_w": cap}
+
+    def _others(self, friends: Collection[int]) -> set[int]:
+        """Give the other processes that compute there. In a container that counts processes anew nobody can tell."""
+        found = self._asked(lambda: self.nvml.nvmlDeviceGetComputeRunningProcesses(self.handle)) or []
+        running = {process.pid for process in found}
+        return running - set(friends) if os.getpid() in running else set()
+
+    def _asked(self, question: Any) -> Any:
+        try:
+            return question()
+        except self.nvml.NVMLError:
+            return None
+
+
+class Yardstick:
+    """Calls the smallest operator again and again, as a decode step that waits for its launches does.
+
+    Args:
+        device: the subject's; on a GPU what is called is launched there, and waited for at the end.
+    """
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self._number = torch.zeros(1, device=device)
+
+    def host_ms(self) -> float:
+        """Do the work once; give the milliseconds that it took."""
+        self._wait()
+        began = time.perf_counter_ns()
+        for _ in range(CALLS):
+            self._number.add_(1)
+        self._wait()
+        return (time.perf_counter_ns() - began) * MS
+
+    def _wait(self) -> None:
+        if self._number.is_cuda:
+            import torch
+
+            torch.cuda.synchronize(self._number.device)
+
+
+def stolen_ticks() -> int | None:
+    """Return the ticks that a hypervisor kept this machine's cores from it, where Linux says; of all cores."""
+    fields = _lines("/proc/stat")[0].split()
+    return int(fields[STEAL]) if len(fields) > STEAL else None
+
+
+def cpu_mhz() -> int | None:
+    """Return the mean clock of the cores, where Linux says."""
+    mhz = [float(line.partition(":")[2]) for line in _lines("/proc/cpuinfo") if line.startswith("cpu MHz")]
+    return round(sum(mhz) / len(mhz)) if mhz else None
+
+
 def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    models = (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name"))
     return next(models, "") or platform.processor() or platform.machine()
+
+
+def _waited_ns() -> int:
+    """Return how long this thread was ready to run and had no core, where Linux says."""
+    fields = _lines(f"/proc/self/task/{threading.get_native_id()}/schedstat")[0].split()
+    return int(fields[1]) if fields else 0
+
+
+def _lines(path: str) -> list[str]:
+    """Return the lines of a file of the kernel's; an empty one where there is none."""
+    with suppress(OSError):
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    return [""]

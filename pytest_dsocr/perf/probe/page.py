@@ -11,11 +11,9 @@ from typing import Any
 
 import torch
 
-from pytest_dsocr.perf.probe.conditions import Conditions, Surveyor
-from pytest_dsocr.perf.probe.laps import Laps, apart, in_fields, in_quantities, shortest
-from pytest_dsocr.perf.probe.stopwatch import Stopwatch
+from pytest_dsocr.perf.probe.machine import Conditions, Surveyor, Yardstick
+from pytest_dsocr.perf.probe.stopwatch import Laps, Stopwatch, apart, in_fields, in_quantities, shortest
 from pytest_dsocr.perf.probe.walk import Walk
-from pytest_dsocr.perf.probe.yardstick import Yardstick
 
 STAGES = ("inputs", "vision", "prefill", "step")
 """The methods of a subject whose stages can be timed one by one."""

@@ -1,0 +1,195 @@
+"""The encoders' share: SAM, CLIP behind it, and the projector behind both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pytest_dsocr.cost.cost import (
+    GELU,
+    LAYER_NORM,
+    QUICK_GELU,
+    Cost,
+    attention,
+    each,
+    moved,
+    product,
+    scores,
+)
+from pytest_dsocr.engine.architecture import Architecture, ClipConfig, SamConfig
+
+SAM, CLIP, PROJECTOR = "model.sam_model", "model.vision_model", "model.projector"
+UNUSED = f"{CLIP}.embeddings.patch_embedding"
+"""In the checkpoint, and never read: SAM's features take its place."""
+COLOURS = 3
+KERNEL = 9
+"""Weights of a 3 x 3 convolution for each pair of channels."""
+POSITION_TABLES = 2
+"""Relative positions of rows, and of columns."""
+
+
+def features_side(config: SamConfig, view_px: int) -> int:
+    """Give the features along one side of a view: its patches, halved twice."""
+    return _halved(_halved(view_px // config.patch_size))
+
+
+def sam_parameters(config: SamConfig) -> dict[str, int]:
+    """Count the parameters of each module."""
+    width, neck, inner = config.width, config.neck_channels, config.mlp_ratio * config.width
+    middle, last = config.downsample_channels
+    found = {
+        "patch_embed.proj": COLOURS * config.patch_size**2 * width + width,
+        "pos_embed": config.grid**2 * width,
+    }
+    for layer in range(config.layers):
+        tables = POSITION_TABLES * (2 * _table_side(config, layer) - 1) * (width // config.heads)
+        found[f"blocks.{layer}.norm1"] = 2 * width
+        found[f"blocks.{layer}.attn"] = 4 * width**2 + 4 * width + tables
+        found[f"blocks.{layer}.norm2"] = 2 * width
+        found[f"blocks.{layer}.mlp"] = 2 * width * inner + inner + width
+    found |= {"neck.0": width * neck, "neck.1": 2 * neck, "neck.2": KERNEL * neck**2, "neck.3": 2 * neck}
+    found |= {"net_2": KERNEL * neck * middle, "net_3": KERNEL * middle * last}
+    return {f"{SAM}.{name}": count for name, count in found.items()}
+
+
+def sam_layers(config: SamConfig, view_px: int, views: int, size: int) -> dict[str, Cost]:
+    """Give the cost of one call on ``views`` views of ``view_px``, in numbers of ``size`` bytes."""
+    found = {
+        **dict(_patches(config, view_px, views, size)),
+        **dict(_blocks(config, view_px // config.patch_size, views, size)),
+        **dict(_neck(config, view_px // config.patch_size, views, size)),
+    }
+    return _with_weights({f"{SAM}.{name}": cost for name, cost in found.items()}, sam_parameters(config), size)
+
+
+def _with_weights(costs: Mapping[str, Cost], weights: Mapping[str, int], size: int) -> dict[str, Cost]:
+    """Add the weights that each module reads."""
+    return {name: cost + moved(size, weights=weights[name]) for name, cost in costs.items()}
+
+
+def _patches(config: SamConfig, view_px: int, views: int, size: int) -> Iterator[tuple[str, Cost]]:
+    pixels = COLOURS * config.patch_size**2
+    patches = views * (view_px // config.patch_size) ** 2
+    numbers = patches * config.width
+    read = views * COLOURS * view_px**2
+    yield (
+        "patch_embed.proj",
+        product(patches, pixels, config.width, bias=True) + moved(size, read=read, written=numbers),
+    )
+    yield "pos_embed", each(numbers)
+
+
+def _blocks(config: SamConfig, side: int, views: int, size: int) -> Iterator[tuple[str, Cost]]:
+    patches, width, inner = views * side**2, config.width, config.mlp_ratio * config.width
+    numbers = patches * width
+    through = moved(size, read=numbers, written=numbers) + each(numbers)  # the residual is added
+    for layer in range(config.layers):
+        yield f"blocks.{layer}.norm1", each(numbers, LAYER_NORM)
+        yield f"blocks.{layer}.attn", through + _sam_attention(config, layer, side, views)
+        yield f"blocks.{layer}.norm2", each(numbers, LAYER_NORM)
+        yield (
+            f"blocks.{layer}.mlp",
+            through
+            + product(patches, width, inner, bias=True)
+            + each(patches * inner, GELU)
+            + product(patches, inner, width, bias=True),
+        )
+
+
+def _sam_attention(config: SamConfig, layer: int, side: int, views: int) -> Cost:
+    """In windows, which zeros are added for at the lower and the right edge, or over the whole view."""
+    width = config.width
+    window = side if layer in config.global_attn_indexes else config.window_size
+    along = -(-side // window)
+    patches = views * along**2 * window**2
+    return (
+        product(patches, width, 3 * width, bias=True)
+        + product(patches, width, POSITION_TABLES * window)
+        + attention(patches, window**2, width)
+        + scores(patches * window**2 * config.heads, operations=2)  # row and column are added, then the bias
+        + product(patches, width, width, bias=True)
+    )
+
+
+def _neck(config: SamConfig, side: int, views: int, size: int) -> Iterator[tuple[str, Cost]]:
+    neck = config.neck_channels
+    middle, last = config.downsample_channels
+    half, quarter = _halved(side), _halved(_halved(side))
+    norm = each(views * side**2 * neck, LAYER_NORM)
+
+    def convolution(inputs: int, outputs: int, before: int, after: int, kernel: int = KERNEL) -> Cost:
+        read, written = views * before**2 * inputs, views * after**2 * outputs
+        return product(views * after**2, kernel * inputs, outputs) + moved(size, read=read, written=written)
+
+    yield "neck.0", convolution(config.width, neck, side, side, kernel=1)
+    yield "neck.1", norm
+    yield "neck.2", convolution(neck, neck, side, side)
+    yield "neck.3", norm
+    yield "net_2", convolution(neck, middle, side, half)
+    yield "net_3", convolution(middle, last, half, quarter)
+
+
+def _table_side(config: SamConfig, layer: int) -> int:
+    return config.grid if layer in config.global_attn_indexes else config.window_size
+
+
+def _halved(side: int) -> int:
+    """A convolution of width 3, stride 2 and padding 1."""
+    return (side - 1) // 2 + 1
+
+
+def clip_parameters(config: ClipConfig) -> dict[str, int]:
+    """Count the parameters of each module."""
+    width, inner = config.width, config.mlp_ratio * config.width
+    found = {
+        f"{CLIP}.embeddings": width + (config.grid**2 + 1) * width,
+        UNUSED: COLOURS * config.patch_size**2 * width,
+        f"{CLIP}.pre_layrnorm": 2 * width,
+    }
+    for layer in range(config.layers):
+        name = f"{CLIP}.transformer.layers.{layer}"
+        found[f"{name}.layer_norm1"] = 2 * width
+        found[f"{name}.self_attn"] = 4 * width**2 + 4 * width
+        found[f"{name}.layer_norm2"] = 2 * width
+        found[f"{name}.mlp"] = 2 * width * inner + inner + width
+    return found
+
+
+def clip_layers(config: ClipConfig, side: int, views: int, size: int) -> dict[str, Cost]:
+    """Give the cost of one call on ``views`` views of ``side`` x ``side`` features, in numbers of ``size`` bytes."""
+    positions, width, inner = side**2 + 1, config.width, config.mlp_ratio * config.width  # the class token is one more
+    rows = views * positions
+    numbers = rows * width
+    norm = each(numbers, LAYER_NORM)
+    through = moved(size, read=numbers, written=numbers) + each(numbers)  # the residual is added
+    attn = (
+        product(rows, width, 3 * width, bias=True)
+        + attention(rows, positions, width)
+        + scores(rows * positions * config.heads)
+        + product(rows, width, width, bias=True)
+    )
+    mlp = product(rows, width, inner, bias=True) + product(rows, inner, width, bias=True)
+    found = {
+        f"{CLIP}.embeddings": each(numbers) + moved(size, read=views * side**2 * width, written=numbers),
+        f"{CLIP}.pre_layrnorm": norm,
+    }
+    for layer in range(config.layers):
+        name = f"{CLIP}.transformer.layers.{layer}"
+        found[f"{name}.layer_norm1"] = norm
+        found[f"{name}.self_attn"] = through + attn
+        found[f"{name}.layer_norm2"] = norm
+        found[f"{name}.mlp"] = through + mlp + each(rows * inner, QUICK_GELU)
+    return _with_weights(found, clip_parameters(config), size)
+
+
+def projector_parameters(arch: Architecture) -> int:
+    """Count the projector's parameters: one layer with its bias."""
+    return (arch.projector_input + 1) * arch.decoder.hidden_size
+
+
+def projector(arch: Architecture, side: int, views: int, size: int) -> dict[str, Cost]:
+    """Give the cost of one call on CLIP's and SAM's features side by side, without the class token."""
+    rows, inputs, outputs = views * side**2, arch.projector_input, arch.decoder.hidden_size
+    cost = product(rows, inputs, outputs, bias=True) + moved(
+        size, weights=projector_parameters(arch), read=rows * inputs, written=rows * outputs
+    )
+    return {PROJECTOR: cost}

@@ -1,0 +1,82 @@
+"""What many pages cost: how their costs lie, and by which grids."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_dsocr.contract.presets import Grid
+from pytest_dsocr.cost.cost import Cost, StageCost, total
+from pytest_dsocr.cost.model import stages_of
+from pytest_dsocr.cost.roofline import VISION, Bound, Device, bound
+from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.engine.architecture import Architecture
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A page with what it costs."""
+
+    name: str
+    work: Workload
+    stages: Mapping[str, StageCost]
+
+    @property
+    def cost(self) -> Cost:
+        """The whole page."""
+        return total(stage.cost for stage in self.stages.values())
+
+    @property
+    def vision(self) -> Cost:
+        """All that is done before the prefill."""
+        return total(self.stages[name].cost for name in VISION)
+
+    def bound(self, stage: str, device: Device) -> Bound:
+        """Give the least time of a stage."""
+        return bound(self.stages[stage].cost, device, self.work.dtype)
+
+    def least(self, device: Device) -> Bound:
+        """Give the least time of the page, whose stages follow one another."""
+        return sum((self.bound(stage, device) for stage in self.stages), Bound())
+
+
+FIGURES: Mapping[str, Callable[[Priced], float]] = {
+    "views": lambda page: len(page.work.views_px),
+    "image tokens": lambda page: page.work.image_tokens,
+    "prompt tokens": lambda page: page.work.prompt_tokens,
+    "vision TFLOP": lambda page: page.vision.matrix_flops / 1e12,
+    "prefill TFLOP": lambda page: page.stages["prefill"].cost.matrix_flops / 1e12,
+    "decode TFLOP": lambda page: page.stages["decode"].cost.matrix_flops / 1e12,
+    "page TFLOP": lambda page: page.cost.matrix_flops / 1e12,
+    "page GB": lambda page: page.cost.bytes / 1e9,
+}
+"""What is told of a page; FLOPs are those of matrices."""
+
+
+def priced(arch: Architecture, pages: Iterable[tuple[str, Workload]]) -> list[Priced]:
+    """Calculate pages, by name; as only the grid matters, pages of one grid are calculated once."""
+    known: dict[Workload, Mapping[str, StageCost]] = {}
+    found = []
+    for name, work in pages:
+        key = replace(work, page_px=work.grid)  # stands for all pages of that grid
+        if key not in known:
+            known[key] = stages_of(arch, work)
+        found.append(Priced(name, work, known[key]))
+    return found
+
+
+def five_numbers(values: Sequence[float]) -> tuple[float, float, float, float, float]:
+    """Give the least, the quartiles and the greatest."""
+    if len(values) == 1:
+        return (values[0],) * 5
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return min(values), low, middle, high, max(values)
+
+
+def by_grid(pages: Iterable[Priced]) -> dict[Grid, list[Priced]]:
+    """Group pages by the grid of their crops, the fewest crops first."""
+    found: dict[Grid, list[Priced]] = {}
+    for page in pages:
+        found.setdefault(page.work.grid, []).append(page)
+    return dict(sorted(found.items(), key=lambda one: (one[0][0] * one[0][1], one[0])))

@@ -1,0 +1,180 @@
+"""What is counted and not timed: signs of work that a page does not need, and what differs between two measurements."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from pytest_dsocr.foundation.words import count
+from pytest_dsocr.perf.rounds import Measured
+
+WAITS_A_TOKEN = 1
+"""The host has to learn which token was chosen."""
+WORK = ("tokens.", "page.characters", "vision.views")
+"""Quantities of the work itself: where they differ, times are of different work."""
+NEARLY = {"_us": 0.03, "peak_bytes": 0.01}
+"""How quantities end that are not quite the same each time, with the share that they may differ by."""
+SHORT_US = 30
+"""Microseconds of a stage's kernels that may always differ."""
+CLOCK_SHARE = 0.05
+"""By how much the median of a condition, such as a clock, has to differ to be shown."""
+
+Exact = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One thing that must not be."""
+
+    raised: bool
+    measured: str
+    """What was found, beside what is allowed."""
+
+
+def _vision_in_decode(exact: Exact) -> Flag:
+    found = exact["decode.convolutions"]
+    return Flag(found > 0, f"{found} convolutions in a decode step; none is allowed, since only vision has any")
+
+
+def _vision_again(exact: Exact) -> Flag:
+    once, found = exact["vision.views"], exact["page.views"]
+    return Flag(found > once, f"reading the page encodes {found} views, and it has {once}")
+
+
+def _waits_in_step(exact: Exact) -> Flag:
+    found = exact["decode.waits"]
+    text = f"a decode step waits for the device {found} times by itself (.item(), nonzero, copies); none is allowed"
+    return Flag(found > 0, text)
+
+
+def _waits_a_token(exact: Exact) -> Flag:
+    found = (exact["page.waits"] - exact["page.waits.first"]) / max(1, exact["tokens.output"])
+    text = f"reading waits for the device {found:.2f} times a token; {WAITS_A_TOKEN} is allowed, to learn the token"
+    return Flag(found > WAITS_A_TOKEN, text)
+
+
+def _cache_copied(exact: Exact) -> Flag:
+    found, token = exact["decode.bytes.growth"], exact["cache.bytes_a_token"]
+    text = f"each step stores {found:,} bytes more than the one before, and a token of the cache has {token:,}: "
+    return Flag(
+        found >= token, text + ("the cache is copied whole at each step" if found >= token else "it is not copied")
+    )
+
+
+def _operators_grow(exact: Exact) -> Flag:
+    found, of = exact["decode.operators.growth"], exact["decode.operators"]
+    return Flag(found > 0, f"each step calls {found} operators more than the one before, of {of}; none is allowed")
+
+
+def _host_work_grows(exact: Exact) -> Flag:
+    found = exact["page.lines.growth"]
+    text = f"each token runs {found} lines of Python more than the one before; none is allowed, or pages grow quadratic"
+    return Flag(found > 0, text)
+
+
+FLAGS: Mapping[str, tuple[tuple[str, ...], Callable[[Exact], Flag]]] = {
+    "vision in decode": (("decode.convolutions",), _vision_in_decode),
+    "vision runs again": (("vision.views", "page.views"), _vision_again),
+    "waits in a step": (("decode.waits",), _waits_in_step),
+    "waits a token": (("page.waits", "page.waits.first", "tokens.output"), _waits_a_token),
+    "cache copied": (("decode.bytes.growth", "cache.bytes_a_token"), _cache_copied),
+    "operators grow": (("decode.operators.growth", "decode.operators"), _operators_grow),
+    "host work grows": (("page.lines.growth",), _host_work_grows),
+}
+"""Each with the exact quantities that it needs."""
+
+
+def flag(name: str, exact: Exact) -> Flag | None:
+    """Evaluate one flag; None where the subject does not show what it needs."""
+    needs, evaluate = FLAGS[name]
+    return evaluate(exact) if all(one in exact for one in needs) else None
+
+
+def flags(exact: Exact) -> dict[str, Flag]:
+    """Evaluate every flag that the subject shows enough for, by name."""
+    return {name: found for name in FLAGS if (found := flag(name, exact)) is not None}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One exact quantity that differs; None where a side has none."""
+
+    quantity: str
+    before: int | None
+    after: int | None
+
+    @property
+    def is_work(self) -> bool:
+        """Whether the sides do different work."""
+        return self.quantity.startswith(WORK)
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the second side does more for the same work."""
+        return not self.is_work and self.before is not None and self.after is not None and self.after > self.before
+
+    @property
+    def text(self) -> str:
+        """Both sides' counts, and whether the second is worse."""
+        sides = (("A", self.before), ("B", self.after))
+        shown = ", ".join(f"{side} {'has none' if value is None else f'{value:,}'}" for side, value in sides)
+        return f"{self.quantity}: {shown}" + (", which is worse" if self.is_worse else "")
+
+
+def exact_changes(a: Exact, b: Exact) -> list[Change]:
+    """Return the counted quantities that differ; of a GPU's times and peak, by more than they always do."""
+    changes = (Change(name, a.get(name), b.get(name)) for name in dict.fromkeys((*a, *b)))
+    return [one for one in changes if not _equal(one.quantity, one.before, one.after)]
+
+
+def _equal(name: str, a: int | None, b: int | None) -> bool:
+    if a is None or b is None or a == b:
+        return a == b
+    share = next((share for end, share in NEARLY.items() if name.endswith(end)), 0.0)
+    least = SHORT_US if name.endswith("_us") else 0
+    return abs(a - b) <= (max(share * max(a, b), least) if share else 0)
+
+
+def text_change(a: str, b: str) -> str:
+    """Say how two readings of the page differ; nothing where they do not."""
+    if a == b:
+        return ""
+    same = next((k for k, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
+    sizes = f"A {count(len(a), 'character')}, B {count(len(b), 'character')}"
+    return f"the two do not read the same: {sizes}, apart from character {same} on"
+
+
+def other_changes(a: Measured, b: Measured) -> Iterator[str]:
+    """Yield what differs of the sides' versions, machines and clocks, and the rounds that were not used."""
+    for part in ("machine", "versions"):
+        one, other = a.identity.get(part, {}), b.identity.get(part, {})
+        for name in dict.fromkeys((*one, *other)):
+            if one.get(name) != other.get(name):
+                yield f"{name}: A {one.get(name, 'has none')}, B {other.get(name, 'has none')}"
+    for name, was, now in changed_conditions(a, b):
+        yield f"{name}: A {was:.4g}, B {now:.4g} (median of the rounds)"
+    for label, side in (("A", a), ("B", b)):
+        clauses = (clause for one in side.rounds for clause in one.spoilt)
+        whys = Counter("the process waited for a core" if "waited" in clause else clause for clause in clauses)
+        for why, rounds in whys.items():  # numbers in the clauses are of single rounds
+            yield f"{label}: {count(rounds, 'round')} not used: {why}"
+
+
+def changed_conditions(before: Measured, after: Measured) -> Iterator[tuple[str, float, float]]:
+    """Yield each condition, such as a clock, whose medians over the good rounds differ."""
+    was, now = _conditions(before), _conditions(after)
+    for name in (name for name in was if name in now):
+        if abs(now[name] - was[name]) > CLOCK_SHARE * max(abs(was[name]), abs(now[name])):
+            yield name, was[name], now[name]
+
+
+def _conditions(side: Measured) -> dict[str, float]:
+    """Return the median of each number among the conditions; load and waiting say nothing of the whole run."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for name, value in (item for one in side.good for item in one.conditions.items()):
+        if isinstance(value, int | float) and name not in ("load", "waited_ms"):
+            found[name].append(value)
+    return {name: median(values) for name, values in found.items()}

@@ -1,0 +1,134 @@
+"""One run of a subject, measured until it is judged against its baseline, or as a baseline of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+from pytest_dsocr.cost.roofline import Roof
+from pytest_dsocr.perf import summary
+from pytest_dsocr.perf.baseline import Baseline
+from pytest_dsocr.perf.counts import Change, exact_changes, flags
+from pytest_dsocr.perf.history import Spread
+from pytest_dsocr.perf.host import host_ratio, idle_share, is_another, of_runs
+from pytest_dsocr.perf.limits import ALONE, LOOKS, MOST_TAKEN, is_over, limits_of, looks_at
+from pytest_dsocr.perf.rounds import Measured, Round
+from pytest_dsocr.perf.statistics import Judgement, Pace, judge
+
+OnRound = Callable[[str, int, int], None]
+"""Called with what is under way, how much of it is done, and its total."""
+
+
+class Probe(Protocol):
+    """What measures a page: :class:`pytest_dsocr.perf.probe.page.PageProbe`."""
+
+    def warm_up(self) -> int:
+        """Read until a round is no faster than the one before."""
+
+    def round(self) -> dict[str, Any]:
+        """Read once, watched."""
+
+
+@dataclass(frozen=True)
+class PerfRun:
+    """What one run measured, and how that compares."""
+
+    measured: Measured
+    judgements: tuple[Judgement, ...] = ()
+    baseline: Baseline | None = None
+    no_baseline: str = ""
+    """Why there is none to compare with."""
+    accepted: Path | None = None
+    """Where this run was written as a baseline."""
+    roof: Roof | None = None
+    """The least times on this device, where its peaks are known."""
+
+    @property
+    def changes(self) -> list[Change]:
+        """The exact quantities that differ from the baseline's."""
+        return exact_changes(self.baseline.measured.exact, self.measured.exact) if self.baseline else []
+
+    @property
+    def host_ratio(self) -> float:
+        """How much longer the host took for the same small work than at the baseline; 1 without one."""
+        return host_ratio(self.baseline.measured, self.measured) if self.baseline else 1.0
+
+    def judgement(self, quantity: str) -> Judgement | None:
+        """Return the one of a quantity, where there is one."""
+        return next((one for one in self.judgements if one.quantity == quantity), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values: medians and verdicts by quantity, flags, changes, and sentences of it all."""
+        of = self.measured
+        spreads = {name: Spread.of(of.wall_ms(name)) for name in of.quantities}
+        return {
+            "identity": dict(of.identity),
+            "rounds": {"taken": len(of.rounds), "used": len(of.good)},
+            "median_ms": {name: median(of.wall_ms(name)) for name in of.quantities},
+            "quartiles_ms": {name: (one.low_ms, one.high_ms) for name, one in spreads.items()},
+            "exact": dict(of.exact),
+            "idle_share": idle_share(of),
+            "host_ratio": self.host_ratio,
+            "roof": summary.nearness_json(of, self.roof) if self.roof else None,
+            "in_short": [*summary.of_run(of, self.roof), *summary.of_host(self.host_ratio)],
+            "flags": {name: asdict(one) for name, one in flags(of.exact).items()},
+            "judgements": [one.to_json() for one in self.judgements],
+            "changes": [one.text for one in self.changes],
+            "baseline": {"made": self.baseline.made, "commit": self.baseline.commit} if self.baseline else None,
+            "no_baseline": self.no_baseline,
+            "accepted": str(self.accepted) if self.accepted else None,
+        }
+
+
+def measure(
+    probe: Probe,
+    counts: Measured,
+    baseline: Baseline | None,
+    slower: Mapping[str, float],
+    *,
+    most_rounds: int = LOOKS[-1],
+    rounds_alone: int = ALONE,
+    on_round: OnRound = lambda what, done, total: None,
+) -> tuple[Measured, tuple[Judgement, ...]]:
+    """Measure a page until each quantity is judged, or ``most_rounds`` are good.
+
+    Args:
+        probe: of the page.
+        counts: of what is measured: its identity, and its exact quantities.
+        baseline: to judge against.
+        slower: how much slower quantities may be, where that is not the default.
+        most_rounds: the bound. Where rounds are spoilt, others are taken, up to twice as many.
+        rounds_alone: taken where there is no baseline.
+        on_round: called as it goes.
+    """
+    on_round("warming up", 0, most_rounds)
+    probe.warm_up()
+    rounds = [Round.from_json(probe.round())]
+    judgements: Sequence[Judgement] = ()
+    looks = looks_at(len(rounds[0].wall_ms), most_rounds) if baseline else (min(rounds_alone, most_rounds),)
+    for look, upto in enumerate(looks, 1):
+        while (good := sum(not one.spoilt for one in rounds)) < upto and len(rounds) < MOST_TAKEN * upto:
+            rounds.append(Round.from_json(probe.round()))
+            on_round("rounds", good + 1, looks[-1])
+        if baseline is None:
+            break
+        judgements = judged(baseline.measured, replace(counts, rounds=tuple(rounds)), slower, look, len(looks))
+        if not judgements or is_over(judgements):
+            break
+    return replace(counts, rounds=tuple(rounds)), tuple(judgements)
+
+
+def judged(before: Measured, after: Measured, slower: Mapping[str, float], look: int, looks: int) -> list[Judgement]:
+    """Judge the quantities that both have, corrected for the host's pace; nothing where one has no good round."""
+    times = {name: of_runs(before, after, name) for name in before.quantities if name in after.quantities}
+    if not times:
+        return []
+    judgements = judge(times, limits_of(times, slower), paired=False, look=look, looks=looks)
+    ratio = host_ratio(before, after)
+    if not is_another(ratio):
+        return judgements
+    why = f"the host takes {ratio:.2f} times as long for the same small work as it did then; let it come to rest"
+    return [replace(one, pace=Pace.AMBIGUOUS, reason=why) for one in judgements]

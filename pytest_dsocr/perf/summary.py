@@ -1,0 +1,169 @@
+"""What a measurement says in sentences: where the time goes, what limits it, and how near to the roof it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from pytest_dsocr.contract.presets import get_preset
+from pytest_dsocr.cost.roofline import LAUNCH_BOUND, Bound, Device, Limit, Roof, Share, limit_of
+from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.perf.host import busy_ms, idle_share
+from pytest_dsocr.perf.rounds import Measured
+from pytest_dsocr.perf.statistics import Judgement, Pace
+
+TELLING = 0.02
+"""Share by which the host has to be faster or slower to be mentioned."""
+GLYPHS = "▁▂▃▄▅▆▇█"
+BINS = 12
+TOKENS = ("tokens.prompt", "tokens.image", "tokens.output")
+NOT_KNOWN = "not known"
+WHY_NOT_KNOWN = "below half of the roof, and how long the device idled was not counted"
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """One measured time, and the roof over it."""
+
+    quantity: str
+    measured_ms: float
+    bound: Bound
+    limit: Limit | None
+    """None where it is not known: see :func:`~pytest_dsocr.cost.roofline.limit_of`."""
+
+    @property
+    def share(self) -> Share:
+        """How near it is."""
+        return self.bound.share(self.measured_ms)
+
+    @property
+    def limit_text(self) -> str:
+        """What limits it."""
+        return str(self.limit or NOT_KNOWN)
+
+
+def roof_over(measured: Measured, arch: Architecture, page_px: tuple[int, int], device: Device) -> Roof | None:
+    """Return the roof over a measured page; None where its tokens were not counted, or its dtype has no peak."""
+    exact, setup, page = measured.exact, measured.identity["setup"], measured.identity["page"]
+    if not {*TOKENS} <= {*exact} or setup["dtype"] not in device.tflops:
+        return None
+    prompt, image, output = (exact[name] for name in TOKENS)
+    how = {"dtype": setup["dtype"], "attention": setup["attention"]}
+    return Roof.of(arch, Workload(page_px, get_preset(page["preset"]), prompt - image, output, **how), device)
+
+
+def nearness(measured: Measured, roof: Roof) -> Iterator[Nearness]:
+    """Yield each time that was taken in the good rounds and that has a roof, in the order of the stages."""
+    for quantity in measured.quantities:
+        if one := roof.bounds.get(quantity):
+            measured_ms = median(measured.wall_ms(quantity))
+            yield Nearness(quantity, measured_ms, one, limit_of(one, measured_ms, idle_share(measured, quantity)))
+
+
+def nearness_json(measured: Measured, roof: Roof) -> dict[str, Any]:
+    """Return the roof over a measurement as JSON values."""
+    times = {
+        one.quantity: {
+            "measured_ms": one.measured_ms,
+            "least_ms": one.bound.ms,
+            "share": asdict(one.share),
+            "limit": one.limit_text,
+        }
+        for one in nearness(measured, roof)
+    }
+    parts = {"device": roof.text, "source": roof.device.source, "prefill_in_steps": roof.prefill_in_steps}
+    return {**parts, "times": times}
+
+
+def of_run(measured: Measured, roof: Roof | None = None) -> Iterator[str]:
+    """Yield what is worth reading at once: the page, a token, the limit, and how near to the ``roof`` it all is."""
+    if not measured.good:
+        yield f"no good round of {len(measured.rounds)}: {measured.why_spoilt}"
+        return
+    times = {name: median(measured.wall_ms(name)) for name in measured.quantities}
+    page = f"a page takes {ms(times['page'])}"
+    if "decode" in times:
+        tokens, decode = measured.exact.get("tokens.output", 0), times["decode"]
+        share = times["first_token"] / (times["first_token"] + decode * max(tokens - 1, 0))
+        page += (
+            f", {tokens} tokens of {ms(decode)} ({1e3 / decode:.0f} a second); the first comes after "
+            f"{ms(times['first_token'])}, {share:.0%} of the page"
+        )
+    yield page
+    yield from _limit(measured, times)
+    if roof is not None:
+        by_limit: dict[str, list[str]] = {}
+        for one in nearness(measured, roof):
+            by_limit.setdefault(one.limit_text, []).append(f"{one.quantity} {one.share.roof:.1%}")
+        limits = "; ".join(f"{limit}: {', '.join(shares)}" for limit, shares in by_limit.items())
+        yield f"of the roof ({roof.text}): {limits}"
+    if "prefill" in times and "decode" in times:
+        expected = roof.prefill_in_steps if roof else None
+        yield (
+            f"prefill takes as long as {times['prefill'] / times['decode']:.1f} decode steps, for it runs "
+            f"{measured.exact.get('tokens.prompt', 0)} tokens at once where a step runs one"
+            + (f"; with both at the roof it would be {expected:.1f}" if expected else "")
+        )
+    if spoilt := len(measured.rounds) - len(measured.good):
+        yield f"{spoilt} of {len(measured.rounds)} rounds were not used: {measured.why_spoilt}"
+
+
+def _limit(measured: Measured, times: Mapping[str, float]) -> Iterator[str]:
+    idle = idle_share(measured)
+    if idle is None:
+        return
+    word = Limit.LAUNCHES if idle > LAUNCH_BOUND else "bound by the device"
+    busy, kernels = busy_ms(measured.exact, "decode"), measured.exact["decode.kernels"]
+    yield (
+        f"decode is {word}: of {ms(times['decode'])} on the wall the device works {ms(busy)}, in {kernels} kernels; "
+        f"it idles {idle:.0%} of a step"
+    )
+
+
+def of_host(ratio: float) -> Iterator[str]:
+    """Say how fast the host was, beside the baseline's run, where that makes a difference."""
+    if abs(ratio - 1) >= TELLING:
+        yield (
+            f"the host took {ratio:.2f} times as long for the same small work as at the baseline; "
+            "times are corrected for it"
+        )
+
+
+def of_judgement(one: Judgement, other: str = "the baseline") -> str:
+    """Say how a quantity compares with that of ``other``, in a phrase that begins with the finding."""
+    if one.pace is Pace.NOT_COMPARED:
+        return one.reason
+    change = f"{one.ratio - 1:+.1%} ({one.low - 1:+.1%} to {one.high - 1:+.1%})"
+    times = f"{ms(one.after_ms)}, {other} {ms(one.before_ms)}"
+    more = f"; {one.reason or f'some {one.wanted} rounds would tell'}" if one.pace is Pace.AMBIGUOUS else ""
+    return f"{one.pace}: {change}, allowed +{one.limit:.1%}; {times}, {one.rounds} rounds{more}"
+
+
+def distribution(times_ms: Sequence[float], low: float, high: float) -> str:
+    """Draw where times lie between two bounds, as one line of bars."""
+    counts = [0] * BINS
+    for one in times_ms:
+        place = (one - low) / (high - low) if high > low else 0.0
+        counts[min(BINS - 1, max(0, int(place * BINS)))] += 1
+    most = max(counts) or 1
+    return "".join(" " if not number else GLYPHS[(len(GLYPHS) - 1) * number // most] for number in counts)
+
+
+def distributions(before_ms: Sequence[float], after_ms: Sequence[float]) -> tuple[str, str]:
+    """Draw two sides one above the other, on one scale."""
+    low, high = min(*before_ms, *after_ms), max(*before_ms, *after_ms)
+    scale = f"{ms(low)} to {ms(high)}"
+    return (
+        f"baseline |{distribution(before_ms, low, high)}| {scale}, {len(before_ms)} rounds",
+        f"this run |{distribution(after_ms, low, high)}| {len(after_ms)} rounds",
+    )
+
+
+def ms(value: float) -> str:
+    """Return milliseconds with three figures, and seconds from ten thousand on."""
+    if value >= 1e4:
+        return f"{value / 1e3:.1f} s"
+    return f"{value:.0f} ms" if value >= 100 else f"{value:.3g} ms"

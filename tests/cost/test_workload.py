@@ -1,0 +1,109 @@
+"""How much work pages are: tokens of prompts, the vendor's figures of compression, and pages by their grids."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from pytest_dsocr.contract.image import image_size, load_image
+from pytest_dsocr.contract.presets import PRESETS, Preset, crop_grid
+from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.cost import pages as pages_module
+from pytest_dsocr.cost.model import stages_of
+from pytest_dsocr.cost.pages import FIGURES, Priced, by_grid, five_numbers, priced
+from pytest_dsocr.cost.roofline import devices
+from pytest_dsocr.cost.workload import Compression, Workload, compression, text_tokens
+from pytest_dsocr.engine.places import SYNTHETIC
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.pages.page_list import shipped
+from tests.cost.compressed import FACTS
+
+FULL = SYNTHETIC["full"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"batch": -2}, {"batch": 0}, {"dtype": "fp8"}, {"page_px": (0, 9)}, {"text_tokens": -1}]
+)
+def test_work_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+    what = {"page_px": (9, 9), "preset": PRESETS["tiny"], "text_tokens": 1, "generated_tokens": 1, **wrong}
+    with pytest.raises(DsocrError, match=f"a workload has {next(iter(wrong))}="):
+        Workload(**what)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens"),
+    [
+        ("markdown", 9),  # BOS, line break, <|grounding|>, Convert, the, document, to, markdown, full stop
+        ("free", 5),
+        ("<image>", 1),
+        ("<image>\nLocate <|ref|>two words<|/ref|> in the image.", 11),
+    ],
+)
+def test_words_and_marks_of_a_prompt_are_counted(prompt: str, tokens: int) -> None:
+    assert text_tokens(prompt) == text_tokens(PROMPTS.get(prompt, prompt)) == tokens
+    with pytest.raises(DsocrError, match="has no <image>"):
+        text_tokens("What is it?")
+
+
+def figures(page_px: tuple[int, int], preset: Preset, text_tokens: int = 700) -> Compression:
+    return compression(Workload(page_px, preset, 5, 1), text_tokens)
+
+
+def test_compression_of_shipped_pages_is_as_recorded() -> None:
+    """Live, the figures of the vendor's ``test_compress`` are held in ``tests/vendor_live``."""
+    sizes = {page.stem: load_image(page).size for page in shipped("all") if page.stem in FACTS}
+    found = {
+        name: tuple(figures(size, preset).valid_image_tokens for preset in PRESETS.values())
+        for name, size in sizes.items()
+    }
+    assert found == FACTS
+    assert figures((1140, 1101), PRESETS["gundam"], 1000).ratio == 1.55
+    assert figures((1280, 1280), Preset("of their own", 1024, 512, crop=True)).valid_image_tokens == 256
+    uncounted = figures((600, 600), Preset("of their own", 768, 768, crop=False))
+    assert uncounted.valid_image_tokens == 0
+    with pytest.raises(DsocrError, match="give a base_size of 1024, 1280, 640, 512"):
+        uncounted.ratio  # noqa: B018 - the vendor divides by zero
+
+
+def works(preset: str = "gundam") -> Iterator[tuple[str, Workload]]:
+    for path in shipped("all"):
+        yield path.name, Workload(image_size(path), PRESETS[preset], 9, 64)
+
+
+@pytest.fixture(scope="module")
+def pages() -> list[Priced]:
+    return priced(FULL, works())
+
+
+def test_pages_of_one_grid_are_calculated_once(monkeypatch: pytest.MonkeyPatch, pages: list[Priced]) -> None:
+    assert len(pages) == len(shipped("all"))
+    assert all(page.stages == stages_of(FULL, page.work) for page in pages)
+    calculated = MagicMock(side_effect=stages_of)
+    monkeypatch.setattr(pages_module, "stages_of", calculated)
+    assert priced(FULL, works()) == pages
+    assert calculated.call_count == len({page.work.grid for page in pages}) < len(pages)
+    assert len({page.cost for page in priced(FULL, works("base"))}) == 1, "without crops all pages cost the same"
+
+
+def test_grids_are_those_of_the_loaded_pages(pages: list[Priced]) -> None:
+    groups = by_grid(pages)
+    loaded = Counter(crop_grid(*load_image(path).size) for path in shipped("all"))
+    assert {grid: len(group) for grid, group in groups.items()} == loaded
+    sizes = [columns * rows for columns, rows in groups]
+    assert sizes == sorted(sizes)
+
+
+def test_figures_and_the_least_time_are_of_the_whole_page(pages: list[Priced]) -> None:
+    page, device = pages[0], devices()["h200"]
+    found = {name: figure(page) for name, figure in FIGURES.items()}
+    parts = sum(found[f"{part} TFLOP"] for part in ("vision", "prefill", "decode"))
+    assert found["page TFLOP"] == pytest.approx(parts)
+    assert found["page GB"] == pytest.approx(page.cost.bytes / 1e9)
+    assert found["views"] == len(page.work.views_px)
+    assert page.least(device).ms == pytest.approx(sum(page.bound(stage, device).ms for stage in page.stages))
+    assert five_numbers([5.0]) == (5.0,) * 5
+    assert five_numbers([4.0, 1.0, 2.0, 3.0, 5.0]) == (1.0, 2.0, 3.0, 4.0, 5.0)

@@ -1,0 +1,182 @@
+"""Needless work is named by its own sign, and by no other; and what differs between two measurements."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+import suites
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.engine import cache
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.perf.counts import FLAGS, exact_changes, flag, flags
+from pytest_dsocr.perf.probe.counting import growth
+from pytest_dsocr.perf.probe.page import PageProbe
+from pytest_dsocr.perf.probe.walk import instrumentation
+from pytest_dsocr.plugin.perf_run import WATCHED_PAGES, watching_costs
+from pytest_dsocr.subjects.session import SessionSubject
+from tests.perf import planted
+
+SMALL = Preset("small view", 128, 128, crop=False)
+TOKENS = 24
+"""The fewest show what grows: eight at each end, and some between."""
+TIMED_TOKENS = 34
+MANY_PAGES = (2, 4, 12)
+COUNTS = Path(suites.__file__).parent / "perf" / "test_counts.py"
+
+Probe = Callable[..., PageProbe]
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    path = tmp_path / "page.png"
+    Image.new("RGB", (64, 48), "white").save(path)
+    return path
+
+
+@pytest.fixture
+def probe(tiny: Session[Any], page: Path) -> Probe:
+    def make(subject: Callable[[Session[Any]], SessionSubject], tokens: int = TOKENS) -> PageProbe:
+        return PageProbe(subject(tiny), page, prompt="<image>\nFree OCR.", preset=SMALL, max_new_tokens=tokens)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("subject", "name", "figures"),
+    [
+        (planted.VisionInDecode, "vision in decode", "5 convolutions"),
+        (planted.VisionTwice, "vision runs again", "2 views, and it has 1"),
+        (planted.WaitsInStep, "waits in a step", "1 times by itself"),
+        (planted.WaitsInRead, "waits a token", "1.92 times a token"),
+        (planted.CacheConcatenated, "cache copied", "1,632 bytes more"),
+        (planted.NgramSearch, "host work grows", "2 lines of Python more"),
+        (SessionSubject, "", ""),
+        (planted.StepByStep, "", ""),
+        (planted.CostlyRanges, "", ""),
+    ],
+)
+def test_a_planted_cost_raises_its_own_flag_alone(
+    probe: Probe, subject: type[SessionSubject], name: str, figures: str
+) -> None:
+    found = flags(probe(subject).exact())
+    assert [*found] == [*FLAGS], "all of them are evaluated"
+    raised = {one: flag.measured for one, flag in found.items() if flag.raised}
+    assert [*raised] == ([name] if name else [])
+    assert all(figures in measured for measured in raised.values())
+
+
+def test_a_cache_that_doubles_its_room_in_the_last_step_is_not_copied(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = probe(SessionSubject)
+    last_length = made.exact()["tokens.prompt"] + TOKENS - 1
+    monkeypatch.setattr(cache, "INITIAL_CAPACITY", last_length - 1)
+    exact = made.exact()
+    assert exact["decode.bytes"] > last_length * exact["cache.bytes_a_token"]
+    assert exact["decode.bytes.growth"] < exact["cache.bytes_a_token"]
+
+
+@pytest.mark.parametrize(("subject", "is_wrong"), [(planted.CostlyRanges, True), (SessionSubject, False)])
+def test_ranges_that_cost_are_found(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch, subject: type[SessionSubject], is_wrong: bool
+) -> None:
+    """By a clock by which each look takes a millisecond, and nothing else takes time."""
+    ticks = itertools.count(0, 10**6)
+    monkeypatch.setattr("time.perf_counter_ns", lambda: next(ticks))
+    timed = probe(subject, TIMED_TOKENS)
+    found = watching_costs(lambda pages: instrumentation(timed, pages), MANY_PAGES)
+    assert isinstance(found, Comparison)
+    assert (found.what, found.verdict is Verdict.WRONG) == ("perf/watching", is_wrong)
+
+
+def test_more_pages_are_read_only_while_it_is_open() -> None:
+    asked: list[int] = []
+    rng = random.Random(1)
+
+    def steps_of(pages: int, noise: float = 0.001) -> tuple[list[float], list[float]]:
+        asked.append(pages)
+        times = [10 * (1 + noise * rng.random()) for _ in range(20 * pages)]
+        return times[::2], times[1::2]
+
+    assert str(watching_costs(steps_of)).count("SAME") == 1
+    assert asked == [WATCHED_PAGES[0]]
+    found = watching_costs(lambda pages: steps_of(pages, 0.3))
+    assert found is not None
+    assert found.verdict is Verdict.NOT_COMPARED
+    assert asked == [WATCHED_PAGES[0], *WATCHED_PAGES]
+    assert watching_costs(lambda _: None) is None
+
+
+def test_the_suite_names_the_sign(pytester: pytest.Pytester, page: Path) -> None:
+    result = pytester.runpytest_inprocess(
+        f"{COUNTS}::test_no_red_flag",
+        "--dsocr-checkpoint=synthetic:tiny",
+        "--dsocr-subject=tests.perf.planted:vision_in_decode",
+        "--dsocr-reference=session",
+        f"--dsocr-pages={page}",
+        "--dsocr-presets=tiny",
+        f"--dsocr-max-new-tokens={TOKENS}",
+    )
+    result.assert_outcomes(passed=len(FLAGS) - 1, failed=1)
+    result.stdout.fnmatch_lines(["*test_no_red_flag?vision in decode?*", "WRONG *perf/vision in decode"])
+
+
+THRESHOLDS: dict[str, tuple[dict[str, int], str]] = {
+    "vision in decode": ({"decode.convolutions": 0}, "decode.convolutions"),
+    "vision runs again": ({"vision.views": 7, "page.views": 7}, "page.views"),
+    "waits in a step": ({"decode.waits": 0}, "decode.waits"),
+    "waits a token": ({"page.waits": 14, "page.waits.first": 4, "tokens.output": 10}, "page.waits"),
+    "cache copied": ({"decode.bytes.growth": 99, "cache.bytes_a_token": 100}, "decode.bytes.growth"),
+    "operators grow": ({"decode.operators.growth": 0, "decode.operators": 9}, "decode.operators.growth"),
+    "host work grows": ({"page.lines.growth": 0}, "page.lines.growth"),
+}
+"""By flag, what is allowed to the last, and of what one more is not."""
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_flag_is_raised_above_its_limit_and_needs_all_of_its_quantities(name: str) -> None:
+    allowed, quantity = THRESHOLDS[name]
+    for by, raised in ((-3, False), (0, False), (1, True)):
+        exact = {**allowed, quantity: allowed[quantity] + by}
+        assert {name: found.raised for name, found in flags(exact).items()} == {name: raised}
+    for missing in FLAGS[name][0]:
+        assert flag(name, {one: value for one, value in allowed.items() if one != missing}) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "grown"),
+    [
+        ([5, 5], 0),
+        ([5, 8], 3),
+        ([*range(0, 60, 3)], 3),
+        ([7] * 20 + [5000], 0),
+        ([5000] + [7] * 20, 0),
+        ([*range(60, 0, -3)], -3),
+    ],
+)
+def test_growth_is_a_tokens_and_one_that_stands_out_is_none(values: list[int], grown: int) -> None:
+    assert growth(values) == grown
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "differs"),
+    [
+        ("sam.busy_us", 18_000, 18_500, False),
+        ("sam.busy_us", 18_000, 18_600, True),
+        ("projector.busy_us", 18, 45, False),
+        ("page.peak_bytes", 7_000_000_000, 7_050_000_000, False),
+        ("page.peak_bytes", 7_000_000_000, 7_100_000_000, True),
+        ("sam.kernels", 1140, 1141, True),
+    ],
+)
+def test_what_is_measured_may_differ_a_little(name: str, before: int, after: int, differs: bool) -> None:
+    found = exact_changes({name: before}, {name: after})
+    assert [(one.quantity, one.is_worse) for one in found] == [(name, True)] * differs

@@ -1,0 +1,261 @@
+"""A run held against a baseline: measured until it is judged, and corrected for the pace of its host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_dsocr.cost.roofline import Bound, Roof, devices
+from pytest_dsocr.perf.baseline import Baseline
+from pytest_dsocr.perf.counts import Change
+from pytest_dsocr.perf.host import busy_ms, follows, host_ratio, idle_share, is_another, of_runs, of_turns
+from pytest_dsocr.perf.limits import LOOKS
+from pytest_dsocr.perf.rounds import Measured, Round
+from pytest_dsocr.perf.run import PerfRun, judged, measure
+from pytest_dsocr.perf.statistics import Judgement, Pace
+from tests.perf.made import PARITY, identity, measured
+
+MEANS_MS = {"sam": 12.0, "prefill": 60.0, "first_token": 75.0, "decode": 15.0, "page": 1000.0}
+THROTTLED = "the GPU was throttled (heat)"
+COUNTS = measured({}, {"tokens.output": 64, "decode.kernels": 806})
+
+
+class Planted:
+    """A probe whose times are the means with noise.
+
+    Args:
+        noise: of the logarithm.
+        slower: by quantity, as a factor.
+        spoilt_every: every so many rounds one is spoilt, and takes ten times as long.
+    """
+
+    def __init__(self, noise: float = 0.01, slower: Mapping[str, float] = {}, spoilt_every: int = 0) -> None:
+        self.rng, self.noise, self.slower = np.random.default_rng(7), noise, slower
+        self.spoilt_every, self.taken, self.warm = spoilt_every, 0, False
+
+    def warm_up(self) -> int:
+        self.warm = True
+        return 2
+
+    def round(self) -> dict[str, Any]:
+        assert self.warm
+        self.taken += 1
+        spoilt = bool(self.spoilt_every) and self.taken % self.spoilt_every == 0
+        factor = 10 if spoilt else 1
+        times = {
+            name: factor * mean * self.slower.get(name, 1) * float(np.exp(self.rng.normal(0, self.noise)))
+            for name, mean in MEANS_MS.items()
+        }
+        return {"wall_ms": times, "stream_ms": {}, "conditions": {}, "spoilt": [THROTTLED] if spoilt else []}
+
+
+def baseline(noise: float = 0.01) -> Baseline:
+    rng = np.random.default_rng(8)
+    times = {name: (mean * np.exp(rng.normal(0, noise, 24))).tolist() for name, mean in MEANS_MS.items()}
+    return Baseline(measured(times, COUNTS.exact), PARITY, "2026-11-22", "pytest it", "cd" * 20)
+
+
+def against(probe: Planted, noise: float = 0.01, **how: Any) -> dict[str, Judgement]:
+    """Judge a probe against the baseline; by quantity."""
+    _, judgements = measure(probe, COUNTS, baseline(noise), how.pop("slower", {}), **how)
+    return {one.quantity: one for one in judgements}
+
+
+@pytest.mark.parametrize(
+    ("slower", "options", "paces"),
+    [
+        ({}, {}, {}),
+        ({"decode": 1.2}, {}, {"decode": Pace.SLOWER}),
+        ({"prefill": 0.7}, {}, {"prefill": Pace.FASTER}),
+        ({"decode": 1.2}, {"decode": 0.4}, {}),
+    ],
+)
+def test_a_stage_that_changed_is_found_at_the_first_look_and_no_other(
+    slower: dict[str, float], options: dict[str, float], paces: dict[str, Pace]
+) -> None:
+    probe = Planted(slower=slower)
+    found = against(probe, slower=options)
+    assert {name: one.pace for name, one in found.items()} == dict.fromkeys(MEANS_MS, Pace.SAME) | paces
+    assert all(found[name].ratio == pytest.approx(by, abs=0.02) for name, by in slower.items())
+    assert probe.taken == LOOKS[0]
+
+
+def test_more_rounds_are_taken_only_while_something_is_ambiguous() -> None:
+    probe = Planted(0.055)
+    found, judgements = measure(probe, COUNTS, baseline(0.02), {})
+    assert (probe.taken, {one.pace for one in judgements}) == (LOOKS[1], {Pace.SAME})
+    at_the_first = against(Planted(0.055), 0.02, most_rounds=LOOKS[0])
+    assert Pace.AMBIGUOUS in {one.pace for one in at_the_first.values()}
+    assert [*judgements] == judged(baseline(0.02).measured, found, {}, look=2, looks=3)
+    assert [*judgements] != judged(baseline(0.02).measured, found, {}, look=1, looks=1), "each look has its alpha"
+
+
+@pytest.mark.parametrize("most", [14, 48, 60])
+def test_it_stops_at_the_bound(most: int) -> None:
+    probe = Planted(slower={"decode": 1.05})
+    found = against(probe, most_rounds=most)
+    assert (probe.taken, found["decode"].pace) == (most, Pace.AMBIGUOUS)
+    assert found["decode"].wanted > found["decode"].rounds
+
+
+def test_spoilt_rounds_are_kept_and_not_used() -> None:
+    found, judgements = measure(Planted(spoilt_every=3), COUNTS, baseline(), {})
+    assert {one.pace for one in judgements} == {Pace.SAME}
+    assert [one.spoilt for one in found.rounds[:3]] == [(), (), (THROTTLED,)]
+    assert (len(found.good), len(found.rounds)) == (LOOKS[0], LOOKS[0] * 3 // 2 - 1)
+    assert max(found.wall_ms("page")) < 1100
+    found, judgements = measure(Planted(spoilt_every=1), COUNTS, baseline(), {})
+    assert (found.good, judgements) == ((), ())
+
+
+def test_what_only_one_side_has_is_not_judged() -> None:
+    made = baseline()
+    rounds = [
+        replace(one, wall_ms={name: value for name, value in one.wall_ms.items() if name != "sam"})
+        for one in made.measured.rounds
+    ]
+    lacking = replace(made, measured=replace(made.measured, rounds=tuple(rounds)))
+    found, judgements = measure(Planted(), COUNTS, lacking, {})
+    assert [one.quantity for one in judgements] == ["prefill", "first_token", "decode", "page"]
+    assert PerfRun(found, judgements, lacking).judgement("sam") is None
+
+
+@pytest.mark.parametrize(("how", "rounds"), [({}, 8), ({"rounds_alone": 24}, 24), ({"most_rounds": 5}, 5)])
+def test_without_a_baseline_there_are_a_few_rounds_and_no_verdict(how: dict[str, Any], rounds: int) -> None:
+    calls: list[tuple[str, int, int]] = []
+    found, judgements = measure(Planted(0.06), COUNTS, None, {}, on_round=lambda *call: calls.append(call), **how)
+    assert (len(found.good), judgements) == (rounds, ())
+    assert calls[0][:2] == ("warming up", 0)
+    assert calls[1:] == [("rounds", k, rounds) for k in range(2, rounds + 1)]
+
+
+def test_a_run_is_written_as_json() -> None:
+    counts = replace(COUNTS, exact={"tokens.output": 64, "decode.kernels": 900})
+    bounds = {"sam": Bound(3.0, 3.0, 1.0), "prefill": Bound(1.2, 0.6, 1.2), "decode": Bound(0.3, 0.1, 0.3)}
+    run = PerfRun(*measure(Planted(slower={"decode": 1.2}), counts, baseline(), {}), baseline())
+    found = json.loads(json.dumps(run.to_json(), allow_nan=False))
+    assert found["rounds"] == {"taken": 12, "used": 12}
+    assert [*found["median_ms"]] == [*MEANS_MS]
+    assert [one["pace"] for one in found["judgements"]] == ["SAME", "SAME", "SAME", "SLOWER", "SAME"]
+    assert run.changes == [Change("decode.kernels", 806, 900)]
+    assert found["baseline"] == {"made": "2026-11-22", "commit": "cd" * 20}
+    assert (found["accepted"], found["roof"]) == (None, None)
+    roof = replace(run, roof=Roof(devices()["h200"], "bfloat16", bounds)).to_json()["roof"]
+    assert roof["prefill_in_steps"] == pytest.approx(4.0)
+    assert [*roof["times"]] == ["sam", "prefill", "decode"]
+    assert roof["times"]["sam"]["share"]["mfu"] == pytest.approx(3 / 12, rel=0.05)
+
+
+EXACT = {"tokens.output": 11, "sam.busy_us": 18_000, "clip.busy_us": 4_000, "decode.busy_us": 2_000}
+ROUNDS = 30
+LAUNCHES = {"sam": 3.0, "decode": 7.0, "postprocess": 0.03}
+STEADY = [2.0] * ROUNDS
+
+
+def hosted(
+    hosts_ms: list[float], launches: Mapping[str, float], exact: Mapping[str, int] = EXACT, seed: int = 1
+) -> Measured:
+    """Rounds of a host that took ``hosts_ms`` for its small work, and ``launches`` times that for each quantity."""
+    rng = np.random.default_rng(seed)
+    rounds = tuple(
+        Round(
+            {
+                name: busy_ms(exact, name) + by * host_ms * float(np.exp(rng.normal(0, 0.01)))
+                for name, by in launches.items()
+            },
+            host_ms=dict.fromkeys(launches, host_ms),
+        )
+        for host_ms in hosts_ms
+    )
+    return Measured(identity(), exact, rounds)
+
+
+def paces(before: Measured, after: Measured) -> dict[str, Pace]:
+    return {one.quantity: one.pace for one in judged(before, after, {}, 1, 1)}
+
+
+@pytest.mark.parametrize("slower", [0.85, 1.1, 1.25])
+def test_a_slower_host_is_no_slower_model(slower: float) -> None:
+    before, after = hosted(STEADY, LAUNCHES), hosted([2 * slower] * ROUNDS, LAUNCHES, seed=2)
+    assert host_ratio(before, after) == pytest.approx(slower)
+    assert paces(before, after) == dict.fromkeys(LAUNCHES, Pace.SAME)
+    if slower < 1.2:
+        found = paces(before, hosted([2 * slower] * ROUNDS, {**LAUNCHES, "decode": 8.5}, seed=2))
+        assert found == {"sam": Pace.SAME, "decode": Pace.SLOWER, "postprocess": Pace.SAME}
+
+
+def test_what_the_gpu_itself_does_is_never_taken_off() -> None:
+    before = hosted(STEADY, {"sam": 3.0})
+    after = hosted([2.2] * ROUNDS, {"sam": 3.0}, {**EXACT, "sam.busy_us": 21_000}, 2)
+    assert paces(before, after) == {"sam": Pace.SLOWER}
+    assert of_runs(before, after, "sam")[1][0] == pytest.approx(21 + 6, rel=0.02)
+
+
+def test_a_host_that_wanders_hides_nothing() -> None:
+    wandering = [2 * (1.3 if k // 5 % 2 else 1) for k in range(ROUNDS)]
+    before = hosted(wandering, LAUNCHES)
+    assert paces(before, hosted(wandering, LAUNCHES, seed=2)) == dict.fromkeys(LAUNCHES, Pace.SAME)
+    assert paces(before, hosted(wandering, {**LAUNCHES, "decode": 8.5}, seed=2))["decode"] is Pace.SLOWER
+    assert np.std(of_turns(before.rounds, EXACT, "decode")) < np.std(before.wall_ms("decode")) / 5
+
+
+def test_what_needs_more_than_the_small_work_follows_by_more() -> None:
+    slower = [2 * (1 + 0.02 * (k % 10)) for k in range(ROUNDS)]
+    rounds = [Round({"decode": (by / 2) ** 1.3}, host_ms={"decode": by}) for by in slower]
+    then = Measured(identity(), {}, tuple(Round({"decode": 1.0}, host_ms={"decode": 2.0}) for _ in slower))
+    _, after = of_runs(then, Measured(identity(), {}, tuple(rounds)), "decode")
+    assert after == pytest.approx([1.0] * ROUNDS)
+
+
+def test_small_work_that_is_disturbed_by_itself_adds_no_noise() -> None:
+    rng = np.random.default_rng(3)
+    steady = [busy_ms(EXACT, "decode") + 14 * float(np.exp(rng.normal(0, 0.02))) for _ in range(ROUNDS)]
+    hosts = 2 * np.exp(rng.normal(0, 0.2, ROUNDS))
+    rounds = [Round({"decode": ms}, host_ms={"decode": host}) for ms, host in zip(steady, hosts, strict=True)]
+    assert np.std(np.log(of_turns(rounds, EXACT, "decode"))) < 1.1 * np.std(np.log(steady))
+
+
+def test_how_far_times_follow_is_not_decided_by_one_disturbed_round() -> None:
+    slower = [1 + 0.01 * k for k in range(20)]
+    assert follows(slower, slower) == pytest.approx(1)
+    assert follows([*slower[:-1], 9.0], slower) == pytest.approx(1, abs=0.05)
+    assert follows([by**1.25 for by in slower], slower) == pytest.approx(1.25)
+    assert follows([1.0] * 20, slower) == 0
+    assert follows([1 / by for by in slower], slower) == 0, "no time gets shorter where the host is slower"
+    assert follows([1.0], [1.0]) == 0
+
+
+def test_in_turn_a_side_that_slows_the_host_throughout_keeps_its_times() -> None:
+    after = hosted([2.6] * ROUNDS, LAUNCHES)
+    assert of_turns(after.rounds, EXACT, "decode") == after.wall_ms("decode")
+    assert of_turns((), EXACT, "sam") == []
+
+
+def test_a_host_of_another_pace_is_another_machine() -> None:
+    before, after = hosted(STEADY, LAUNCHES), hosted([3.0] * ROUNDS, {**LAUNCHES, "decode": 20.0})
+    found = judged(before, after, {}, 1, 1)
+    assert {one.pace for one in found} == {Pace.AMBIGUOUS}
+    assert found[0].reason.startswith("the host takes 1.50 times as long for the same small work")
+    assert (is_another(0.7), is_another(1.3)) == (True, False)
+
+
+def test_where_the_host_was_not_timed_times_are_as_they_are() -> None:
+    before = hosted(STEADY, LAUNCHES)
+    bare = Measured(identity(), EXACT, tuple(Round(one.wall_ms) for one in hosted([2.2] * ROUNDS, LAUNCHES).rounds))
+    assert host_ratio(before, bare) == 1
+    assert of_runs(before, bare, "sam") == (before.wall_ms("sam"), bare.wall_ms("sam"))
+
+
+@pytest.mark.parametrize(
+    ("quantity", "busy"),
+    [("sam", 18), ("decode", 2), ("decode.late", 2), ("first_token", 22), ("page", 42), ("tokenizer", 0)],
+)
+def test_the_gpus_work_of_a_quantity_and_what_it_leaves_of_the_wall(quantity: str, busy: float) -> None:
+    assert (busy_ms(EXACT, quantity), busy_ms({}, quantity)) == (busy, 0)
+    shares = {"sam": pytest.approx(6 / 24, abs=0.01), "decode": pytest.approx(14 / 16, abs=0.01)}
+    assert idle_share(hosted(STEADY, LAUNCHES), quantity) == shares.get(quantity)
