@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import HASH_CHARACTERS, listed, told
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, entry, listed
 from pytest_dsocr.night.record import RIGHT, WRONG, cells_of, wrong_in
 from pytest_dsocr.night.spells import Cell
 
@@ -59,13 +59,13 @@ class Found:
     def lines(self) -> Iterator[str]:
         """Yield it in words."""
         if len(self.first_bad) > 1:
-            yield from told("first bad", f"one of {listed([one[:HASH_CHARACTERS] for one in self.first_bad], 20)}")
-            yield from told("", "commits between them could not be run")
+            yield from entry("first bad", f"one of {listed([one[:HASH_CHARACTERS] for one in self.first_bad], 20)}")
+            yield from entry("", "commits between them could not be run")
             return
-        yield from told("first bad", self.first_bad[0])
+        yield from entry("first bad", self.first_bad[0])
         for line in self.message.splitlines():
             yield f"    {line}".rstrip()
-        yield from told("what is wrong", self.why, 6)
+        yield from entry("what is wrong", self.why, 6)
 
 
 def bisect(good: str, bad: str, judge: Callable[[str], Judged]) -> Generator[Step, None, Found]:
