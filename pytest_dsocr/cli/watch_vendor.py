@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.reference.drift import change_of
 from pytest_dsocr.reference.goldens import anchors_file, golden_folder, recording_places
-from pytest_dsocr.report.vendor_change import lines_of, markdown
+from pytest_dsocr.report.markdown import change_lines, change_markdown
 
 
 def run(options: Namespace) -> Iterator[str]:
@@ -20,7 +20,7 @@ def run(options: Namespace) -> Iterator[str]:
     places = recording_places(options.golden or golden_folder())
     change = change_of(options.vendor, options.anchors or anchors_file(), places)
     options.status = int(not change.is_none)
-    yield from lines_of(change)
+    yield from change_lines(change)
     if options.markdown:
-        write_whole(options.markdown, markdown(change).encode("utf-8", "replace"))
+        write_whole(options.markdown, change_markdown(change).encode("utf-8", "replace"))
         yield f"{'written':<16}{options.markdown}"
