@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,7 +18,6 @@ from torch import Tensor
 
 from pytest_dsocr.contract import PIXELS, ROWS, TENSORS
 from pytest_dsocr.contract.image import ImageSource, crops, global_view, load_image
-from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.presets import (
     Grid,
     Preset,
