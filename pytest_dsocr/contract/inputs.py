@@ -148,9 +148,6 @@ def _blank(side_px: int) -> Tensor:
     return torch.zeros((1, 3, side_px, side_px))
 
 
-if TYPE_CHECKING:
-    pass
-
 NO_IMAGE: Grid = (0, 0)
 ONE_VIEW: Grid = (1, 1)
 
