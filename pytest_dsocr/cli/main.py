@@ -19,6 +19,7 @@ from pytest_dsocr.cli import (
     cost_arguments,
     doctor_arguments,
     export_arguments,
+    faults,
     nightly_arguments,
     results_arguments,
 )
@@ -76,6 +77,8 @@ def parser() -> argparse.ArgumentParser:
             commands, "watch-vendor", "have the vendor's files changed, and what does that affect?", "watch_vendor"
         )
     )
+    purpose = "list the known mistakes, or show what one does to a page"
+    faults.add_arguments(_command(commands, "faults", purpose))
     purpose = "write a commented file to begin an adapter of your own with"
     _new_adapter(_command(commands, "new-adapter", purpose, "new_adapter"))
     purpose = "write a checkpoint in the form that another implementation loads"

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
-from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.inputs import prepare_inputs
-from pytest_dsocr.contract.presets import Preset, get_preset
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.observation.observation import InputsDigest, Seam, pixels_sha256
 
 from .asked import Asked
-from .hints import hinted, of_view
-from .openings import of_pixels
+from .hints import hinted, of_pixels
 
 
 def compare_pixels(
@@ -36,9 +33,5 @@ def compare_pixels(
     actual = asked.tensors(page, preset)[what]
     found = compare_seam(what, Seam.of(actual, keep_values=True), Seam.of(vendors, keep_values=True), 0.0)
 
-    def hints() -> Iterator[str]:
-        if what == PIXELS[1]:
-            yield from of_view(actual.float().cpu(), page, get_preset(preset))
-        yield from of_pixels(what, actual, vendors, page, preset, tokenizer)
-
-    return hinted(replace(found, verdict=Verdict.WRONG), hints)
+    found = replace(found, verdict=Verdict.WRONG)
+    return hinted(found, lambda: of_pixels(what, actual, vendors, page, preset, tokenizer))
