@@ -27,9 +27,9 @@ MAY_IMPORT = {
     "doctor": "foundation contract observation engine reference perf pages",
     "report": "foundation contract observation cost reference compare explain perf",
     "cases": "foundation contract observation engine reference subjects compare explain report",
-    "nights": "foundation compare perf pages report",
+    "night": "foundation compare perf pages report",
     "plugin": "foundation contract observation engine cost reference subjects compare cases explain perf pages report",
-    "cli": "foundation contract observation engine cost reference explain perf pages adapters doctor report nights "
+    "cli": "foundation contract observation engine cost reference explain perf pages adapters doctor report night "
     "plugin",
     "mini": "",
 }

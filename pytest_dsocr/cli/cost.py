@@ -21,7 +21,7 @@ from pytest_dsocr.engine.places import SYNTHETIC, architecture_of, folder_of, sy
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.words import count, si, told
+from pytest_dsocr.foundation.words import count, entry, si
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
@@ -59,7 +59,7 @@ def run(options: Namespace) -> Iterator[str]:
         raise MachineError("no page is left; name one that can be opened")
     pages = priced(model.architecture, [(path.name, work) for path, work in works])
     measured = list(_measured(options, model, *works[0], device)) if len(pages) == 1 else []
-    yield from told("pages", costs.in_words(pages))
+    yield from entry("pages", costs.in_words(pages))
     yield from _how(model, max((work for _, work in works), key=lambda work: work.prompt_tokens), device)
     yield ""
     if len(pages) == 1:
@@ -122,10 +122,10 @@ def _how(model: Model, work: Workload, device: Device) -> Iterator[str]:
     memory = f"{si(weights * size)}B of weights, at most {si(cache)}B of keys and values"
     activations = f"{si(max(peaks.values()))}B of activations; the device has {device.memory_gb:g} GB"
     how = "by its tokenizer" if model.tokenizer else "by its words, for no tokenizer is at hand"
-    yield from told("model", f"{model.name}: {si(weights)} parameters in {work.dtype}")
-    yield from told("memory", f"{memory} and {activations}")
-    yield from told("tokens", f"{work.text_tokens} of the prompt's text, {how}; {work.generated_tokens} are written")
-    yield from told("roof", f"{device.name}, {device.peak_text(work.dtype)}; from: {device.source}")
+    yield from entry("model", f"{model.name}: {si(weights)} parameters in {work.dtype}")
+    yield from entry("memory", f"{memory} and {activations}")
+    yield from entry("tokens", f"{work.text_tokens} of the prompt's text, {how}; {work.generated_tokens} are written")
+    yield from entry("roof", f"{device.name}, {device.peak_text(work.dtype)}; from: {device.source}")
 
 
 def _measured(

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 PAGE, TEST = "receipt_086", Path("parity", "test_case.py")
 HEAD = """# Mistakes of real ports
 
-Made by `dsocr faults --table=docs/bugs.md` of `pytest_dsocr/explain/catalogue`, where `ports.toml` says what was seen. Each is a mistake that ports of DeepSeek-OCR have made in public, or that the vendor's code invites.
+Made by `dsocr faults --table=docs/bugs.md` of `pytest_dsocr/explain/catalogue`, whose `ports.toml` says what was seen.
+Each is a mistake that ports of DeepSeek-OCR have made in public, or that the vendor's code invites.
 `dsocr faults NUMBER page.png` plants it and shows what becomes of a page; where there is no id, nothing plants it.
 """
 INDEX = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Known mistakes</title>

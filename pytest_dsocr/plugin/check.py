@@ -10,7 +10,7 @@ import pytest
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.foundation.words import told
+from pytest_dsocr.foundation.words import entry
 from pytest_dsocr.plugin import stash
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _unknown(stages: Sequence[str], names: Sequence[str]) -> str:
     near = [name for stage in stages for name in get_close_matches(stage.partition(".")[0], names, 1)]
     meant = f"; did you mean {', '.join(near)}?" if near else ""
     unknown = f"dsocr_check knows no stage {', '.join(map(repr, stages))}{meant}"
-    return "\n".join([unknown, *told("stages", ", ".join(names))])
+    return "\n".join([unknown, *entry("stages", ", ".join(names))])
 
 
 def _is_same_failure(one: Comparison, wrong: Comparison) -> bool:

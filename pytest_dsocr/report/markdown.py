@@ -21,13 +21,8 @@ Result = Mapping[str, Any]
 
 
 def write_summary(result: Result, folder: Path) -> Path:
-    """Write the summary beside the JSON file, whole or not at all.
-
-    Raises:
-        DsocrError: where the disk does not take it.
-    """
-    write_whole(folder / SUMMARY_NAME, markdown(result).encode("utf-8", "replace"))
-    return folder / SUMMARY_NAME
+    """Write the summary beside the JSON file; raise as ``write_whole``."""
+    return write_whole(folder / SUMMARY_NAME, markdown(result))
 
 
 def markdown(result: Result) -> str:

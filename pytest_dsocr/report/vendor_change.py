@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_dsocr.foundation.words import count, listed, near, told
+from pytest_dsocr.foundation.words import count, entry, listed, near
 from pytest_dsocr.reference.drift import Change
 
 ANEW = "dsocr vendor record FOLDER PAGES"
@@ -12,18 +12,18 @@ ANEW = "dsocr vendor record FOLDER PAGES"
 
 def lines_of(change: Change) -> Iterator[str]:
     """Yield it for a terminal."""
-    yield from told("vendor", str(change.folder))
-    yield from told("files", _files(change))
+    yield from entry("vendor", str(change.folder))
+    yield from entry("files", _files(change))
     for drift in change.drifted:
         head, *changes = drift.lines
-        yield from told("drifted", head)
+        yield from entry("drifted", head)
         yield from (f"{'':<16}{one.strip()}" for one in changes)
     for suite, anchors in change.suites.items():
-        yield from told(f"suite {suite}", f"{count(len(anchors), 'anchor')}: {listed(anchors)}")
+        yield from entry(f"suite {suite}", f"{count(len(anchors), 'anchor')}: {listed(anchors)}")
     for one in change.stale:
-        yield from told("stale", f"{near(str(one.path))}: made from another {', '.join(one.files)}")
-    yield from told("recordings", f"{len(change.stale)} stale, {len(change.current)} of these files")
-    yield from told("next", next_of(change))
+        yield from entry("stale", f"{near(str(one.path))}: made from another {', '.join(one.files)}")
+    yield from entry("recordings", f"{len(change.stale)} stale, {len(change.current)} of these files")
+    yield from entry("next", next_of(change))
 
 
 def markdown(change: Change) -> str:

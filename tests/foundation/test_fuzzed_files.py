@@ -32,9 +32,9 @@ from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.foundation.reading import Finite, Format
-from pytest_dsocr.nights import record
-from pytest_dsocr.nights.config import Config, read_config
-from pytest_dsocr.nights.state import STATE_NAME, Entry, NightState, read_night
+from pytest_dsocr.night import record
+from pytest_dsocr.night.config import Config, read_config
+from pytest_dsocr.night.state import STATE_NAME, Entry, NightState, read_night
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.perf import history
 from pytest_dsocr.perf.baseline import Baseline, find
@@ -296,10 +296,7 @@ def damaged(draw: st.DrawFn, name: str) -> bytes:
     if found and draw(st.integers(0, 4)):
         return with_value(name, draw(st.sampled_from(found[1])), draw(st.sampled_from((*ODD, ...))))
     data = KINDS[name].source(Path(mkdtemp(prefix="dsocr-fuzz-"))).read_bytes()
-    at, junk = (
-        draw(st.integers(0, min(len(data), 4000))),
-        draw(st.sampled_from((b"", b"\xff\xfe", b"{", b"\x00" * 9, DEEP))),
-    )
+    at, junk = draw(st.integers(0, min(len(data), 4000))), draw(st.sampled_from(JUNK))
     return data[:at] + junk + (data[at + len(junk) :] if draw(st.booleans()) else b"")
 
 

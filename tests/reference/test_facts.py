@@ -37,6 +37,6 @@ def test_pixels_of_another_pillow_are_not_held_against_a_subject(what: str, erro
     wrong, facts = Comparison(what, Verdict.WRONG, "", error), Facts({"provenance": made})
     if what == "images_ori" and error is None:
         with pytest.raises(NotRecordedError, match=r"pip install 'pillow==1\.0'"):
-            facts.told(wrong)
+            facts.with_origin(wrong)
     else:
-        assert facts.told(wrong).verdict is Verdict.WRONG
+        assert facts.with_origin(wrong).verdict is Verdict.WRONG
