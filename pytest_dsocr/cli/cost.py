@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pytest_dsocr.cli.arguments import PAGES, add, add_reading
 from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.cost.cost import ITEM_BYTES
@@ -34,6 +35,23 @@ from pytest_dsocr.report import costs
 VENDORS = "full"
 ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
 ANY_SIZE = (1, 1)
+DEVICE = "h200"
+TOKENS = 1024
+
+
+def add_run(command: ArgumentParser) -> None:
+    """Add what is the command's alone."""
+    command.add_argument("pages", type=Path, nargs="+", metavar="PAGE", help=PAGES)
+    add(command, "--tokens", "how many tokens are written", TOKENS, type=int, metavar="TOKENS")
+    add(command, "--device", "the device whose peaks are the roof, such as h200 or rtx-4090", DEVICE)
+    checkpoint = "mini, a folder, synthetic:NAME or a hub name; its config alone is read (default: the vendor's sizes)"
+    add(command, "--checkpoint", checkpoint)
+    add(command, "--dtype", "float32, bfloat16 or float16", "bfloat16")
+    add(command, "--attention", "eager, sdpa or flash_attention_2", "eager")
+    command.add_argument("--layers", action="store_true", help="tell each layer as well, of one page or in --json")
+    add(command, "--json", "write all of it to this file", type=Path, metavar="FILE")
+    add(command, "--html", "draw it as a page as well", type=Path, metavar="FILE")
+    add_reading(command)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ INDEX = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Known mis
 """
 
 
-def add_arguments(command: ArgumentParser) -> None:
+def add_run(command: ArgumentParser) -> None:
     """Add what may be asked for."""
     command.usage = "dsocr faults [ID] [PAGE] [--out=FOLDER] [--gallery] [--table=FILE]"
     command.add_argument("id", nargs="?", metavar="ID", help="a number such as SAM-09, or an id of the list")
