@@ -26,12 +26,13 @@ MAY_IMPORT = {
     "pages": "foundation contract families observation",
     "adapters": "foundation contract families observation engine subjects reference pages",
     "doctor": "foundation contract observation engine reference perf pages",
-    "report": "foundation contract observation cost reference compare perf",
+    "report": "foundation contract observation cost reference compare explain perf",
     "cases": "foundation contract families observation engine subjects reference compare explain report",
     "night": "foundation families compare perf pages report",
     "plugin": "foundation contract families observation engine cost subjects reference compare explain perf "
     "pages report cases",
-    "cli": "foundation contract observation engine cost reference perf pages adapters doctor report night plugin",
+    "cli": "foundation contract observation engine cost reference explain perf pages adapters doctor report "
+    "night plugin",
 }
 """Each room with those that it imports, at any time: at the top of a module, in a function, or for types alone."""
 OF_CALLERS = {"__init__", "__main__"}
