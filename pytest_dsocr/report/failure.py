@@ -13,6 +13,7 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, entry, fit, near, plain
 from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.report.payload import ComparisonPayload, RunPayload, of_run, picture_name
@@ -209,7 +210,7 @@ class _Failure:
         if explanation:
             yield from entry("explained", explanation.text)
         if explanation is None or not explanation.is_proven:
-            yield from entry("check", divergence.cause)
+            yield from entry("check", hint(divergence))
         for finding in (self.report.exchange.findings if self.report else ())[:MOST_FINDINGS]:
             yield from entry("found", finding, LINES_OF_FINDING)
 
@@ -217,7 +218,7 @@ class _Failure:
         """Say what to check where there is no case, but inputs or files that were held against something recorded."""
         found = None if self.report else first_divergence([one for one in self.failing if _told_alone(one)])
         if found is not None:
-            yield from entry("check", found.cause)
+            yield from entry("check", hint(found))
 
     def _accepting(self) -> Iterator[str]:
         """Say which tolerance would let it pass, if a reasonable one would."""
