@@ -54,7 +54,7 @@ def of_grid(size_px: tuple[int, int], actual: Grid) -> Iterator[str]:
     if actual != crop_grid(*size_px, DEFAULT.tiling):
         ways = [
             words
-            for words, made in _under("pixels.grid-", lambda: vars(inputs)["crop_grid"](*size_px))
+            for words, made in _under("pixels.grid-", lambda: vars(inputs)["crop_grid"](*size_px, DEFAULT.tiling))
             if made == actual
         ]
         if ways:
