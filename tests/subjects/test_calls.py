@@ -345,13 +345,6 @@ def test_the_run_within_a_run_has_a_limit_of_its_own(limited: Watch) -> None:
         DEEDS["sleep"]()
 
 
-def test_signals_are_as_they_were(limited: Watch) -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGURG, signal.SIGALRM, signal.SIGINT)]
-    with at_stage("read", "read"):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    assert [signal.getsignal(number) for number in (signal.SIGURG, signal.SIGALRM, signal.SIGINT)] == before
-
-
 @pytest.mark.usefixtures("cold")
 def test_one_that_stops_itself_is_killed_and_its_guard_is_gone() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT, "stop", "1"], capture_output=True, text=True, timeout=60)

@@ -14,6 +14,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.adapters import vendor
+from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
@@ -22,6 +23,7 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject, offers_before_loading
 from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup, level_of
 from pytest_dsocr.subjects.session import SessionSubject
+from tests.conftest import model_of
 
 MODULE = """
 from __future__ import annotations
@@ -132,13 +134,14 @@ def test_classes_without_arguments_and_inside_of_others_are_factories(spec: str)
 
 @pytest.mark.parametrize(("spec", "model"), [("session", "DeepseekOCR"), ("session:fast", "FastDeepseekOCR")])
 def test_the_session_is_loaded_as_the_setup_says(spec: str, model: str) -> None:
-    subject = load_subject(spec, Setup("synthetic:tiny", dtype="bfloat16"))
+    subject = load_subject(spec, Setup("synthetic:tiny", dtype="bfloat16", attention="sdpa"))
     assert isinstance(subject, SessionSubject)
-    assert (type(subject.session.model).__name__, subject.dtype, subject.policy) == (
-        model,
-        "bfloat16",
-        subject.session.policy,
-    )
+    assert (type(subject.session.model).__name__, subject.dtype) == (model, "bfloat16")
+    assert subject.policy is subject.session.policy
+    if spec == "session":
+        [attend] = {layer.self_attn.attend for layer in model_of(subject.session).model.decoder_layers()}
+        assert attend is attention_function("sdpa")
+    assert subject.module("lm_head") is subject.session.model.get_submodule("lm_head")
     assert level_of(subject) is level_of(SessionSubject) is Level.MODULES
     with pytest.raises(AttributeError):
         subject.module("model.layers.99")
