@@ -20,10 +20,8 @@ from pytest_dsocr.report.payload import ComparisonPayload, RunPayload, of_run, p
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
-    from pytest_dsocr.compare.case import CaseReport
     from pytest_dsocr.observation.config import Config
     from pytest_dsocr.reference.protocol import Reference
-
 
 LEGEND: Line = (
     Piece(Side.REFERENCE, "only in the reference"),
