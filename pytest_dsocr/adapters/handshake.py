@@ -36,14 +36,14 @@ def shake_hands(chat: Chat, model: str, body: Body) -> str:
     page, preset = shipped("dev-3")[0], PRESETS["gundam"]
     asked = {**body(page, PROMPTS["markdown"], preset, PROBED_TOKENS), "model": found}
     answer = chat.whole(asked)
-    told = [
+    findings = [
         f"model {found}",
         _special(chat, answer.text),
         _prompt(chat, answer.text, asked),
         _image(answer.prompt_tokens, chat, asked, page),
         _logprobs(chat, asked),
     ]
-    current().note(f"the server at {chat.endpoint.url}: {'; '.join(told)}")
+    current().note(f"the server at {chat.endpoint.url}: {'; '.join(findings)}")
     return found
 
 

@@ -35,7 +35,7 @@ from pytest_dsocr.reference.goldens import (
 )
 from pytest_dsocr.reference.inspection import Loaded, copies_of, load_in, modules_of, transformers_of
 from pytest_dsocr.reference.installation import is_made, set_up
-from pytest_dsocr.report.vendor_change import lines_of, markdown
+from pytest_dsocr.report.markdown import change_lines, change_markdown
 
 COMMAND = "dsocr vendor inspect path/to/folder --write"
 OWN_ANCHORS = OWN / RECORDINGS / ANCHORS
@@ -104,9 +104,9 @@ def watch(options: Namespace) -> Iterator[str]:
     places = recording_places(options.golden or golden_folder())
     change = change_of(options.vendor, options.anchors or anchors_file(), places)
     options.status = int(not change.is_none)
-    yield from lines_of(change)
+    yield from change_lines(change)
     if options.markdown:
-        write_whole(options.markdown, markdown(change).encode("utf-8", "replace"))
+        write_whole(options.markdown, change_markdown(change).encode("utf-8", "replace"))
         yield f"{'written':<16}{options.markdown}"
 
 

@@ -307,7 +307,7 @@ def _header(config: pytest.Config) -> list[str]:
     lines = [
         f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",
         f"dsocr: subject {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}, {own.attention}; offers "
-        f"{levels or 'what it says when it is loaded'}{offers.told}",
+        f"{levels or 'what it says when it is loaded'}{offers.summary}",
         f"dsocr: reference {how}, {where}, {reference}; "
         f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(own.prompts)}",
         *(f"dsocr: {note}" for note in config.stash.get(NOTES, [])),

@@ -205,8 +205,8 @@ class Summary:
             own = self.result.run["level"] if self.result.run else None
             offered = next((level.meaning for level in Level if str(level) == own), "is offered")
             needed = ", ".join(f"{tests} {level}" for level, tests in above.items())
-            asking = count(sum(above.values()), "test")
-            yield from _labelled("not offered", f"{asking} need more than {offered}: {needed}", NOTED)
+            asking = f"{count(sum(above.values()), 'test')} {'needs' if sum(above.values()) == 1 else 'need'}"
+            yield from _labelled("not offered", f"{asking} more than {offered}: {needed}", NOTED)
         for alike in _alike(self.result.missing):
             asking, others = count(sum(one["tests"] for one in alike), "test"), len(alike) - 1
             allowed, needed = alike[0]["allowed"], f"needed by {asking}: {alike[0]['why']}"

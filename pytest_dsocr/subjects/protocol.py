@@ -187,7 +187,7 @@ class Offers:
                 raise NotOfferedError(f"not offered: the {what} {name}; the subject offers {listed([*offered])}")
 
     @property
-    def told(self) -> str:
-        """What is said of it beside its level; empty where it offers all."""
+    def summary(self) -> str:
+        """A summary for the header, beside the level; empty where it offers all."""
         given = {what: getattr(self, what) for what in OFFERABLE}
         return "".join(f"; {what}: {', '.join(names)}" for what, names in given.items() if names is not None)

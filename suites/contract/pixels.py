@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
-from pytest_dsocr.contract import PIXELS
 from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.contract.prompt import TextTokenizer
 
 from .asked import Asked, Drawn
 from .facts import Facts
-from .hints import hinted, of_view
+from .hints import hinted, of_pixels
 
 
 @dataclass(frozen=True)
@@ -37,8 +35,6 @@ class Pixels:
         from pytest_dsocr.contract.inputs import prepare_inputs
         from pytest_dsocr.observation.observation import Seam, pixels_sha256
 
-        from .openings import of_pixels
-
         page, recorded = self.drawn(name), self.facts.prepared(name, get_preset(preset).name)
         compared = equal(what, getattr(self.asked(page, preset), what), getattr(recorded, what), "every bit")
         if compared.verdict is Verdict.MATCH:
@@ -48,10 +44,5 @@ class Pixels:
             return compared
         actual = self.asked.tensors(page, preset)[what]
         found = compare_seam(what, Seam.of(actual, keep_values=True), Seam.of(vendors, keep_values=True), 0.0)
-
-        def hints() -> Iterator[str]:
-            if what == PIXELS[1]:
-                yield from of_view(actual.float().cpu(), page, get_preset(preset))
-            yield from of_pixels(what, actual, vendors, page, preset, self.tokenizer)
-
-        return hinted(replace(found, verdict=Verdict.WRONG), hints)
+        wrong = replace(found, verdict=Verdict.WRONG)
+        return hinted(wrong, lambda: of_pixels(what, actual, vendors, page, preset, self.tokenizer))

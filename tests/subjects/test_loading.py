@@ -210,11 +210,11 @@ def test_what_is_not_offered_is_not_asked(change: dict[str, Any], what: str) -> 
 
 
 def test_what_is_offered_is_known_before_it_is_loaded() -> None:
-    assert offers_before_loading("their_model:Offering").told == "; presets: gundam; prompts: markdown"
+    assert offers_before_loading("their_model:Offering").summary == "; presets: gundam; prompts: markdown"
     assert offers_before_loading("cli:--presets=tiny,base cat {page}") == Offers(("tiny", "base"))
     assert Offers.of(load_subject("cli:--prompts=ocr cat {page}", Setup())) == Offers(prompts=("ocr",))
     for included in ("session", "session:fast", "vendor:absent"):
-        assert offers_before_loading(included).told == ""
+        assert offers_before_loading(included).summary == ""
     for spec, told in {
         "their_model:Misnamed": "the subject's presets name 'huge'; give names of tiny, small, base, large, gundam",
         "cli:--prompts=none cat {page}": "the subject's prompts name 'none'; give names of markdown, ocr, free, ",

@@ -128,6 +128,10 @@ LINEARS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
         "the projector's tokens divided by the root of their width",
         lambda linear, x: _linear(linear, x) / linear.weight.shape[0] ** 0.5,
     ),
+    "never-filled": (
+        "the projector's weights left as they were allocated",
+        lambda linear, x: _linear(linear, x) * torch.nan,
+    ),
     "halves": (
         "the halves of the projector's weight exchanged",
         lambda linear, x: F.linear(x, torch.cat(linear.weight.chunk(2, 1)[::-1], 1), linear.bias),
@@ -252,6 +256,10 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "newline-separator": ("the separator in the place of newlines", {"newline": lambda newline, separator: separator}),
     "separator-newline": ("a newline in the place of the separator", {"separator": lambda newline, separator: newline}),
     "separator-zero": ("a separator of zeros", {"separator": lambda newline, separator: 0 * separator}),
+    "never-filled": (
+        "newlines left as they were allocated",
+        {"newline": lambda newline, separator: newline * torch.nan},
+    ),
     "exchanged": (
         "newline and separator exchanged",
         {"newline": lambda newline, separator: separator, "separator": lambda newline, separator: newline},

@@ -301,13 +301,13 @@ GRIDS: dict[str, tuple[str, Callable[[int, int], Grid]]] = {
     },
     "tie-first": ("the first of grids that are equally near", partial(_nearest, tie="first")),
     "tie-last": ("the last of grids that are equally near", partial(_nearest, tie="last")),
+    "both-sides": ("only pages cut both of whose sides are above 640 px", partial(_nearest, both=True)),
     "always": ("pages cut that fit into one crop", partial(_nearest, limit=0)),
     "never": ("no page cut", lambda width, height: (1, 1)),
     "from-one": ("a grid of one crop among those to choose from", partial(_nearest, least=1)),
     "ceil": ("a grid of as many crops as the page's sides hold, rounded up", _ceil),
     "limit-1024": ("pages of up to 1024 px not cut", partial(_nearest, limit=1024)),
     "limit-639": ("pages of exactly 640 px cut", partial(_nearest, limit=639)),
-    "both-sides": ("only pages cut both of whose sides are above 640 px", partial(_nearest, both=True)),
     **{key: (f"the grid nearest {words}", partial(_nearest, by=by)) for key, (words, by) in NEARNESS.items()},
     **{
         f"always-{tie}": (
