@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.engine.session import ENGINES, Engine, Session
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Best, Step
 from pytest_dsocr.pages.page_list import shipped
@@ -51,7 +51,7 @@ def now_s() -> float:
 
 
 def case() -> Case:
-    return make_case(shipped("dev-3")[0], PROMPTS["markdown"], "gundam", TOKENS)
+    return make_case(shipped("dev-3")[0], DEFAULT.prompts["markdown"], "gundam", TOKENS)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

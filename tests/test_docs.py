@@ -17,8 +17,8 @@ from pytest_dsocr.cli import faults
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.compare.tolerances import BY_DTYPE, NAMES
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.engine.stages import STAGES
 from pytest_dsocr.explain.catalogue import ports
+from pytest_dsocr.families import STAGE_NAMES
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
@@ -121,7 +121,7 @@ def test_tolerances_are_those_of_the_code() -> None:
 
 
 def test_stages_are_those_of_the_code() -> None:
-    assert [row[0].strip("`") for row in table("docs/session.md", "stage")] == [*STAGES]
+    assert [row[0].strip("`") for row in table("docs/session.md", "stage")] == [*STAGE_NAMES]
 
 
 def test_rooms_are_those_that_are_held() -> None:

@@ -14,24 +14,25 @@ PACKAGE = Path(pytest_dsocr.__file__).parent
 MAY_IMPORT = {
     "foundation": "",
     "contract": "foundation",
-    "observation": "foundation contract",
-    "engine": "foundation contract",
-    "cost": "foundation contract engine",
-    "subjects": "foundation contract observation engine",
-    "reference": "foundation contract observation engine subjects",
-    "compare": "foundation contract observation",
-    "explain": "foundation contract observation engine reference subjects compare",
-    "perf": "foundation contract engine cost subjects",
-    "pages": "foundation contract observation",
-    "adapters": "foundation contract observation engine reference subjects pages",
+    "families": "contract",
+    "observation": "foundation contract families",
+    "engine": "foundation contract families",
+    "cost": "foundation contract families engine",
+    "subjects": "foundation contract families observation engine",
+    "reference": "foundation contract families observation engine subjects",
+    "compare": "foundation contract families observation",
+    "explain": "foundation contract families observation engine subjects reference compare",
+    "perf": "foundation families engine cost subjects",
+    "pages": "foundation contract families observation",
+    "adapters": "foundation contract families observation engine subjects reference pages",
     "doctor": "foundation contract observation engine reference perf pages",
     "report": "foundation contract observation cost reference compare explain perf",
-    "cases": "foundation contract observation engine reference subjects compare explain report",
-    "night": "foundation compare perf pages report",
-    "plugin": "foundation contract observation engine cost reference subjects compare cases explain perf pages report",
-    "cli": "foundation contract observation engine cost reference explain perf pages adapters doctor report night "
-    "plugin",
-    "mini": "",
+    "cases": "foundation contract families observation engine subjects reference compare explain report",
+    "night": "foundation families compare perf pages report",
+    "plugin": "foundation contract families observation engine cost subjects reference compare explain perf "
+    "pages report cases",
+    "cli": "foundation contract observation engine cost reference explain perf pages adapters doctor report "
+    "night plugin",
 }
 """Each room with those that it imports, at any time: at the top of a module, in a function, or for types alone."""
 OF_CALLERS = {"__init__", "__main__"}

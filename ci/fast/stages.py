@@ -30,7 +30,7 @@ def stages(sessions: Sessions, rounds: int) -> Iterator[tuple[str, dict[str, flo
 def _works(readable: Session[Any], inputs: Inputs) -> dict[str, Work]:
     """Give what to time, by name; each stage is given what the readable session makes in front of it."""
     views = {"page": inputs.images_ori, f"{len(inputs.images_crop)} crops": inputs.images_crop}
-    sam = {name: readable.pipeline.sam(pixels) for name, pixels in views.items()}
+    sam = {name: readable.pipeline.encode("sam", pixels) for name, pixels in views.items()}
     [seen] = readable.pipeline.vision(inputs)
     works: dict[str, Work] = {f"sam, {name}": partial(_sam, pixels) for name, pixels in views.items()}
     works |= {f"clip, {name}": partial(_clip, features) for name, features in sam.items()}
@@ -42,8 +42,8 @@ def _works(readable: Session[Any], inputs: Inputs) -> dict[str, Work]:
 
 
 def _sam(pixels: Tensor, session: Session[Any]) -> object:
-    return session.pipeline.sam(pixels)
+    return session.pipeline.encode("sam", pixels)
 
 
 def _clip(features: Tensor, session: Session[Any]) -> object:
-    return session.pipeline.clip(features)
+    return session.pipeline.encode("clip", features)

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
+from pytest_dsocr.families import STAGES
+
 LAYER_NORM = 7
 """A number: summed, centred, squared, summed, scaled, times the weight, plus the bias."""
 RMS_NORM = 4
@@ -33,8 +35,6 @@ UNCOUNTED: Mapping[tuple[str, str], str] = {
 }
 """Operators without a formula in ``torch.utils.flop_counter``, by attention and kind of device. All others are counted:
 ``eager`` as the two products that it is, SDPA on a GPU by its kernels, on ``meta`` as products again."""
-ATTENTION_OF_ENCODERS = "sdpa"
-"""How SAM and CLIP attend, whatever is chosen for the decoder: the session, and the vendor's code."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def moved(size: int, *, weights: int = 0, read: int = 0, written: int = 0) -> Co
 
 def attention_of(stage: str, chosen: str) -> str:
     """Give the attention that a stage computes with where ``chosen`` is the run's."""
-    return ATTENTION_OF_ENCODERS if stage in ("sam", "clip") else chosen
+    return next((one.attention for one in STAGES if one.name == stage and one.attention), chosen)
 
 
 def as_counted(stage: StageCost, chosen: str, device: str) -> int:

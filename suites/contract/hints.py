@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.presets import Grid, Preset, crop_grid
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.families import DEFAULT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,10 +51,10 @@ def of_grid(size_px: tuple[int, int], actual: Grid) -> Iterator[str]:
     """Yield what leads to this grid of a page of this size, where it is not the vendor's."""
     from pytest_dsocr.contract import inputs
 
-    if actual != crop_grid(*size_px):
+    if actual != crop_grid(*size_px, DEFAULT.tiling):
         ways = [
             words
-            for words, made in _under("pixels.grid-", lambda: vars(inputs)["crop_grid"](*size_px))
+            for words, made in _under("pixels.grid-", lambda: vars(inputs)["crop_grid"](*size_px, DEFAULT.tiling))
             if made == actual
         ]
         if ways:
@@ -76,7 +77,6 @@ def of_pixels(
     what: str, actual: Tensor, vendors: Tensor, page: Path, preset: str | Preset, tokenizer: TextTokenizer
 ) -> Iterator[str]:
     """Yield what makes a view ``[N, 3, V, V]`` differ from the vendor's of the same shape."""
-    from pytest_dsocr.contract.inputs import prepare_inputs
 
     if actual.shape != vendors.shape:
         return
@@ -86,7 +86,7 @@ def of_pixels(
         yield f"the rounding: they are the vendor's levels in {name}; infer rounds pixels to bf16"
         return
     limit, nearest = float((found - right).abs().mean()) * NEARER, ""
-    for words, view in _under(OF_VIEWS, lambda: getattr(prepare_inputs(page, "markdown", preset, tokenizer), what)):
+    for words, view in _under(OF_VIEWS, lambda: getattr(DEFAULT.prepare(page, "markdown", preset, tokenizer), what)):
         if view.shape == found.shape and (apart := float((view.float() - found).abs().mean())) < limit:
             limit, nearest = apart, words
     if nearest:
@@ -97,12 +97,10 @@ def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer) -> Ite
     """Yield how a prompt's ids were made, where they are not the vendor's; how many an image has is left aside."""
     from PIL import Image
 
-    from pytest_dsocr.contract.inputs import prepare_inputs
-
     page, image = Image.new("RGB", (64, 64)), tokenizer.special.image
 
     def make() -> Any:
-        return prepare_inputs([page], text, "tiny", tokenizer).input_ids[0].tolist()
+        return DEFAULT.prepare([page], text, "tiny", tokenizer).input_ids[0].tolist()
 
     def once(ids: Sequence[int]) -> list[int]:
         return [one for at, one in enumerate(ids) if one != image or not at or ids[at - 1] != image]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
-from pytest_dsocr.contract.presets import Preset, get_preset
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.families import DEFAULT
 
 from .asked import Asked, Drawn
 from .facts import Facts
@@ -32,14 +33,13 @@ class Pixels:
         The contract's own pixels do, where they have the recorded hash; they tell as well how the page was opened.
         """
         from pytest_dsocr.compare.seams import compare_seam
-        from pytest_dsocr.contract.inputs import prepare_inputs
         from pytest_dsocr.observation.observation import Seam, pixels_sha256
 
-        page, recorded = self.drawn(name), self.facts.prepared(name, get_preset(preset).name)
+        page, recorded = self.drawn(name), self.facts.prepared(name, DEFAULT.preset(preset).name)
         compared = equal(what, getattr(self.asked(page, preset), what), getattr(recorded, what), "every bit")
         if compared.verdict is Verdict.MATCH:
             return compared
-        vendors = getattr(prepare_inputs(page, "markdown", preset, self.tokenizer), what)
+        vendors = getattr(DEFAULT.prepare(page, "markdown", preset, self.tokenizer), what)
         if pixels_sha256(vendors) != getattr(recorded, what):
             return compared
         actual = self.asked.tensors(page, preset)[what]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
-from pytest_dsocr.cost import encoders
 from pytest_dsocr.cost.cost import Cost, by_module
 from pytest_dsocr.cost.decoder import HEAD, LAYERS, NORM, SESSION, Way
 from pytest_dsocr.cost.differences import WHOLE, Difference, differences
 from pytest_dsocr.cost.model import decode_step, stages_of
+from pytest_dsocr.families import OF_VIEWS, VISION
 from pytest_dsocr.foundation.words import count, listed
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from .counted import Counted
 
-ENCODERS = {"sam": encoders.SAM, "clip": encoders.CLIP, "projector": encoders.PROJECTOR}
 WAYS = {
     "": SESSION,
     ", with the logits of all positions": Way(all_logits=True),
@@ -40,8 +39,8 @@ Ways = Mapping[str, Mapping[str, Cost]]
 def vision_of(arch: Architecture, counted: Counted) -> list[Comparison]:
     """Compare the encoders and the projector, one by one where they are seen as modules."""
     stages = stages_of(arch, counted.work)
-    found, flops = _apart(by_module(stages[stage] for stage in (*ENCODERS, "vision_fusion")), counted.vision), []
-    for stage, root in ENCODERS.items():
+    found, flops = _apart(by_module(stages[stage] for stage in VISION if stage in stages), counted.vision), []
+    for stage, root in OF_VIEWS.items():
         if root in counted.vision.modules:
             inside = [one for one in found if f"{one.module}.".startswith(f"{root}.")]
             found = [one for one in found if one not in inside]

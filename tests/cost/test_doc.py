@@ -7,19 +7,20 @@ from dataclasses import replace
 from functools import cache
 
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.cost import encoders
 from pytest_dsocr.cost.cost import UNCOUNTED, as_counted, total
 from pytest_dsocr.cost.decoder import VENDOR
-from pytest_dsocr.cost.model import VISION, stages_of, vision
+from pytest_dsocr.cost.encoders import vision
+from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.families import DEFAULT, OF_VIEWS
 from pytest_dsocr.pages.page_list import shipped
 from tests.markdown import blocks, table, text_of
 
 DOC = "docs/cost.md"
 FULL = Architecture()
-PAGE = Workload((1400, 1400), PRESETS["gundam"], text_tokens=10, generated_tokens=65)
+PAGE = Workload((1400, 1400), DEFAULT.presets["gundam"], text_tokens=10, generated_tokens=65)
 WAYS = (("eager", "cpu"), ("sdpa", "cpu"), ("flash_attention_2", "cuda"))
 PROJECTED, LAYERS = 577, 4
 """What the earlier model had."""
@@ -75,9 +76,9 @@ def test_what_an_earlier_model_left_out() -> None:
         "CLIP, GFLOP": [giga(theirs["clip"]), giga(ours["clip"])],
         "projected tokens": [str(PROJECTED), f"{features:,}"],
         "projector, GFLOP": [giga(theirs["projector"]), giga(ours["projector"])],
-        "vision, TFLOP": [f"{sum(side[stage] for stage in VISION) / 1e12:.2f}" for side in (theirs, ours)],
+        "vision, TFLOP": [f"{sum(side[stage] for stage in OF_VIEWS) / 1e12:.2f}" for side in (theirs, ours)],
     }
-    missing = 1 - sum(theirs.values()) / sum(ours[stage] for stage in VISION)
+    missing = 1 - sum(theirs.values()) / sum(ours[stage] for stage in OF_VIEWS)
     assert f"It said {missing:.0%} too little.".replace("%", " %") in text_of(DOC)
 
 
@@ -90,7 +91,7 @@ def test_shipped_pages() -> None:
 @cache
 def _vision_tflop(page_px: tuple[int, int]) -> float:
     stages = stages_of(FULL, replace(PAGE, page_px=page_px))
-    return sum(stages[stage].cost.matrix_flops for stage in VISION) / 1e12
+    return sum(stages[stage].cost.matrix_flops for stage in OF_VIEWS) / 1e12
 
 
 def test_the_example_runs() -> None:

@@ -8,12 +8,12 @@ from collections import Counter
 
 import pytest
 
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.cost.model import cache_bytes, parameters
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.weights import read_headers
+from pytest_dsocr.families import DEFAULT
 from tests.conftest import model_of
 
 IMPORTS = """
@@ -48,7 +48,7 @@ def test_they_are_those_of_the_file() -> None:
 def test_the_caches_bytes_are_the_sessions(checkpoint: str) -> None:
     session = Session.from_checkpoint(checkpoint)
     prompt_ids = session.tokenizer.encode("Free OCR.")
-    work = Workload((10, 10), PRESETS["tiny"], 1 + len(prompt_ids), 4, dtype="float32")
+    work = Workload((10, 10), DEFAULT.presets["tiny"], 1 + len(prompt_ids), 4, dtype="float32")
     cache = session.model.new_cache()
     for tokens in (work.prompt_tokens, 1, 1, 1):
         ids = session.model.lm_head.weight.new_zeros(1, tokens).long()  # type: ignore[attr-defined]

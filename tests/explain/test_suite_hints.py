@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.planted import in_contract
+from pytest_dsocr.families import DEFAULT
 from suites.contract.hints import of_cut_prompt, of_grid, of_no_crops, of_pixels, of_prompt
 
 TOKENIZER = resolve(MINI).tokenizer
@@ -37,10 +37,10 @@ def test_a_prompt_is_laid_to_what_gives_its_ids(name: str) -> None:
     one = mistakes()[f"prompt.{name}"]
     page = Image.new("RGB", (900, 900))
     with in_contract(one):
-        ids = prepare_inputs([page], PROMPT, "gundam", TOKENIZER).input_ids[0].tolist()
+        ids = DEFAULT.prepare([page], PROMPT, "gundam", TOKENIZER).input_ids[0].tolist()
     [told] = of_prompt(ids, PROMPT, TOKENIZER)
     assert one.words in told
-    right = prepare_inputs([page], PROMPT, "gundam", TOKENIZER).input_ids[0].tolist()
+    right = DEFAULT.prepare([page], PROMPT, "gundam", TOKENIZER).input_ids[0].tolist()
     assert one.words not in " ".join(of_prompt(right, PROMPT, TOKENIZER))
 
 
@@ -50,8 +50,8 @@ def test_pixels_are_laid_to_what_makes_them(name: str, tmp_path: Path) -> None:
     Image.merge("RGB", [Image.effect_noise((300, 200), 90) for _ in "rgb"]).save(page)
     one = mistakes()[f"pixels.{name}"]
     with in_contract(one):
-        made = prepare_inputs(page, "markdown", "base", TOKENIZER).images_ori
-    vendors = prepare_inputs(page, "markdown", "base", TOKENIZER).images_ori
+        made = DEFAULT.prepare(page, "markdown", "base", TOKENIZER).images_ori
+    vendors = DEFAULT.prepare(page, "markdown", "base", TOKENIZER).images_ori
     [told] = of_pixels("images_ori", made, vendors, page, "base", TOKENIZER)
     assert one.words in told
     assert "rounding" in next(of_pixels("images_ori", vendors.float() + 1e-4, vendors, page, "base", TOKENIZER))

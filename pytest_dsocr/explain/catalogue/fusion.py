@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pytest_dsocr.engine import pipeline
 from pytest_dsocr.engine.fusion import end_rows, mosaic, square
-from pytest_dsocr.engine.pipeline import Pipeline
+from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.explain.catalogue.blocks import DTYPES, rounded, rounding
 from pytest_dsocr.explain.mistake import Bench, Group
 
@@ -162,11 +162,10 @@ def _rounded(linear: Any, x: Tensor, *, to: torch.dtype, what: str) -> Tensor:
 
 
 def _pairs(on: Bench, pairing: Pairing) -> None:
-    def projector(self: Pipeline[Any], clip: Tensor, sam: Tensor) -> Tensor:
-        with self.running("projector"):
-            return self.model.project(torch.cat(pairing(Seen(clip, sam)), -1))
+    def projector(self: DeepseekOCR, clip: Tensor, sam: Tensor) -> Tensor:
+        return self.project(torch.cat(pairing(Seen(clip, sam)), -1))
 
-    on.changes.set(Pipeline, "projector", projector)
+    on.changes.set(DeepseekOCR, "projector", projector)
 
 
 def _projects(on: Bench, run: Callable[[Any, Tensor], Tensor]) -> None:

@@ -20,9 +20,11 @@ from torch import Tensor
 from pytest_dsocr.contract import inputs
 from pytest_dsocr.contract.image import GREY, load_image
 from pytest_dsocr.contract.inputs import normalise
-from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, candidates, crop_count, crop_grid
+from pytest_dsocr.contract.presets import Grid, Preset, candidates, crop_count, crop_grid
 from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.families import DEFAULT
 
+CROP_PX = DEFAULT.tiling.crop_px
 Page = Image.Image
 Size = tuple[int, int]
 Colour = tuple[int, int, int]
@@ -50,8 +52,8 @@ def _plant(on: Bench, how: Mapping[str, Any]) -> None:
     recipe = replace(Recipe(), **how)
     on.changes.set(inputs, "load_image", recipe.opened)
     on.changes.set(inputs, "global_view", recipe.view)
-    on.changes.set(inputs, "crops", recipe.crops)
-    on.changes.set(inputs, "crop_grid", recipe.grid)
+    on.changes.set(inputs, "crops", lambda page, grid, _px: recipe.crops(page, grid))
+    on.changes.set(inputs, "crop_grid", lambda width, height, _tiling: recipe.grid(width, height))
     on.changes.set(inputs, "normalise", recipe.levels)
     on.changes.set(inputs, "check_inputs", lambda *_: None)
 
@@ -114,7 +116,15 @@ def _size(grid: Grid) -> Size:
 def _tiles(stretched: Page, by_column: bool = False) -> list[Page]:
     columns, rows = stretched.width // CROP_PX, stretched.height // CROP_PX
     places = [(c, r) for r in range(rows) for c in range(columns)]
-    boxes = [(c * CROP_PX, r * CROP_PX, (c + 1) * CROP_PX, (r + 1) * CROP_PX) for c, r in places]
+    boxes = [
+        (
+            c * CROP_PX,
+            r * CROP_PX,
+            (c + 1) * CROP_PX,
+            (r + 1) * CROP_PX,
+        )
+        for c, r in places
+    ]
     return [stretched.crop(box) for box in (sorted(boxes) if by_column else boxes)]
 
 
@@ -152,7 +162,10 @@ CUTS: dict[str, tuple[str, Callable[[Recipe, Page, Grid], Sequence[Page]]]] = {
     "before-resize": ("each crop cut first and resized then", _cut_first),
     "thumbnail": (
         "the whole page as a crop of its own behind the others",
-        lambda recipe, page, grid: [*_cut(recipe, page, grid), recipe.resize(page, (CROP_PX, CROP_PX))],
+        lambda recipe, page, grid: [
+            *_cut(recipe, page, grid),
+            recipe.resize(page, (CROP_PX, CROP_PX)),
+        ],
     ),
     "backwards": ("crops in the opposite order", lambda recipe, page, grid: _cut(recipe, page, grid)[::-1]),
 }
