@@ -112,6 +112,7 @@ class _Inputs:
     def _made(self, one: Mistake | None, *, brief: bool = False) -> dict[str, Tensor]:
         """Make the inputs; briefly without pixels."""
         with Changes() as changes:
+            changes.set(of_inputs, "check_inputs", lambda *_: None)
             if one is not None:
                 one.plant(Bench(self.session, changes))
             if brief:

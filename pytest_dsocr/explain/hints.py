@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import zip_longest
 
 from pytest_dsocr.compare.divergence import Divergence, Scene
 from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Comparison
 
 MOST = 3
 OF_STAGES: Mapping[str, tuple[str, ...]] = {
@@ -18,7 +20,7 @@ OF_STAGES: Mapping[str, tuple[str, ...]] = {
     "images_seq_mask": ("prompt.mask", "prompt.no-mask", "prompt.counts-"),
     "images_spatial_crop": ("pixels.grid-",),
     "images_crop": ("pixels.crops-", "pixels.levels-", "pixels.resize-", "pixels.opened-"),
-    "images_ori": ("pixels.bars-", "pixels.squashed", "pixels.not-squashed", "pixels."),
+    "images_ori": ("pixels.resize-", "pixels.levels-", "pixels.opened-", "pixels.bars-"),
     "prefill_best": ("prefill.head-", "prefill.last-norm", "prefill.no-last-norm", "prefill.logits-"),
     "logits": ("steps.positions-", "steps.cache-", "steps.fed-", "steps.keys-", "steps."),
     "read": ("read.", "text."),
@@ -76,10 +78,11 @@ SIGNS: Mapping[Sign, tuple[str, ...]] = {
     Sign.UNRELATED: ("read.blind", "files.logits-kept", "prefill.features-text-only"),
 }
 """What a sign points at, by how ids begin, the likeliest first; in braces the stage's name."""
-SMALL = re.compile(r"16|8|tf32|1e-|0\.001|1\.7|tanh|epsilon|unbiased|outside|softmax-one")
+SMALL = re.compile(r"16|8|tf32|1e-|0\.001|activation-(?!silu|relu|none)|epsilon|unbiased|outside|softmax-one")
 """Ids of mistakes that change numbers by about as much as rounding does."""
 RESIZED = re.compile(
-    r"^(sam|clip)\.(positions-|relative-(?!missing|exchanged|no-|backwards|rows|of-)|class-position-last)"
+    r"^(sam|clip)\.(positions-(?!turned|flipped|mirrored|missing|twice|half)"
+    r"|relative-(?!missing|exchanged|no-|backwards|rows|of-)|class-position-last)"
 )
 """Ids of mistakes that show where a table of positions is resized, which it is for crops alone."""
 DEEPER = "; offer inputs and stages (levels L1 and L2) to have the first that breaks named"
@@ -110,14 +113,21 @@ def _likely(scene: Scene) -> Sequence[tuple[str, str]]:
     """Return the ids and words of the likeliest mistakes."""
     by_id = _words()
     stage = scene.first.stage
-    pointed = [begin.format(stage) for sign in scene.first.signs if sign in SIGNS for begin in SIGNS[sign]]
+    pointed = [*_pointed(scene.first, stage)]
     if stage in ("input_ids", "images_seq_mask") and scene.wrong("images_spatial_crop"):
-        grid = scene.found["images_spatial_crop"]
-        pointed = [begin for sign in grid.signs if sign in SIGNS for begin in SIGNS[sign]] or ["pixels.grid-"]
-    if scene.first.what == "read" and (text := scene.found.get("text")) is not None:
-        pointed += [begin for sign in text.signs if sign in SIGNS for begin in SIGNS[sign]]
+        pointed = [*_pointed(scene.found["images_spatial_crop"], stage)] or ["pixels.grid-"]
+    elif stage == "input_ids":
+        pointed = [*_pointed(scene.found.get("images_seq_mask"), stage), *pointed]
+    elif stage == "read":
+        pointed += _pointed(scene.found.get("text"), stage)
     ids = [*_beginning(pointed)] or [one for one in _of_stage(stage) if _fits(one, scene)] or [*_of_stage(stage)]
     return [(one, by_id[one]) for one in dict.fromkeys(ids)][:MOST]
+
+
+def _pointed(compared: Comparison | None, stage: str) -> Iterator[str]:
+    """Yield what the signs of a comparison point at."""
+    for sign in compared.signs if compared else ():
+        yield from (begin.format(stage) for begin in SIGNS.get(sign, ()))
 
 
 def _beginning(begins: Sequence[str]) -> Iterator[str]:
@@ -127,8 +137,10 @@ def _beginning(begins: Sequence[str]) -> Iterator[str]:
 
 
 def _of_stage(stage: str) -> Iterator[str]:
-    for begin in OF_STAGES.get(stage, (f"{stage}.",)):
-        yield from (one for one in _ranked() if one.startswith(begin))
+    """Yield a stage's mistakes, of several kinds the likeliest of each in front."""
+    kinds = [[one for one in _ranked() if one.startswith(begin)] for begin in OF_STAGES.get(stage, (f"{stage}.",))]
+    for alike in zip_longest(*kinds):
+        yield from filter(None, alike)
 
 
 def _fits(name: str, scene: Scene) -> bool:
@@ -136,6 +148,8 @@ def _fits(name: str, scene: Scene) -> bool:
     part = _parts()[name]
     if scene.crops_alone:
         return RESIZED.match(name) is not None and (not scene.depth or "relative" in name)
+    if RESIZED.match(name) and ".page" in scene.first.what:
+        return False
     if scene.blocks_right:
         return part == "back" and bool(SMALL.search(name)) is scene.small
     if scene.depth is not None:
