@@ -1,4 +1,4 @@
-"""Use the toy where it is installed: write a checkpoint, read a page, time it, cost it, record it; writes JSON to stdout."""
+"""Use the toy where it is installed: write a checkpoint, read a page, time it and cost it; writes JSON to stdout."""
 
 from __future__ import annotations
 
