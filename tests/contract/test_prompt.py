@@ -31,7 +31,6 @@ def test_every_named_prompt_was_recorded() -> None:
 @pytest.mark.parametrize(
     ("prompt", "rendered"),
     [
-        ("free", "<image>\nFree OCR."),
         ("<image>\nFree OCR. ", "<image>\nFree OCR."),
         ("\n <image>\nFree OCR.\n\n", "<image>\nFree OCR."),
         ("<image> two  spaces\n\nkept", "<image> two  spaces\n\nkept"),
@@ -45,7 +44,6 @@ def test_render_strips_and_does_nothing_else(prompt: str, rendered: str) -> None
 @pytest.mark.parametrize(
     ("prompt", "images", "pieces"),
     [
-        ("free", 1, ["", "\nFree OCR."]),
         ("A <image> b <image> c", 2, ["A ", " b ", " c"]),
         ("<image><image>", 2, ["", "", ""]),
         ("No image here.", 0, ["No image here."]),
@@ -58,10 +56,10 @@ def test_pieces_around_the_images(prompt: str, images: int, pieces: list[str]) -
 @pytest.mark.parametrize(
     ("prompt", "images", "message"),
     [
-        ("", 1, "the prompt is empty.*markdown, ocr, free, figure, describe"),
+        ("", 1, "the prompt is empty.*name of a prompt"),
         (" \n ", 0, "the prompt is empty"),
         ("Free OCR.", 1, "'Free OCR.' has no <image>"),
-        ("markdwon", 1, "'markdwon' has no <image>.*names markdown"),
+        ("markdwon", 1, "'markdwon' has no <image>.*name of a prompt"),
         ("<image> <image> Compare.", 1, "has 2 <image> placeholders and there are 1 images"),
         ("<image> Compare.", 3, "has 1 <image> placeholders and there are 3 images"),
         ("<image> Describe.", 0, "has 1 <image> placeholders and there are 0 images"),
