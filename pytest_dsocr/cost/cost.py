@@ -5,7 +5,7 @@ the zeros of paddings, and causal attention all pairs of a query and a key: so d
 do kernels that skip nothing. Left out, being less than a ten-thousandth of a page: resized position tables, the
 angles of rotary positions, comparisons.
 
-Bytes are those that have to be moved: a module that multiplies reads what it is given and writes what it gives, once.
+Bytes are those that have to be moved: a module that multiplies reads its input and writes its output, once.
 Norms, biases, activations and residuals ride along; what stays inside a module, such as scores, is not moved at all.
 """
 
@@ -133,11 +133,11 @@ def moved(size: int, *, weights: int = 0, read: int = 0, written: int = 0) -> Co
 
 
 def attention_of(stage: str, chosen: str) -> str:
-    """Give the attention that a stage computes with where ``chosen`` is the run's."""
+    """Return the attention that a stage computes with where ``chosen`` is the run's."""
     return ATTENTION_OF_ENCODERS if stage in ("sam", "clip") else chosen
 
 
 def as_counted(stage: StageCost, chosen: str, device: str) -> int:
-    """Give the FLOPs of a stage that torch's counter says on ``cpu``, ``cuda`` or ``meta``."""
+    """Return the FLOPs of a stage that torch's counter says on ``cpu``, ``cuda`` or ``meta``."""
     hidden = (attention_of(stage.stage, chosen), device.partition(":")[0]) in UNCOUNTED
     return stage.cost.matrix_flops - stage.cost.attention_flops * hidden

@@ -70,13 +70,13 @@ def differences(
 
 
 def with_those_around(names: Iterable[str]) -> set[str]:
-    """Give the names of modules, and of all modules that they lie in."""
+    """Return the names of modules, and of all modules that they lie in."""
     parts = [name.split(".") for name in names]
     return {".".join(part[:end]) for part in parts for end in range(1, len(part) + 1)}
 
 
 def _own(expected: Mapping[str, Cost], modules: Mapping[str, object]) -> dict[str, list[str]]:
-    """Give each counted module with what was computed for it and no counted module inside it."""
+    """Return each counted module with what was computed for it and no counted module inside it."""
     found: dict[str, list[str]] = {}
     for name in expected:
         found.setdefault(_nearest(name, modules), []).append(name)
@@ -84,7 +84,7 @@ def _own(expected: Mapping[str, Cost], modules: Mapping[str, object]) -> dict[st
 
 
 def _nearest(name: str, modules: Mapping[str, object]) -> str:
-    """Give the innermost counted module that ``name`` is or lies in."""
+    """Return the innermost counted module that ``name`` is or lies in."""
     while name and name not in modules:
         name = name.rpartition(".")[0]
     return name

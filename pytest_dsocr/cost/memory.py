@@ -18,7 +18,7 @@ WIDE_BYTES = ITEM_BYTES["float32"]
 
 
 def activation_peaks(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict[str, int]:
-    """Give the most bytes that are alive at once in ``sam``, ``clip``, ``prefill`` and ``decode``."""
+    """Return the most bytes that are alive at once in ``sam``, ``clip``, ``prefill`` and ``decode``."""
     size = ITEM_BYTES[work.dtype]
     views = [(side_px // arch.sam.patch_size, features_side(arch.sam, side_px), n) for side_px, n in calls(work)]
     return {

@@ -23,7 +23,7 @@ Layers = dict[str, Cost]
 def stages_of(
     arch: Architecture, work: Workload, *, way: Way = SESSION, reached: Reached = expected
 ) -> dict[str, StageCost]:
-    """Give the cost of each stage of ``work``: all its pages, all its views, all its decode steps.
+    """Return the cost of each stage of ``work``: all its pages, all its views, all its decode steps.
 
     Pages of a batch go through vision and prefill one by one, and are decoded together. Weights are read once in each
     call: of an encoder for the crops together and for the whole page, of the prefill, of each step.
@@ -43,13 +43,13 @@ def stages_of(
 
 
 def calls(work: Workload) -> list[tuple[int, int]]:
-    """Give the calls of the encoders for one page: the side of the views in px, and how many there are."""
+    """Return the calls of the encoders for one page: the side of the views in px, and how many there are."""
     crops = crop_count(work.grid)
     return [*([(CROP_PX, crops)] if crops else []), (work.preset.view_size, 1)]
 
 
 def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, Layers]:
-    """Give the cost of one call of SAM, of CLIP and of the projector on ``views`` views of ``side_px``."""
+    """Return the cost of one call of SAM, of CLIP and of the projector on ``views`` views of ``side_px``."""
     size, side = ITEM_BYTES[dtype], encoders.features_side(arch.sam, side_px)
     return {
         "sam": encoders.sam_layers(arch.sam, side_px, views, size),
@@ -61,7 +61,7 @@ def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str
 def decode_step(
     arch: Architecture, work: Workload, length: int, *, way: Way = SESSION, reached: Reached = expected
 ) -> StageCost:
-    """Give the cost of one step after which the cache of every row holds ``length`` positions, the new one included."""
+    """Return the cost of one step after which the cache of every row holds ``length`` positions, the new one included."""
     size, config = ITEM_BYTES[work.dtype], arch.decoder
     call = Call(work.batch, range(length - 1, length), size, way, reached)
     embedded = decoder.embedding(config, work.batch, size)
@@ -80,7 +80,7 @@ def parameters(arch: Architecture) -> dict[str, int]:
 
 
 def cache_bytes(arch: Architecture, work: Workload) -> int:
-    """Give the bytes of keys and values when the last token has been written."""
+    """Return the bytes of keys and values when the last token has been written."""
     positions = work.batch * (work.prompt_tokens + work.decode_steps)
     return decoder.cache_bytes(arch.decoder, positions, ITEM_BYTES[work.dtype])
 

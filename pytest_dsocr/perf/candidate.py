@@ -43,7 +43,7 @@ class Candidate:
     """Whether code of ``path`` has to be what runs, for the name says nothing else."""
 
     def environment(self) -> Mapping[str, str]:
-        """Give the variables of its process."""
+        """Return the variables of its process."""
         given = [Path(one).absolute() for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
         own = [OWN_ROOT] if self.python == Path(sys.executable) else []
         return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*self.path, *given, *own)))}

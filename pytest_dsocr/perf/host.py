@@ -22,14 +22,14 @@ STEEPEST = 1.5
 
 
 def host_ms(rounds: Sequence[Round], quantity: str) -> float | None:
-    """Give the milliseconds of the same small work around a quantity, at the median; None where a round has none."""
+    """Return the milliseconds of the same small work around a quantity, at the median; None where a round has none."""
     if not rounds or not all(quantity in one.host_ms for one in rounds):
         return None
     return median(one.host_ms[quantity] for one in rounds)
 
 
 def host_ratio(before: Measured, after: Measured) -> float:
-    """Give how much longer the host took for the same work in the second run: 1.07 is 7 %; 1 where it was not timed."""
+    """Return how much longer the host took for the same work in the second run: 1.07 is 7 %; 1 where it was not timed."""
     ratios = [*_ratios(before, after)]
     return median(ratios) if ratios else 1.0
 
@@ -47,13 +47,13 @@ def is_another(ratio: float) -> bool:
 
 
 def of_runs(before: Measured, after: Measured, quantity: str) -> Sides:
-    """Give a quantity's milliseconds in two runs, as if the host had always been as fast as at the first's median."""
+    """Return a quantity's milliseconds in two runs, as if the host had always been as fast as at the first's median."""
     pace = host_ms(before.good, quantity) if host_ms(after.good, quantity) else None
     return at_pace(before.good, before.exact, quantity, pace), at_pace(after.good, after.exact, quantity, pace)
 
 
 def of_turns(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str) -> list[float]:
-    """Give one side's milliseconds of rounds taken in turn, as if the host had been as fast as at their own median.
+    """Return one side's milliseconds of rounds taken in turn, as if the host had been as fast as at their own median.
 
     What makes one side slower throughout, such as a thread that it leaves running, stays in its times.
     """
@@ -61,7 +61,7 @@ def of_turns(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str) -
 
 
 def at_pace(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str, pace: float | None) -> list[float]:
-    """Give milliseconds as they were had the host taken ``pace`` for its small work; as they are where that is None.
+    """Return milliseconds as they were had the host taken ``pace`` for its small work; as they are where that is None.
 
     What the GPU was not working of a time is the host's. How far that follows the small work is read off the rounds:
     less where the small work was disturbed and they were not, more where they need the caches that it does without.
@@ -79,7 +79,7 @@ def at_pace(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str, pa
 
 
 def follows(times: Sequence[float], slower: Sequence[float]) -> float:
-    """Give how far times follow the host: 1 where they take twice as long when it does, 0 where they do not at all.
+    """Return how far times follow the host: 1 where they take twice as long when it does, 0 where they do not at all.
 
     It is the median slope between any two rounds, of the logarithms (Theil and Sen), which a few disturbed ones do not
     change.
@@ -90,7 +90,7 @@ def follows(times: Sequence[float], slower: Sequence[float]) -> float:
 
 
 def busy_ms(exact: Mapping[str, int], quantity: str) -> float:
-    """Give the milliseconds that the GPU works for a quantity; 0 where there is none, or its work was not counted."""
+    """Return the milliseconds that the GPU works for a quantity; 0 where there is none, or its work was not counted."""
     once = sum(_busy(exact, stage) for stage in ON_DEVICE)
     step = _busy(exact, "decode")
     if quantity.startswith("decode"):
@@ -103,7 +103,7 @@ def busy_ms(exact: Mapping[str, int], quantity: str) -> float:
 
 
 def idle_share(measured: Measured, quantity: str = "decode") -> float | None:
-    """Give the share of a quantity's time in which the GPU does nothing; None where its work was not counted."""
+    """Return the share of a quantity's time in which the GPU does nothing; None where its work was not counted."""
     busy = busy_ms(measured.exact, quantity)
     if not busy or quantity not in measured.quantities:
         return None

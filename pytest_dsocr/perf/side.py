@@ -68,7 +68,7 @@ class Side:
         return self._process.pid
 
     def ask(self, what: str, **how: Any) -> Any:
-        """Ask the worker for something; give its answer, or raise as :meth:`answer`."""
+        """Ask the worker for something; return its answer, or raise as :meth:`answer`."""
         self.begin(what, **how)
         return self.answer(what)
 
@@ -80,7 +80,7 @@ class Side:
         """Wait for the answer to what was asked.
 
         Raises:
-            DsocrError: where it raises, ends, hangs, or gives something that is no answer; the message says which, and
+            DsocrError: where it raises, ends, hangs, or sends something that is no answer; the message says which, and
                 the end of what it printed.
         """
         line = self._line(what)
@@ -128,7 +128,7 @@ class Side:
     def _send(self, request: Mapping[str, Any]) -> None:
         pipe = self._process.stdin
         assert pipe is not None
-        with suppress(BrokenPipeError):  # why it has gone is told where its answer is waited for
+        with suppress(BrokenPipeError):  # the wait for its answer says why it has gone
             pipe.write(json.dumps(request).encode() + b"\n")
             pipe.flush()
 

@@ -29,7 +29,7 @@ GROWTH = 0.05
 
 
 def comparison_of(run: PerfRun, quantity: str, test: pytest.Item) -> Comparison:
-    """Give a quantity's judgement as a comparison of the run; what could not be told is NOT-COMPARED."""
+    """Return a quantity's judgement as a comparison of the run; an AMBIGUOUS one is NOT-COMPARED."""
     found = run.judgement(quantity)
     if found is None:
         what = f"perf/{quantity}"
@@ -54,7 +54,7 @@ def watching_costs(
     """Compare decode steps with the subject's ranges shut and open, taken in turn, on more pages while it is open.
 
     Args:
-        steps_of: gives milliseconds without and within ranges, of so many pages; None where there are none.
+        steps_of: returns milliseconds without and within ranges, of so many pages; None where there are none.
         more_pages: how many are read before each look.
     """
     without: list[float] = []

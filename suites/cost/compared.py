@@ -32,7 +32,7 @@ WAYS = {
 }
 """Right all of them, and what is said of each."""
 SHOWN = 4
-"""Differences that are told one by one: what is wrong in one layer is mostly wrong in all."""
+"""Differences to show one by one: what is wrong in one layer is mostly wrong in all."""
 
 Ways = Mapping[str, Mapping[str, Cost]]
 
@@ -51,36 +51,36 @@ def vision_of(arch: Architecture, counted: Counted) -> list[Comparison]:
 
 def prefill_of(arch: Architecture, counted: Counted) -> Comparison:
     """Compare the prefill."""
-    ways = {told: stages_of(arch, counted.work, way=way)["prefill"].layers for told, way in WAYS.items()}
+    ways = {text: stages_of(arch, counted.work, way=way)["prefill"].layers for text, way in WAYS.items()}
     return nearest("prefill/FLOPs", ways, counted.prefill)
 
 
 def step_of(arch: Architecture, work: Workload, length: int, found: Flops) -> Comparison:
     """Compare a step after which the cache holds ``length`` positions."""
-    ways = {told: decode_step(arch, work, length, way=way).layers for told, way in WAYS.items()}
+    ways = {text: decode_step(arch, work, length, way=way).layers for text, way in WAYS.items()}
     return nearest(f"decode/FLOPs of the step to {length} positions", ways, found)
 
 
 def page_of(arch: Architecture, work: Workload, found: Flops) -> Comparison:
     """Compare a whole reading, which may have come to its end before its ceiling."""
     ways = {
-        f", {tokens} of {work.generated_tokens} tokens{told}": by_module(
+        f", {tokens} of {work.generated_tokens} tokens{text}": by_module(
             stages_of(arch, replace(work, generated_tokens=tokens), way=way).values()
         )
         for tokens in range(work.generated_tokens, 0, -1)
-        for told, way in WAYS.items()
+        for text, way in WAYS.items()
     }
     return nearest("read/FLOPs", ways, replace(found, modules=_of_every_token(found)))
 
 
 def nearest(what: str, ways: Ways, found: Flops) -> Comparison:
-    """Compare with several ways, each of which is right; the one that least differs from is told."""
-    apart = {told: _apart(layers, found) for told, layers in ways.items()}
-    least = min(apart, key=lambda told: len(apart[told]))
-    return compared(what, apart[least], found, told=least)
+    """Compare with several ways, each of which is right; the nearest is shown."""
+    apart = {text: _apart(layers, found) for text, layers in ways.items()}
+    least = min(apart, key=lambda text: len(apart[text]))
+    return compared(what, apart[least], found, text=least)
 
 
-def compared(what: str, apart: Sequence[Difference], found: Flops, root: str = WHOLE, told: str = "") -> Comparison:
+def compared(what: str, apart: Sequence[Difference], found: Flops, root: str = WHOLE, text: str = "") -> Comparison:
     """Say whether FLOPs are as computed, and where they are not."""
     if found.unknown:
         runs = listed([f"{name} ({count(times, 'run')})" for name, times in found.unknown.items()], 3)
@@ -90,7 +90,7 @@ def compared(what: str, apart: Sequence[Difference], found: Flops, root: str = W
         return not_compared(what, Reason.TELLS_NOTHING, measured)
     if not apart:
         flops = found.modules[root].total() if root else found.algorithmic
-        return Comparison(what, Verdict.MATCH, f"{flops:,}{told}")
+        return Comparison(what, Verdict.MATCH, f"{flops:,}{text}")
     first, *others = map(str, apart[:SHOWN])
     more = [f"and {len(apart) - SHOWN} more"] if len(apart) > SHOWN else []
     return Comparison(what, Verdict.WRONG, first, details=(*others, *more))

@@ -46,7 +46,7 @@ class Scales:
     """Where the pages' files go."""
 
     def work(self, page_px: tuple[int, int], prompt: str, preset: str, tokens: int = 1) -> Workload:
-        """Give what a page of that size is."""
+        """Return what a page of that size is."""
         return Workload.of_prompt(page_px, prompt, preset, self.tokenizer, generated_tokens=tokens)
 
     def begin(self, page_px: tuple[int, int], prompt: str, preset: str) -> Counted:

@@ -14,7 +14,7 @@ import torch
 from packaging.requirements import Requirement
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.doctor import machine, references
+from pytest_dsocr.doctor import inputs, machine
 from pytest_dsocr.doctor.examination import CHECKS
 from pytest_dsocr.doctor.finding import Finding, Wanted
 from pytest_dsocr.engine.places import MINI_FOLDER
@@ -110,7 +110,7 @@ def test_damaged_weights_are_a_fault(tmp_path: Path) -> None:
     status, found = doctor("--checkpoint=mine")
     assert (status, faults(found)) == (1, ["weights", "recordings"])
     assert "is not a whole safetensors file" in found["weights"]["told"]
-    assert found["recordings"]["told"] == references.UNREADABLE
+    assert found["recordings"]["told"] == inputs.UNREADABLE
 
 
 def test_where_the_session_is_the_reference_no_recording_is_needed() -> None:
@@ -146,7 +146,7 @@ def test_files_that_cannot_be_imported_are_told(tmp_path: Path) -> None:
 
 
 def test_another_pillow_is_told_with_the_one_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(references, "resampling", lambda: "0123456789abcdef")
+    monkeypatch.setattr(inputs, "resampling", lambda: "0123456789abcdef")
     status, found = doctor()
     assert (status, faults(found)) == (1, ["pillow"])
     assert found["pillow"]["todo"].startswith("pip install 'pillow==")

@@ -358,14 +358,14 @@ BEFORE = {"page.operators": 8, "tokens.output": 8}
 BEGINS = {
     Status.NOT_SLOWER: ("B is the same", "B is faster: FASTER"),
     Status.SLOWER: ("B is slower: ",),
-    Status.UNTOLD: ("could not tell: ",),
+    Status.UNDECIDED: ("could not tell: ",),
 }
 
 
 def expected(paces: AbstractSet[Pace], operators: int) -> Status:
     if operators > BEFORE["page.operators"] or Pace.SLOWER in paces:
         return Status.SLOWER
-    return Status.UNTOLD if not paces or paces & {Pace.AMBIGUOUS, Pace.NOT_COMPARED} else Status.NOT_SLOWER
+    return Status.UNDECIDED if not paces or paces & {Pace.AMBIGUOUS, Pace.NOT_COMPARED} else Status.NOT_SLOWER
 
 
 @pytest.mark.parametrize("apart", ["", "they read another text"])
@@ -376,5 +376,5 @@ def test_status_and_verdict_are_one_decision(operators: int, tokens: int, apart:
     is_same_work = not apart and tokens == BEFORE["tokens.output"]
     for paces in SUBSETS:
         found = Bench(a, b, tuple(Judgement(pace, pace, nan, nan, nan, nan, nan, nan, 0, 0) for pace in paces), apart)
-        status = expected(paces, operators) if is_same_work else Status.UNTOLD
+        status = expected(paces, operators) if is_same_work else Status.UNDECIDED
         assert (found.status, found.verdict.startswith(BEGINS[status])) == (status, True), paces

@@ -64,7 +64,7 @@ class Stopwatch:
         stop()
 
     def start(self, name: str) -> Callable[[], None]:
-        """Start a lap; what is given ends it."""
+        """Start a lap; return what ends it."""
         if not self._running and time.perf_counter_ns() - self._host_at_ns > FRESH_NS:
             self._measure_host()
         self._running += 1
@@ -119,7 +119,7 @@ def _spin(began_ns: int, share: float) -> None:
 
 
 def shortest(readings: Sequence[Laps]) -> dict[str, list[Lap]]:
-    """Give the shortest of each lap over several readings, since whatever disturbs one only makes it longer."""
+    """Return the shortest of each lap over several readings, since whatever disturbs one only makes it longer."""
     return {
         name: [min(same, key=lambda lap: lap.wall_ms) for same in zip(*(one[name] for one in readings), strict=False)]
         for name in readings[0]
@@ -127,7 +127,7 @@ def shortest(readings: Sequence[Laps]) -> dict[str, list[Lap]]:
 
 
 def apart(laps: Laps) -> Laps:
-    """Give ``vision`` without its encoders and projector, as ``vision_fusion``, where these were timed."""
+    """Return ``vision`` without its encoders and projector, as ``vision_fusion``, where these were timed."""
     within = [lap for name in ENCODERS for lap in laps.get(name, ())]
     if "vision" not in laps or not sum(lap.wall_ms for lap in within):
         return laps
@@ -139,7 +139,7 @@ def apart(laps: Laps) -> Laps:
 
 
 def in_quantities(laps: Laps) -> dict[str, Lap]:
-    """Give what is judged of laps: sums of stages, the median decode step, an early and a late one."""
+    """Return what is judged of laps: sums of stages, the median decode step, an early and a late one."""
     found: dict[str, Lap] = {}
     for name, of in laps.items():
         if name == "decode":
@@ -152,7 +152,7 @@ def in_quantities(laps: Laps) -> dict[str, Lap]:
 
 
 def in_fields(quantities: Mapping[str, Lap]) -> dict[str, dict[str, float]]:
-    """Give quantities as the fields of :class:`pytest_dsocr.perf.rounds.Round`."""
+    """Return quantities as the fields of :class:`pytest_dsocr.perf.rounds.Round`."""
     return {
         field: {name: value for name, lap in quantities.items() if (value := getattr(lap, field)) is not None}
         for field in Lap.__dataclass_fields__
