@@ -77,7 +77,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
         yield f"{THREADS}: {', '.join(more)}"
     for one in STATE:
         if (found := before[one.name]) not in (None, left := after[one.name]):
-            yield f"{one.name}: {one.tell(found, left)}"
+            yield f"{one.name}: {one.describe(found, left)}"
 
 
 def lost(before: Mapping[str, ModuleType], imported: Iterable[str]) -> set[str]:

@@ -27,9 +27,9 @@ MAY_IMPORT = {
     "doctor": "foundation contract observation engine reference perf pages",
     "report": "foundation contract observation cost reference compare perf",
     "cases": "foundation contract observation engine reference subjects compare explain report",
-    "nights": "foundation compare perf pages report",
+    "night": "foundation compare perf pages report",
     "plugin": "foundation contract observation engine cost reference subjects compare cases explain perf pages report",
-    "cli": "foundation contract observation engine cost reference perf pages adapters doctor report nights plugin",
+    "cli": "foundation contract observation engine cost reference perf pages adapters doctor report night plugin",
     "mini": "",
 }
 """Each room with those that it imports, at any time: at the top of a module, in a function, or for types alone."""

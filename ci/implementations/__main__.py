@@ -1,25 +1,78 @@
-"""The command line: ``python -m ci.implementations NAME``."""
+"""Run a row of ``rows.toml`` with the default suites, keep what it found, and make the table of what is kept."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 import sys
-from collections.abc import Sequence
+import time
+import tomllib
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
-from ci.implementations.kept import PAGE, keep, page_of
-from ci.implementations.rows import ROWS
-from ci.implementations.work import Given, Work
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.words import in_shell
+from pytest_dsocr.reference.environment import check_vendor_folder
+from pytest_dsocr.report.payload import number
+
+CHECKOUT = Path(__file__).parents[2]
+PAGE, KEPT = CHECKOUT / "docs" / "implementations.md", CHECKOUT / "docs" / "implementations"
+BEGIN, END = "<!-- made by python -m ci.implementations --page -->", "<!-- made so far -->"
+TORCH = "torch==2.13.0"
+"""Pinned in every environment: another torch changes what both sides compute with. A CPU build will do."""
+UP_S = 60.0
+STAGES: Mapping[str, tuple[str, ...]] = {
+    "ids": ("input_ids", "images_seq_mask"),
+    "grid": ("images_spatial_crop",),
+    "page's view": ("images_ori",),
+    "crops": ("images_crop",),
+    "SAM": ("sam.",),
+    "CLIP": ("clip.",),
+    "projector": ("projector.",),
+    "fusion": ("vision_fusion",),
+    "prefill": ("prefill",),
+    "steps": ("logits", "tokens"),
+    "text": ("text", "spans", "boxes"),
+}
+"""What a comparison of each stage is called, or begins with."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An implementation; see ``rows.toml``."""
+
+    title: str
+    version: str
+    subject: str
+    setup: str = ""
+    path: str = ""
+    serve: str = ""
+    health: str = ""
+    folder: str = ""
+    repository: str = ""
+
+    def needs(self, variable: str) -> bool:
+        """Say whether the row names something that its user must have."""
+        return f"${variable}" in f"{self.setup} {self.subject} {self.path}"
+
+
+ROWS = {name: Row(**row) for name, row in tomllib.loads(Path(__file__).with_name("rows.toml").read_text()).items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a row of the table; give the exit status of its suites, or 2 where they could not be run."""
+    """Run a row of the table; return the exit status of its suites, or 2 where they could not be run."""
     parser = argparse.ArgumentParser(prog="python -m ci.implementations", description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("name", nargs="?", choices=[*ROWS], help="which implementation")
     what.add_argument("--page", action="store_true", help="make the tables of docs/implementations.md again")
-    parser.add_argument("--keep", action="store_true", help="keep the result for the table; for a run by default")
+    parser.add_argument("--keep", action="store_true", help="keep the result for the table")
     work = "folder for its environment, sources and results (default: implementations/NAME)"
     parser.add_argument("--work", type=Path, metavar="FOLDER", help=work)
     parser.add_argument("--sources", type=Path, metavar="FOLDER", help="clone of its repository, where it has one")
@@ -29,7 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     at = given.index("--")
     options = parser.parse_args(given[:at])
     try:
-        return _page() if options.page else _run(options, given[at + 1 : -1])
+        if options.page:
+            PAGE.write_text(page_of(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+            return 0
+        return _run(options, given[at + 1 : -1])
     except DsocrError as error:
         sys.stderr.write(f"dsocr: {error}\n")
         return 2
@@ -37,17 +93,161 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, more: Sequence[str]) -> int:
     row = ROWS[options.name]
-    folder = options.work or Path("implementations", row.folder or options.name)
-    work = Work(row, folder, Given(options.sources, options.vendor))
-    status = work.run(more)
+    work = (options.work or Path("implementations", row.folder or options.name)).absolute()
+    out = work / "out" / options.name
+    variables = environment_of(row, work, options.sources, options.vendor)
+    python = work / "env" / "bin" / "python"
+    if not python.is_file():
+        _shown([sys.executable, "-m", "venv", work / "env"])
+    if not (work / "installed").is_file():
+        _shown([python, "-m", "pip", "install", "-q", TORCH, "-e", CHECKOUT])
+        setup = row.setup or next(one.setup for one in ROWS.values() if one.folder == row.folder)
+        _shown(["sh", "-ec", setup], cwd=work, env=variables)
+        (work / "installed").touch()
+    subject = expanded(row.subject, variables)
+    with _serving(row, variables, work / "server.log"):
+        command = [work / "env/bin/dsocr", "compare", f"--subject={subject}", f"--out={out}", *more]
+        status = subprocess.run(command, env=variables).returncode
     if options.keep:
-        sys.stdout.write(f"kept        {keep(options.name, row, work.out / 'dsocr.json')}\n")
+        sys.stdout.write(f"kept        {keep(options.name, out / 'dsocr.json')}\n")
     return status
 
 
-def _page() -> int:
-    PAGE.write_text(page_of(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    return 0
+def environment_of(row: Row, work: Path, sources: Path | None, vendor: Path | None) -> dict[str, str]:
+    """Return the environment of a row's commands.
+
+    Raises:
+        DsocrError: where the row needs something that its user has not named.
+    """
+    if row.needs("VENDOR"):
+        if vendor is None:
+            raise DsocrError("this row needs the vendor's Python files; name their folder: --vendor=FOLDER")
+        check_vendor_folder(vendor)
+    if row.needs("SOURCES") and not (sources and sources.is_dir()):
+        where = f"{row.repository} at {row.version}"
+        raise DsocrError(f"this row needs a clone of {where}; name its folder: --sources=FOLDER")
+    named = {"VENDOR": vendor, "DSOCR_VENDOR": vendor, "SOURCES": sources, "WORK": work, "CHECKOUT": CHECKOUT}
+    variables = {**os.environ, **{name: str(path.absolute()) for name, path in named.items() if path}}
+    folders = [str(CHECKOUT), *([str(work / expanded(row.path, variables))] if row.path else [])]
+    path = os.pathsep.join([str(work / "env/bin"), variables.get("PATH", os.defpath)])
+    return {**variables, "PYTHONPATH": os.pathsep.join(folders), "PATH": path}
+
+
+def expanded(text: str, variables: Mapping[str, str]) -> str:
+    """Fill a row's variables in."""
+    for name in ("WORK", "SOURCES"):
+        text = text.replace(f"${name}", variables.get(name, ""))
+    return text
+
+
+@contextmanager
+def _serving(row: Row, variables: Mapping[str, str], log: Path) -> Iterator[None]:
+    if not row.serve:
+        yield
+        return
+    with log.open("w") as said:
+        server = subprocess.Popen(f"exec {row.serve}", shell=True, stdout=said, stderr=said, env=variables)
+        try:
+            end = time.monotonic() + UP_S
+            while not _answers(row.health):
+                if server.poll() is not None or time.monotonic() > end:
+                    raise DsocrError(f"the server did not come up; see {log}")
+                time.sleep(0.5)
+            yield
+        finally:
+            server.kill()
+            server.wait()
+
+
+def _answers(url: str) -> bool:
+    with suppress(OSError), urllib.request.urlopen(url):
+        return True
+    return False
+
+
+def _shown(command: Sequence[str | Path], **how: Any) -> None:
+    """Run a command, and say which; raise ``DsocrError`` where it fails."""
+    words = [str(word) for word in command]
+    sys.stdout.write(f"running     {in_shell(words)}\n")
+    sys.stdout.flush()
+    if status := subprocess.run(words, **how).returncode:
+        raise DsocrError(f"it ended with status {status}; see what it said above")
+
+
+def keep(name: str, result: Path) -> Path:
+    """Keep what a run's ``dsocr.json`` says, small enough for the repository; return the file.
+
+    Raises:
+        DsocrError: where the run did not come to its end.
+    """
+    found = json.loads(result.read_text(encoding="utf-8"))
+    if found["status"] != "finished":
+        raise DsocrError(f"{result} is of a run that did not come to its end; run it again")
+    ended = [test["ended_as"] != "passes" for test in found["tests"] if test["outcome"] != "skipped"]
+    compared = [one for test in found["tests"] for one in test["comparisons"] if one["verdict"] != "NOT-COMPARED"]
+    kept = {
+        "version": ROWS[name].version,
+        "level": found["run"]["level"],
+        "date": found["started"].partition("T")[0],
+        "tests": len(ended),
+        "failed": sum(ended),
+        "stages": {stage: _stage([one for one in compared if _is_of(one["what"], stage)]) for stage in STAGES},
+    }
+    KEPT.mkdir(exist_ok=True)
+    path = KEPT / f"{name}.json"
+    path.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def read_kept(name: str) -> dict[str, Any] | None:
+    """Return what is kept of a row's run, if anything is."""
+    path = KEPT / f"{name}.json"
+    found: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return found
+
+
+def page_of(text: str) -> str:
+    """Return the page with its tables made of what is kept."""
+    before, _, rest = text.partition(BEGIN)
+    return "\n".join([f"{before}{BEGIN}", *_tables(), f"{END}{rest.partition(END)[2]}"])
+
+
+def cell(stage: Mapping[str, Any]) -> str:
+    """Return how a stage stands in the table: right, or so many comparisons wrong, with the largest error."""
+    if not stage["made"]:
+        return "."
+    said = f"x {stage['wrong']} of {stage['made']}" if stage["wrong"] else "="
+    return f"{said}, {stage['error']:.0e}" if stage["error"] else said
+
+
+def _tables() -> Iterator[str]:
+    rows = {name: read_kept(name) for name in ROWS}
+    head = ["implementation", "command's name", "version", "level", "run on", "tests failed"]
+    yield from _table(head, ([ROWS[name].title, f"`{name}`", *_of_run(name, kept)] for name, kept in rows.items()))
+    yield ""
+    stages = ([f"`{name}`", *(cell(kept["stages"][one]) for one in STAGES)] for name, kept in rows.items() if kept)
+    yield from _table(["name", *STAGES], stages)
+
+
+def _of_run(name: str, kept: Mapping[str, Any] | None) -> list[str]:
+    if kept is None:
+        return [ROWS[name].version, "no run kept", "", ""]
+    return [kept["version"], kept["level"], kept["date"], f"{kept['failed']} of {kept['tests']}"]
+
+
+def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
+    for cells in (head, ["---"] * len(head), *rows):
+        yield f"| {' | '.join(cells)} |"
+
+
+def _is_of(what: str, stage: str) -> bool:
+    return any(what.startswith(one) if one.endswith(".") else what.partition("/")[0] == one for one in STAGES[stage])
+
+
+def _stage(compared: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    errors = filter(isfinite, (number(one["error"]) for one in compared))
+    wrong = sum(one["verdict"] == "WRONG" for one in compared)
+    return {"made": len(compared), "wrong": wrong, "error": max(errors, default=0.0)}
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A whole answer."""
+class Completion:
+    """A whole answer of the server's."""
 
     text: str
     logprobs: bool
@@ -90,7 +90,7 @@ class Chat:
         self.endpoint, self._limit_s = endpoint, limit_s
 
     def models(self) -> list[str]:
-        """Give the names of the models that it lists."""
+        """Return the names of the models that it lists."""
         with self._asked("GET", "/models", None) as reply:
             found = reply.json()
         try:
@@ -100,7 +100,7 @@ class Chat:
                 f"listed its models as {_shown(found)}, without data[].id; name a server that does"
             ) from None
 
-    def whole(self, body: Mapping[str, Any]) -> Answer:
+    def whole(self, body: Mapping[str, Any]) -> Completion:
         """Ask for an answer in one piece."""
         with self._asked("POST", "/chat/completions", {**body, "stream": False}) as reply:
             found = reply.json()
@@ -113,9 +113,9 @@ class Chat:
             text = logprobs = counted = ended_by = None
         if not isinstance(text, str):
             raise self.fault(f"answered {_shown(found)}, without a text in choices[0].message.content; see its log")
-        return Answer(text, bool(logprobs), counted if isinstance(counted, int) else None, str(ended_by or ""))
+        return Completion(text, bool(logprobs), counted if isinstance(counted, int) else None, str(ended_by or ""))
 
-    def streamed(self, body: Mapping[str, Any]) -> Answer:
+    def streamed(self, body: Mapping[str, Any]) -> Completion:
         """Ask for an answer piece by piece; give the whole, once the server has said that it is."""
         pieces: list[str] = []
         ended_by = ""
@@ -137,14 +137,14 @@ class Chat:
                 reply.had = f"had sent {sum(map(len, pieces))} characters"
         if not is_whole:
             raise self.fault(f"broke off in mid-answer, when it {reply.had}; see its log")
-        return Answer("".join(pieces), False, None, ended_by, first_ms)
+        return Completion("".join(pieces), False, None, ended_by, first_ms)
 
     def fault(self, what: str, kind: type[SubjectFaultError] = SubjectFaultError) -> SubjectFaultError:
-        """Give a fault that says what the server did, then what to do."""
+        """Return a fault that says what the server did, then what to do."""
         return kind("read", f"the server at {self.endpoint.url} {what}")
 
     def _piece(self, told: str) -> tuple[str, str]:
-        """Give the text of an event, and why the answer ends with it; empty where it does not."""
+        """Return the text of an event, and why the answer ends with it; empty where it does not."""
         try:
             event = json.loads(told)
             if "error" in event:
@@ -226,7 +226,7 @@ class _Reply:
             raise kind(response.status, str(self._chat.fault(f"answered {told}")))
 
     def json(self) -> Any:
-        """Give it as a JSON value."""
+        """Return it as a JSON value."""
         told = b"".join(self.lines())
         try:
             return json.loads(told)

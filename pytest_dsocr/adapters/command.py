@@ -75,12 +75,12 @@ def check(spec: str) -> None:
 
 
 def offers(spec: str) -> Offers:
-    """Give what ``spec`` says that the command offers."""
+    """Return what ``spec`` says that the command offers."""
     return Offers.of(options_of(spec))
 
 
 def subject(spec: str, setup: Setup) -> CommandSubject | KeptSubject:
-    """Give the subject that ``spec`` names."""
+    """Return the subject that ``spec`` names."""
     options = options_of(spec)
     return KeptSubject(options, setup) if options.keep else CommandSubject(options, setup)
 
@@ -168,7 +168,7 @@ def _line(value: Mapping[str, Any]) -> bytes:
 
 
 def _answer(running: RunningCommand, number: int) -> dict[str, Any]:
-    """Give the answer; lines that do not begin with a brace are messages."""
+    """Return the answer; lines that do not begin with a brace are messages."""
     while not (line := running.line()).startswith(b"{"):
         pass
     answer: Any = None
@@ -191,7 +191,7 @@ def _decoded(running: RunningCommand, output: bytes) -> str:
 
 
 def _between(running: RunningCommand, text: str, options: CommandOptions) -> str:
-    """Give what stands between the marks."""
+    """Return what stands between the marks."""
     start = text.find(options.after) + len(options.after)
     end = text.find(options.before, start) if options.before else len(text)
     for mark, is_missing in ((options.after, options.after not in text), (options.before, end < 0)):

@@ -29,7 +29,7 @@ class Converter:
     """A Python with torch, transformers and numpy."""
 
     def script(self) -> Path:
-        """Give the converter; raise ``MachineError`` where it is not there."""
+        """Return the converter; raise ``MachineError`` where it is not there."""
         if self.sources is None:
             raise MachineError(
                 "gguf is written by llama.cpp's own converter; name the folder of its sources: --llama-cpp=FOLDER (the "

@@ -32,12 +32,12 @@ OFFERS: Types = {"presets": list, "prompts": list}
 
 
 def of_setup(setup: Setup) -> Values:
-    """Give the values of a run."""
+    """Return the values of a run."""
     return {name: value for name, value in asdict(setup).items() if name in OF_SETUP}
 
 
 def of_page(page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> Values:
-    """Give the values of a page, as JSON can hold them."""
+    """Return the values of a page, as JSON can hold them."""
     text = prompt.replace(IMAGE, "").strip()
     sizes = {"preset": preset.name, "base_size": preset.base_size, "image_size": preset.image_size, "crop": preset.crop}
     return {"page": str(page), "prompt": prompt, "text": text, **sizes, "max_new_tokens": max_new_tokens}
@@ -54,7 +54,7 @@ def filled(template: str, values: Values) -> str:
 
 
 def check_fields(templates: Collection[str], valid: Collection[str]) -> set[str]:
-    """Give the fields that are named; raise ``DsocrError`` where there is none of that name."""
+    """Return the fields that are named; raise ``DsocrError`` where there is none of that name."""
     named = {name for template in templates for name in FIELD.findall(template)}
     if unknown := sorted(named.difference(valid)):
         raise DsocrError(f"there is no field {{{unknown[0]}}}; the fields are {', '.join(map(_braced, valid))}")

@@ -27,7 +27,7 @@ NO_LIST = (404, 405, 501)
 
 
 def shake_hands(chat: Chat, model: str, body: Body) -> str:
-    """Give the model's name, and note what the server does.
+    """Return the model's name, and note what the server does.
 
     Raises:
         DsocrError: where it cannot be asked, or where it changes the text so that no page could be right.

@@ -142,7 +142,7 @@ class MlxVlm:
         return str(result.text)
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Give what its processor makes of a page."""
+        """Return what its processor makes of a page."""
         with redirect_stdout(StringIO()):
             made = self._prepare(self._processor, images=[str(page)], prompts=self._worded(prompt), **_sizes(preset))
         crops, pages = (self._torch(views).bfloat16() for views in made["pixel_values"])
@@ -200,7 +200,7 @@ class MlxVlm:
         return state
 
     def _worded(self, prompt: str) -> Any:
-        """Give a prompt as mlx-vlm words it, which puts the image in front of the text itself."""
+        """Return a prompt as mlx-vlm words it, which puts the image in front of the text itself."""
         text = prompt.replace(f"{IMAGE}\n", "", 1).replace(IMAGE, "", 1)
         return self._prompts.apply_chat_template(self._processor, self._model.config, text, num_images=1)
 
@@ -229,11 +229,11 @@ class MlxCache:
         return len(self.stored)
 
     def keys(self, layer: int) -> Tensor:
-        """Give a layer's keys, ``[1, G, S, D]``."""
+        """Return a layer's keys, ``[1, G, S, D]``."""
         return self._filled(self.stored[layer].keys)
 
     def values(self, layer: int) -> Tensor:
-        """Give a layer's values, ``[1, G, S, D]``."""
+        """Return a layer's values, ``[1, G, S, D]``."""
         return self._filled(self.stored[layer].values)
 
     def _filled(self, buffer: Any) -> Tensor:

@@ -113,7 +113,7 @@ class RunningCommand:
         self.kill()
 
     def fault(self, what: str) -> SubjectFaultError:
-        """Give a fault that says what the command did, then what to do."""
+        """Return a fault that says what the command did, then what to do."""
         return self._of(SubjectFaultError, what)
 
     def _hears(self) -> bool:

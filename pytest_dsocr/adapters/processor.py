@@ -52,7 +52,7 @@ def offers(spec: str) -> Offers:
 
 
 def subject(spec: str, setup: Setup) -> ProcessorSubject:
-    """Give the subject that ``spec`` names; raise ``DsocrError`` where it cannot be had."""
+    """Return the subject that ``spec`` names; raise ``DsocrError`` where it cannot be had."""
     with guarded("load", "processor", lambda error: _told(spec, error)):
         return ProcessorSubject(_class(spec), setup)
 
@@ -75,7 +75,7 @@ class ProcessorSubject:
         return self._session.run_prepared(inputs, max_new_tokens=max_new_tokens).text
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Give what the processor makes of a page, which it is handed upright and in RGB."""
+        """Return what the processor makes of a page, which it is handed upright and in RGB."""
         if preset not in self._made:
             self._made[preset] = _Processor(self._kind, self._tokenizer, preset)
         return self._made[preset].inputs(load_image(page), render(prompt))
@@ -108,7 +108,7 @@ class _Processor:
         self._preset = preset
 
     def inputs(self, image: Any, prompt: str) -> dict[str, Tensor]:
-        """Give the vendor's five tensors."""
+        """Return the vendor's five tensors."""
         call = self._made.__call__
         if not set(SWITCHES).intersection(inspect.signature(call).parameters):
             call = getattr(self._made, "process_one", call)
@@ -124,7 +124,7 @@ class _Processor:
 
 
 def _in_shape(made: Mapping[str, Any], preset: Preset) -> dict[str, Tensor]:
-    """Give the tensors in the vendor's shapes and dtypes: a batch's row, bf16, zeros where there are no crops."""
+    """Return the tensors in the vendor's shapes and dtypes: a batch's row, bf16, zeros where there are no crops."""
     given = {name: torch.as_tensor(value) for name, value in made.items()}
     rows = {name: given[name].reshape(1, -1) for name in ("input_ids", "images_seq_mask")}
     grid = given[GRID].reshape(-1, 2).long()
@@ -141,7 +141,7 @@ def _in_shape(made: Mapping[str, Any], preset: Preset) -> dict[str, Tensor]:
 
 
 def _taken(function: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Give those values that a function names."""
+    """Return those values that a function names."""
     return {name: value for name, value in values.items() if name in inspect.signature(function).parameters}
 
 

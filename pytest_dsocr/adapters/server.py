@@ -85,12 +85,12 @@ def check(spec: str) -> None:
 
 
 def offers(spec: str) -> Offers:
-    """Give what ``spec`` says that the server offers."""
+    """Return what ``spec`` says that the server offers."""
     return Offers.of(options_of(spec))
 
 
 def subject(spec: str, setup: Setup) -> ServerSubject:
-    """Give the subject that ``spec`` names, once its server has said what it does.
+    """Return the subject that ``spec`` names, once its server has said what it does.
 
     Raises:
         DsocrError: where the server cannot be asked, or changes the text so that no page could be right.

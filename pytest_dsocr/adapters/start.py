@@ -21,7 +21,7 @@ class Start:
     """How the file is named as a subject."""
 
     def text(self) -> str:
-        """Give its text."""
+        """Return its text."""
         return (STARTS / self.file).read_text(encoding="utf-8")
 
 

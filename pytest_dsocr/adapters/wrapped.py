@@ -65,7 +65,7 @@ class ForkSubject(SessionStages):
         return self._infer(Case(page, prompt, preset, max_new_tokens)).text
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Give what ``infer`` hands to ``generate``."""
+        """Return what ``infer`` hands to ``generate``."""
         return inputs_of(self._handed_over(Case(page, prompt, preset, max_new_tokens=1)))
 
     @cached_property
@@ -76,7 +76,7 @@ class ForkSubject(SessionStages):
         return DecodePolicy(told["eos_token_id"], told.get("no_repeat_ngram_size", 0), told["max_new_tokens"])
 
     def _handed_over(self, case: Case) -> dict[str, Any]:
-        """Give what ``infer`` calls ``generate`` with, and end it there."""
+        """Return what ``infer`` calls ``generate`` with, and end it there."""
 
         def generate(input_ids: Tensor, **named: Any) -> None:
             raise HandedOverError({"input_ids": input_ids, **named})
@@ -118,7 +118,7 @@ class Wrapped:
         self.model, self.tokenizer = self._runtime.model, self._runtime.tokenizer
 
     def handed_to(self, method: str, call: Callable[[], object]) -> dict[str, Tensor]:
-        """Give the inputs that ``call`` hands to a method of the model, such as ``generate``; it is ended there.
+        """Return the inputs that ``call`` hands to a method of the model, such as ``generate``; it is ended there.
 
         Raises:
             DsocrError: where it does not call that method.
@@ -132,7 +132,7 @@ class Wrapped:
 
     @contextmanager
     def watched(self, method: str, max_new_tokens: int | None = None) -> Iterator[None]:
-        """Give a method of the model the image's id in this vocabulary, and ``generate`` another ceiling.
+        """Call a method of the model with the image's id in this vocabulary, ``generate`` with another ceiling.
 
         On a CPU the vendor's ``.cuda()`` leaves tensors there. Without a ceiling ``HandedOverError`` ends the call.
         """

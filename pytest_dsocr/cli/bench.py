@@ -14,7 +14,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import interrupted_by_sigterm, progress_bar
 from pytest_dsocr.foundation.words import listed
-from pytest_dsocr.nights.bisect import BAD, GOOD, SKIP, Judged
+from pytest_dsocr.night.bisect import BAD, GOOD, SKIP, Judged
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf import calibration, history

@@ -10,8 +10,8 @@ from pathlib import Path
 from pytest_dsocr.cli import compare
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, fit
-from pytest_dsocr.nights.bisect import SKIP, Found, Judged, bisect, judged_by
-from pytest_dsocr.nights.cells import STAGES
+from pytest_dsocr.night.bisect import SKIP, Found, Judged, bisect, judged_by
+from pytest_dsocr.night.record import STAGES
 from pytest_dsocr.perf.candidate import Candidate, opened
 from pytest_dsocr.report.exit_status import UNDECIDED
 from pytest_dsocr.report.file import read_result

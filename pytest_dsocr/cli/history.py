@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.nights import record, told
-from pytest_dsocr.nights.page import html
+from pytest_dsocr.night import record, spells
+from pytest_dsocr.night.page import html
 from pytest_dsocr.perf import history as of_times
 from pytest_dsocr.report.file import read_result
 
@@ -27,7 +27,7 @@ def run(options: Namespace) -> Iterator[str]:
         yield f"{'added':<16}{record.add(place, record.of_run(read_result(result)))}"
     nights, damaged = record.read(place) if place.is_dir() else ([], [])
     series, torn = _times(place, nights, is_needed=not (nights or damaged))
-    yield from told.lines(nights, damaged)
+    yield from spells.lines(nights, damaged)
     yield from of_times.lines_of(series, torn)
     if options.html:
         page = html(nights, series, [*damaged, *torn]) if nights else of_times.html(series, torn)

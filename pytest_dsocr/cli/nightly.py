@@ -11,10 +11,10 @@ from typing import Any
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import locked
 from pytest_dsocr.foundation.process import interrupted_by_sigterm
-from pytest_dsocr.nights import night
-from pytest_dsocr.nights.config import Config, read_config
-from pytest_dsocr.nights.merge import merge
-from pytest_dsocr.nights.state import MACHINE
+from pytest_dsocr.night.config import Config, read_config
+from pytest_dsocr.night.merge import merge
+from pytest_dsocr.night.run import run as run_night
+from pytest_dsocr.night.state import MACHINE
 
 LOCK = ".night.lock"
 PATHS = ("out", "history", "vendor", "vendor_env")
@@ -40,7 +40,7 @@ def run(options: Namespace) -> Iterator[str]:
 def _run(config: Config, *, again: bool) -> Generator[str, None, int]:
     """Run a night; what it cannot read or write, or does wrong itself, is not the model's fault."""
     try:
-        return (yield from night.run(config, again=again))
+        return (yield from run_night(config, again=again))
     except KeyboardInterrupt:
         yield "the same command goes on from here"
         raise

@@ -25,7 +25,7 @@ class Explanation:
     """A sentence, behind "explained"."""
     what: str = ""
     """The comparison that it is about; empty where nothing was tried."""
-    what_ifs: tuple[str, ...] = ()
+    mistakes: tuple[str, ...] = ()
     """The ids of the mistakes that it names."""
     is_proven: bool = False
     """Whether the session gives with one of them what the subject gave; else it only comes nearer, or none does."""

@@ -1,4 +1,4 @@
-"""A question answered: the stage that broke is computed again under each what-if that may be about it."""
+"""A question answered: the stage that broke is computed again under each mistake that may be about it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,12 @@ from pytest_dsocr.contract import PIXELS as PIXELS_OF
 from pytest_dsocr.contract import inputs as of_inputs
 from pytest_dsocr.contract.inputs import Inputs, prepare_inputs
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.explain.changes import Changes
-from pytest_dsocr.explain.families import VISION_AND_PREFILL
-from pytest_dsocr.explain.family import Bench, Family, Part, WhatIf
-from pytest_dsocr.explain.of_fusion import FUSION_PAIRS
-from pytest_dsocr.explain.of_pixels import PAIRS, PIXELS
-from pytest_dsocr.explain.of_prompt import PROMPT
+from pytest_dsocr.explain.catalogue import groups, pairs
+from pytest_dsocr.explain.decoding import explain_best, explain_reading, explain_steps, explain_written
+from pytest_dsocr.explain.mistake import Bench, Changes, Group, Mistake, Part
 from pytest_dsocr.explain.question import Answer, Question
-from pytest_dsocr.explain.reading import explain_reading, explain_written
 from pytest_dsocr.explain.recompute import Clean, Segment
 from pytest_dsocr.explain.search import Deadline, search
-from pytest_dsocr.explain.stepping import explain_best, explain_steps
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Seam
 from pytest_dsocr.observation.packing import unpack_inputs
@@ -38,11 +33,12 @@ SCREENED_FROM = 2
 SCREEN = 5
 """So many times nearer than without it must the first view's sampled values be."""
 CHEAP = ("projector", "vision_fusion")
-"""Stages whose what-ifs are all tried: on some pages several give the same."""
+"""Stages whose mistakes are all tried: on some pages several give the same."""
 NEAR_OF_PIXELS = 2e-3
 """Of pixels, which are rounded to bfloat16."""
 NOT = "not "
 """How it begins that a seam behind is not explained."""
+STAGES = ("sam", "clip", "projector", "vision_fusion", "prefill")
 READ = ("read", "text", "spans", "boxes")
 
 
@@ -60,7 +56,7 @@ def explain(session: Session[Any], case: Case, question: Question) -> Answer:
         return explain_reading(session, case, question, deadline)
     if question.what == "result.mmd":
         return explain_written(question, deadline)
-    if stage in VISION_AND_PREFILL and question.what in question.seams:
+    if stage in STAGES and question.what in question.seams:
         return _of_seam(Clean(session, _inputs(session, case)), question, deadline)
     return NOTHING
 
@@ -71,10 +67,10 @@ def _inputs(session: Session[Any], case: Case) -> Inputs:
 
 def _of_inputs(session: Session[Any], case: Case, question: Question, deadline: Deadline) -> Answer:
     maker = _Inputs(session, case, question)
-    families = (PIXELS, PROMPT) if question.what in (*PIXELS_OF, GRID) else (PROMPT, PIXELS)
-    answer, found = _search_inputs([*chain(*families)], maker, question, deadline)
+    order = ("pixels", "prompt") if question.what in (*PIXELS_OF, GRID) else ("prompt", "pixels")
+    answer, found = _search_inputs([*chain(*(groups()[name] for name in order))], maker, question, deadline)
     if not answer.explained and question.what in PIXELS_OF:
-        paired, both = _search_inputs(PAIRS, maker, question, deadline)
+        paired, both = _search_inputs(pairs()["pixels"], maker, question, deadline)
         tried, of = answer.tried + paired.tried, answer.of + paired.of
         answer, found = (paired, both) if paired.explained else (answer, found)
         answer = replace(answer, tried=tried, of=of)
@@ -85,20 +81,20 @@ def _of_inputs(session: Session[Any], case: Case, question: Question, deadline: 
 
 
 class _Inputs:
-    """A case's inputs, made under what-ifs and held against the subject's."""
+    """A case's inputs, made under mistakes and held against the subject's."""
 
     def __init__(self, session: Session[Any], case: Case, question: Question) -> None:
         assert question.inputs is not None
         self.session, self.case, self.what = session, case, question.what
-        self.mine, self.theirs = unpack_inputs(question.inputs, {}), question.seams.get(question.what)
+        self.actual, self.seam = unpack_inputs(question.inputs, {}), question.seams.get(question.what)
         self.equal: dict[str, frozenset[str]] = {}
-        """By what-if, which of the five tensors are the subject's."""
+        """By mistake, which of the five tensors are the subject's."""
         clean = self._made(None)
         self.screened = self._sampled(clean[self.what])
         self.without = self._apart(clean[self.what])
 
-    def measure(self, one: WhatIf) -> float:
-        """Give how far the tensor that broke is from the subject's."""
+    def measure(self, one: Mistake) -> float:
+        """Return how far the tensor that broke is from the subject's."""
         self.equal[one.id] = frozenset({self.what})
         if self.what not in PIXELS_OF and not self._may_be(self._made(one, brief=True)):
             return math.inf
@@ -111,12 +107,11 @@ class _Inputs:
     def _may_be(self, tensors: dict[str, Tensor]) -> bool:
         """Say whether ids, mask or grid are the subject's; the pixels may be anything."""
         own = InputsDigest.of(tensors)
-        return bool(getattr(own, self.what) == getattr(self.mine, self.what))
+        return bool(getattr(own, self.what) == getattr(self.actual, self.what))
 
-    def _made(self, one: WhatIf | None, *, brief: bool = False) -> dict[str, Tensor]:
+    def _made(self, one: Mistake | None, *, brief: bool = False) -> dict[str, Tensor]:
         """Make the inputs; briefly without pixels."""
         with Changes() as changes:
-            changes.set(of_inputs, "check_inputs", lambda *_: None)
             if one is not None:
                 one.plant(Bench(self.session, changes))
             if brief:
@@ -127,24 +122,24 @@ class _Inputs:
 
     def _equal(self, tensors: dict[str, Tensor]) -> frozenset[str]:
         own = InputsDigest.of(tensors)
-        return frozenset(name for name in COMPARED if getattr(own, name) == getattr(self.mine, name))
+        return frozenset(name for name in COMPARED if getattr(own, name) == getattr(self.actual, name))
 
     def _sampled(self, made: Tensor) -> float:
-        """Give how far the values sampled are from the subject's; 0 of what is no pixels."""
-        if self.theirs is None:
+        """Return how far the values sampled are from the subject's; 0 of what is no pixels."""
+        if self.seam is None:
             return 0.0
-        return self.theirs.distance_of_first(made) if self.theirs.shape == tuple(made.shape) else math.inf
+        return self.seam.distance_of_first(made) if self.seam.shape == tuple(made.shape) else math.inf
 
     def _apart(self, made: Tensor) -> float:
-        return 1.0 if self.theirs is None else self.theirs.distance(Seam.of(made))
+        return 1.0 if self.seam is None else self.seam.distance(Seam.of(made))
 
 
 def _search_inputs(
-    candidates: Sequence[WhatIf], maker: _Inputs, question: Question, deadline: Deadline
-) -> tuple[Answer, list[WhatIf]]:
+    candidates: Sequence[Mistake], maker: _Inputs, question: Question, deadline: Deadline
+) -> tuple[Answer, list[Mistake]]:
     """Search on behind what makes this tensor equal and not the others; what makes most of them equal is the answer."""
 
-    def goes_on(one: WhatIf) -> bool:
+    def goes_on(one: Mistake) -> bool:
         return len(maker.equal[one.id]) < len(COMPARED)
 
     near = NEAR_OF_PIXELS if question.what in PIXELS_OF else 0.0
@@ -155,69 +150,69 @@ def _search_inputs(
 
 
 def _of_seam(clean: Clean, question: Question, deadline: Deadline) -> Answer:
-    mine, what = question.seams[question.what], question.what
+    actual, what = question.seams[question.what], question.what
     has_blocks = any(name.startswith(f"{what.partition('/')[0]}/") for name in question.seams)
     segment = Segment(clean, what, has_blocks=has_blocks)
     first = partial(_first_view, segment, question)
     own = segment.compute(None)
-    without, screened = mine.distance(Seam.of(own)), first(None)
+    without, screened = actual.distance(Seam.of(own)), first(None)
 
-    def measure(one: WhatIf) -> float:
+    def measure(one: Mistake) -> float:
         if screened and (nearer := first(one)) is not None and nearer > screened / SCREEN:
             return math.inf
-        return mine.distance(Seam.of(segment.compute(one.plant)))
+        return actual.distance(Seam.of(segment.compute(one.plant)))
 
-    family = VISION_AND_PREFILL[segment.stage]
+    group = groups()[segment.stage]
     behind: dict[str, str] = {}
 
-    def goes_on(one: WhatIf) -> bool:
+    def goes_on(one: Mistake) -> bool:
         behind[one.id] = _behind(segment, question, one)
         return segment.stage in CHEAP or behind[one.id].startswith(NOT)
 
-    candidates = _candidates(family, what, has_blocks)
+    candidates = _candidates(group, what, has_blocks)
     answer, found = search(candidates, measure, without, question.near, deadline, goes_on=goes_on)
     if segment.stage == "vision_fusion" and not answer.explained:
-        answer, found = search(FUSION_PAIRS, measure, without, question.near, deadline)
+        answer, found = search(pairs()["vision_fusion"], measure, without, question.near, deadline)
     if not answer.explained:
         return answer
-    told = {one.id: behind.get(one.id) or _behind(segment, question, one) for one in found}
-    best = [one for one in found if not told[one.id].startswith(NOT)] or found
+    beyond = {one.id: behind.get(one.id) or _behind(segment, question, one) for one in found}
+    best = [one for one in found if not beyond[one.id].startswith(NOT)] or found
     ids, words = tuple(one.id for one in best), tuple(one.words for one in best)
-    return replace(answer, found=ids, words=words, beyond=told[best[0].id])
+    return replace(answer, found=ids, words=words, beyond=beyond[best[0].id])
 
 
-def _first_view(segment: Segment, question: Question, one: WhatIf | None) -> float | None:
-    """Give how far the values sampled of the first view, or of its first windows, are from the subject's."""
-    mine = question.seams[question.what]
+def _first_view(segment: Segment, question: Question, one: Mistake | None) -> float | None:
+    """Return how far the values sampled of the first view, or of its first windows, are from the subject's."""
+    actual = question.seams[question.what]
     plant = None if one is None else one.plant
     if segment.has_windows and (one is None or one.part == "block"):
-        return mine.distance_of_first(segment.first_rows(plant))
-    if segment.stage not in ("sam", "clip") or mine.shape[0] < SCREENED_FROM:
+        return actual.distance_of_first(segment.first_rows(plant))
+    if segment.stage not in ("sam", "clip") or actual.shape[0] < SCREENED_FROM:
         return None
-    return mine.distance_of_first(segment.compute(plant, 1))
+    return actual.distance_of_first(segment.compute(plant, 1))
 
 
-def _candidates(family: Family, what: str, has_blocks: bool) -> Sequence[WhatIf]:
-    """Give those that may change what lies between the seam in front and this one."""
+def _candidates(group: Group, what: str, has_blocks: bool) -> Sequence[Mistake]:
+    """Return those that may change what lies between the seam in front and this one."""
     _, _, depth = what.partition("/")
     parts: tuple[Part, ...] = ("front", "block", "wide", "back")
     if depth:
         parts = ("block", "wide") if int(depth) else ("front", "block", "wide")
     elif has_blocks:
         parts = ("back",)
-    return family.of(*parts)
+    return group.of(*parts)
 
 
-def _behind(segment: Segment, question: Question, one: WhatIf) -> str:
+def _behind(segment: Segment, question: Question, one: Mistake) -> str:
     """Say whether the same mistake explains the rest of the stage as well."""
     if not segment.stops:
         return ""
     failed = ""
     for alone in (False, True):
         seams = dict(segment.behind(one.plant, alone=alone))
-        heard = [(name, question.seams[name].distance(seam)) for name, seam in seams.items() if name in question.seams]
-        wrong = [name for name, distance in heard if distance > question.near]
-        if heard and not wrong:
+        apart = [(name, question.seams[name].distance(seam)) for name, seam in seams.items() if name in question.seams]
+        wrong = [name for name, distance in apart if distance > question.near]
+        if apart and not wrong:
             which = "in this block alone, " if alone and len(segment.all_blocks) > segment.last else ""
             return f"{which}all of {segment.stage} behind it"
         failed = failed or next(iter(wrong), "")

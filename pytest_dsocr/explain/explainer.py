@@ -8,15 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_dsocr.compare.case import CaseReport, Explanation
-from pytest_dsocr.explain.asking import question_of
-from pytest_dsocr.explain.question import Answer, Question
-from pytest_dsocr.explain.runtime import WhatIfRuntime
+from pytest_dsocr.explain.question import Answer, Question, question_of
 from pytest_dsocr.foundation.words import count
+from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.reference.live import Client
 from pytest_dsocr.reference.protocol import ReferenceFaultError
-from pytest_dsocr.subjects.protocol import Setup
 
-RUNTIME = f"{WhatIfRuntime.__module__}:{WhatIfRuntime.__qualname__}"
+RUNTIME = "pytest_dsocr.explain.runtime:ExplainingRuntime"
 FLAG = "--dsocr-explain"
 MOST_WORDS = 3
 """So many mistakes are told that explain a divergence equally well."""
@@ -73,14 +71,14 @@ class Explainer:
             )
         except ReferenceFaultError as error:
             return Explanation(f"nothing was tried: {str(error).splitlines()[0]}")
-        return told(question, answer)
+        return in_words(question, answer)
 
     def close(self) -> None:
         """End the process, where one was started."""
         self._client.close()
 
 
-def told(question: Question, answer: Answer) -> Explanation | None:
+def in_words(question: Question, answer: Answer) -> Explanation | None:
     """Put an answer in words; None where nothing was tried."""
     if not answer.tried:
         return None

@@ -1,4 +1,4 @@
-"""What is asked of the explaining process, and what it answers: values that JSON can hold."""
+"""What is asked of the explaining process about a judged case, and what it answers: values that JSON can hold."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.observation.observation import Seam
+from pytest_dsocr.compare.case import CaseReport
+from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.contract import COMPARED, PIXELS
+from pytest_dsocr.observation import answer as of_subject
+from pytest_dsocr.observation.observation import Observation, Seam
+from pytest_dsocr.observation.packing import pack_inputs
 from pytest_dsocr.observation.summing import sample_positions
+from pytest_dsocr.reference.protocol import pack_case
 
 Packed = Mapping[str, Any]
 
@@ -63,7 +69,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class HeardStep:
+class ActualStep:
     """A step along the reference's tokens."""
 
     token: int
@@ -81,7 +87,7 @@ class Question:
     """A case's first divergence, and what the subject gave."""
 
     case: Packed
-    """See :func:`~pytest_dsocr.reference.protocol.pack_case`."""
+    """See :func:`~pytest_dsocr.reference.live.wire.pack_case`."""
     what: str
     """The comparison that breaks first, or where its error begins."""
     level: int
@@ -92,7 +98,7 @@ class Question:
     """The digests of the subject's inputs."""
     seams: Mapping[str, Summary] = field(default_factory=dict)
     """The subject's, with its pixels under the names of the inputs."""
-    steps: tuple[HeardStep, ...] = ()
+    steps: tuple[ActualStep, ...] = ()
     reference_tokens: tuple[int, ...] = ()
     """What the reference said."""
     best: Mapping[int, float] = field(default_factory=dict)
@@ -151,5 +157,47 @@ class Answer:
         return cls(**{**packed, **numbers, **lists})
 
 
-def _read_step(packed: Packed) -> HeardStep:
-    return HeardStep(**{**packed, "ids": tuple(packed["ids"]), "logits": tuple(packed["logits"])})
+def _read_step(packed: Packed) -> ActualStep:
+    return ActualStep(**{**packed, "ids": tuple(packed["ids"]), "logits": tuple(packed["logits"])})
+
+
+def question_of(report: CaseReport, budget_s: float) -> Question | None:
+    """Ask about a case's first divergence; None where nothing is WRONG, or what is needed is missing."""
+    divergence, exchange = report.divergence, report.exchange
+    if divergence is None:
+        return None
+    what, answer, expected = divergence.begins or divergence.first.what, exchange.answer, exchange.expected
+    if what in COMPARED and answer.inputs is None:
+        return None
+    best, packed = answer.prefill_best, pack_case(report.case)
+    return Question(
+        case={**packed, "preset": dict(packed["preset"])},
+        what=what,
+        level=int(answer.level),
+        budget_s=budget_s,
+        near=tolerances(report.limits.dtype).seam,
+        inputs=None if answer.inputs is None else pack_inputs(answer.inputs)[0],
+        seams={name: Summary.of(seam) for name, seam in _seams(what, answer).items()},
+        steps=_steps(answer, expected),
+        reference_tokens=expected.token_ids,
+        best={} if best is None else dict(zip(best.ids, best.logits, strict=True)),
+        text=answer.text,
+        mmd=answer.mmd,
+    )
+
+
+def _seams(what: str, answer: of_subject.Answer) -> dict[str, Seam]:
+    """Give the seams of the stage that broke, or the pixels."""
+    if what in PIXELS:
+        tensors = answer.input_tensors or {}
+        return {what: Seam.of(tensors[what])} if what in tensors else {}
+    whole = what.partition("/")[0]
+    return {name: seam for name, seam in answer.seams.items() if name.partition("/")[0] == whole}
+
+
+def _steps(answer: of_subject.Answer, expected: Observation) -> tuple[ActualStep, ...]:
+    found = []
+    for actual, step in zip(answer.forced or (), expected.steps, strict=False):
+        best = actual.at_hand(step)
+        found.append(ActualStep(actual.token, step.token, tuple(best.ids), tuple(best.logits)))
+    return tuple(found)

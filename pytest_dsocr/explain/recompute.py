@@ -17,8 +17,7 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import View
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.explain.changes import Changes
-from pytest_dsocr.explain.family import Bench, Plant
+from pytest_dsocr.explain.mistake import Bench, Changes, Plant
 from pytest_dsocr.observation.observation import Seam
 
 
@@ -30,7 +29,7 @@ class Given(nn.Module):
         self.out = out
 
     def forward(self, *_: Any) -> Tensor:
-        """Give it."""
+        """Return it."""
         return self.out
 
 
@@ -81,17 +80,17 @@ class Clean:
         return columns, rows
 
     def pixels(self, view: str) -> Tensor:
-        """Give the pixels of ``crops`` or ``page``."""
+        """Return the pixels of ``crops`` or ``page``."""
         return self.inputs.images_crop if view == "crops" else self.inputs.images_ori
 
     def view(self, view: str) -> View:
-        """Give the seams of a pass through the encoders."""
+        """Return the seams of a pass through the encoders."""
         if view not in self._views:
             self._views[view] = self.session.pipeline.view(self.pixels(view))
         return self._views[view]
 
     def sam_of(self, view: str) -> Tensor:
-        """Give SAM's features of a view, without what comes behind them."""
+        """Return SAM's features of a view, without what comes behind them."""
         if view in self._views:
             return self._views[view].sam
         if view not in self._sam:
@@ -165,7 +164,7 @@ class Segment:
         return self.all_blocks[self.first : self.last]
 
     def compute(self, plant: Plant | None, most: int | None = None) -> Tensor:
-        """Give the seam's tensor, under a mistake or none, of no more than ``most`` views."""
+        """Return the seam's tensor, under a mistake or none, of no more than ``most`` views."""
         with self._planted(plant, self.last, self.blocks, stops=self.stops, most=most):
             try:
                 return self.clean.run(self.stage, self.view, most)
@@ -178,7 +177,7 @@ class Segment:
         return self.stops and self.stage == "sam" and bool(self.blocks[0].window)
 
     def first_rows(self, plant: Plant | None) -> Tensor:
-        """Give the first windows of the first view, of a block of SAM that keeps to windows."""
+        """Return the first windows of the first view, of a block of SAM that keeps to windows."""
         [block] = self.blocks
         rows = self.block_input[:1, : block.window]
         with Changes() as changes, torch.no_grad():
@@ -224,8 +223,8 @@ class Segment:
     ) -> Iterator[None]:
         with Changes() as changes, torch.no_grad():
             if self.owner is not None and (self.feed is not None or stops):
-                given = [] if self.feed is None else [Given(self.feed[:most])]
-                left = [*given, *self.all_blocks[self.first : last], *([Stop()] if stops else [])]
+                front = [] if self.feed is None else [Given(self.feed[:most])]
+                left = [*front, *self.all_blocks[self.first : last], *([Stop()] if stops else [])]
                 changes.set(self.owner, self.attribute, nn.ModuleList(left))
             if plant is not None:
                 notes = {"all_blocks": self.all_blocks, "first": self.first, "stage": self.stage, "view": self.view}
@@ -233,7 +232,7 @@ class Segment:
             yield
 
     def _captured(self) -> Tensor:
-        """Give what the block in front gave."""
+        """Return what the block in front gave."""
         kept: list[Tensor] = []
         handle = self.all_blocks[self.first - 1].register_forward_hook(lambda _m, _a, out: kept.append(out))
         try:

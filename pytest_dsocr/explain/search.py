@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_dsocr.explain.family import WhatIf
+from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.question import Answer
 
 TIMES_NEARER = 100
-"""So many times nearer than without it does a what-if come that explains."""
+"""So many times nearer than without it does a mistake come that explains."""
 SOMEWHAT_NEARER = 10
 """So many times where another mistake is left."""
 AS_NEAR = 3
@@ -19,8 +19,8 @@ AS_NEAR = 3
 EXACT = 1e-7
 """Below it float32 cannot tell one from the other."""
 
-Measure = Callable[[WhatIf], float]
-"""Gives how far the session with a what-if is from the subject, 0 where every bit is equal."""
+Measure = Callable[[Mistake], float]
+"""Gives how far the session with a mistake is from the subject, 0 where every bit is equal."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class Deadline:
 
 
 def search(
-    candidates: Iterable[WhatIf],
+    candidates: Iterable[Mistake],
     measure: Measure,
     without: float,
     near: float,
     deadline: Deadline,
     *,
-    goes_on: Callable[[WhatIf], bool] = lambda one: False,
-) -> tuple[Answer, list[WhatIf]]:
+    goes_on: Callable[[Mistake], bool] = lambda one: False,
+) -> tuple[Answer, list[Mistake]]:
     """Try the candidates in their order, up to the first that is equal to the bit.
 
     Args:
@@ -68,7 +68,7 @@ def search(
     Returns:
         The answer, without what follows of it, and the candidates that it names.
     """
-    left, found, tried = list(candidates), list[tuple[float, WhatIf]](), 0
+    left, found, tried = list(candidates), list[tuple[float, Mistake]](), 0
     for one in left if without > 0 else ():
         if deadline.is_over:
             break
@@ -80,7 +80,7 @@ def search(
     return _judged(answer, found, near)
 
 
-def _measured(measure: Measure, one: WhatIf) -> float:
+def _measured(measure: Measure, one: Mistake) -> float:
     try:
         distance = measure(one)
     except Exception:  # a mistake may fit this checkpoint's sizes as little as a port's would
@@ -88,7 +88,7 @@ def _measured(measure: Measure, one: WhatIf) -> float:
     return distance if math.isfinite(distance) else math.inf
 
 
-def _judged(answer: Answer, found: Sequence[tuple[float, WhatIf]], near: float) -> tuple[Answer, list[WhatIf]]:
+def _judged(answer: Answer, found: Sequence[tuple[float, Mistake]], near: float) -> tuple[Answer, list[Mistake]]:
     least = min((distance for distance, _ in found), default=math.inf)
     if least > answer.without / SOMEWHAT_NEARER or least == math.inf:
         return answer, []

@@ -42,7 +42,7 @@ def tree_hash(node: ast.AST, without: frozenset[ast.AST] = frozenset()) -> str:
 
 
 def details_of(symbol: str, node: ast.AST, without: frozenset[ast.AST] = frozenset()) -> dict[str, Detail]:
-    """Give the details of a symbol of the contract, by name, less those of the nodes ``without``."""
+    """Return the details of a symbol of the contract, by name, less those of the nodes ``without``."""
     parts = list(_walk(node, without - {node}))
     finders = [_FINDERS[symbol], _cache_uses] if symbol in _FINDERS else [_cache_uses]
     return dict(detail for find in finders for detail in find(parts))
@@ -126,7 +126,7 @@ def _calls(parts: Iterable[ast.AST]) -> Iterator[ast.Call]:
 
 
 def _name(node: ast.AST) -> str:
-    """Give a name with its attributes; what bears no name is left out, as in ``.item`` of a call's result."""
+    """Return a name with its attributes; what bears no name is left out, as in ``.item`` of a call's result."""
     if isinstance(node, ast.Attribute):
         return f"{_name(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""

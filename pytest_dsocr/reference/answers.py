@@ -63,7 +63,7 @@ class Ahead:
         Thread(target=_ask, args=(live, placed, answer), name="dsocr-ahead", daemon=True).start()
 
     def observe(self, case: Case) -> Observation:
-        """Give the answer that it works on, or ask now; raise as the reference does."""
+        """Return the answer that it works on, or ask now; raise as the reference does."""
         live, begun = self.live, self._case
         self._case = None
         return self._answer.result() if begun == case else live.observe(case)
@@ -111,11 +111,11 @@ class Store:
         return self.root / _digest(self.making)
 
     def path(self, case: Case) -> Path:
-        """Give where the answer to a case is, or would be."""
+        """Return where the answer to a case is, or would be."""
         return self.folder / f"{_digest(traits(case.to_json()))}.json"
 
     def find(self, case: Case) -> RecordedCase | None:
-        """Give the answer to a case; None where there is none.
+        """Return the answer to a case; None where there is none.
 
         Raises:
             ReferenceFaultError: where it is damaged.
@@ -205,11 +205,11 @@ class KeptReference:
         return self.start()
 
     def inputs(self, case: Case) -> InputsDigest:
-        """Give what ``infer`` hands to ``generate``."""
+        """Return what ``infer`` hands to ``generate``."""
         return self.live.inputs(case)
 
     def observe(self, case: Case) -> Observation:
-        """Give what is kept of a case, or what the live reference does with it, which is then kept.
+        """Return what is kept of a case, or what the live reference does with it, which is then kept.
 
         Raises:
             ReferenceFaultError: where it cannot answer, or answers otherwise than before under the same key.
@@ -224,11 +224,11 @@ class KeptReference:
         return seen
 
     def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
-        """Give each stage's milliseconds, one for each of ``turns`` runs; never kept."""
+        """Return each stage's milliseconds, one for each of ``turns`` runs; never kept."""
         return self.live.stage_times(case, turns)
 
     def flops(self, case: Case) -> Mapping[str, int]:
-        """Give each stage's floating-point operations; never kept."""
+        """Return each stage's floating-point operations; never kept."""
         return self.live.flops(case)
 
     def close(self) -> None:
@@ -272,7 +272,7 @@ class KeptReference:
 
 
 def making_of(vendor: Path, key: Key, versions: Mapping[str, str]) -> dict[str, Any]:
-    """Give everything that the answers of the vendor's code depend on but the case.
+    """Return everything that the answers of the vendor's code depend on but the case.
 
     Args:
         vendor: the folder with the vendor's files.

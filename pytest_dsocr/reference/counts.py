@@ -90,12 +90,12 @@ class Counts:
         return cls(path, cases)
 
     def find(self, case: Case) -> CountedCase | None:
-        """Give what was counted of this page, prompt and preset, whatever the ceiling of new tokens."""
+        """Return what was counted of this page, prompt and preset, whatever the ceiling of new tokens."""
         wanted = _sizes(case.to_json())
         return next((one for one in self.cases.values() if _sizes(one.described) == wanted), None)
 
     def encode(self) -> bytes:
-        """Give the file's content, the same bytes each time; cases that were counted alike name one making."""
+        """Return the file's content, the same bytes each time; cases that were counted alike name one making."""
         made: list[Provenance] = []
         cases = {}
         for case_id, one in sorted(self.cases.items()):
@@ -120,7 +120,7 @@ class Counting:
         self._cases = {case_id: one for case_id, one in found.items() if case_id not in stale}
 
     def missing(self, cases: Sequence[Case], *, again: bool = False) -> list[Case]:
-        """Give those of ``cases`` that are not counted yet; all of them to count them ``again``."""
+        """Return those of ``cases`` that are not counted yet; all of them to count them ``again``."""
         there = Counts(self.path, self._cases)
         return [case for case in cases if again or there.find(case) is None]
 
@@ -143,12 +143,12 @@ def counting(folder: Path, made: Provenance) -> Iterator[Counting]:
 
 
 def counts_file(folder: Path, attention: str) -> Path:
-    """Give where the FLOPs are that belong to the recordings in a checkpoint's ``folder``."""
+    """Return where the FLOPs are that belong to the recordings in a checkpoint's ``folder``."""
     return folder / f"flops-{slug(attention)}.json"
 
 
 def recorded_flops(case: Case, recordings: Sequence[tuple[Path, Provenance]]) -> Mapping[str, int]:
-    """Give a case's FLOPs by stage from beside the first of ``recordings`` that has them.
+    """Return a case's FLOPs by stage from beside the first of ``recordings`` that has them.
 
     Args:
         case: whichever its ceiling of new tokens.
@@ -186,5 +186,5 @@ def find_counted(case: Case, places: Sequence[Path], checkpoint_sha256: str, att
 
 
 def _sizes(described: Mapping[str, Any]) -> dict[str, str]:
-    """Give what FLOPs depend on, and with it the page's content."""
+    """Return what FLOPs depend on, and with it the page's content."""
     return {name: value for name, value in traits(described).items() if name != "max_new_tokens"}

@@ -183,7 +183,7 @@ class Change:
 
 
 def suites_of(anchor: str) -> tuple[str, ...]:
-    """Give the suites that an anchor affects; what is in no anchor may affect every one."""
+    """Return the suites that an anchor affects; what is in no anchor may affect every one."""
     return SUITES[STAGE_OF[anchor]] if anchor in STAGE_OF else EVERY
 
 

@@ -74,7 +74,7 @@ class EnvironmentPlan:
         return cache_folder() / f"vendor-{digest[:12]}"
 
     def serves(self, other: EnvironmentPlan) -> bool:
-        """Tell whether an environment made by this plan is as good as one made by ``other``, extras aside."""
+        """Return whether an environment made by this plan is as good as one made by ``other``, extras aside."""
         return (self.python, self.pins) == (other.python, other.pins) and self.torch_from in ((), other.torch_from)
 
 
@@ -124,13 +124,13 @@ def find_environment(given: Path | None) -> Path:
 
 
 def named_folder(given: Path | None) -> Path | None:
-    """Give the environment's folder that the user named, on the command line or in ``DSOCR_VENDOR_ENV``."""
+    """Return the environment's folder that the user named, on the command line or in ``DSOCR_VENDOR_ENV``."""
     named = given or os.environ.get("DSOCR_VENDOR_ENV")
     return Path(named).expanduser().absolute() if named else None
 
 
 def interpreter(folder: Path) -> Path:
-    """Give the interpreter of the virtual environment in ``folder``."""
+    """Return the interpreter of the virtual environment in ``folder``."""
     return folder / "bin" / "python"
 
 
@@ -145,7 +145,7 @@ def read_stamp(folder: Path) -> Stamp | None:
 
 
 def command_in(python: Path, module: str, *arguments: str, apart: bool = True) -> list[str]:
-    """Give the command that runs a module of this package by another interpreter.
+    """Return the command that runs a module of this package by another interpreter.
 
     That interpreter finds this package where it is here, and nothing else of what the caller has, unless it is not to
     be kept apart: then it also finds what the environment says, but nothing of the current folder.
@@ -154,14 +154,14 @@ def command_in(python: Path, module: str, *arguments: str, apart: bool = True) -
 
 
 def cache_folder() -> Path:
-    """Give this project's folder in the user's cache."""
+    """Return this project's folder in the user's cache."""
     named = os.environ.get("XDG_CACHE_HOME")
     usual = "Library/Caches" if sys.platform == "darwin" else ".cache"
     return (Path(named) if named else Path.home() / usual) / "pytest-dsocr"
 
 
 def answers_folder() -> Path:
-    """Give where the answers of live references are kept."""
+    """Return where the answers of live references are kept."""
     return cache_folder() / "answers"
 
 

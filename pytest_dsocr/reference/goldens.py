@@ -13,30 +13,30 @@ RECORDINGS, SNAPSHOTS, BASELINES, ANCHORS = "vendor", "snapshots", "baselines", 
 
 
 def golden_folder() -> Path:
-    """Give the folder with any of the three: ``./golden`` where it is one or is empty, else the shipped one."""
+    """Return the folder with any of the three: ``./golden`` where it is one or is empty, else the shipped one."""
     own = OWN.absolute()
     is_one = any((own / part).is_dir() for part in (RECORDINGS, SNAPSHOTS, BASELINES))
     return own if is_one or (own.is_dir() and not any(own.iterdir())) else shipped_folder()
 
 
 def shipped_folder() -> Path:
-    """Give the one in the wheel, or that of the checkout."""
+    """Return the one in the wheel, or that of the checkout."""
     packaged = PACKAGE_FOLDER / "golden"
     return packaged if packaged.is_dir() else PACKAGE_FOLDER.parent / "golden"
 
 
 def recordings_in(golden: Path) -> Path:
-    """Give the recordings of a folder of goldens, or the shipped ones where it holds none."""
+    """Return the recordings of a folder of goldens, or the shipped ones where it holds none."""
     return _part(golden, RECORDINGS)
 
 
 def recording_places(golden: Path) -> list[Path]:
-    """Give where a recording is looked for, in this order: the folder's own, then the shipped ones."""
+    """Return where a recording is looked for, in this order: the folder's own, then the shipped ones."""
     return list(dict.fromkeys((recordings_in(golden), shipped_folder() / RECORDINGS)))
 
 
 def snapshots_in(golden: Path) -> Path:
-    """Give the snapshots of a folder of goldens, or the shipped ones where it holds none."""
+    """Return the snapshots of a folder of goldens, or the shipped ones where it holds none."""
     return _part(golden, SNAPSHOTS)
 
 
@@ -47,13 +47,13 @@ def baseline_places(golden: Path) -> list[Path]:
 
 
 def anchors_file() -> Path:
-    """Give the anchors that drift is measured from: those beside one's own recordings, or the shipped ones."""
+    """Return the anchors that drift is measured from: those beside one's own recordings, or the shipped ones."""
     own = OWN / RECORDINGS / ANCHORS
     return own if own.is_file() else shipped_folder() / RECORDINGS / ANCHORS
 
 
 def is_installed(path: Path) -> bool:
-    """Say whether ``path`` is in the installed package."""
+    """Return whether ``path`` is in the installed package."""
     return path.resolve().is_relative_to(PACKAGE_FOLDER.resolve())
 
 

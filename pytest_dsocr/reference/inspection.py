@@ -71,7 +71,7 @@ def load_in(python: Path, folder: Path, time_limit_s: float = TIME_LIMIT_S) -> L
 
 
 def modules_of(folder: Path) -> dict[str, bool]:
-    """Give the third-party modules that the vendor's files import, and whether they do so unconditionally."""
+    """Return the third-party modules that the vendor's files import, and whether they do so unconditionally."""
     found: dict[str, bool] = {}
     for name in FILES:
         tree = parse_python(folder / name)
@@ -82,7 +82,7 @@ def modules_of(folder: Path) -> dict[str, bool]:
 
 
 def transformers_of(folder: Path) -> str | None:
-    """Give the version of transformers that the model's configuration names, if there is one."""
+    """Return the version of transformers that the model's configuration names, if there is one."""
     try:
         version = json.loads((folder / "config.json").read_text(encoding="utf-8"))["transformers_version"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -120,7 +120,7 @@ def _imported(node: ast.AST) -> list[str]:
 
 
 def _modules_cache() -> Path:
-    """Give the folder from which transformers runs the code of models."""
+    """Return the folder from which transformers runs the code of models."""
     usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
     named = os.environ.get("HF_MODULES_CACHE")
     return Path(named) if named else Path(os.environ.get("HF_HOME") or usual) / "modules"

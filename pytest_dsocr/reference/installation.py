@@ -67,7 +67,7 @@ def set_up(plan: EnvironmentPlan, folder: Path) -> Iterator[str]:
 
 
 def is_made(plan: EnvironmentPlan, folder: Path) -> bool:
-    """Tell whether the environment in ``folder`` is complete and made by this plan."""
+    """Return whether the environment in ``folder`` is complete and made by this plan."""
     stamp = read_stamp(folder)
     return stamp is not None and stamp.plan == plan
 

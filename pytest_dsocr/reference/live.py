@@ -314,7 +314,7 @@ class LiveReference:
         return self._client.start()
 
     def versions(self) -> Mapping[str, str]:
-        """Give the versions in its environment, without loading anything; raise as :meth:`start` does."""
+        """Return the versions in its environment, without loading anything; raise as :meth:`start` does."""
         return self._client.versions()
 
     def close(self) -> None:
@@ -336,7 +336,7 @@ class LiveReference:
         return self.start()
 
     def inputs(self, case: Case) -> InputsDigest:
-        """Give what ``infer`` hands to ``generate``."""
+        """Return what ``infer`` hands to ``generate``."""
         return self._ask(
             "inputs",
             case,
@@ -362,7 +362,7 @@ class LiveReference:
         )
 
     def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
-        """Give each stage's milliseconds, one for each of ``turns`` runs."""
+        """Return each stage's milliseconds, one for each of ``turns`` runs."""
         return self._ask(
             "stage_times",
             case,
@@ -371,7 +371,7 @@ class LiveReference:
         )
 
     def flops(self, case: Case) -> Mapping[str, int]:
-        """Give each stage's floating-point operations."""
+        """Return each stage's floating-point operations."""
         return self._ask("flops", case, lambda answer, _: dict(answer.result))
 
     def _ask(self, method: str, case: Case, read: Reader[Read], **params: Any) -> Read:

@@ -64,7 +64,7 @@ EXACT = Distance(False, 0, False, False, False, 0.0, False, False)
 
 
 def pixels_apart(made: Mapping[str, Any], resampling: str) -> tuple[bool, int]:
-    """Say whether another Pillow made the pixels, and by how many major versions it is from the installed one.
+    """Return whether another Pillow made the pixels, and by how many major versions it is from the installed one.
 
     Args:
         made: ``resampling`` and ``versions`` of what was recorded.
@@ -80,18 +80,18 @@ def _major(of: Mapping[str, str]) -> int:
 
 
 def _capability(device: str) -> float:
-    """Give that of the device of a key; 0 of one that is not known."""
+    """Return that of the device of a key; 0 of one that is not known."""
     words = device.split("-")
     return next((of for name, of in CAPABILITIES.items() if any(re.fullmatch(name, one) for one in words)), 0.0)
 
 
 def key_traits(key: Key) -> dict[str, str]:
-    """Give what a key is made of, in words."""
+    """Return what a key is made of, in words."""
     return {"checkpoint": key.checkpoint_sha256[:SHOWN_OF_CHECKPOINT], **ways(key)}
 
 
 def ways(key: Key) -> dict[str, str]:
-    """Give how a key's weights are run, each by the word in an option's name."""
+    """Return how a key's weights are run, each by the word in an option's name."""
     return {way: getattr(key, way) for way in WAYS}
 
 
@@ -108,7 +108,7 @@ def nearest(wanted: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -
 
 
 def options_to_leave_out(wanted: Key, known: Iterable[Key], fixed: Collection[str]) -> str:
-    """Give the options that asked for what no recording of these weights has; nothing where there is none of them."""
+    """Return the options that asked for what no recording of these weights has; nothing where there is none of them."""
     same = [key for key in known if key.checkpoint_sha256 == wanted.checkpoint_sha256]
     if not same:
         return ""

@@ -103,6 +103,6 @@ def _recorded(wanted: Wanted, recording: Recording, behind: Sequence[Recording] 
 
 
 def pinned(golden: Path) -> Mapping[str, str] | None:
-    """Give the hashes of the vendor's files that a folder of recordings pins, where it does."""
+    """Return the hashes of the vendor's files that a folder of recordings pins, where it does."""
     path = golden / ANCHORS
     return {name: file.sha256 for name, file in read_json(path).files.items()} if path.is_file() else None

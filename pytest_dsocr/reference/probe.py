@@ -67,7 +67,7 @@ def _source(found: Any) -> dict[str, Any]:
 
 
 def _is_stale(module: ModuleType) -> bool:
-    """Tell whether what ran is a compiled file of another source, which Python takes if size and time agree."""
+    """Return whether what ran is a compiled file of another source, which Python takes if size and time agree."""
     loader = module.__spec__.loader if module.__spec__ else None
     if not isinstance(loader, SourceFileLoader):
         return False

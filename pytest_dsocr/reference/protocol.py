@@ -41,13 +41,13 @@ class Reference(Protocol):
         """How its answers are made."""
 
     def inputs(self, case: Case) -> InputsDigest:
-        """Give what ``infer`` hands to ``generate``."""
+        """Return what ``infer`` hands to ``generate``."""
 
     def observe(self, case: Case) -> Observation:
         """Run ``infer`` as it is, artefacts included, and give all that was seen."""
 
     def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
-        """Give each stage's milliseconds, one for each of ``turns`` runs; ``decode`` is the mean of a run's steps."""
+        """Return each stage's milliseconds, one for each of ``turns`` runs; ``decode`` is the mean of a run's steps."""
 
     def flops(self, case: Case) -> Mapping[str, int]:
         """Give each stage's floating-point operations as torch's counter sees them; ``decode`` is the first step's."""
@@ -64,7 +64,7 @@ class Runtime(Protocol):
         """How its answers are made."""
 
     def inputs(self, case: Case, *, keep_values: bool = False) -> InputsDigest:
-        """Give what goes into the model, with the tensors themselves where these are wanted."""
+        """Return what goes into the model, with the tensors themselves where these are wanted."""
 
     def observe(
         self, case: Case, *, keep_values: bool = False, keep_logits: bool = False, out: Path | None = None
@@ -72,10 +72,10 @@ class Runtime(Protocol):
         """Read the page and give all that was seen, files that it writes in the folder ``out``."""
 
     def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
-        """Give each stage's milliseconds, one for each of ``turns`` runs."""
+        """Return each stage's milliseconds, one for each of ``turns`` runs."""
 
     def flops(self, case: Case) -> Mapping[str, int]:
-        """Give each stage's floating-point operations."""
+        """Return each stage's floating-point operations."""
 
 
 @runtime_checkable

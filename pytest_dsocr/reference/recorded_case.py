@@ -54,7 +54,7 @@ class _Case(TypedDict):
 
 
 def recorded(schema: type[T]) -> Format[T]:
-    """Give the format of a sealed file of a recording."""
+    """Return the format of a sealed file of a recording."""
     return Format(schema, RESTORE, ReferenceFaultError, unseal)
 
 
@@ -72,7 +72,7 @@ class RecordedCase:
     observation: Observation
 
     def encode(self, *, keep_values: bool = False) -> tuple[bytes, bytes]:
-        """Give the content of its two files; every bit of every number is kept, and every NaN as NaN.
+        """Return the content of its two files; every bit of every number is kept, and every NaN as NaN.
 
         Args:
             keep_values: keep the tensors themselves, where they are there, beside their summaries.
@@ -115,7 +115,7 @@ class RecordedCase:
         return cls.decode(path, read_recorded(path), read_recorded(tensors_beside(path)))
 
     def case(self, pages: Path) -> Case:
-        """Give the case, its page in the folder ``pages``."""
+        """Return the case, its page in the folder ``pages``."""
         return case_in(pages, self.described)
 
     @property
@@ -126,7 +126,7 @@ class RecordedCase:
 def up_to(
     recorded: RecordedCase, case: Case, tokenizer: Callable[[], TextTokenizer] | None = None
 ) -> Observation | None:
-    """Give what was recorded as far as the ceiling of ``case``, the same but for its ceiling, lets the output go.
+    """Return what was recorded as far as the ceiling of ``case``, the same but for its ceiling, lets the output go.
 
     Greedy output is a prefix of what a higher ceiling gives. What was recorded of the whole output alone is made of the
     tokens that are left. None where the recording itself ended at a lower ceiling, or without the ``tokenizer`` needed.
@@ -146,13 +146,13 @@ def up_to(
 
 
 def case_in(pages: Path, described: Mapping[str, Any]) -> Case:
-    """Give the case that is described, its page in the folder ``pages``."""
+    """Return the case that is described, its page in the folder ``pages``."""
     preset = Preset(**described["preset"])
     return Case(pages / described["page"], described["prompt"], preset, described["max_new_tokens"])
 
 
 def traits(described: Mapping[str, Any]) -> dict[str, str]:
-    """Give what tells a case from every other, in words; its page by content."""
+    """Return what tells a case from every other, in words; its page by content."""
     preset = described["preset"]
     return {
         "page": described["page_sha256"],
@@ -173,7 +173,7 @@ def case_files(case_id: str) -> tuple[str, str]:
 
 
 def tensors_beside(path: Path) -> Path:
-    """Give where the tensors of ``<id>.json`` lie."""
+    """Return where the tensors of ``<id>.json`` lie."""
     return path.with_suffix(".safetensors")
 
 

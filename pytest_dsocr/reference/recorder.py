@@ -55,7 +55,7 @@ class Recorder:
         self._made = self._tidied()
 
     def missing(self, cases: Sequence[Case], *, again: bool = False) -> list[Case]:
-        """Give those of ``cases`` that are still to be made.
+        """Return those of ``cases`` that are still to be made.
 
         Args:
             cases: what the recording shall hold, in addition to what it holds already.
@@ -132,7 +132,7 @@ class Recorder:
         return None if differences else old
 
     def _tidied(self) -> dict[str, RecordedCase]:
-        """Give the cases that an interrupted recorder made, and delete what else it left but its marks."""
+        """Return the cases that an interrupted recorder made, and delete what else it left but its marks."""
         made, given_up = {}, []
         marks = {path.name for path in self._work.glob("*.json") if not path.stat().st_size}
         for path in sorted(self._work.glob("*.json")):
@@ -162,12 +162,12 @@ class Recorder:
 
 
 def checkpoint_folder(golden: Path, provenance: Provenance) -> Path:
-    """Give where in the folder ``golden`` the recordings of a checkpoint are, or would be."""
+    """Return where in the folder ``golden`` the recordings of a checkpoint are, or would be."""
     return golden / slug(_as_named_in(golden, provenance).checkpoint)
 
 
 def _as_named_in(golden: Path, provenance: Provenance) -> Provenance:
-    """Give ``provenance`` under the name that its checkpoint has in the folder, where there are recordings of it."""
+    """Return ``provenance`` under the name that its checkpoint has in the folder, where there are recordings of it."""
     names = [made.checkpoint for made in recordings_of(golden, provenance.checkpoint_sha256)]
     known = provenance.checkpoint in names or not names
     return provenance if known else replace(provenance, checkpoint=names[0])

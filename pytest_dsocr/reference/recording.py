@@ -94,7 +94,7 @@ class Recording:
 
 
 def encode_manifest(folder: Path, provenance: Provenance, cases: Mapping[str, RecordedCase]) -> bytes:
-    """Give the content of the manifest over ``cases``, whose files lie in ``folder``."""
+    """Return the content of the manifest over ``cases``, whose files lie in ``folder``."""
     entries = {}
     for case_id, case in sorted(cases.items()):
         contents = {name: read_recorded(folder / name) for name in case_files(case_id)}
@@ -104,7 +104,7 @@ def encode_manifest(folder: Path, provenance: Provenance, cases: Mapping[str, Re
 
 
 def folder_names(provenance: Provenance) -> list[Path]:
-    """Give where in the folder of recordings one may lie, most wanted first.
+    """Return where in the folder of recordings one may lie, most wanted first.
 
     The later ones are for a key that has a recording already, made under a Pillow that resizes differently.
     """
@@ -213,7 +213,7 @@ class RecordedReference:
         return self.recording.provenance
 
     def cases(self, pages: Path) -> list[Case]:
-        """Give the recorded cases, with their pages by name in the folder ``pages``.
+        """Return the recorded cases, with their pages by name in the folder ``pages``.
 
         Raises:
             DsocrError: where a page is missing there.
@@ -225,7 +225,7 @@ class RecordedReference:
         return cases
 
     def inputs(self, case: Case) -> InputsDigest:
-        """Give what ``infer`` handed to ``generate``."""
+        """Return what ``infer`` handed to ``generate``."""
         return self.observe(case).inputs
 
     @property
@@ -238,7 +238,7 @@ class RecordedReference:
         return f"the nearest recording, as {' and '.join(lacking)}" if lacking else ""
 
     def observe(self, case: Case) -> Observation:
-        """Give what was seen of a case with this page's content, prompt and preset, up to its ceiling of tokens.
+        """Return what was seen of a case with this page's content, prompt and preset, up to its ceiling of tokens.
 
         Raises:
             NotRecordedError: where there is none, or the installed Pillow makes other pixels of the page.
@@ -280,7 +280,7 @@ class RecordedReference:
         raise NotRecordedError("a recording holds no stage times; give the vendor's folder to take them live")
 
     def flops(self, case: Case) -> Mapping[str, int]:
-        """Give the FLOPs that lie beside the recordings; raise as :func:`recorded_flops` does."""
+        """Return the FLOPs that lie beside the recordings; raise as :func:`recorded_flops` does."""
         recordings = (self.recording, *self.behind)
         return recorded_flops(case, [(one.folder, one.provenance) for one in recordings])
 

@@ -83,7 +83,7 @@ class SessionRuntime:
         return self.origin
 
     def inputs(self, case: Case, *, keep_values: bool = False) -> InputsDigest:
-        """Give what goes into the model."""
+        """Return what goes into the model."""
         return InputsDigest.of(self._prepare(case).tensors, keep_values=keep_values)
 
     def observe(
@@ -126,7 +126,7 @@ class SessionRuntime:
 
 
 def provenance_of(checkpoint: Checkpoint, device: str, dtype: str, attention: str, command: str = "") -> Provenance:
-    """Give the provenance of the session's answers; ``device`` is a kind of device, such as ``nvidia-h200``."""
+    """Return the provenance of the session's answers; ``device`` is a kind of device, such as ``nvidia-h200``."""
     return Provenance(
         checkpoint=checkpoint.label,
         checkpoint_sha256=checkpoint.sha256,
@@ -143,7 +143,7 @@ def provenance_of(checkpoint: Checkpoint, device: str, dtype: str, attention: st
 
 
 def _to_follow(case: Case, prepared: Inputs, read: Result) -> Observation:
-    """Give what ``follow`` needs from a reference: the tokens to follow, and tensors to keep."""
+    """Return what ``follow`` needs from a reference: the tokens to follow, and tensors to keep."""
     steps = tuple(Step(token, Best((token,), (0.0,))) for token in read.token_ids)
     inputs = InputsDigest.of(prepared.tensors, keep_values=True)
     return Observation(case.id, inputs, {}, NOTHING, steps, Output(read.text, (), "", {}))
@@ -211,11 +211,11 @@ class SessionReference:
         return provenance_of(self.wanted.checkpoint, key.device, key.dtype, key.attention)
 
     def inputs(self, case: Case) -> InputsDigest:
-        """Give what was recorded to go into the model, or what the session makes."""
+        """Return what was recorded to go into the model, or what the session makes."""
         return self.observe(case).inputs
 
     def observe(self, case: Case) -> Observation:
-        """Give what was recorded of a case, or, where it was not, what the session does with it.
+        """Return what was recorded of a case, or, where it was not, what the session does with it.
 
         Raises:
             ReferenceFaultError: where the session cannot answer, or the page is not the one recorded under its name.
@@ -226,13 +226,13 @@ class SessionReference:
             return self._session.observe(case)
 
     def recording_of(self, case: Case) -> Observation:
-        """Give what was recorded of a case; raise ``NotRecordedError`` where that is nothing."""
+        """Return what was recorded of a case; raise ``NotRecordedError`` where that is nothing."""
         if self.recorded is None:
             raise NotRecordedError(f"no recording is of {self.wanted.key}, and so none holds {case.id}")
         return self.recorded.observe(case)
 
     def holds(self, case: Case) -> bool:
-        """Say whether a recording answers for a case."""
+        """Return whether a recording answers for a case."""
         try:
             self.recording_of(case)
         except NotRecordedError:
@@ -240,7 +240,7 @@ class SessionReference:
         return True
 
     def answering(self, seen: Observation) -> Reference:
-        """Give the reference that made ``seen``: the recording, or this one for the session."""
+        """Return the reference that made ``seen``: the recording, or this one for the session."""
         return self if self.recorded is None or is_by_session(seen.provenance) else self.recorded
 
     def check_other_than(self, subject: object, name: str, case: Case) -> None:
@@ -268,7 +268,7 @@ class SessionReference:
         raise NotRecordedError("the session's times are not the vendor's; give the vendor's folder to take them live")
 
     def flops(self, case: Case) -> Mapping[str, int]:
-        """Give what was recorded; raise ``NotRecordedError`` where that is nothing."""
+        """Return what was recorded; raise ``NotRecordedError`` where that is nothing."""
         if self.recorded is None:
             raise NotRecordedError("the session's FLOPs are not the vendor's; give the vendor's folder to count them")
         return self.recorded.flops(case)
@@ -306,5 +306,5 @@ def _check(what: str, given: str, valid: tuple[str, ...]) -> None:
 
 
 def _is_session(subject: object) -> bool:
-    """Say whether it is the shipped one; a class derived from it, or the vendor's model behind it, is another."""
+    """Return whether it is the shipped one; a class derived from it, or the vendor's model behind it, is another."""
     return type(subject) is SessionSubject and isinstance(subject.session.model, DeepseekOCR)

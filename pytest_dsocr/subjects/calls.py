@@ -22,7 +22,7 @@ COLUMNS = 200
 
 
 def brief(error: BaseException) -> str:
-    """Give an error's kind and message on one line of at most :data:`COLUMNS` that any terminal takes."""
+    """Return an error's kind and message on one line of at most :data:`COLUMNS` that any terminal takes."""
     kind = type(error).__name__
     try:
         message = " ".join(str(error)[: 4 * COLUMNS].split())
@@ -120,7 +120,7 @@ _WATCHES = [Watch([])]
 
 
 def current() -> Watch:
-    """Give the watch of the run that began last: one may run another within its process."""
+    """Return the watch of the run that began last: one may run another within its process."""
     return _WATCHES[-1]
 
 
@@ -180,7 +180,7 @@ def guarded(stage: str, method: str, raised: Faulty) -> Iterator[None]:
         KeyboardInterrupt: where the user interrupts.
     """
     watch, what = current(), f"the subject's {method} in {stage}"
-    kept = watch.surroundings.kept(method, quickly=stage == "decode")
+    kept = watch.surroundings.preserved(method, quickly=stage == "decode")
     try:
         with hearing_interrupts(), kept, watch.limited(what):
             try:
@@ -195,7 +195,7 @@ def guarded(stage: str, method: str, raised: Faulty) -> Iterator[None]:
 
 
 def hung(stage: str, method: str, limit_s: float) -> SubjectHungError:
-    """Give the fault of a call that took too long; its cause shall be the interrupted stack."""
+    """Return the fault of a call that took too long; its cause shall be the interrupted stack."""
     return SubjectHungError(
         stage,
         f"the subject's {method} did not return in {stage} within {limit_s:g} s and was interrupted; if it was only "

@@ -94,7 +94,7 @@ class CheckedSubject:
         return declared | ALWAYS_PROMISED
 
     def read(self, case: Case) -> str:
-        """Give what it reads, with its markup, and without the white space around it, as the vendor strips it."""
+        """Return what it reads, with its markup, and without the white space around it, as the vendor strips it."""
         self.offers.check(case)
         page = case.page.absolute()  # the subject may have a working directory of its own
         with at_stage("read", "read"):
@@ -102,7 +102,7 @@ class CheckedSubject:
         return values.text("read", "read", text).strip()
 
     def read_many(self, cases: Sequence[Case]) -> list[str]:
-        """Give what it reads of several pages together; all but the page is the first case's."""
+        """Return what it reads of several pages together; all but the page is the first case's."""
         pages, asked = [case.page.absolute() for case in cases], cases[0]
         with at_stage("read", "read_many"):
             texts = self.subject.read_many(
@@ -111,7 +111,7 @@ class CheckedSubject:
         return [text.strip() for text in values.texts("read", "read_many", texts, len(pages))]
 
     def inputs(self, case: Case) -> dict[str, Tensor]:
-        """Give what goes into its model, at least the vendor's five tensors."""
+        """Return what goes into its model, at least the vendor's five tensors."""
         self.offers.check(case)
         page = case.page.absolute()
         with at_stage("tokenizer", "inputs"):
@@ -127,7 +127,7 @@ class CheckedSubject:
         return tensors
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Give its vision's seams; none where the gate is shut. It gets copies, which it may overwrite."""
+        """Return its vision's seams; none where the gate is shut. It gets copies, which it may overwrite."""
         with at_stage("vision", "vision"):
             given = self.subject.vision(values.copies(inputs))
         tensors = values.tensors("vision", "vision", given)
@@ -138,7 +138,7 @@ class CheckedSubject:
         return tensors
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> tuple[DecodeView, Tensor]:
-        """Give where decoding then stands, and the logits of the first token ``[V]``, float32.
+        """Return where decoding then stands, and the logits of the first token ``[V]``, float32.
 
         They may hold NaN, which the comparison reports. The subject gets copies, which it may overwrite.
         """
@@ -153,7 +153,7 @@ class CheckedSubject:
             return _logits("decode", "step gave", self.subject.step(state, token))
 
     def text_of(self, token_ids: Sequence[int]) -> str:
-        """Give the text of tokens."""
+        """Return the text of tokens."""
         with at_stage("postprocess", "text_of"):
             text = self.subject.text_of(list(token_ids))
         return values.text("postprocess", "text_of", text)
@@ -172,7 +172,7 @@ class CheckedSubject:
 
 
 def _logits(stage: str, given_by: str, given: object) -> Tensor:
-    """Give logits of whatever dtype as a float32 tensor of our own ``[V]``; called where a stage is open."""
+    """Return logits of whatever dtype as a float32 tensor of our own ``[V]``; called where a stage is open."""
     if not values.is_tensor(given):
         raise SubjectFaultError(stage, f"the subject's {given_by} {values.kind(given)} for logits; give a tensor [V]")
     own = values.copied(stage, given_by, "logits", given)

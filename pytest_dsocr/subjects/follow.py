@@ -60,16 +60,16 @@ class Continuing:
     case: Case
     tokenizer: TextTokenizer
 
-    def output(self, forced: Sequence[ForcedStep], theirs: Observation) -> Output | None:
+    def output(self, forced: Sequence[ForcedStep], expected: Observation) -> Output | None:
         """Give what comes of the reference's tokens before the first choice that differs, that choice, and its own on.
 
         None where no choice differs, or where one does that is no tie under any limits: then nothing is excused.
         """
-        differing = [k for k, step in enumerate(theirs.steps) if forced[k].token != step.token]
-        if not differing or not all(forced[k].may_tie(theirs.steps[k]) for k in differing):
+        differing = [k for k, step in enumerate(expected.steps) if forced[k].token != step.token]
+        if not differing or not all(forced[k].may_tie(expected.steps[k]) for k in differing):
             return None
         first = differing[0]
-        kept = [*theirs.token_ids[:first], forced[first].token]
+        kept = [*expected.token_ids[:first], forced[first].token]
         return Output.of(self.tokenizer.decode([*kept, *self._after(kept)]), self.case.page)
 
     def _after(self, kept: Sequence[int]) -> Iterator[int]:
@@ -98,7 +98,7 @@ def nobody(step: int) -> None:
 def follow(
     subject: TextSubject,
     case: Case,
-    theirs: Observation,
+    expected: Observation,
     on_token: OnToken = nobody,
     *,
     always_read: bool = False,
@@ -114,7 +114,7 @@ def follow(
     Args:
         subject: of any level.
         case: what to read.
-        theirs: what the reference saw of it.
+        expected: what the reference saw of it.
         on_token: called with the number of each step along the reference's tokens.
         always_read: have a subject with a ``text_of`` read as well; nothing else proves that ``read`` uses the stages.
         tokenizer: the checkpoint's; without it, no difference after a tie is excused.
@@ -122,7 +122,7 @@ def follow(
     Raises:
         DsocrError: where it is no subject.
     """
-    following = _Following(CheckedSubject(subject), case, theirs, on_token, tokenizer)
+    following = _Following(CheckedSubject(subject), case, expected, on_token, tokenizer)
     with torch.no_grad():
         try:
             following.ask(always_read)
@@ -138,11 +138,11 @@ class _Following:
         self,
         asked: CheckedSubject,
         case: Case,
-        theirs: Observation,
+        expected: Observation,
         on_token: OnToken,
         tokenizer: TextTokenizer | None,
     ) -> None:
-        self.asked, self.case, self.theirs, self.on_token, self.tokenizer = asked, case, theirs, on_token, tokenizer
+        self.asked, self.case, self.expected, self.on_token, self.tokenizer = asked, case, expected, on_token, tokenizer
         self.answer = Answer(case.id, asked.level, "", ())
         self.left: list[Part] = [
             *(("inputs",) if asked.level >= Level.INPUTS else ()),
@@ -161,7 +161,7 @@ class _Following:
             self.left.append("write")
         if self.asked.level >= Level.INPUTS:
             inputs = self.asked.inputs(self.case)
-            self.learn(inputs=digest(inputs, self.theirs), input_tensors=inputs)
+            self.learn(inputs=digest(inputs, self.expected), input_tensors=inputs)
             self.left.remove("inputs")
         if self.asked.level >= Level.STAGES:
             self._stages(inputs)
@@ -181,15 +181,15 @@ class _Following:
         with suppress(SubjectFaultError):  # the cache belongs to no stage: a test that needs it asks again, and is told
             self.learn(kv=KvProbe(state).size)
         self.left.remove("prefill")
-        steps = forced_steps(self.asked, inputs, self.theirs.steps)
+        steps = forced_steps(self.asked, inputs, self.expected.steps)
         try:
-            steps_along(self.asked, state, logits, self.theirs.steps, steps, self.on_token)
+            steps_along(self.asked, state, logits, self.expected.steps, steps, self.on_token)
         finally:
             forced = steps.fetch()
             self.learn(forced=forced)
         if self.tokenizer:
             walk = Continuing(self.asked, inputs, vision.get("vision_fusion"), self.case, self.tokenizer)
-            self.learn(continued=walk.output(forced, self.theirs))
+            self.learn(continued=walk.output(forced, self.expected))
         self.left.remove("step")
 
     @contextmanager
@@ -212,14 +212,14 @@ class _Following:
 
     def _see(self, stage: str, tensors: Mapping[str, Tensor]) -> None:
         with at_stage(stage, stage):
-            seams = {name: Seam.of(tensor, keep_values=keeps_values(self.theirs)) for name, tensor in tensors.items()}
+            seams = {name: Seam.of(tensor, keep_values=keeps_values(self.expected)) for name, tensor in tensors.items()}
         self._learn_seams(seams)
 
     def _learn_seams(self, seams: Mapping[str, Seam]) -> None:
         self.learn(seams=in_stage_order({**self.answer.seams, **seams}))
 
     def _output(self, always_read: bool) -> None:
-        tokens, choices = self.theirs.token_ids, tuple(step.token for step in self.answer.forced or ())
+        tokens, choices = self.expected.token_ids, tuple(step.token for step in self.answer.forced or ())
         ends = not choices or _ends(self.asked.policy, self.case, tokens)
         same = ends and bool(choices) and choices == tokens
         told = clean_output(self.asked.text_of(tokens)) if same and self.asked.tells_text else None
@@ -236,40 +236,40 @@ class _Following:
             self.learn(mmd=mmd, artefacts=artefacts)
 
 
-def digest(inputs: Mapping[str, Tensor], theirs: Observation) -> InputsDigest:
+def digest(inputs: Mapping[str, Tensor], expected: Observation) -> InputsDigest:
     """Sum up the vendor's five tensors among ``inputs``, whole where the reference's are."""
     own = {name: inputs[name] for name in TENSORS}
     with at_stage("tokenizer", "inputs"):
-        return InputsDigest.of(own, keep_values=keeps_values(theirs))
+        return InputsDigest.of(own, keep_values=keeps_values(expected))
 
 
-def keeps_values(theirs: Observation) -> bool:
-    """Say whether the reference's tensors are at hand."""
-    return theirs.inputs.values is not None
+def keeps_values(expected: Observation) -> bool:
+    """Return whether the reference's tensors are at hand."""
+    return expected.inputs.values is not None
 
 
 def steps_along(
     asked: CheckedSubject,
     state: DecodeView,
     logits: Tensor,
-    theirs: Sequence[Step],
+    expected: Sequence[Step],
     steps: ForcedSteps,
     on_token: OnToken = nobody,
 ) -> None:
     """Have ``steps`` see every step along the reference's, from a prefilled ``state`` and its ``logits`` ``[V]``."""
-    for k in range(len(theirs)):
-        steps.see(logits if k == 0 else asked.step(state, theirs[k - 1].token))
+    for k in range(len(expected)):
+        steps.see(logits if k == 0 else asked.step(state, expected[k - 1].token))
         on_token(k)
 
 
-def forced_steps(asked: CheckedSubject, inputs: Mapping[str, Tensor], theirs: Sequence[Step]) -> ForcedSteps:
+def forced_steps(asked: CheckedSubject, inputs: Mapping[str, Tensor], expected: Sequence[Step]) -> ForcedSteps:
     """Prepare to see the steps along the reference's, by the rule that the subject says it chooses by."""
     size = asked.policy.no_repeat_ngram_size if asked.policy else DEFAULT_NGRAM
-    return ForcedSteps(theirs, size, inputs["input_ids"][0].tolist())
+    return ForcedSteps(expected, size, inputs["input_ids"][0].tolist())
 
 
 def _ends(policy: DecodePolicy | None, case: Case, tokens: Sequence[int]) -> bool:
-    """Say whether a subject that gives the reference's ``tokens`` ends with them; as the vendor decodes, it does."""
+    """Return whether a subject that gives the reference's ``tokens`` ends with them; as the vendor decodes, it does."""
     if policy is None:
         return True
     return policy.eos_id not in tokens[:-1] and (tokens[-1] == policy.eos_id or len(tokens) == case.max_new_tokens)
@@ -299,7 +299,7 @@ def read_alone(subject: TextSubject, case: Case) -> Answer:
 
 
 def reading_of(answer: Answer) -> Answer:
-    """Give of an answer what :func:`read_alone` would; raise the subject's error where the reading was lost to it."""
+    """Return of an answer what :func:`read_alone` would; raise the subject's error where the reading was lost to it."""
     if "read" in answer.lost:
         answer.whole()
     return Answer(answer.case_id, answer.level, answer.text, answer.spans)

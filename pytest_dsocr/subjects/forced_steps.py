@@ -26,17 +26,17 @@ class ForcedSteps:
     to the device once.
 
     Args:
-        theirs: the reference's steps.
+        expected: the reference's steps.
         ngram: the length of what may not be repeated.
         prompt_ids: the prompt's, which the rule counts as well.
     """
 
-    def __init__(self, theirs: Sequence[Step], ngram: int, prompt_ids: Sequence[int]) -> None:
-        self._theirs = theirs
-        self._banned = _banned(theirs, ngram, prompt_ids)
+    def __init__(self, expected: Sequence[Step], ngram: int, prompt_ids: Sequence[int]) -> None:
+        self._expected = expected
+        self._banned = _banned(expected, ngram, prompt_ids)
         self._seen = Columns(self._reduced)
         self._sizes: list[int] = []
-        self._reference_TK, self._bans = _padded(theirs), torch.tensor([*chain(*self._banned)], dtype=torch.long)
+        self._reference_TK, self._bans = _padded(expected), torch.tensor([*chain(*self._banned)], dtype=torch.long)
         self._steps_of_bans = torch.tensor([k for k, bans in enumerate(self._banned) for _ in bans], dtype=torch.long)
         self._first_ban = [0, *accumulate(map(len, self._banned))]
 
@@ -53,7 +53,7 @@ class ForcedSteps:
         """
         k = len(self._seen)
         banned = self._banned[k]
-        highest = max(*self._theirs[k].best.ids, *banned, 0)
+        highest = max(*self._expected[k].best.ids, *banned, 0)
         if highest >= len(logits):
             raise SubjectFaultError(
                 "decode",
@@ -78,7 +78,7 @@ class ForcedSteps:
         return allowed_BV.argmax(1), *best_of_steps(logits_BV), at_reference, *_spoilt(logits_BV)
 
     def fetch(self) -> tuple[ForcedStep, ...]:
-        """Give every step that was seen; waits for them.
+        """Return every step that was seen; waits for them.
 
         Raises:
             SubjectFaultError: where the subject's device failed meanwhile.
@@ -88,10 +88,10 @@ class ForcedSteps:
         with at_stage("decode", "step"):
             choices, ids, best, at_reference, *spoilt = self._seen.fetch()
         not_finite = map(_not_finite, self._sizes, *spoilt)
-        rows = zip(self._theirs, choices, fetched_best(ids, best), at_reference, not_finite, strict=False)
+        rows = zip(self._expected, choices, fetched_best(ids, best), at_reference, not_finite, strict=False)
         return tuple(
-            ForcedStep(NO_CHOICE if bad else choice, own, tuple(logits[: len(theirs.best.ids)]), bad)
-            for theirs, choice, own, logits, bad in rows
+            ForcedStep(NO_CHOICE if bad else choice, own, tuple(logits[: len(expected.best.ids)]), bad)
+            for expected, choice, own, logits, bad in rows
         )
 
 
@@ -99,18 +99,18 @@ def _not_finite(size: int, values: int, nans: int, first: int) -> NotFinite | No
     return NotFinite(nans, size - values - nans, size, (first,)) if values < size else None
 
 
-def _banned(theirs: Sequence[Step], ngram: int, prompt_ids: Sequence[int]) -> list[list[int]]:
+def _banned(expected: Sequence[Step], ngram: int, prompt_ids: Sequence[int]) -> list[list[int]]:
     ban, found = NgramBan(ngram, prompt_ids), []
-    for step in theirs:
+    for step in expected:
         found.append(ban.banned())
         ban.push(step.token)
     return found
 
 
-def _padded(theirs: Sequence[Step]) -> Tensor:
-    """Give the ids of the reference's best, ``[T, K]``; where a step has fewer, its first again."""
-    most = max((len(step.best.ids) for step in theirs), default=0)
-    rows = [[*step.best.ids, *step.best.ids[:1] * (most - len(step.best.ids))] for step in theirs]
+def _padded(expected: Sequence[Step]) -> Tensor:
+    """Return the ids of the reference's best, ``[T, K]``; where a step has fewer, its first again."""
+    most = max((len(step.best.ids) for step in expected), default=0)
+    rows = [[*step.best.ids, *step.best.ids[:1] * (most - len(step.best.ids))] for step in expected]
     return torch.tensor(rows, dtype=torch.long)
 
 

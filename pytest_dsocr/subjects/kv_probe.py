@@ -43,13 +43,13 @@ class KvDigest:
     """By layer: of its keys, of its values, by position."""
 
     def changed(self, later: KvDigest) -> tuple[Place, ...]:
-        """Give every position here that ``later`` has changed or lost; by layer, keys first."""
+        """Return every position here that ``later`` has changed or lost; by layer, keys first."""
         return tuple(
             Place(layer, kind, position)
             for layer, pair in enumerate(self.hashes)
-            for kind, mine, theirs in zip(KINDS, pair, later._of(layer), strict=True)
-            for position, content in enumerate(mine)
-            if position >= len(theirs) or content != theirs[position]
+            for kind, actual, expected in zip(KINDS, pair, later._of(layer), strict=True)
+            for position, content in enumerate(actual)
+            if position >= len(expected) or content != expected[position]
         )
 
     def _of(self, layer: int) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
@@ -108,7 +108,7 @@ class KvProbe:
 
 
 def _part(cache: CacheView, kind: Kind, layer: int) -> Tensor:
-    """Give a layer's keys or values ``[B, G, S, D]``, on the subject's own memory."""
+    """Return a layer's keys or values ``[B, G, S, D]``, on the subject's own memory."""
     from pytest_dsocr.subjects.values import viewed
 
     part = viewed("decode", f"cache.{kind}({layer}) gave", kind, getattr(cache, kind)(layer))

@@ -48,14 +48,14 @@ class Way(Protocol):
         """Raise ``DsocrError`` where the name cannot be one of a subject; asks nobody."""
 
     def offers(self, spec: str) -> Offers:
-        """Give which presets and prompts are offered; asks nobody."""
+        """Return which presets and prompts are offered; asks nobody."""
 
     def subject(self, spec: str, setup: Setup) -> TextSubject:
-        """Give the subject; raise ``DsocrError`` where it cannot be had."""
+        """Return the subject; raise ``DsocrError`` where it cannot be had."""
 
 
 def way_of(spec: str) -> Way | None:
-    """Give the adapter that a subject's name asks for, if it asks for one."""
+    """Return the adapter that a subject's name asks for, if it asks for one."""
     for beginning, module in ADAPTERS.items():
         if spec.startswith(beginning):
             found: Any = importlib.import_module(f"pytest_dsocr.adapters.{module}")
@@ -101,7 +101,7 @@ def close_subject(subject: TextSubject) -> None:
 
 
 def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
-    """Give the level of the subject that ``spec`` names without loading it, or None where that cannot be told.
+    """Return the level of the subject that ``spec`` names without loading it, or None where that cannot be told.
 
     A class is judged by its methods, a function by the class that its return annotation names; a protocol
     there says only what is offered at least.
@@ -126,7 +126,7 @@ def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
 
 
 def offers_before_loading(spec: str, *, may_import: bool = True) -> Offers:
-    """Give which presets and prompts a subject offers, as far as can be told without loading it.
+    """Return which presets and prompts a subject offers, as far as can be told without loading it.
 
     Raises:
         DsocrError: where a factory cannot be imported, or names a preset or prompt that there is not.

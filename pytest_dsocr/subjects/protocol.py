@@ -93,7 +93,7 @@ class InputsSubject(TextSubject, Protocol):
     """L1: the inputs that it makes of a page are shown as well."""
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> Mapping[str, Tensor]:
-        """Give what goes into the model, named and shaped as the fields of ``contract.inputs.Inputs``."""
+        """Return what goes into the model, named and shaped as the fields of ``contract.inputs.Inputs``."""
 
 
 class StagedSubject(InputsSubject, Protocol):
@@ -127,12 +127,12 @@ class OpenSubject(StagedSubject, Protocol):
     """L3: modules are found by the vendor's names, so that their outputs can be watched."""
 
     def module(self, name: str) -> nn.Module:
-        """Give the module that the vendor calls ``name``, such as ``model.sam_model.blocks.3`` or ``model.layers.0``;
+        """Return the module that the vendor calls ``name``, such as ``model.sam_model.blocks.3`` or ``model.layers.0``;
         raise ``AttributeError`` where there is none."""
 
 
 def level_of(subject: Any) -> Level:
-    """Give the level of a subject, or of the class of one, by the methods that it has.
+    """Return the level of a subject, or of the class of one, by the methods that it has.
 
     Raises:
         DsocrError: where a level is there in part, or without those below it.

@@ -55,7 +55,7 @@ class SessionStages:
         return self.session.decode_step(state, token)[0]
 
     def module(self, name: str) -> nn.Module:
-        """Give the module that the vendor calls ``name``; raise ``AttributeError`` where there is none."""
+        """Return the module that the vendor calls ``name``; raise ``AttributeError`` where there is none."""
         return self.session.model.get_submodule(name)
 
     @contextmanager
@@ -84,7 +84,7 @@ class SessionSubject(SessionStages):
         return [result.text for result in results]
 
     def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
-        """Give what goes into the model, on its device."""
+        """Return what goes into the model, on its device."""
         return self.session.prepare(page, prompt=prompt, preset=preset).tensors
 
     def text_of(self, token_ids: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""What a subject changes around itself: noticed after each call, told once, and kept apart from what is ours."""
+"""Process state that a subject changes, such as the working directory: noticed, reported once, and put back."""
 
 from __future__ import annotations
 
@@ -16,78 +16,78 @@ OF_TORCH = ("TORCHINDUCTOR_", "TRITON_")
 Value = Any
 
 
-def _theirs(now: Value, before: Value, after: Value) -> Value:
+def _last(now: Value, before: Value, after: Value) -> Value:
     return after
 
 
 @dataclass(frozen=True)
 class Surrounding:
-    """One thing around the subject."""
+    """One piece of state of the process."""
 
     name: str
     get: Callable[[], Value]
-    """What it is, in a value that can be compared; None where that cannot be told."""
+    """Returns its value, in a form that can be compared; None where it cannot be known."""
     put: Callable[[Value], None] | None
-    """Sets it; None for what is reported and left as the subject set it."""
-    tell: Callable[[Value, Value], str] = "from {} to {}".format
-    """Says what changed."""
-    merge: Callable[[Value, Value, Value], Value] = _theirs
-    """Of what it is now, and what the subject found and left, gives what the subject finds next."""
+    """Sets the value; None for state that is reported and left as the subject set it."""
+    describe: Callable[[Value, Value], str] = "from {} to {}".format
+    """Describes a change from one value to another."""
+    merge: Callable[[Value, Value, Value], Value] = _last
+    """Restores the state the subject left behind: of the current value, and the values before and after its change."""
     is_slow: bool = False
-    """Whether to look takes as long as a hundredth of a decode step, and is left out there."""
+    """Whether reading it takes a hundredth of a decode step, so that it is left out there."""
 
 
 class Surroundings:
-    """Those of a run. The subject has its own while it runs, as it left them; everybody else has the run's.
+    """The state that is watched in a run: a subject finds its own as it left it, everybody else finds the run's.
 
     Args:
-        notes: takes a sentence about each that was changed.
+        notes: takes a sentence about each piece of state that was changed.
     """
 
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
         self._left: dict[str, tuple[Value, Value]] = {}
-        """What the subject changed: the value before, and the value after."""
-        self._told: set[str] = set()
+        """By name, what the subject changed: the value before, and the value after."""
+        self._reported: set[str] = set()
 
     @contextmanager
-    def kept(self, method: str, *, quickly: bool = False) -> Iterator[None]:
-        """Put the run's surroundings back when the subject's ``method`` is through with its own.
+    def preserved(self, method: str, *, quickly: bool = False) -> Iterator[None]:
+        """Let the subject's ``method`` find the state that it left behind, and put the run's back when it returns.
 
         Args:
             method: as a note names it.
-            quickly: leave out what takes its time; the next call that is none of many sees it.
+            quickly: leave out what is slow to read; the next call that is not one of many sees it.
         """
-        looked_at = QUICK if quickly else ALL
-        ours = {one.name: one.get() for one in looked_at}
-        found = ours | {one.name: self._enter(one, ours[one.name]) for one in looked_at if one.name in self._left}
+        watched = QUICK if quickly else ALL
+        current = {one.name: one.get() for one in watched}
+        found = current | {one.name: self._restore(one, current[one.name]) for one in watched if one.name in self._left}
         try:
             yield
         finally:
-            for one in looked_at:
-                self._leave(one, ours[one.name], found[one.name], method)
+            for one in watched:
+                self._put_back(one, current[one.name], found[one.name], method)
 
-    def _enter(self, one: Surrounding, now: Value) -> Value:
+    def _restore(self, one: Surrounding, now: Value) -> Value:
         if one.put is None:
             return now
-        theirs = one.merge(now, *self._left[one.name])
-        if theirs != now:
-            one.put(theirs)
-        return theirs
+        wanted = one.merge(now, *self._left[one.name])
+        if wanted != now:
+            one.put(wanted)
+        return wanted
 
-    def _leave(self, one: Surrounding, ours: Value, found: Value, method: str) -> None:
+    def _put_back(self, one: Surrounding, before: Value, found: Value, method: str) -> None:
         left = one.get()
         if left != found and found is not None:
             self._left[one.name] = (found, left)
-            self._tell(one, found, left, method)
-        if left != ours and one.put and ours is not None:
-            one.put(ours)
+            self._report(one, found, left, method)
+        if left != before and one.put and before is not None:
+            one.put(before)
 
-    def _tell(self, one: Surrounding, found: Value, left: Value, method: str) -> None:
-        if one.name not in self._told:
-            self._told.add(one.name)
+    def _report(self, one: Surrounding, found: Value, left: Value, method: str) -> None:
+        if one.name not in self._reported:
+            self._reported.add(one.name)
             then = "the run keeps its own" if one.put else "it is left so"
-            self._notes.append(f"the subject's {method} changed {one.name} {one.tell(found, left)}; {then}")
+            self._notes.append(f"the subject's {method} changed {one.name} {one.describe(found, left)}; {then}")
 
 
 def _folder() -> str | None:
@@ -118,7 +118,7 @@ def _merge_environment(now: Mapping[str, str], before: Mapping[str, str], after:
     return {name: value for name, value in now.items() if name not in gone} | changed
 
 
-def _tell_environment(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+def _describe_environment(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     return ", ".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
 
 
@@ -130,7 +130,7 @@ def _merge_path(now: Sequence[str], before: Sequence[str], after: Sequence[str])
     return (*after, *(entry for entry in now if entry not in before and entry not in after))
 
 
-def _tell_path(before: Sequence[str], after: Sequence[str]) -> str:
+def _describe_path(before: Sequence[str], after: Sequence[str]) -> str:
     more, less = ([entry for entry in one if entry not in other] for one, other in ((after, before), (before, after)))
     return ", ".join([*(f"+{entry}" for entry in more), *(f"-{entry}" for entry in less)]) or "in its order"
 
@@ -157,8 +157,8 @@ def _silent(_before: Value, _after: Value) -> str:
 
 ALL = (
     Surrounding("the working directory", _folder, _enter_folder),
-    Surrounding("sys.path", lambda: (*sys.path,), _put_path, _tell_path, _merge_path),
-    Surrounding("the environment", _environment, _put_environment, _tell_environment, _merge_environment, True),
+    Surrounding("sys.path", lambda: (*sys.path,), _put_path, _describe_path, _merge_path),
+    Surrounding("the environment", _environment, _put_environment, _describe_environment, _merge_environment, True),
     Surrounding(
         "torch's default dtype",
         _of_torch("torch.float32", lambda torch: str(torch.get_default_dtype())),
@@ -193,5 +193,5 @@ ALL = (
     Surrounding("the random numbers of Python", random.getstate, None, _silent, is_slow=True),
     Surrounding("the threads that a process waits for at its end", _lasting_threads, None, is_slow=True),
 )
-"""Everything that is looked at. Seeds and threads are left: to put them back would change what the subject is at."""
+"""All that is watched. Seeds and threads are not put back, for that would change what the subject computes."""
 QUICK = tuple(one for one in ALL if not one.is_slow)

@@ -50,7 +50,7 @@ class Guard:
         os.set_blocking(self._pipe, False)
 
     def tell(self, *, armed: bool) -> None:
-        """Give a sign of life; a forked copy of this process gives none."""
+        """Send a sign of life; a forked copy of this process sends none."""
         if os.getpid() == self._pid:
             with suppress(OSError):
                 os.write(self._pipe, ARMED if armed else DISARMED)

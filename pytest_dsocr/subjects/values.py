@@ -20,7 +20,7 @@ from pytest_dsocr.subjects.calls import at_stage
 
 
 def text(stage: str, method: str, given: object) -> str:
-    """Give the text that ``method`` gave."""
+    """Return the text that ``method`` gave."""
     if not is_text(given):
         raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give the text, a str")
     made: str = exact(given)
@@ -28,7 +28,7 @@ def text(stage: str, method: str, given: object) -> str:
 
 
 def texts(stage: str, method: str, given: object, number: int) -> list[str]:
-    """Give the texts that ``method`` gave, of which there must be ``number``."""
+    """Return the texts that ``method`` gave, of which there must be ``number``."""
     if not isinstance(given, Sequence) or is_text(given):
         raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give a list of texts, one a page")
     with at_stage(stage, method):
@@ -41,7 +41,7 @@ def texts(stage: str, method: str, given: object, number: int) -> list[str]:
 
 
 def tensors(stage: str, method: str, given: object) -> dict[str, Tensor]:
-    """Give copies of the tensors that ``method`` gave, by their names."""
+    """Return copies of the tensors that ``method`` gave, by their names."""
     if not isinstance(given, Mapping):
         raise SubjectFaultError(stage, f"the subject's {method} gave {kind(given)}; give a mapping of names to tensors")
     with at_stage(stage, method):
@@ -52,7 +52,7 @@ def tensors(stage: str, method: str, given: object) -> dict[str, Tensor]:
 
 
 def tensor(stage: str, given_by: str, name: str, given: object) -> Tensor:
-    """Give a copy of one tensor, as torch's own class, on its device.
+    """Return a copy of one tensor, as torch's own class, on its device.
 
     Raises:
         SubjectFaultError: where it is none, or one whose values cannot be read one by one.
@@ -87,17 +87,17 @@ def _unreadable(own: Tensor) -> str | None:
 
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:
-    """Say whether ``value`` is a tensor, whatever it says of itself in ``__class__``."""
+    """Return whether ``value`` is a tensor, whatever it says of itself in ``__class__``."""
     return issubclass(type(value), Tensor)
 
 
 def copies(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Give copies for a subject, which it may overwrite."""
+    """Return copies for a subject, which it may overwrite."""
     return {name: value.clone() for name, value in given.items()}
 
 
 def policy(given: object) -> DecodePolicy:
-    """Give a policy's numbers, as a policy."""
+    """Return a policy's numbers, as a policy."""
     named = {field.name: getattr(given, field.name) for field in fields(DecodePolicy) if hasattr(given, field.name)}
     return DecodePolicy(**exact(named))
 

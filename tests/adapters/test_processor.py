@@ -29,10 +29,10 @@ def test_a_right_processor_gives_the_sessions_inputs_and_text(name: str, preset:
     subject, session = loaded(name), session_subject(Setup())
     asked: dict[str, Any] = {"prompt": f" {PROMPTS['markdown']}\n", "preset": PRESETS[preset]}
     page = shipped("dev-3")[0]
-    mine, theirs = subject.inputs(page, **asked), session.inputs(page, **asked)
-    for key, value in theirs.items():
-        assert mine[key].dtype == value.dtype, key
-        assert torch.equal(mine[key], value), key
+    actual, expected = subject.inputs(page, **asked), session.inputs(page, **asked)
+    for key, value in expected.items():
+        assert actual[key].dtype == value.dtype, key
+        assert torch.equal(actual[key], value), key
     if preset == "tiny":
         read = {**asked, "max_new_tokens": 24}
         assert subject.read(page, **read) == session.read(page, **read)

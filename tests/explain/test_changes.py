@@ -1,7 +1,8 @@
-"""What a what-if changes is put back, whatever it was."""
+"""What a mistake changes is put back, whatever it was."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,15 +11,10 @@ from torch import Tensor, nn
 
 from pytest_dsocr.engine import clip
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.explain.changes import Changes
-from pytest_dsocr.explain.families import VISION_AND_PREFILL
-from pytest_dsocr.explain.family import Bench, WhatIf
-from pytest_dsocr.explain.of_pixels import PAIRS, PIXELS
-from pytest_dsocr.explain.of_prompt import PROMPT
-from pytest_dsocr.explain.of_steps import STEPS
+from pytest_dsocr.explain.catalogue import groups, mistakes, pairs
+from pytest_dsocr.explain.explain import STAGES
+from pytest_dsocr.explain.mistake import Bench, Changes, Mistake
 from tests.conftest import model_of
-
-FAMILIES = (*VISION_AND_PREFILL.values(), PIXELS, PROMPT, STEPS)
 
 
 def test_attributes_weights_and_forwards_are_put_back() -> None:
@@ -52,26 +48,26 @@ def test_what_is_changed_is_put_back_where_an_error_ends_it() -> None:
     assert clip.quick_gelu is before
 
 
-def test_ids_and_words_are_of_one_what_if_each() -> None:
-    every = [one for family in (*FAMILIES, PAIRS) for one in family]
-    assert len({one.id for one in every}) == len(every)
-    assert len(every) - len(PAIRS) > 500
-    for family in FAMILIES:
-        assert len({one.words for one in family}) == len(family), family.stage
+def test_ids_and_words_are_of_one_mistake_each() -> None:
+    every = [one for group in (*groups().values(), *pairs().values()) for one in group]
+    assert len({re.sub(r"\W", "_", one.id) for one in every}) == len(every)
+    assert len(mistakes()) > 1000
+    for group in groups().values():
+        assert len({one.words for one in group}) == len(group), group.stage
 
 
-@pytest.mark.parametrize("stage", VISION_AND_PREFILL)
+@pytest.mark.parametrize("stage", STAGES)
 def test_a_session_is_as_before_once_a_what_if_is_undone(tiny: Session[Any], stage: str) -> None:
     state = {name: value.clone() for name, value in model_of(tiny).state_dict().items()}
     given = _everything(tiny)
-    for one in VISION_AND_PREFILL[stage]:
+    for one in groups()[stage]:
         _plant_and_undo(tiny, stage, one)
     after = model_of(tiny).state_dict()
     assert all(torch.equal(after[name], value) for name, value in state.items())
     assert all(torch.equal(a, b) for a, b in zip(given, _everything(tiny), strict=True))
 
 
-def _plant_and_undo(tiny: Session[Any], stage: str, one: WhatIf) -> None:
+def _plant_and_undo(tiny: Session[Any], stage: str, one: Mistake) -> None:
     core = model_of(tiny).model
     homes: dict[str, Any] = {"sam": core.sam_model.blocks, "clip": core.vision_model.transformer.layers}
     blocks = list(homes.get(stage, core.layers))

@@ -22,13 +22,13 @@ from pytest_dsocr.engine import clip, pipeline
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.fusion import end_rows, mosaic, square
 from pytest_dsocr.engine.places import MINI
-from pytest_dsocr.explain.asking import question_of
 from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
 from pytest_dsocr.reference.recording import RecordedReference
-from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from tests.conftest import model_of
 from tests.recordings import FOLDER, find_recording

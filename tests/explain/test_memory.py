@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_dsocr.explain import memory
-from pytest_dsocr.explain.memory import check_memory, free_bytes
+from pytest_dsocr.explain import runtime
+from pytest_dsocr.explain.runtime import check_memory, free_bytes
 from pytest_dsocr.foundation.errors import DsocrError
 
 
@@ -17,7 +17,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(
 ) -> None:
     told = tmp_path / "meminfo"
     told.write_text("MemTotal: 33554432 kB\nMemAvailable: 8388608 kB\n", encoding="utf-8")
-    monkeypatch.setattr(memory, "MEMORY", told)
+    monkeypatch.setattr(runtime, "MEMORY", told)
     assert free_bytes(torch.device("cpu")) == 8 * 2**30
     check_memory("mini", "cpu", "float32")
     with pytest.raises(DsocrError, match=r"needs 18\.\d GiB, and 8\.0 are free on cpu.*--dsocr-explain=0"):
@@ -25,6 +25,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(
 
 
 def test_a_system_that_does_not_say_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "MEMORY", tmp_path / "nothing")
+    monkeypatch.setattr(runtime, "MEMORY", tmp_path / "nothing")
     assert free_bytes(torch.device("cpu")) is None
     check_memory("synthetic:full", "cpu", "float32")

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from pytest_dsocr.explain.explainer import told
-from pytest_dsocr.explain.family import WhatIf
+from pytest_dsocr.explain import explainer
+from pytest_dsocr.explain.mistake import Mistake
 from pytest_dsocr.explain.question import Answer, Question
 from pytest_dsocr.explain.search import Deadline, search
 
@@ -15,19 +15,19 @@ NEAR, WITHOUT = 1e-4, 0.04
 
 
 def made(distances: dict[str, float], *, budget_s: float = 60, without: float = WITHOUT) -> Answer:
-    """What a search says of what-ifs that come so near."""
+    """What a search says of mistakes that come so near."""
 
-    def measure(one: WhatIf) -> float:
+    def measure(one: Mistake) -> float:
         if distances[one.id] < 0:
             raise ValueError("it does not fit these sizes")
         return distances[one.id]
 
-    candidates = [WhatIf(name, f"the mistake {name}", "block", lambda on: None) for name in distances]
+    candidates = [Mistake(name, f"the mistake {name}", "block", lambda on: None) for name in distances]
     return search(candidates, measure, without, NEAR, Deadline.after(budget_s))[0]
 
 
 def in_words(answer: Answer, what: str = "clip.page/0") -> str:
-    explanation = told(Question({}, what, 3, 20, NEAR), answer)
+    explanation = explainer.in_words(Question({}, what, 3, 20, NEAR), answer)
     return explanation.text if explanation else ""
 
 

@@ -81,7 +81,7 @@ def test_a_test_of_ones_own_is_told_the_proof_as_well(tmp_path: Path) -> None:
 
 def test_a_wrong_epsilon_on_the_second_checkpoint_is_named(tmp_path: Path) -> None:
     """No page of the first one shows it; and a picture that nobody draws is not named."""
-    planted = "--dsocr-subject=tests.faults.subject:CLP_02"
+    planted = "--dsocr-subject=pytest_dsocr.explain.planted:CLP_02"
     options = ["-k", "float32", planted, "--dsocr-explain=600", f"--dsocr-out={tmp_path / 'out'}"]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "suites/checkpoint", *options]
     said = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False).stdout

@@ -19,37 +19,27 @@ import torch
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.image import resampling
 from tests.checkout import CHECKOUT
-from tests.faults.outcome import Outcome, stage_of
-from tests.faults.registry import Fault
+from tests.faults.outcome import Fault, Outcome, stage_of
 
 CONTRACT, CACHE, CHECKPOINT = "suites/contract", "suites/cache", "suites/checkpoint"
 FILES = f"{CONTRACT}/test_output.py", f"{CONTRACT}/test_tokens_to_text.py"
 POLICY, READING, PAGES = f"{CONTRACT}/test_policy.py", f"{CACHE}/test_reading.py", f"{CACHE}/test_pages.py"
-GATE = f"{CONTRACT}/test_zero_sum.py"
 ASKED: Mapping[str, Sequence[Sequence[str]]] = {
     "tokenizer": ((CONTRACT,),),
     "postprocess": (FILES,),
-    "vision_fusion": ((GATE,), (PAGES,), (CHECKPOINT,), (CACHE,)),
+    "vision_fusion": ((f"{CONTRACT}/test_zero_sum.py",), (PAGES,), (CHECKPOINT,), (CACHE,)),
     "prefill": ((CHECKPOINT,), (PAGES,), (CACHE,), (POLICY,)),
     "decode": ((POLICY,), (CHECKPOINT,), (CACHE,)),
     "read": ((READING,), (CHECKPOINT,), (CACHE,), (POLICY,)),
 }
 """What is asked about a stage, one after the other: the suites that can see its mistakes."""
 OF_VISION = ((CHECKPOINT,), (CACHE,))
-TOGETHER = "text/together"
-"""Steps of a batch are seen by what is read of it."""
-OF_VIEWS = ("sam.crops", "vision_fusion")
 OPTIONS = (
     *("-x", "-q", "--dsocr-explain=0", "-p", "no:cacheprovider", "-p", "no:randomly"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
 )
 WORDS = re.compile(r"^_+ .*?(?=^=====)", re.M | re.S)
-NAMES = re.compile(r"^(?:_+ |rerun|subject|picture).*\n?", re.M)
-"""Lines that name tests and mistakes, and say nothing of a cause."""
-TEMPORARY = re.compile(r"\S*/pytest-of-\S*?/(?=\w+/\w+-\w+-)")
-"""The folder that a checkpoint was written to for the test."""
-WRONG = re.compile(r"^WRONG\s+(\S+)", re.M)
-ERROR = re.compile(r"^error in (\w+)", re.M)
+WRONG = re.compile(r"^(?:WRONG\s+|error in )([^\s:]+)", re.M)
 KEPT_CHARACTERS = 1000
 
 
@@ -64,8 +54,7 @@ def failure(fault: Fault, asked: Sequence[str]) -> Outcome | None:
     Raises:
         RuntimeError: where pytest ended without a failed test.
     """
-    planted = f"--dsocr-subject=tests.faults.subject:{fault.id.replace('-', '_')}"
-    status, said = run_apart([*asked, *OPTIONS, planted])
+    status, said = run_apart([*asked, *OPTIONS, f"--dsocr-subject={fault.spec}"])
     if status == 0:
         return None
     ends = [line for line in said.splitlines() if line.startswith(("FAILED ", "ERROR ")) and "::" in line]
@@ -73,15 +62,14 @@ def failure(fault: Fault, asked: Sequence[str]) -> Outcome | None:
         raise RuntimeError(f"{' '.join(asked)} ended with {status}: {said[-1000:]}")
     test = ends[0].split(" ", 1)[1].split(" - ")[0]
     suite = test.partition("::")[0].rpartition("/")[0]
-    lines = TEMPORARY.sub("", NAMES.sub("", (WORDS.search(said) or [""])[0]))
-    wrong, words = WRONG.search(lines) or ERROR.search(lines), " ".join(lines.split())
-    right = wrong is not None and fault.stage in stages_of(wrong[1].rstrip(":"), suite)
-    told = re.search(fault.told, words, re.I | re.S) is not None
-    return Outcome(fault.id, True, suite, test, right, words[:KEPT_CHARACTERS], right and told)
+    lines = (WORDS.search(said) or [""])[0]
+    wrong = WRONG.search(lines)
+    right = wrong is not None and fault.stage in stages_of(wrong[1], suite)
+    return Outcome(fault.id, True, suite, test, right, " ".join(lines.split())[:KEPT_CHARACTERS])
 
 
 def run_apart(arguments: Sequence[str]) -> tuple[int, str]:
-    """Run pytest in a process forked from this one; give its exit status and what it said."""
+    """Run pytest in a process forked from this one; return its exit status and what it said."""
     assert torch.get_num_threads() == 1, "torch's threads do not outlive a fork"
     resampling()  # is kept, for a mistake in Pillow's resizing must not change which recordings fit
     with TemporaryDirectory() as folder:
@@ -101,10 +89,9 @@ def _run(arguments: Sequence[str], said: Path) -> None:
 
 
 def stages_of(what: str, suite: str) -> tuple[str, ...]:
-    """Give the stages that a comparison of a suite stands for: that of the cache compares one way with another."""
-    stage = stage_of(Comparison(what, Verdict.WRONG, "").stage)
-    if suite == CACHE and what == TOGETHER:
+    """Return the stages that a comparison of a suite stands for: that of the cache compares one way with another."""
+    if suite == CACHE and what == "text/together":
         return ("read", "decode")
-    if suite == CACHE and what.partition("/")[0] not in OF_VIEWS:
+    if suite == CACHE and what.partition("/")[0] not in ("sam.crops", "vision_fusion"):
         return ("read",) if what.startswith(("text", "read")) else ("prefill", "decode")
-    return (stage,)
+    return (stage_of(Comparison(what, Verdict.WRONG, "").stage),)

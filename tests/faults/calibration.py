@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from tqdm import tqdm
 
@@ -25,20 +24,18 @@ from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.opening import Wanted
 from pytest_dsocr.reference.recording import RecordedReference
 from pytest_dsocr.reference.session import SessionRuntime
 from pytest_dsocr.subjects.follow import follow
-from pytest_dsocr.subjects.protocol import Setup
 from tests.checkout import CHECKOUT
-from tests.faults.all import FAULTS
-from tests.faults.calibration_picture import picture
+from tests.faults.outcome import of_catalogue, of_exam
 from tests.faults.trial import PAGES, Brief, Upto, cases
 from tests.recordings import FOLDER, find_recording
 
 MEASURED = Path(__file__).with_name("calibration.json")
-PICTURES = CHECKOUT / "docs"
 LAYERS = "layers"
 """Of the decoder; what ``prefill`` gives are logits."""
 SEAMS = ("sam", "clip", "projector", "vision_fusion", LAYERS, "prefill", "logits")
@@ -67,7 +64,7 @@ def _session(**options: Any) -> Variant:
 
 
 def _where(change: Callable[[], Callable[[], None]]) -> Variant:
-    """Give the session while torch is set otherwise; ``change`` sets it, and gives what sets it back."""
+    """Return the session while torch is set otherwise; ``change`` sets it, and gives what sets it back."""
 
     @contextmanager
     def made(setup: Setup) -> Iterator[Brief]:
@@ -146,7 +143,7 @@ SMALL_IN_BFLOAT16 = (
 
 
 def _kernels(torch_own: str, mkl: str, onednn: str) -> Mapping[str, str]:
-    """Give the environment in which torch and its libraries use no later instructions than these."""
+    """Return the environment in which torch and its libraries use no later instructions than these."""
     return {"ATEN_CPU_CAPABILITY": torch_own, "MKL_ENABLE_INSTRUCTIONS": mkl, "ONEDNN_MAX_CPU_ISA": onednn}
 
 
@@ -186,20 +183,18 @@ SETTINGS: Mapping[str, Setting] = {
 }
 
 
-def calibrate(name: str = "cpu-float32") -> Path:
-    """Measure every variant of a setting on the quick pages, the mistakes on the first of them; give the picture."""
+def calibrate(name: str = "cpu-float32", only: str | None = None) -> str:
+    """Measure every variant of a setting on the quick pages, the mistakes on the first of them; say what was found.
+
+    With ``only`` one correct variant is measured, and nothing is kept.
+    """
     setting = SETTINGS[name]
+    if only:
+        return json.dumps(asdict(measure(setting, only)))
     rows = [asdict(one) for one in tqdm(_rows(setting), total=len(setting.correct) + len(setting.small), desc=name)]
     before = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.exists() else {}
     write_whole(MEASURED, (json.dumps({**before, name: rows}, indent=1) + "\n").encode())
-    drawn = picture_of(name)
-    write_whole(drawn, picture(setting.title, setting.limits, rows).encode())
-    return drawn
-
-
-def picture_of(name: str) -> Path:
-    """Give where the picture of a setting is."""
-    return PICTURES / f"calibration-{name}.svg"
+    return "\n".join(f"{max(row['errors'].values()):.1e} {row['name']}" for row in rows)
 
 
 def _rows(setting: Setting) -> Iterator[Measured]:
@@ -208,8 +203,8 @@ def _rows(setting: Setting) -> Iterator[Measured]:
     first = replace(setting, pages=PAGES).cases[0]
     with _session()(setting.setup) as subject:
         for name in setting.small:
-            with pytest.MonkeyPatch.context() as patch:
-                FAULTS[name].plant(patch, subject)
+            fault = of_exam("first")[name] if name.startswith("HLD") else of_catalogue((name,))[name]
+            with fault.put(subject):
                 yield _measured(name, [hold(subject, first, setting)], correct=False)
 
 
@@ -229,9 +224,9 @@ def _in_own_process(setting: Setting, name: str) -> Measured:
 
 def hold(subject: Brief, case: Case, setting: Setting) -> CaseReport:
     """Hold a subject against what is right of a page in this setting, however near they are."""
-    subject.upto, theirs = setting.upto, _right(case, setting.setup, recorded=setting.tokens is None)
-    answer = follow(subject, case, theirs, tokenizer=resolve(setting.setup.checkpoint).tokenizer)
-    return judge(Exchange(case, answer, theirs, 0.0, 0.0), setting.limits)
+    subject.upto, expected = setting.upto, _right(case, setting.setup, recorded=setting.tokens is None)
+    answer = follow(subject, case, expected, tokenizer=resolve(setting.setup.checkpoint).tokenizer)
+    return judge(Exchange(case, answer, expected, 0.0, 0.0), setting.limits)
 
 
 @cache
@@ -260,9 +255,9 @@ def _ties(report: CaseReport) -> float:
     both = zip(report.exchange.answer.forced or (), report.exchange.expected.steps, strict=False)
     return max(
         (
-            max(gap_ulps(best, mine.token, step.token, report.limits) for best in (mine.at_hand(step), step.best))
-            for mine, step in both
-            if mine.token != step.token
+            max(gap_ulps(best, actual.token, step.token, report.limits) for best in (actual.at_hand(step), step.best))
+            for actual, step in both
+            if actual.token != step.token
         ),
         default=0.0,
     )

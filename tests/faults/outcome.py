@@ -1,13 +1,21 @@
-"""What a comparison with the recordings says of one planted mistake."""
+"""A mistake to be planted, and what a default run says of it."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pytest
 
 from pytest_dsocr.compare.case import CaseReport
-from tests.faults.registry import Fault
+from pytest_dsocr.explain.catalogue import Port, mistakes, ports
+from pytest_dsocr.explain.mistake import Changes, Mistake
+from pytest_dsocr.explain.planted import plant, spec_of
+from pytest_dsocr.subjects.session import SessionSubject
+from tests.exam import exam
+from tests.exam.planting import Planted
 
 STAGES = {
     "tokenizer": ("input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"),
@@ -16,11 +24,74 @@ STAGES = {
     "postprocess": ("postprocess", "text", "spans", "boxes", "result.mmd", "artefacts"),
 }
 """Where a comparison, or an error, belongs to; any other stage is called as it is."""
+OF_GROUPS = {
+    **dict.fromkeys(("pixels", "prompt"), "tokenizer"),
+    **dict.fromkeys(("steps", "tokens"), "decode"),
+    **dict.fromkeys(("text", "written", "files"), "postprocess"),
+}
+"""The stage of a mistake of the catalogue that nothing else is known of; that of any other is called as its group."""
 
 
 def stage_of(name: str) -> str:
-    """Give the stage of a comparison's own."""
+    """Return the stage of a comparison's own."""
     return next((stage for stage, names in STAGES.items() if name in names), name)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A mistake of the catalogue or of the exam."""
+
+    id: str
+    title: str
+    stage: str
+    spec: str
+    """The subject that has it."""
+    put: Callable[[SessionSubject], AbstractContextManager[None]]
+    """Plants it within a context."""
+    mistake: str = ""
+    """Its id in the catalogue."""
+    shows: str = ""
+    unseen: str = ""
+
+
+def of_catalogue(names: tuple[str, ...] = ()) -> Mapping[str, Fault]:
+    """Return those of the catalogue that were seen somewhere, or those of these ids and numbers."""
+    asked = names or tuple(name for name, one in ports().items() if one.mistake)
+    return {name: _of_catalogue(name) for name in asked}
+
+
+def _of_catalogue(name: str) -> Fault:
+    port = ports().get(name) or Port(name, "", name)
+    one = mistakes()[port.mistake]
+    group = one.id.partition(".")[0]
+    stage = port.stage or OF_GROUPS.get(group, group)
+    return Fault(name, one.words, stage, spec_of(one.id), partial(_put, one), one.id, port.shows)
+
+
+@contextmanager
+def _put(one: Mistake, subject: SessionSubject) -> Iterator[None]:
+    with Changes() as changes:
+        plant(one, subject.session, changes)
+        yield
+
+
+def of_exam(name: str) -> Mapping[str, Fault]:
+    """Return the mistakes of a set of the exam."""
+    return {
+        one.id: Fault(one.id, one.title, one.stage, _spec(one.id), partial(_patched, one), unseen=one.unseen)
+        for one in exam(name).values()
+    }
+
+
+def _spec(name: str) -> str:
+    return f"tests.exam.subject:{name.replace('-', '_')}"
+
+
+@contextmanager
+def _patched(one: Planted, subject: SessionSubject) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        one.plant(patch, subject)
+        yield
 
 
 @dataclass(frozen=True)
@@ -32,26 +103,27 @@ class Outcome:
     by: str = ""
     """The page, or the suite, that showed it first."""
     first: str = ""
-    """The first comparison that is WRONG, or the error."""
+    """The first comparison that is WRONG, or the error, or the test."""
     stage_right: bool = False
     hint: str = ""
-    hint_right: bool = False
-    changed: bool = True
-    """Whether anything that is compared on these pages is other than without the mistake."""
+    explained: str = ""
+    """What is said to explain it."""
+    proven: bool = False
+    named: bool = False
+    """Whether the explanation names the mistake itself, of those that are in the catalogue."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Give its fields."""
-        return asdict(self)
+    def with_explanation(self, text: str, found: tuple[str, ...], *, proven: bool, mistake: str) -> Outcome:
+        """Add what is said to explain it."""
+        named = proven and mistake.removeprefix("steps.") in {one.removeprefix("steps.") for one in found}
+        return replace(self, explained=text, proven=proven, named=named)
 
 
 def outcome_of(fault: Fault, page: str, report: CaseReport) -> Outcome | None:
     """Say how a page shows the mistake; None where the page passes."""
     if report.divergence is not None:
         found, hint, begins = report.divergence.first, report.divergence.cause, report.divergence.begins
-        named = re.search(fault.told, hint, re.I | re.S) is not None
         at = next((one for one in report.comparisons if one.what == begins), found)
-        right = stage_of(at.stage) == fault.stage
-        return Outcome(fault.id, True, page, begins or found.what, right, hint, right and named)
+        return Outcome(fault.id, True, page, begins or found.what, stage_of(at.stage) == fault.stage, hint)
     if report.fault is not None:
         right = stage_of(report.fault.stage) == fault.stage
         return Outcome(fault.id, True, page, f"error in {report.fault.stage}", right, str(report.fault))

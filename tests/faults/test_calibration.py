@@ -9,9 +9,8 @@ import pytest
 
 from pytest_dsocr.compare.case import judge
 from pytest_dsocr.compare.tolerances import BY_DTYPE, tolerances
-from tests.faults.all import FAULTS
-from tests.faults.calibration import MEASURED, SETTINGS, picture_of
-from tests.faults.calibration_picture import picture
+from tests.faults.calibration import MEASURED, SETTINGS
+from tests.faults.outcome import of_catalogue
 from tests.faults.trial import cases, hold, loaded, planted
 
 MEASURED_ROWS = json.loads(MEASURED.read_text(encoding="utf-8"))
@@ -34,16 +33,11 @@ def test_no_correct_variant_is_suspicious_and_every_small_mistake_is_but_those_b
         assert not row["correct"] or worst * MARGIN < USUAL, row["name"]
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_the_picture_is_of_what_was_measured(name: str) -> None:
-    setting = SETTINGS[name]
-    assert picture_of(name).read_text(encoding="utf-8") == picture(setting.title, setting.limits, MEASURED_ROWS[name])
-
-
 @pytest.mark.parametrize("name", ["SAM-13", "CLP-02", None])
 def test_a_wrong_epsilon_is_wrong_where_a_run_asks_for_what_is_usual(name: str | None) -> None:
     [case] = [case for case in cases() if case.page.stem == "figures_201"]
-    with planted(FAULTS[name]) if name else nullcontext(loaded()) as subject:
+    fault = of_catalogue((name,))[name] if name else None
+    with planted(fault) if fault else nullcontext(loaded()) as subject:
         held = hold(subject, case, "prefill").exchange
     found = judge(held, tolerances("float32").but({"seam": USUAL})).divergence
-    assert (found and found.first.stage) == (FAULTS[name].stage if name else None)
+    assert (found and found.first.stage) == (fault.stage if fault else None)

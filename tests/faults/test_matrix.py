@@ -1,78 +1,71 @@
-"""The mistakes and what a run says of them: some are planted on every change, all by the command of their matrix."""
+"""Some mistakes are planted on every change; the commands of the matrix and of the exam plant them all."""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
 
 import pytest
+import torch
 
-from tests.faults import explaining
-from tests.faults.all import FAULTS, HALVES, PLANTED
-from tests.faults.matrix import MATRIX, PAGE
-from tests.faults.outcome import STAGES, Outcome
-from tests.faults.registry import core_of
-from tests.faults.table import table
-from tests.faults.trial import loaded, planted, try_fault
+from pytest_dsocr.explain.catalogue import mistakes, ports
+from tests.exam import SETS, exam
+from tests.exam.planting import core_of
+from tests.faults.asked_suites import failure
+from tests.faults.matrix import CATALOGUE, faults_of, run
+from tests.faults.outcome import STAGES, Outcome, of_catalogue
+from tests.faults.trial import loaded, planted
 
-KNOWN: Mapping[str, Outcome] = {row["fault"]: Outcome(**row) for row in json.loads(MATRIX.read_text(encoding="utf-8"))}
 QUICK = ("PRM-02", "SAM-09", "SAM-W3", "CLP-08", "PRJ-W1", "FUS-01", "MOE-02", "POS-01")
 """One or two of a stage, that the first page shows in front of its first step."""
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_a_mistake_is_found_in_its_stage_and_named(name: str) -> None:
-    found = try_fault(name, suites=False)
-    assert (found.killed, found.stage_right, found.hint_right) == (True, True, True), found
+def test_mistakes_are_found_in_their_stage_and_named(tmp_path: Path) -> None:
+    found = run(CATALOGUE, faults_of(CATALOGUE, QUICK), tmp_path / "quick", suites=False, explain=True)
+    assert [one.fault for one in found if not (one.killed and one.stage_right and one.named)] == []
+    assert f"proven {len(QUICK)}" in (tmp_path / "quick.md").read_text()
 
 
-def test_every_mistake_has_words_and_a_stage() -> None:
+def test_what_was_seen_is_in_the_catalogue_or_cannot_be_planted() -> None:
+    assert len(ports()) > 200
+    assert {one.mistake for one in ports().values()} - {"", *mistakes()} == set()
     stages = {*STAGES, "sam", "clip", "projector", "vision_fusion", "read"}
-    for fault in PLANTED.values():
-        assert fault.cause, fault.id
-        assert fault.stage in stages, fault.id
+    assert {fault.stage for fault in of_catalogue().values()} == stages
 
 
-def test_the_halves_of_the_held_out_set_are_as_large_and_in_no_matrix() -> None:
-    assert [len(mistakes) for mistakes in HALVES.values()] == [50, 50]
-    assert len(PLANTED) == len(FAULTS) + 100
+def test_the_exam_is_whole_and_none_of_it_is_in_the_catalogue() -> None:
+    assert [len(exam(name)) for name in SETS] == [76, 50]
+    assert not {*exam("first"), *exam("sealed")} & {*ports(), *mistakes()}
+    assert all(one.cause for name in SETS for one in exam(name).values())
 
 
-def test_the_page_of_the_documentation_is_the_matrix() -> None:
-    assert PAGE.read_text(encoding="utf-8") == table([KNOWN[name] for name in FAULTS if name in KNOWN])
+def test_a_suite_that_fails_is_told_with_its_test_and_stage() -> None:
+    single = partial(torch.set_num_threads, 1)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=single) as process:
+        found = process.submit(fails, "suites/contract/test_loading.py").result()
+        nowhere = process.submit(fails, "suites/nowhere.py")
+        with pytest.raises(RuntimeError, match="ended with 4"):
+            nowhere.result()
+    assert found is not None
+    assert (found.killed, found.stage_right) == (True, True)
+    assert found.first == "suites/contract/test_loading.py::test_loading[exif]"
 
 
-def test_the_page_of_what_explains_them_is_of_what_was_said() -> None:
-    told = [explaining.Told(**row) for row in json.loads(explaining.EXPLAINED.read_text(encoding="utf-8"))]
-    assert explaining.PAGE.read_text(encoding="utf-8") == explaining.page(told)
-    assert sum(one.is_proven for one in told) / len(told) > 0.8
-
-
-def test_every_mistake_was_tried_and_what_survives_has_its_reason() -> None:
-    assert [*KNOWN] == [*FAULTS]
-    assert {one.fault for one in KNOWN.values() if not one.killed} == {
-        name for name, fault in FAULTS.items() if fault.unseen
-    }
-
-
-def test_what_is_found_is_found_in_its_stage() -> None:
-    assert [name for name, one in KNOWN.items() if one.killed and not one.stage_right] == []
-
-
-@pytest.mark.parametrize(
-    ("name", "first"), [("SCH-04", "input_ids"), ("SCH-05", "input_ids"), ("GRD-12", "images_crop")]
-)
-def test_what_was_at_hand_is_told_where_prefill_raises(name: str, first: str) -> None:
-    assert (KNOWN[name].first, KNOWN[name].hint_right) == (first, True)
+def fails(suite: str) -> Outcome | None:
+    """What a suite says of a page whose orientation is left alone."""
+    return failure(of_catalogue(("IMG-W5",))["IMG-W5"], [suite])
 
 
 def test_a_mistake_that_is_taken_out_leaves_nothing_behind() -> None:
     """Everything that one of them changes: functions of modules, classes, modules of the model, and weights."""
-    with planted(FAULTS["PRM-02"]):
+    faults = [*of_catalogue().values(), *(one for name in SETS for one in faults_of(name).values())]
+    with planted(faults[0]):
         pass  # what is imported when a mistake is planted for the first time is there from here on
     before = _state()
-    for fault in PLANTED.values():
+    for fault in faults:
         with planted(fault) as subject:
             assert subject
         after = _state()

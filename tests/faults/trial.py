@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import pytest
 from torch import Tensor
 
 from pytest_dsocr.cases.limits import limits_between
@@ -18,26 +17,25 @@ from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case, make_case
+from pytest_dsocr.observation.config import Setup
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
 from pytest_dsocr.reference.recording import RecordedReference
-from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
-from tests.checkout import CHECKOUT
-from tests.faults.all import PLANTED
 from tests.faults.asked_suites import ask_suites, failure
-from tests.faults.outcome import Outcome, outcome_of
-from tests.faults.registry import Fault
+from tests.faults.outcome import Fault, Outcome, outcome_of
 from tests.recordings import FOLDER, find_recording
 
 PAGES, QUICKEST = "dev-3", ("figures_201", "invoice_016")
 Upto = Literal["inputs", "prefill", "read"]
 READ_TOKENS = 200
 """A subject in a loop is not read to the end: the longest of these pages has 180."""
-
-
+BUDGET_S = 120
+"""Of an explanation: longer than a run's own, as two are tried at a time."""
 FIRST_ASKED: Mapping[str, Upto] = {"tokenizer": "inputs", "decode": "read", "postprocess": "read", "read": "read"}
 """How far a subject is asked at first about a mistake of a stage; where it is right so far, to the end, but for one of
 inputs: where these are the recorded ones to the bit, so is what comes of them."""
@@ -64,18 +62,25 @@ class Brief(SessionSubject):
 
 @cache
 def loaded() -> Brief:
-    """Give the one session of this process."""
+    """Return the one session of this process."""
     return Brief(session_subject(Setup()).session)
 
 
 @cache
-def _reference() -> RecordedReference:
+def reference() -> RecordedReference:
+    """Return the recordings of the embedded checkpoint."""
     return RecordedReference(find_recording(FOLDER, Wanted(resolve(MINI)).key, resampling()))
 
 
 @cache
+def explainer() -> Explainer:
+    """Return the explaining process, which starts without a mistake."""
+    return Explainer(Setup(), BUDGET_S)
+
+
+@cache
 def cases(named: str = PAGES) -> tuple[Case, ...]:
-    """Give the pages of a default run, or of another list: in front the quickest without crops, and with some."""
+    """Return the pages of a default run, or of another list: in front the quickest without crops, and with some."""
     pages = {page.stem: page for page in shipped(named)}
     order = [*(name for name in QUICKEST if name in pages), *(name for name in pages if name not in QUICKEST)]
     return tuple(make_case(pages[name], "markdown", "gundam") for name in order)
@@ -83,74 +88,43 @@ def cases(named: str = PAGES) -> tuple[Case, ...]:
 
 @contextmanager
 def planted(fault: Fault) -> Iterator[Brief]:
-    """Give the loaded session with a mistake in it, which is taken out again."""
-    _reference()  # found before: it is chosen by how Pillow resizes, which a mistake may change
-    with pytest.MonkeyPatch.context() as patch:
-        fault.plant(patch, loaded())
+    """Yield the loaded session with a mistake in it, which is taken out again."""
+    reference()  # found before: it is chosen by how Pillow resizes, which a mistake may change
+    with fault.put(loaded()):
         yield loaded()
 
 
 def hold(subject: Brief, case: Case, upto: Upto, *, always_read: bool = False) -> CaseReport:
     """Hold the subject against the recording of a page, up to its inputs, to prefill or to the end."""
     subject.upto = upto
-    exchange = ask(subject, _reference(), case, always_read=always_read, tokenizer=resolve(MINI).tokenizer)
-    return judge(exchange, limits_between(subject, _reference(), Setup()))
+    exchange = ask(subject, reference(), case, always_read=always_read, tokenizer=resolve(MINI).tokenizer)
+    return judge(exchange, limits_between(subject, reference(), Setup()))
 
 
-@cache
-def _clean(case: Case) -> tuple[str, ...]:
-    report = _held(loaded(), case, "read")
-    assert report is not None, case.id
-    assert report.passes, case.id
-    return tuple(one.measured for one in report.comparisons)
-
-
-def try_fault(name: str, *, suites: bool = True, before: Outcome | None = None) -> Outcome:
-    """Plant a mistake and say what a default run says of it, up to the first page or suite that shows it.
-
-    Args:
-        name: the mistake's id.
-        suites: ask the suites beside the pages as well.
-        before: what was found of it earlier, which is tried first.
-    """
-    fault = PLANTED[name]
-    again = before is not None and before.killed and _again(fault, before)
-    if again:
-        return again
-    measured: dict[Case, tuple[str, ...]] = {}
+def try_fault(fault: Fault, *, suites: bool = True, explain: bool = True) -> Outcome:
+    """Plant a mistake and say what a default run says of it, up to the first page or suite that shows it."""
+    if suites and "::" in fault.shows and (found := failure(fault, [fault.shows])):
+        return found
     upto: Upto = "read" if fault.unseen else FIRST_ASKED.get(fault.stage, "prefill")
+    shown: CaseReport | None = None
     with planted(fault) as subject:  # for all pages, as a mistake may keep something of one for the next
         for case in cases():
-            if report := _held(subject, case, upto):
-                if found := outcome_of(fault, case.page.stem, report):
-                    return found
-                measured[case] = tuple(one.measured for one in report.comparisons)
-    found = ask_suites(fault) if suites and not fault.equivalent else None
-    return found or Outcome(name, False, changed=any(told != _clean(case) for case, told in measured.items()))
+            shown = _held(subject, case, upto)
+            if shown and (found := outcome_of(fault, case.page.stem, shown)):
+                break
+        else:
+            shown, found = None, None
+    if found is None:
+        return (ask_suites(fault) if suites and not fault.unseen else None) or Outcome(fault.id, False)
+    return _explained(fault, shown, found) if explain else found
 
 
-def _again(fault: Fault, before: Outcome) -> Outcome | None:
-    """Look for a mistake where it was found before."""
-    if "::" in before.first:
-        return failure(fault, [before.first]) if (CHECKOUT / before.first.partition("::")[0]).exists() else None
-    for case in cases():
-        if case.page.stem == before.by:
-            with planted(fault) as subject:
-                report = _held(subject, case, FIRST_ASKED.get(fault.stage, "prefill"))
-            return outcome_of(fault, case.page.stem, report) if report else None
-    return None
-
-
-def held_where_found(name: str) -> CaseReport | None:
-    """Plant a mistake, and hold the page that the matrix has for it, as far as is needed to see what is wrong."""
-    from tests.faults.matrix import known
-
-    fault, by = PLANTED[name], known()[name].by
-    for case in cases():
-        if case.page.stem == by:
-            with planted(fault) as subject:
-                return _held(subject, case, FIRST_ASKED.get(fault.stage, "prefill"))
-    return None
+def _explained(fault: Fault, report: CaseReport | None, found: Outcome) -> Outcome:
+    question = question_of(report, BUDGET_S) if report else None
+    answer = explainer().answered(question) if question else None
+    if answer is None:
+        return found
+    return found.with_explanation(answer.text, answer.mistakes, proven=answer.is_proven, mistake=fault.mistake)
 
 
 def _held(subject: Brief, case: Case, upto: Upto) -> CaseReport | None:

@@ -32,9 +32,9 @@ from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.foundation.reading import Finite, Format
-from pytest_dsocr.nights import record
-from pytest_dsocr.nights.config import Config, read_config
-from pytest_dsocr.nights.state import STATE_NAME, Entry, NightState, read_night
+from pytest_dsocr.night import record
+from pytest_dsocr.night.config import Config, read_config
+from pytest_dsocr.night.state import STATE_NAME, Entry, NightState, read_night
 from pytest_dsocr.pages.named import make_cases
 from pytest_dsocr.perf import history
 from pytest_dsocr.perf.baseline import Baseline, find

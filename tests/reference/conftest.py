@@ -70,7 +70,7 @@ def made(tiny: Session[Any], tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def worker_folders(temporary: Path) -> set[Path]:
-    """The folders of workers that are alive, or have left theirs behind."""
+    """The folders of workers that are alive, or have left expected behind."""
     return set(temporary.glob("dsocr-worker-*"))
 
 

@@ -55,10 +55,6 @@ def test_every_anchor_affects_suites_that_there_are_and_every_suite_is_affected_
     assert suites_of("the rest of deepencoder.py") == EVERY
 
 
-def test_files_that_have_not_changed_affect_nothing(vendor: Path) -> None:
-    assert watched(vendor) == ([], [], [])
-
-
 def test_a_changed_encoder_affects_the_suites_that_run_it_and_every_recording(vendor: Path) -> None:
     change(vendor, ENCODER, body_of("window_partition"), body_of("window_partition").replace("as it was", "changed"))
     drifted, suites, stale = watched(vendor)

@@ -233,15 +233,6 @@ def test_the_newest_answer_stays_whatever_room_there_is(tmp_path: Path, case: Ca
     assert len([*store.folder.iterdir()]) == 2, "its tensors go with an answer"
 
 
-@pytest.mark.parametrize(("spare", "left"), [(0, 2), (-1, 1)])
-def test_room_is_made_among_all_makings_up_to_the_last_byte(spare: int, left: int, tmp_path: Path, case: Case) -> None:
-    old, new = Store(tmp_path, {"of": "old"}), Store(tmp_path, {"of": "new"})
-    kept(old, case, at=1)
-    size = sum(path.stat().st_size for path in old.folder.iterdir())
-    kept(replace(new, most_bytes=2 * size + spare), case, at=2)
-    assert [store.find(case) is not None for store in (old, new)] == [left == 2, True]
-
-
 def test_an_answer_in_another_cases_place_is_damage(tmp_path: Path, case: Case) -> None:
     store, other = Store(tmp_path, {}), replace(case, max_new_tokens=1)
     path = kept(store, other)
@@ -326,13 +317,6 @@ def test_how_answers_are_made_is_told_meanwhile(reference: KeptReference, live: 
         assert reference.provenance.checkpoint == CHECKPOINT
     finally:
         live.may_go_on.set()
-
-
-def test_what_is_kept_is_not_begun(reference: KeptReference, live: Gated, cases: list[Case]) -> None:
-    for _ in range(2):
-        for case in cases:
-            reference.observe(case)
-    assert live.asked == [case.id for case in cases]
 
 
 def test_another_case_than_expected_is_answered(reference: KeptReference, live: Gated, cases: list[Case]) -> None:

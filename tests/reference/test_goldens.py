@@ -42,12 +42,6 @@ def test_ones_own_come_first_and_the_shipped_ones_behind(part: str) -> None:
     assert snapshots_in(golden_folder()) == (own if part == "snapshots" else shipped_folder() / "snapshots")
 
 
-def test_the_shipped_recordings_are_found_beside_ones_own() -> None:
-    Path("golden", "vendor", "mine").mkdir(parents=True)
-    reference = open_recorded(recording_places(golden_folder()), Wanted(resolve("mini")))
-    assert reference.recording.folder.is_relative_to(shipped_folder())
-
-
 def test_anchors_are_ones_own_or_the_shipped_ones() -> None:
     assert anchors_file() == shipped_folder() / "vendor" / "anchors.json"
     own = Path("golden", "vendor", "anchors.json")

@@ -100,15 +100,6 @@ def test_a_reference_made_otherwise_makes_the_whole_anew_and_says_why(made: Made
     assert recording.provenance == OTHER_TORCH
 
 
-def test_unfinished_cases_made_otherwise_are_given_up(made: Made, golden: Path) -> None:
-    with recorder(golden, OTHER_TORCH) as target:
-        target.add(made.cases[0], made.reference(provenance=OTHER_TORCH).observe(made.cases[0]))
-    with recorder(golden, MADE) as target:
-        [note] = target.notes
-        assert note.startswith("1 unfinished cases are given up: versions.torch: 2.12.0 and 2.13.0")
-        assert ids(target.missing(made.cases)) == ids(made.cases)
-
-
 def test_unfinished_cases_that_are_given_up_do_not_hide_recorded_ones(made: Made, golden: Path) -> None:
     record(golden, made.reference(), made.cases)
     with recorder(golden, OTHER_TORCH) as target:
@@ -190,12 +181,6 @@ def test_a_damaged_unfinished_case_is_made_anew_where_it_is_named(
     recording = record(golden, reference, made.cases[:named])
     assert reference.asked == ([made.cases[1].id] if named > 1 else [])
     assert len(recording.cases) == (3 if named > 1 else 2)
-
-
-def test_a_place_that_cannot_be_written_is_said(made: Made, golden: Path) -> None:
-    golden.write_text("in the way")
-    with pytest.raises(DsocrError, match=r"cannot be locked \(.*\); give a folder that can be written"):
-        record(golden, made.reference(), made.cases)
 
 
 def test_a_full_disk_is_said_and_what_is_done_stays(made: Made, golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:

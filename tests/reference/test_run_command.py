@@ -22,7 +22,7 @@ CASES = ["square-tiny-markdown", "tiny-tiny-markdown"]
 
 @pytest.fixture(params=home_names())
 def vendor(request: pytest.FixtureRequest, warm_environment: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The stand-in's files in this environment; the vendor's own in theirs, where both are named."""
+    """The stand-in's files in this environment; the vendor's own in expected, where both are named."""
     if request.param == "vendor":
         return Path(os.environ["DSOCR_VENDOR"])
     monkeypatch.setenv("DSOCR_VENDOR_ENV", str(warm_environment))

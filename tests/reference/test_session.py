@@ -57,12 +57,12 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return make_case(write_page("square", tmp_path_factory.mktemp("pages")), "markdown", "tiny", TOKENS)
 
 
-def as_answer(seen: Observation, theirs: Observation) -> Answer:
-    """What a subject would have answered that saw ``seen`` where the reference saw ``theirs``."""
+def as_answer(seen: Observation, expected: Observation) -> Answer:
+    """What a subject would have answered that saw ``seen`` where the reference saw ``expected``."""
     logits = [dict(zip(*step.best, strict=True)) for step in seen.steps]
     asked = [
         tuple(own.get(one, float("nan")) for one in step.best.ids)
-        for own, step in zip(logits, theirs.steps, strict=True)
+        for own, step in zip(logits, expected.steps, strict=True)
     ]
     return Answer(
         seen.case_id,
@@ -88,15 +88,15 @@ def test_it_is_what_was_recorded_of_the_vendor_though_this_process_computes_othe
     case, recorded = make_case(page, "markdown", "gundam"), open_reference(RECORDINGS, MINI)
     reference = SessionReference(MINI)
     try:
-        seen, theirs = reference.observe(case), recorded.observe(case)
+        seen, expected = reference.observe(case), recorded.observe(case)
     finally:
         reference.close()
-    assert [*seen.seams] == [*theirs.seams]
-    found = list(compare_observations(as_answer(seen, theirs), theirs, tolerances("float32")))
+    assert [*seen.seams] == [*expected.seams]
+    found = list(compare_observations(as_answer(seen, expected), expected, tolerances("float32")))
     assert {one.verdict for one in found} == {Verdict.MATCH, Verdict.DRIFT}, [one for one in found if not one.passes]
     assert len(found) > 30
-    assert seen.token_ids == theirs.token_ids
-    assert seen.output.artefacts.keys() == theirs.output.artefacts.keys()
+    assert seen.token_ids == expected.token_ids
+    assert seen.output.artefacts.keys() == expected.output.artefacts.keys()
     whole = {name for name in seen.seams if "/" not in name}
     assert all(seen.seams[name].values is not None for name in whole)
     assert seen.inputs.values is not None

@@ -39,12 +39,12 @@ def test_what_pillow_resizes_alike_is_read_alike(key: Key) -> None:
     """To the bit: two recordings of a key differ in Pillow, and in nothing else. A single page is resized alike."""
     one, other = recorded(key, ONE_WAY).cases, recorded(key, OTHER_WAY).cases
     pairs = [(case.observation, other[case_id].observation) for case_id, case in one.items()]
-    alike = [(mine, theirs) for mine, theirs in pairs if pixels(mine) == pixels(theirs)]
+    alike = [(actual, expected) for actual, expected in pairs if pixels(actual) == pixels(expected)]
     assert 0 < len(alike) < len(pairs) or len(alike) == len(pairs) == 1
-    for mine, theirs in alike:
-        assert mine.steps == theirs.steps
-        assert mine.output.text == theirs.output.text
-        assert hashes(mine) == hashes(theirs)
+    for actual, expected in alike:
+        assert actual.steps == expected.steps
+        assert actual.output.text == expected.output.text
+        assert hashes(actual) == hashes(expected)
 
 
 @pytest.mark.parametrize("resampling", [ONE_WAY, OTHER_WAY])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import threading
 import time
@@ -14,17 +13,15 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.foundation.errors import DsocrError, traced
+from pytest_dsocr.foundation.errors import traced
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.subjects.calls import COLUMNS, at_stage
 from pytest_dsocr.subjects.checked import CheckedSubject
-from pytest_dsocr.subjects.loading import close_subject, load_subject
-from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.loading import close_subject
 from tests.plugin.misdeeds import DEEDS, Staged
 
 CASE = Case(Path("page.png"), "<image>", PRESETS["tiny"], 4)
-SPEC = "tests.plugin.misdeeds:Staged"
 
 
 def _prefilled(asked: CheckedSubject) -> tuple[Any, Any]:
@@ -64,23 +61,6 @@ def test_whatever_it_raises_is_an_error_of_its_stage(
     assert "misdeeds.py" in trace
     assert len(trace) < 16_000
     assert all(line.isprintable() for line in trace.splitlines())
-
-
-@pytest.mark.parametrize("deed", RAISING)
-def test_whatever_a_factory_raises_is_said(monkeypatch: pytest.MonkeyPatch, deed: str) -> None:
-    monkeypatch.setenv("MISDEED", f"load:{deed}")
-    with pytest.raises(DsocrError, match=rf"^{re.escape(SPEC)} could not make its subject ") as caught:
-        load_subject(SPEC, Setup())
-    assert str(caught.value).isprintable()
-    assert len(str(caught.value)) < 2 * COLUMNS
-
-
-@pytest.mark.parametrize("body", ["raise SystemExit(0)", "raise KeyboardInterrupt", "import pytest; pytest.skip('x')"])
-def test_whatever_a_module_raises_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> None:
-    (tmp_path / "odd_module.py").write_text(body)
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(DsocrError, match=r"^odd_module cannot be imported "):
-        load_subject("odd_module:make", Setup())
 
 
 def _soon(act: Callable[[], None]) -> None:

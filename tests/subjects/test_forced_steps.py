@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.engine.pipeline import pick
 from pytest_dsocr.observation.answer import NO_CHOICE
-from pytest_dsocr.observation.columns import AT_ONCE, FIRST_ROOM
+from pytest_dsocr.observation.columns import FIRST_ROOM
 from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import Best, NotFinite, Step
 from pytest_dsocr.subjects.forced_steps import ForcedSteps
@@ -92,13 +92,6 @@ def test_what_is_kept_does_not_grow_with_the_vocabulary() -> None:
 def test_every_step_is_fetched_in_its_order(steps: int) -> None:
     watched = seen(logits := logits_of(steps, 40), theirs_along(logits))
     assert [step.best for step in watched.fetch()] == [*map(Best.of, logits)]
-
-
-def test_logits_of_several_steps_are_reduced_at_once() -> None:
-    logits = logits_of(2 * AT_ONCE + 1, 40)
-    with Calls("topk", "argmax", "argmin") as calls:
-        seen(logits, [Step(3, Best((3,), (0.5,)))] * len(logits)).fetch()
-    assert calls.count == Counter(topk=3, argmax=3, argmin=3)
 
 
 def test_the_vocabulary_may_change_between_steps() -> None:

@@ -100,7 +100,7 @@ def asked(tiny: Session[Any], tmp_path_factory: pytest.TempPathFactory) -> tuple
 def test_a_method_may_give_anything(
     asked: tuple[SessionSubject, Case, Observation], place: str, change: Changed
 ) -> None:
-    subject, case, theirs = asked
+    subject, case, expected = asked
     names = ("read", "inputs", "vision", "prefill", "step", "text_of", "write", "seams")
     odd = SimpleNamespace(**{name: getattr(subject, name) for name in names})
     if place == "state.logits":
@@ -108,9 +108,9 @@ def test_a_method_may_give_anything(
     else:
         method = getattr(subject, place)
         setattr(odd, place, lambda *given, **how: change.of(method(*given, **how)))
-    answer = follow(odd, case, theirs, always_read=True)
+    answer = follow(odd, case, expected, always_read=True)
     assert answer.fault is None or (answer.lost and type(answer.fault) is SubjectFaultError)
-    [*compare_observations(answer, theirs, tolerances("float32"))]
+    [*compare_observations(answer, expected, tolerances("float32"))]
 
 
 @FEW

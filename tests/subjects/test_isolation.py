@@ -23,7 +23,7 @@ from pytest_dsocr.foundation.errors import DsocrError, traced
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import Level, SubjectFaultError, SubjectHungError
-from pytest_dsocr.subjects.calls import Watch, at_stage, watching
+from pytest_dsocr.subjects.calls import Watch, watching
 from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.isolation.subject import IsolatedSubject
 from pytest_dsocr.subjects.kv_probe import KvProbe
@@ -136,8 +136,8 @@ def test_every_tensor_is_the_same_to_the_bit(isolated: Any, here: Any, case: Cas
         told = ([*inputs], [*vision], {name: seam.sample.tolist() for name, seam in deep.seams.items()})
         counts = (cache.length, cache.layers, getattr(cache, "bytes_per_token", None), KvProbe(state).digest())
         found.append((told, counts, texts, tensors))
-    (*mine, tensors), (*others, expected) = found
-    assert [*mine] == [*others]
+    (*actual, tensors), (*others, expected) = found
+    assert [*actual] == [*others]
     assert len(deep.seams) > 4
     for one, other in zip(tensors, expected, strict=True):
         assert one.dtype == other.dtype
@@ -155,11 +155,6 @@ def test_what_is_written_into_given_tensors_is_written_there(misdo: Misdo, stage
     again = staged.step(state, 1)
     pixels = inputs["images_ori"].sum()
     assert float(after.max() - before.max()) == float(again.max() - after.max()) == float(pixels)
-
-
-def test_a_module_that_is_not_there_is_told_as_here(isolated: Any) -> None:
-    with pytest.raises(AttributeError):
-        isolated.module("model.absent")
 
 
 def test_hooks_are_called_and_removed(isolated: Any, case: Case) -> None:
@@ -282,47 +277,6 @@ def test_a_state_whose_process_is_gone_is_an_error() -> None:
     close_subject(staged.subject)
 
 
-@pytest.mark.parametrize(
-    "deed", ["system exit", "keyboard interrupt", "skip", "unspeakable", "rude", "huge", "escapes"]
-)
-def test_what_it_raises_is_told_as_here_and_ends_nothing(
-    watch: Watch, misdo: Misdo, staged: CheckedSubject, deed: str
-) -> None:
-    misdo(f"vision:{deed}")
-    inputs = staged.inputs(CASE)
-    pid = staged.subject.pid
-    with pytest.raises(SubjectFaultError) as caught:
-        staged.vision(inputs)
-    here: Any = load_subject(STAGED, Setup())
-    with pytest.raises(SubjectFaultError) as expected, at_stage("vision", "vision"):
-        here.vision(inputs)
-    assert (str(caught.value), caught.value.stage) == (str(expected.value), "vision")
-    assert caught.value.__cause__ is not None
-    assert "misdeeds.py" in traced(caught.value.__cause__)
-    assert len(traced(caught.value.__cause__)) < 16_000
-    assert staged.subject.pid == pid
-    assert watch.notes == []
-
-
-def test_what_it_prints_breaks_nothing_and_is_shown_as_here(
-    misdo: Misdo, staged: CheckedSubject, capsys: pytest.CaptureFixture[str]
-) -> None:
-    misdo("read:babble")
-    assert staged.read(CASE).endswith("Minutes")
-    shown = capsys.readouterr().err
-    assert shown.count("said in Python") == 3
-    assert len(shown) < 100_000
-
-
-@pytest.mark.usefixtures("cold")
-def test_a_leaked_thread_keeps_no_process(misdo: Misdo, staged: CheckedSubject) -> None:
-    misdo("read:leak thread")
-    staged.read(CASE)
-    pid = staged.subject.pid
-    staged.subject.close()
-    await_ended(pid)
-
-
 @pytest.mark.parametrize("deed", ["nothing", "leak thread", "c with the lock"])
 def test_it_ends_with_whoever_started_it(misdo: Misdo, deed: str) -> None:
     misdo(f"read:{deed}")
@@ -364,25 +318,3 @@ def test_what_cannot_be_loaded_is_said(misdo: Misdo, deed: str, told: str) -> No
     with pytest.raises(DsocrError) as caught:
         IsolatedSubject(STAGED, Setup(), 3 if deed == "sleep" else LIMIT_S)
     assert str(caught.value).startswith(f"{STAGED} {told}")
-
-
-@pytest.mark.usefixtures("cold")
-def test_an_error_of_closing_is_told_and_the_process_ends(misdo: Misdo, watch: Watch) -> None:
-    subject: Any = IsolatedSubject(STAGED, Setup(), LIMIT_S)
-    pid = subject.pid
-    misdo("close:system exit")
-    with pytest.raises(SubjectFaultError, match="the subject's close raised in close") as caught:
-        close_subject(subject)
-    assert caught.value.stage == "close"
-    await_ended(pid)
-
-
-def test_its_surroundings_are_its_own_and_told(watch: Watch, misdo: Misdo, staged: CheckedSubject) -> None:
-    misdo("vision:dtype")
-    here = Path.cwd()
-    for _ in range(2):
-        walk(staged)
-    assert (Path.cwd(), torch.get_default_dtype()) == (here, torch.float32)
-    told = "from torch.float32 to torch.float64; the run keeps its own"
-    assert watch.notes == [f"the subject's vision changed torch's default dtype {told}"]
-    staged.subject.close()

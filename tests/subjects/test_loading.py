@@ -1,18 +1,27 @@
-"""From a name to a subject: what is loaded, how its factory is called, and what is said of a bad name."""
+"""From a name to a subject: what is loaded and offered, how its factory is called, what is said of a bad name."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
+from pytest_dsocr.adapters import vendor
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.subjects.loading import level_before_loading, load_subject
-from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.loading import level_before_loading, load_subject, offers_before_loading
+from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup, level_of
 from pytest_dsocr.subjects.session import SessionSubject
 
 MODULE = """
@@ -21,7 +30,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.subjects.protocol import Setup, TextSubject
+from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup, level_of, TextSubject
 
 if TYPE_CHECKING:
     from nowhere import Hidden
@@ -60,36 +69,22 @@ class Many:
         pass
 
 
-def make(setup) -> Reader:
-    return Reader(setup)
+class Offering(Reader):
+    presets, prompts = ("gundam",), ("markdown",)
 
 
-def make_nothing() -> Staged:
-    return Staged("nothing was given")
+class Misnamed(Reader):
+    presets = ("gundam", "huge")
 
 
-def make_protocol(setup: Setup) -> TextSubject:
-    return Staged(setup)
-
-
-def make_hidden(setup) -> Hidden:
-    return Reader(setup)
-
-
-def make_unsaid(setup):
-    return Reader(setup)
-
-
-def make_named(*, setup):
-    return Reader(setup)
-
-
-def broken(setup):
-    raise RuntimeError("no weights")
-
-
-def refusing(setup):
-    raise DsocrError("there is no port of it here; start one")
+def make(setup) -> Reader: return Reader(setup)
+def make_nothing() -> Staged: return Staged("nothing was given")
+def make_protocol(setup: Setup) -> TextSubject: return Staged(setup)
+def make_hidden(setup) -> Hidden: return Reader(setup)
+def make_unsaid(setup): return Reader(setup)
+def make_named(*, setup): return Reader(setup)
+def broken(setup): raise RuntimeError("no weights")
+def refusing(setup): raise DsocrError("there is no port of it here; start one")
 
 
 number = 7
@@ -136,17 +131,18 @@ def test_classes_without_arguments_and_inside_of_others_are_factories(spec: str)
     assert callable(load_subject(spec, SETUP).read)
 
 
-def test_the_session_is_loaded_as_the_setup_says() -> None:
-    subject = load_subject("session", Setup("synthetic:tiny", dtype="bfloat16"))
+@pytest.mark.parametrize(("spec", "model"), [("session", "DeepseekOCR"), ("session:fast", "FastDeepseekOCR")])
+def test_the_session_is_loaded_as_the_setup_says(spec: str, model: str) -> None:
+    subject = load_subject(spec, Setup("synthetic:tiny", dtype="bfloat16"))
     assert isinstance(subject, SessionSubject)
-    assert subject.dtype == "bfloat16"
-
-
-def test_the_fast_session_is_another_engine() -> None:
-    subject = load_subject("session:fast", Setup("synthetic:tiny", dtype="bfloat16"))
-    assert isinstance(subject, SessionSubject)
-    assert type(subject.session.model).__name__ == "FastDeepseekOCR"
-    assert subject.dtype == "bfloat16"
+    assert (type(subject.session.model).__name__, subject.dtype, subject.policy) == (
+        model,
+        "bfloat16",
+        subject.session.policy,
+    )
+    assert level_of(subject) is level_of(SessionSubject) is Level.MODULES
+    with pytest.raises(AttributeError):
+        subject.module("model.layers.99")
 
 
 @pytest.mark.parametrize(
@@ -170,44 +166,25 @@ def test_the_level_is_told_before_anything_is_loaded(spec: str, level: Level | N
     assert level_before_loading(spec) == level
 
 
-REFUSED = [
-    (
-        "nothing",
-        "'nothing' names no subject; give session, session:fast, vendor:FOLDER, fork:FOLDER, package.module:factory, "
-        "processor:package.module:Class, "
-        "cli:COMMAND, or http://HOST:PORT/v1?model=NAME",
-    ),
-    (":Reader", "':Reader' names no subject; give session, session:fast"),
-    ("absent:Reader", "'absent:Reader': there is no module absent, neither in "),
-    ("package.absent:Reader", "'package.absent:Reader': there is no module package.absent, neither in "),
-    ("failing:Reader", "failing cannot be imported (ModuleNotFoundError: No module named 'absent_engine'); fix it"),
-    ("wrong:f", "wrong cannot be imported (SyntaxError: "),
-    ("their_model:Writer", "their_model.py) has no Writer; it has Reader, Staged, Bare, Half, Many, make, "),
-    ("package:Reader", "has no Reader; it has no class or function of its own"),
-    ("their_model:number", "their_model:number cannot be called (it is of type int); give a class or a function"),
-]
-ONLY_LOADED = [
-    ("their_model:Many", "their_model:Many(model, tokenizer) cannot be called with one Setup (missing a required"),
-    ("their_model:make_named", "their_model:make_named(*, setup) cannot be called with one Setup (too many positional"),
-    ("their_model:broken", "their_model:broken could not make its subject (RuntimeError: no weights); see the error"),
-    ("their_model:refusing", "there is no port of it here; start one"),
-    ("their_model:Half", "Half has vision of L2, and lacks inputs, prefill, step; see pytest_dsocr.subjects.protocol"),
-]
+REFUSED = (
+    *("nothing", ":Reader", "absent:Reader", "package.absent:Reader", "failing:Reader", "wrong:f"),
+    *("their_model:Writer", "package:Reader", "their_model:number"),
+)
+ONLY_LOADED = ("Many", "make_named", "broken", "refusing", "Half")
 
 
-@pytest.mark.parametrize(("spec", "message"), REFUSED + ONLY_LOADED)
-def test_what_cannot_be_loaded_is_said(spec: str, message: str) -> None:
-    with pytest.raises(DsocrError) as caught:
-        load_subject(spec, SETUP)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("spec", "message"), REFUSED)
-def test_what_cannot_be_imported_is_said_before_loading(spec: str, message: str) -> None:
-    with pytest.raises(DsocrError) as caught:
-        level_before_loading(spec)
-    assert message in str(caught.value)
+def test_what_cannot_be_loaded_is_said(folder: Path, snapshot: SnapshotAssertion) -> None:
+    found = {}
+    for spec in (*REFUSED, *(f"their_model:{name}" for name in ONLY_LOADED)):
+        with pytest.raises(DsocrError) as caught:
+            load_subject(spec, SETUP)
+        found[spec] = re.sub(r"\(SyntaxError: .*?\);", "(SyntaxError);", str(caught.value).replace(str(folder), "HERE"))
+        assert "\n" not in found[spec]
+        if spec in REFUSED:
+            with pytest.raises(DsocrError, match=re.escape(str(caught.value))):
+                level_before_loading(spec)
+        assert (spec != "their_model:broken") or isinstance(caught.value.__cause__, RuntimeError)
+    assert found == snapshot
 
 
 def test_the_current_folder_comes_first_and_once(folder: Path) -> None:
@@ -217,10 +194,43 @@ def test_the_current_folder_comes_first_and_once(folder: Path) -> None:
     assert sys.path.count(str(folder)) == 1
 
 
-def test_what_a_factory_raised_is_chained() -> None:
-    with pytest.raises(DsocrError) as caught:
-        load_subject("their_model:broken", SETUP)
-    assert isinstance(caught.value.__cause__, RuntimeError)
+GUNDAM = Case(Path("page.png"), PROMPTS["markdown"], PRESETS["gundam"], 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [({"preset": PRESETS["tiny"]}, "preset tiny"), ({"prompt": PROMPTS["free"]}, "prompt free")],
+)
+def test_what_is_not_offered_is_not_asked(change: dict[str, Any], what: str) -> None:
+    subject = CheckedSubject(load_subject("their_model:Offering", SETUP))
+    assert subject.read(GUNDAM) == ""
+    for ask in (subject.read, subject.inputs):
+        with pytest.raises(NotOfferedError, match=f"^not offered: the {what}; the subject offers (gundam|markdown)$"):
+            ask(replace(GUNDAM, **change))
+
+
+def test_what_is_offered_is_known_before_it_is_loaded() -> None:
+    assert offers_before_loading("their_model:Offering").told == "; presets: gundam; prompts: markdown"
+    assert offers_before_loading("cli:--presets=tiny,base cat {page}") == Offers(("tiny", "base"))
+    assert Offers.of(load_subject("cli:--prompts=ocr cat {page}", Setup())) == Offers(prompts=("ocr",))
+    for included in ("session", "session:fast", "vendor:absent"):
+        assert offers_before_loading(included).told == ""
+    for spec, told in {
+        "their_model:Misnamed": "the subject's presets name 'huge'; give names of tiny, small, base, large, gundam",
+        "cli:--prompts=none cat {page}": "the subject's prompts name 'none'; give names of markdown, ocr, free, ",
+    }.items():
+        with pytest.raises(DsocrError, match=told):
+            offers_before_loading(spec)
+
+
+@pytest.mark.parametrize("installed", ["5.1.0", "4.460.0", "4.46.3"])
+def test_the_vendors_model_is_refused_where_its_code_does_not_run(
+    installed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vendor, "version", lambda package: installed)
+    told = f"runs with transformers 4.46 and here is {installed}; run pytest in an env"
+    with pytest.raises(DsocrError, match=r"modeling_deepseekocr\.py" if installed == "4.46.3" else told):
+        load_subject(f"vendor:{tmp_path}", Setup("synthetic:tiny"))
 
 
 def test_levels_are_told_without_anything_heavy() -> None:

@@ -18,7 +18,6 @@ from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.packing import without_values
 from pytest_dsocr.subjects.follow import follow
-from pytest_dsocr.subjects.session import SessionSubject
 from tests.conftest import model_of
 from tests.crops import cropped_case
 from tests.subjects.seen import seen
@@ -35,7 +34,7 @@ def case(pages: Path) -> Case:
 
 
 @pytest.fixture(scope="module")
-def theirs(tiny: Session[Any], case: Case) -> Observation:
+def expected(tiny: Session[Any], case: Case) -> Observation:
     """A live reference, which shows its blocks as well."""
     return with_blocks(tiny, case, seen(tiny, case, keep_values=True))
 
@@ -48,8 +47,8 @@ def with_blocks(session: Session[Any], case: Case, found: Observation) -> Observ
     return replace(found, seams={**found.seams, **deep.seams})
 
 
-def held(subject: Any, case: Case, theirs: Observation) -> CaseReport:
-    return judge(Exchange(case, follow(subject, case, theirs), theirs, 0.0, 0.0), tolerances("float32"))
+def held(subject: Any, case: Case, expected: Observation) -> CaseReport:
+    return judge(Exchange(case, follow(subject, case, expected), expected, 0.0, 0.0), tolerances("float32"))
 
 
 @pytest.mark.parametrize(
@@ -60,9 +59,9 @@ def held(subject: Any, case: Case, theirs: Observation) -> CaseReport:
     ],
 )
 def test_the_first_divergence_is_the_stage_that_is_not_finite(
-    seam: str, bad: float, tiny: Session[Any], case: Case, theirs: Observation
+    seam: str, bad: float, tiny: Session[Any], case: Case, expected: Observation
 ) -> None:
-    report = held(Spoilt(tiny, seam, bad), case, theirs)
+    report = held(Spoilt(tiny, seam, bad), case, expected)
     found = {one.what: one for one in report.comparisons}
     assert report.divergence is not None
     assert report.divergence.first.what == seam
@@ -72,7 +71,7 @@ def test_the_first_divergence_is_the_stage_that_is_not_finite(
     assert {found[name].verdict for name in ("input_ids", "images_crop", "images_ori")} == {Verdict.MATCH}
     assert found["tokens"].verdict is Verdict.WRONG
     kind = "NaN" if math.isnan(bad) else "infinite"
-    shape = theirs.seams[seam].shape
+    shape = expected.seams[seam].shape
     first = [int(k) for k in torch.unravel_index(torch.tensor(2), shape)]
     assert report.divergence.first.measured == (
         f"6 {kind} of {math.prod(shape)} values, the first at {first}; the reference is finite"
@@ -81,9 +80,9 @@ def test_the_first_divergence_is_the_stage_that_is_not_finite(
 
 @pytest.mark.parametrize("whole", [True, False], ids=["live", "recorded"])
 def test_a_step_whose_logits_are_not_finite_has_no_choice_and_is_named(
-    whole: bool, tiny: Session[Any], case: Case, theirs: Observation
+    whole: bool, tiny: Session[Any], case: Case, expected: Observation
 ) -> None:
-    report = held(Spoilt(tiny, "step", math.nan), case, theirs if whole else without_values(theirs))
+    report = held(Spoilt(tiny, "step", math.nan), case, expected if whole else without_values(expected))
     found = {one.what: one for one in report.comparisons}
     assert report.divergence is not None
     assert report.divergence.first == found["logits"]
@@ -92,15 +91,3 @@ def test_a_step_whose_logits_are_not_finite_has_no_choice_and_is_named(
     assert found["prefill_best"].verdict is Verdict.MATCH
     assert found["tokens"].verdict is Verdict.WRONG
     assert found["tokens"].details[0].startswith("step 3: no choice, for its logits hold NaN or infinity; the")
-
-
-def test_a_subject_without_blocks_names_the_stage_against_a_recording(
-    tiny: Session[Any], case: Case, theirs: Observation
-) -> None:
-    class Closed(Spoilt):
-        module = None  # type: ignore[assignment]
-
-    report = held(Closed(tiny, "clip.crops", math.nan), case, without_values(theirs))
-    assert report.divergence is not None
-    assert report.divergence.first.what == "clip.crops"
-    assert SessionSubject.module is not None

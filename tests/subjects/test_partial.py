@@ -47,19 +47,19 @@ def case(pages: Path) -> Case:
 
 
 @pytest.fixture(scope="module")
-def theirs(tiny: Session[Any], case: Case) -> Observation:
+def expected(tiny: Session[Any], case: Case) -> Observation:
     return seen(tiny, case)
 
 
-def held(subject: Any, case: Case, theirs: Observation) -> CaseReport:
-    return judge(Exchange(case, follow(subject, case, theirs), theirs, 0.0, 0.0), LIMITS)
+def held(subject: Any, case: Case, expected: Observation) -> CaseReport:
+    return judge(Exchange(case, follow(subject, case, expected), expected, 0.0, 0.0), LIMITS)
 
 
 @pytest.mark.parametrize("method", AFTER)
 def test_what_came_before_the_error_is_compared_and_what_comes_after_is_lost_to_it(
-    method: str, tiny: Session[Any], case: Case, theirs: Observation, tmp_path: Path
+    method: str, tiny: Session[Any], case: Case, expected: Observation, tmp_path: Path
 ) -> None:
-    report = held(Raising(tiny, method), case, theirs)
+    report = held(Raising(tiny, method), case, expected)
     lost = {one.what: one for one in report.comparisons if one.lost_to is not None}
     made = {one.what: one for one in report.comparisons if one.lost_to is None}
     assert sorted(lost) == sorted(AFTER[method])
@@ -84,8 +84,8 @@ def test_what_came_before_the_error_is_compared_and_what_comes_after_is_lost_to_
     assert substitute(Raising(tiny, method), judge(report.exchange, LIMITS)) == ()
 
 
-def test_steps_before_the_one_that_raised_are_told(tiny: Session[Any], case: Case, theirs: Observation) -> None:
-    report = held(Raising(tiny, "step"), case, theirs)
+def test_steps_before_the_one_that_raised_are_told(tiny: Session[Any], case: Case, expected: Observation) -> None:
+    report = held(Raising(tiny, "step"), case, expected)
     assert len(report.exchange.answer.forced or ()) == 4
     found = {one.what: one for one in report.comparisons}
     assert found["tokens"].measured.startswith("step 4 lost to an error: the subject's step raised in decode (Runtime")
@@ -93,23 +93,25 @@ def test_steps_before_the_one_that_raised_are_told(tiny: Session[Any], case: Cas
     assert found["logits"].measured.endswith("; MATCH up to there, those of the best tokens at 4 steps")
 
 
-def test_a_step_that_is_wrong_before_one_raises_is_wrong(tiny: Session[Any], case: Case, theirs: Observation) -> None:
-    best = theirs.steps[2].best
-    other = theirs.steps[2]._replace(best=best._replace(logits=(best.logits[0] + 9.0, *best.logits[1:])))
-    report = held(Raising(tiny, "step"), case, replace(theirs, steps=(*theirs.steps[:2], other, *theirs.steps[3:])))
+def test_a_step_that_is_wrong_before_one_raises_is_wrong(tiny: Session[Any], case: Case, expected: Observation) -> None:
+    best = expected.steps[2].best
+    other = expected.steps[2]._replace(best=best._replace(logits=(best.logits[0] + 9.0, *best.logits[1:])))
+    report = held(
+        Raising(tiny, "step"), case, replace(expected, steps=(*expected.steps[:2], other, *expected.steps[3:]))
+    )
     assert report.divergence is not None
     assert report.divergence.first.what == "logits"
     assert (report.verdict, report.passes) == (Verdict.WRONG, False)
 
 
 def test_what_was_wrong_before_the_error_is_the_first_divergence(
-    tiny: Session[Any], case: Case, theirs: Observation
+    tiny: Session[Any], case: Case, expected: Observation
 ) -> None:
     class Both(Spoilt):
         def prefill(self, *given: Any) -> Any:
             raise ValueError("features are not finite")
 
-    report = held(Both(tiny, "clip.page", float("nan")), case, theirs)
+    report = held(Both(tiny, "clip.page", float("nan")), case, expected)
     assert report.divergence is not None
     assert report.divergence.first.what == "clip.page"
     assert of_case(report)["first_wrong"] == "clip.page"
@@ -118,48 +120,42 @@ def test_what_was_wrong_before_the_error_is_the_first_divergence(
 
 @pytest.mark.parametrize("level", [Level.TEXT, Level.INPUTS])
 def test_a_read_that_fails_loses_nothing_of_the_inputs_and_what_is_not_offered_is_not_lost(
-    level: Level, tiny: Session[Any], case: Case, theirs: Observation
+    level: Level, tiny: Session[Any], case: Case, expected: Observation
 ) -> None:
-    report = held(only(Raising(tiny, "read"), level), case, theirs)
+    report = held(only(Raising(tiny, "read"), level), case, expected)
     found = {one.what: one for one in report.comparisons}
     assert [what for what, one in found.items() if one.lost_to] == TEXT
     assert {found[what].verdict for what in INPUTS} == ({Verdict.MATCH} if level else {Verdict.NOT_COMPARED})
     assert {found[what].reason for what in (*VISION, *PREFILL, *DECODE, *FILES)} == {Reason.NOT_OFFERED}
 
 
-def test_seams_that_are_not_declared_are_lost_with_vision(tiny: Session[Any], case: Case, theirs: Observation) -> None:
-    """Else their tests would skip, though they may well have been given."""
-    found = {one.what: one for one in held(only(Raising(tiny, "vision"), Level.STAGES), case, theirs).comparisons}
-    assert all(found[what].lost_to for what in VISION)
-
-
-def test_blocks_that_ran_before_the_error_are_kept(tiny: Session[Any], case: Case, theirs: Observation) -> None:
-    answer = follow(Raising(tiny, "prefill"), case, theirs)
+def test_blocks_that_ran_before_the_error_are_kept(tiny: Session[Any], case: Case, expected: Observation) -> None:
+    answer = follow(Raising(tiny, "prefill"), case, expected)
     assert {"sam.page/0", "sam.page/1", "sam.page"} <= set(answer.seams)
 
 
 def test_an_error_in_what_a_subject_says_of_itself_is_one_of_its_stage(
-    tiny: Session[Any], case: Case, theirs: Observation
+    tiny: Session[Any], case: Case, expected: Observation
 ) -> None:
     for name, stage in (("seams", "vision"), ("module", "vision"), ("policy", "decode"), ("write", "postprocess")):
         raising = (lambda self, path: 1 / 0) if name == "module" else property(lambda self: 1 / 0)
         shy: Any = type("Shy", (Raising,), {name: raising})
-        fault = follow(shy(tiny, "close"), case, theirs).fault
+        fault = follow(shy(tiny, "close"), case, expected).fault
         assert fault is not None, name
         assert fault.stage == stage
         assert isinstance(fault.__cause__, ZeroDivisionError)
 
 
 def test_buffers_that_are_used_again_and_inputs_that_are_overwritten_change_nothing(
-    tiny: Session[Any], case: Case, theirs: Observation
+    tiny: Session[Any], case: Case, expected: Observation
 ) -> None:
-    report = held(Reusing(tiny), case, theirs)
+    report = held(Reusing(tiny), case, expected)
     assert {one.verdict for one in report.comparisons} == {Verdict.MATCH}
     live = seen(tiny, case, keep_values=True)
     report = held(Reusing(tiny), case, live)
     assert {one.verdict for one in report.comparisons} == {Verdict.MATCH}
-    mine = report.exchange.answer
-    assert mine.inputs is not None
-    assert every_bit(mine.inputs.values) == every_bit(live.inputs.values)
-    kept = {name: mine.seams[name].values for name in live.seams}
+    actual = report.exchange.answer
+    assert actual.inputs is not None
+    assert every_bit(actual.inputs.values) == every_bit(live.inputs.values)
+    kept = {name: actual.seams[name].values for name in live.seams}
     assert every_bit(kept) == every_bit({name: seam.values for name, seam in live.seams.items()})

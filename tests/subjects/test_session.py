@@ -11,8 +11,7 @@ import torch
 from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.level import Level
-from pytest_dsocr.subjects.protocol import OpenSubject, Setup, level_of
+from pytest_dsocr.subjects.protocol import OpenSubject, Setup
 from pytest_dsocr.subjects.session import SessionSubject, session_subject
 from tests.conftest import model_of
 from tests.crops import cropped_case
@@ -30,23 +29,19 @@ def subject(tiny: Session[Any]) -> OpenSubject:
     return SessionSubject(tiny)
 
 
-def test_it_offers_everything(subject: OpenSubject) -> None:
-    assert level_of(subject) is level_of(SessionSubject) is Level.MODULES
-
-
 def test_stage_by_stage_it_is_the_session(tiny: Session[Any], subject: OpenSubject, case: Case) -> None:
     state = tiny.prefill(tiny.prepare(case.page, prompt=case.prompt, preset=case.preset))
     inputs = subject.inputs(case.page, prompt=case.prompt, preset=case.preset)
     seams = subject.vision(inputs)
     assert list(seams) == list(state.visions[0].seams) == list(SessionSubject.seams)
     assert all(torch.equal(seams[name], tensor) for name, tensor in state.visions[0].seams.items())
-    mine = subject.prefill(inputs, seams["vision_fusion"])
-    assert torch.equal(mine.logits, state.logits)
-    assert (mine.cache.length, mine.cache.layers) == (state.cache.length, state.cache.layers)
+    actual = subject.prefill(inputs, seams["vision_fusion"])
+    assert torch.equal(actual.logits, state.logits)
+    assert (actual.cache.length, actual.cache.layers) == (state.cache.length, state.cache.layers)
     for token in (5, 9):
-        assert torch.equal(subject.step(mine, token), tiny.decode_step(state, token)[0])
-        assert torch.equal(mine.logits, state.logits)
-        assert torch.equal(mine.cache.keys(1), state.cache.keys(1))
+        assert torch.equal(subject.step(actual, token), tiny.decode_step(state, token)[0])
+        assert torch.equal(actual.logits, state.logits)
+        assert torch.equal(actual.cache.keys(1), state.cache.keys(1))
 
 
 def test_prefill_reads_the_features_that_it_is_given(subject: OpenSubject, case: Case) -> None:
@@ -62,11 +57,6 @@ def test_prefill_reads_the_features_that_it_is_given(subject: OpenSubject, case:
 )
 def test_modules_have_the_vendors_names(name: str, tiny: Session[Any], subject: OpenSubject) -> None:
     assert subject.module(name) is model_of(tiny).get_submodule(name)
-
-
-def test_a_module_that_is_not_there_is_an_attribute_error(subject: OpenSubject) -> None:
-    with pytest.raises(AttributeError):
-        subject.module("model.layers.99")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

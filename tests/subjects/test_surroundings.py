@@ -45,12 +45,12 @@ def test_it_is_its_own_while_it_runs_and_nobody_elses(watch: Watch, deed: str) -
     ours = read()
     with at_stage("vision", "vision"):
         DEEDS[deed]()
-        theirs = read()
-    assert theirs != ours
+        expected = read()
+    assert expected != ours
     assert read() == ours
     for _ in range(2):
         with at_stage("prefill", "prefill"):
-            assert read() == theirs
+            assert read() == expected
         assert read() == ours
     [note] = [note for note in watch.notes if note.startswith(f"the subject's vision changed {name} ")]
     assert note.endswith("; the run keeps its own")
@@ -128,11 +128,11 @@ def test_what_we_change_meanwhile_the_subject_finds(watch: Watch, monkeypatch: p
 
 
 def test_a_folder_that_it_deletes_is_no_harm(watch: Watch, tmp_path: Path) -> None:
-    ours, theirs = Path.cwd(), tmp_path / "theirs"
-    theirs.mkdir()
+    ours, expected = Path.cwd(), tmp_path / "expected"
+    expected.mkdir()
     with at_stage("vision", "vision"):
-        os.chdir(theirs)
-        theirs.rmdir()
+        os.chdir(expected)
+        expected.rmdir()
     assert Path.cwd() == ours
     with at_stage("vision", "vision"):
         pass

@@ -17,7 +17,6 @@ import pytest
 from pytest_dsocr.foundation.errors import traced
 from pytest_dsocr.observation.level import SubjectHungError
 from pytest_dsocr.subjects.calls import Watch, at_stage, watching
-from pytest_dsocr.subjects.time_limit import EXIT_STATUS
 from tests.plugin.misdeeds import DEEDS
 
 LIMIT_S = 0.4
@@ -121,14 +120,3 @@ def test_one_that_stops_itself_is_killed_and_its_guard_is_gone() -> None:
     assert re.search(
         r"dsocr: process \d+ is stopped, or stuck, within a call of the subject's; it is killed", done.stderr
     )
-
-
-@pytest.mark.usefixtures("warm")
-@pytest.mark.parametrize(("deed", "status"), [("deaf", EXIT_STATUS), ("c", EXIT_STATUS), ("c with the lock", 1)])
-def test_what_cannot_be_interrupted_ends_the_process_with_its_stack(deed: str, status: int) -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT, deed, "1"], capture_output=True, text=True)
-    assert done.returncode == status
-    assert "misdeeds.py" in done.stderr
-    if status == EXIT_STATUS:
-        told = "dsocr: the subject's vision in vision took more than 1 s and cannot be interrupted; the process ends"
-        assert told in done.stderr

@@ -101,27 +101,27 @@ def case(pages: Path) -> Case:
 
 
 @pytest.fixture(scope="module")
-def theirs(tiny: Session[Any], case: Case) -> Observation:
+def expected(tiny: Session[Any], case: Case) -> Observation:
     return seen(tiny, case)
 
 
-def verdicts(subject: Any, case: Case, theirs: Observation) -> dict[str, Verdict]:
-    answer = follow(subject, case, theirs).whole()
-    return {one.what: one.verdict for one in compare_observations(answer, theirs, tolerances("float32"))}
+def verdicts(subject: Any, case: Case, expected: Observation) -> dict[str, Verdict]:
+    answer = follow(subject, case, expected).whole()
+    return {one.what: one.verdict for one in compare_observations(answer, expected, tolerances("float32"))}
 
 
 @pytest.mark.parametrize("said", ["", "nonsense", "<|ref|>title<|/ref|>"])
 def test_a_text_that_agrees_with_everything_is_held_against_the_reference(
-    said: str, case: Case, theirs: Observation
+    said: str, case: Case, expected: Observation
 ) -> None:
     subject: Any = SimpleNamespace(read=lambda *given, **how: AnyText(said))
-    answer = follow(subject, case, theirs)
+    answer = follow(subject, case, expected)
     assert type(answer.text) is str
     assert answer.text == said
-    assert verdicts(subject, case, theirs)["text"] is Verdict.WRONG
+    assert verdicts(subject, case, expected)["text"] is Verdict.WRONG
 
 
-def test_the_content_of_files_and_text_of_tokens_as_well(tiny: Session[Any], case: Case, theirs: Observation) -> None:
+def test_the_content_of_files_and_text_of_tokens_as_well(tiny: Session[Any], case: Case, expected: Observation) -> None:
     class Written(SessionSubject):
         def text_of(self, token_ids: Any) -> str:
             return AnyText("nonsense")
@@ -130,19 +130,19 @@ def test_the_content_of_files_and_text_of_tokens_as_well(tiny: Session[Any], cas
             assert type(text) is str
             super().write(text, page, folder)
 
-    found = verdicts(Written(tiny), case, theirs)
+    found = verdicts(Written(tiny), case, expected)
     assert (found["text"], found["result.mmd"]) == (Verdict.WRONG, Verdict.WRONG)
 
 
-def test_white_space_around_what_is_read_is_not_compared(case: Case, theirs: Observation) -> None:
-    said = theirs.output.text
+def test_white_space_around_what_is_read_is_not_compared(case: Case, expected: Observation) -> None:
+    said = expected.output.text
     padded: Any = SimpleNamespace(read=lambda *given, **how: f"\n {said}\t\n\n")
-    assert verdicts(padded, case, theirs)["text"] is Verdict.MATCH
+    assert verdicts(padded, case, expected)["text"] is Verdict.MATCH
     inside: Any = SimpleNamespace(read=lambda *given, **how: said.replace(" ", "  ") + "x")
-    assert verdicts(inside, case, theirs)["text"] is Verdict.WRONG
+    assert verdicts(inside, case, expected)["text"] is Verdict.WRONG
 
 
-def test_tensors_of_other_classes_are_read_as_torchs_own(tiny: Session[Any], case: Case, theirs: Observation) -> None:
+def test_tensors_of_other_classes_are_read_as_torchs_own(tiny: Session[Any], case: Case, expected: Observation) -> None:
     class Own(SessionSubject):
         def inputs(self, *given: Any, **how: Any) -> Any:
             return Changing({name: one.as_subclass(Lying) for name, one in super().inputs(*given, **how).items()})
@@ -158,7 +158,7 @@ def test_tensors_of_other_classes_are_read_as_torchs_own(tiny: Session[Any], cas
         def step(self, state: Any, token: int) -> Tensor:
             return super().step(state, token).as_subclass(Lying)
 
-    assert set(verdicts(Own(tiny), case, theirs).values()) == {Verdict.MATCH}
+    assert set(verdicts(Own(tiny), case, expected).values()) == {Verdict.MATCH}
 
 
 def test_a_copy_keeps_the_order_in_memory_and_nothing_of_the_gradient() -> None:

@@ -85,7 +85,7 @@ def cuda_stays() -> Iterator[None]:
 
 @contextmanager
 def replaced(module: object, values: dict[str, Any]) -> Iterator[None]:
-    """Give attributes of ``module`` other values for a while."""
+    """Replace attributes of ``module`` for a while."""
     saved = {name: getattr(module, name) for name in values}
     try:
         for name, value in values.items():

@@ -14,13 +14,13 @@ class Meter(Protocol):
     """Something that grows while the vendor's code runs."""
 
     def running(self) -> contextlib.AbstractContextManager[Any]:
-        """Give the context in which it can be read."""
+        """Return the context in which it can be read."""
 
     def read(self) -> Any:
         """Note where it stands."""
 
     def difference(self, start: Any, end: Any) -> float:
-        """Give how far it went between two notes, once the run is over."""
+        """Return how far it went between two notes, once the run is over."""
 
 
 class Clock:
@@ -35,7 +35,7 @@ class Clock:
         return time.perf_counter_ns()
 
     def difference(self, start: int, end: int) -> float:
-        """Give milliseconds."""
+        """Return milliseconds."""
         return (end - start) / 1e6
 
 
@@ -53,7 +53,7 @@ class CudaEvents:
         return event
 
     def difference(self, start: torch.cuda.Event, end: torch.cuda.Event) -> float:
-        """Give milliseconds; waits for ``end``."""
+        """Return milliseconds; waits for ``end``."""
         end.synchronize()
         return float(start.elapsed_time(end))
 
@@ -77,7 +77,7 @@ class Flops:
         return self._counter.get_total_flops()
 
     def difference(self, start: int, end: int) -> float:
-        """Give operations."""
+        """Return operations."""
         return end - start
 
 
@@ -87,5 +87,5 @@ def _attention_flops(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> in
 
 
 def clock_of(device: torch.device) -> Meter:
-    """Give what times ``device``."""
+    """Return what times ``device``."""
     return CudaEvents() if device.type == "cuda" else Clock()

@@ -161,7 +161,7 @@ def observe_infer(
 
 
 def inputs_of(generate_kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Give the tensors among ``generate``'s arguments, named as the fields of ``Inputs``."""
+    """Return the tensors among ``generate``'s arguments, named as the fields of ``Inputs``."""
     [(crops, page)] = generate_kwargs["images"]
     rows = {name: generate_kwargs[name] for name in (*ROWS, GRID)}
     return {**rows, "images_crop": crops, "images_ori": page}

@@ -105,7 +105,7 @@ class VendorRuntime:
         return self.origin
 
     def inputs(self, case: Case, *, keep_values: bool = False) -> InputsDigest:
-        """Give what ``infer`` hands to ``generate``, which then makes one token."""
+        """Return what ``infer`` hands to ``generate``, which then makes one token."""
         with tempfile.TemporaryDirectory() as scratch:
             run = self._run(replace(case, max_new_tokens=1), Path(scratch), keep_tensors=False)
         return InputsDigest.of(run.inputs, keep_values=keep_values)
@@ -141,7 +141,7 @@ class VendorRuntime:
         )
 
     def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
-        """Give each stage's milliseconds in each of ``turns`` runs, after one that warms up.
+        """Return each stage's milliseconds in each of ``turns`` runs, after one that warms up.
 
         ``prefill`` holds the fusion, ``decode`` is the mean of a run's steps, and ``postprocess`` writes files.
         """
@@ -153,7 +153,7 @@ class VendorRuntime:
         return {stage: tuple(run[stage] for run in runs[1:]) for stage in runs[0]}
 
     def flops(self, case: Case) -> Mapping[str, int]:
-        """Give each stage's operations; ``prefill`` holds the fusion, ``decode`` is the first step's."""
+        """Return each stage's operations; ``prefill`` holds the fusion, ``decode`` is the first step's."""
         with tempfile.TemporaryDirectory() as scratch:
             short = replace(case, max_new_tokens=FLOP_TOKENS)
             run = self._run(short, Path(scratch), keep_tensors=False, meter=Flops())
@@ -180,7 +180,7 @@ def _output(run: VendorRun, folder: Path) -> Output:
 
 
 def _boxes(coordinates: Any) -> tuple[Box, ...]:
-    """Give the boxes that the vendor goes on to draw: those in front of the first that is not four numbers."""
+    """Return the boxes that the vendor goes on to draw: those in front of the first that is not four numbers."""
     items = coordinates if isinstance(coordinates, list | tuple) else ()
     return tuple(Box(*points) for points in takewhile(_is_box, items))
 
@@ -203,14 +203,14 @@ def _overrides(code: VendorCode, checkpoint: Checkpoint, device: str, dtype: str
 
 
 def synthetic_tokenizer(vocab_size: int) -> Any:
-    """Give transformers' tokenizer with the synthetic vocabulary."""
+    """Return transformers' tokenizer with the synthetic vocabulary."""
     tokens = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD}
     make: Any = PreTrainedTokenizerFast
     return make(tokenizer_object=byte_level_vocabulary(vocab_size), clean_up_tokenization_spaces=False, **tokens)
 
 
 def vendor_tokenizer(checkpoint: Checkpoint) -> Any:
-    """Give transformers' own tokenizer of the checkpoint, as the vendor's card loads it."""
+    """Return transformers' own tokenizer of the checkpoint, as the vendor's card loads it."""
     if checkpoint.folder:
         return AutoTokenizer.from_pretrained(checkpoint.folder, local_files_only=True)
     return synthetic_tokenizer(checkpoint.architecture.decoder.vocab_size)

@@ -116,7 +116,7 @@ class SubjectServer:
             return value(*given) if given else value
 
     def _on_module(self, name: str) -> bool:
-        """Say whether there is a module of that name."""
+        """Return whether there is a module of that name."""
         with at_stage("vision", "module"):
             try:
                 self._subject.module(name)
@@ -149,7 +149,7 @@ class SubjectServer:
 
 
 def _told(value: Any) -> dict[str, Any]:
-    """Give what a method gave, and on which devices its tensors are."""
+    """Return what a method gave, and on which devices its tensors are."""
     items = value.items() if isinstance(value, Mapping) else ()
     return {"value": value, "devices": {str(name): str(item.device) for name, item in items if hasattr(item, "device")}}
 

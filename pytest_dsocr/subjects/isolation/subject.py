@@ -87,7 +87,7 @@ class IsolatedState:
         return self._subject.ask("decode", method, what, of=self._process, state=self._number, **how)
 
     def changed(self) -> dict[str, Tensor]:
-        """Give the tensors that were written into since they were last sent."""
+        """Return the tensors that were written into since they were last sent."""
         before, self._versions = self._versions, _versions(self._given)
         return {name: self._given[name] for name, version in self._versions.items() if version != before[name]}
 
@@ -114,11 +114,11 @@ class IsolatedCache:
         return self._get("bytes_per_token")
 
     def keys(self, layer: int) -> Any:
-        """Give a layer's keys, ``[B, G, S, D]``."""
+        """Return a layer's keys, ``[B, G, S, D]``."""
         return self._get("keys", layer)
 
     def values(self, layer: int) -> Any:
-        """Give a layer's values, ``[B, G, S, D]``."""
+        """Return a layer's values, ``[B, G, S, D]``."""
         return self._get("values", layer)
 
     def _get(self, name: str, *given: int) -> Any:

@@ -66,7 +66,7 @@ class Channel:
 
 
 def has_values(tensor: Tensor) -> bool:
-    """Say whether a tensor is dense, with values in it."""
+    """Return whether a tensor is dense, with values in it."""
     import torch
 
     return not tensor.is_meta and tensor.layout is torch.strided and not tensor.is_quantized

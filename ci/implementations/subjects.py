@@ -1,0 +1,128 @@
+"""Subjects of other people's code that needs something around it: processors alone, and wrappers of the vendor's model.
+
+A processor of a server that needs a GPU is loaded from its unpacked wheel; what it imports beside is stood in for, by
+no more than it uses. A wrapper is made with the vendor's model, whose files are in the folder that ``DSOCR_VENDOR``
+names; what it does to a page, a prompt and the text is its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.adapters.processor import ProcessorSubject, subject
+from pytest_dsocr.adapters.wrapped import Wrapped
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.reference.vendor_code.code import stand_in_for_torchvision
+from pytest_dsocr.subjects.protocol import Setup
+
+
+def vllm(setup: Setup) -> ProcessorSubject:
+    """Return vLLM's processor; raise ``DsocrError`` where its wheel is not unpacked on the path."""
+    _stand_in()
+    return subject("processor:vllm.transformers_utils.processors.deepseek_ocr:DeepseekOCRProcessor", setup)
+
+
+def sglang(setup: Setup) -> ProcessorSubject:
+    """Return SGLang's processor; raise ``DsocrError`` where its wheel is not unpacked on the path."""
+    _stand_in()
+    rule = SimpleNamespace(to_str=lambda: "its rule against repetition, which the processor only names")
+    _module("sglang.srt.sampling.custom_logit_processor", DeepseekOCRNoRepeatNGramLogitProcessor=rule)
+    return subject("processor:sglang.srt.configs.deepseek_ocr:DeepseekOCRProcessor", setup)
+
+
+def _stand_in() -> None:
+    from transformers.utils.import_utils import is_torchvision_available
+
+    is_torchvision_available()  # asked first, as transformers would take a stand-in for the real one
+    stand_in_for_torchvision()
+
+
+class XinferenceOcr:
+    """L1: Xinference's ``DeepSeekOCRModel``, as its server calls it for a page."""
+
+    def __init__(self, setup: Setup) -> None:
+        for name in ("xinference", "xinference.model", "xinference.model.image", "xinference.model.image.ocr"):
+            _package(name)
+        _module("xinference.model.utils", allow_trust_remote_code=bool)  # loading is ours
+        module = importlib.import_module("xinference.model.image.ocr.deepseek_ocr")
+        self._wrapped = Wrapped(vendor_files(), setup)
+        self._ocr = module.DeepSeekOCRModel("mini", model_spec=SimpleNamespace(model_ability=["ocr"]))
+        self._ocr._model, self._ocr._tokenizer = self._wrapped.model, self._wrapped.tokenizer
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        """Read a page; ``eval_mode`` lets ``infer`` give its text."""
+        with self._wrapped.watched("generate", max_new_tokens):
+            return str(self._answered(page, prompt, preset)["text"])
+
+    def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
+        """Give what reaches ``generate``."""
+        return self._wrapped.handed_to("generate", lambda: self._answered(page, prompt, preset))
+
+    def _answered(self, page: Path, prompt: str, preset: Preset) -> dict[str, Any]:
+        from PIL import Image
+
+        with Image.open(page) as image:
+            found: dict[str, Any] = self._ocr.ocr(image, prompt=prompt, model_size=preset.name, eval_mode=True)
+        if not found.get("success"):
+            raise DsocrError(f"Xinference answered with an error: {found.get('error')}")
+        return found
+
+
+class LlmPerfOpt:
+    """L1: the session of llm-perf-opt, the project that this one grew out of."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._wrapped = Wrapped(vendor_files(), setup)
+        made = importlib.import_module("llm_perf_opt.runners.dsocr_session").DeepSeekOCRSession()
+        made.m_model, made.m_tokenizer = self._wrapped.model, self._wrapped.tokenizer
+        made.m_device, made.m_dtype = torch.device(setup.device), torch.bfloat16
+        made.m_conv_module_path = str(vendor_files() / "conversation.py")
+        self._session = made
+
+    def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
+        """Read a page, as its runner does."""
+        with self._wrapped.watched("forward", max_new_tokens):
+            found = self._asked(page, prompt, preset, max_new_tokens)
+        return str(found["text"]).removesuffix(self._wrapped.tokenizer.eos_token)
+
+    def inputs(self, page: Path, *, prompt: str, preset: Preset) -> dict[str, Tensor]:
+        """Give what reaches the model's ``forward``."""
+        return self._wrapped.handed_to("forward", lambda: self._asked(page, prompt, preset, max_new_tokens=1))
+
+    def _asked(self, page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> dict[str, Any]:
+        sizes = {"base_size": preset.base_size, "image_size": preset.image_size, "crop_mode": preset.crop}
+        found: dict[str, Any] = self._session.run_inference(
+            str(page), prompt, max_new_tokens=max_new_tokens, return_text=True, preprocess={"enable": True, **sizes}
+        )
+        return found
+
+
+def vendor_files() -> Path:
+    """Give the folder of the vendor's files; raise ``DsocrError`` where none is named."""
+    if "DSOCR_VENDOR" not in os.environ:
+        raise DsocrError("this wraps the vendor's model; name the folder of its Python files in DSOCR_VENDOR")
+    return Path(os.environ["DSOCR_VENDOR"])
+
+
+def _package(name: str) -> None:
+    """Let what lies in a package's folder be imported without its ``__init__``, which imports all of the server."""
+    _module(name).__path__ = [str(Path(folder, *name.split("."))) for folder in sys.path]
+
+
+def _module(name: str, **values: object) -> ModuleType:
+    made = ModuleType(name)
+    vars(made).update(values)
+    sys.modules[name] = made
+    parent, _, last = name.rpartition(".")
+    if parent in sys.modules:
+        setattr(sys.modules[parent], last, made)
+    return made

@@ -1,0 +1,11 @@
+"""Unpack the named files of the wheel in ``wheels`` to ``unpacked``."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from pathlib import Path
+
+[wheel] = Path("wheels").glob("*.whl")
+with zipfile.ZipFile(wheel) as archive:
+    archive.extractall("unpacked", sys.argv[1:])

@@ -1,0 +1,88 @@
+"""The catalogue of mistakes that ports of DeepSeek-OCR made or may make, by the stage that each is about.
+
+A mistake is a row: the end of its id, its words, and what is changed in a session. Where it was seen in public or what
+it is called in ``docs/bugs.md`` stands in ``ports.toml``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+from pytest_dsocr.explain.catalogue.clip import clip_mistakes
+from pytest_dsocr.explain.catalogue.decoder import prefill_mistakes
+from pytest_dsocr.explain.catalogue.fusion import fusion_mistakes, fusion_pairs, projector_mistakes
+from pytest_dsocr.explain.catalogue.output import file_mistakes, text_mistakes, written_mistakes
+from pytest_dsocr.explain.catalogue.pixels import pixel_mistakes, pixel_pairs
+from pytest_dsocr.explain.catalogue.prompt import prompt_mistakes
+from pytest_dsocr.explain.catalogue.reading import reading_mistakes
+from pytest_dsocr.explain.catalogue.sam import sam_mistakes
+from pytest_dsocr.explain.catalogue.steps import step_mistakes, token_mistakes
+from pytest_dsocr.explain.mistake import Group, Mistake
+
+
+@cache
+def groups() -> Mapping[str, Group]:
+    """Return the mistakes by group, in the order of the stages."""
+    prefill = prefill_mistakes()
+    made = [
+        *(
+            pixel_mistakes(),
+            prompt_mistakes(),
+            sam_mistakes(),
+            clip_mistakes(),
+            projector_mistakes(),
+            fusion_mistakes(),
+        ),
+        *(prefill, step_mistakes(prefill), token_mistakes(), reading_mistakes()),
+        *(text_mistakes(), written_mistakes(), file_mistakes()),
+    ]
+    return {group.stage: group for group in made}
+
+
+@cache
+def pairs() -> Mapping[str, Group]:
+    """Return pairs of mistakes by group, of those groups that are cheap to try."""
+    return {"pixels": pixel_pairs(), "vision_fusion": fusion_pairs()}
+
+
+@cache
+def mistakes() -> Mapping[str, Mistake]:
+    """Return every single mistake by its id."""
+    return {one.id: one for one in chain(*groups().values())}
+
+
+@dataclass(frozen=True)
+class Port:
+    """A mistake as it was seen in a port, or thought of here."""
+
+    id: str
+    """Its number; a W in it says that it was thought of here."""
+    text: str
+    """What is done wrong, and how it shows."""
+    mistake: str = ""
+    """The id in the catalogue; empty where nothing can plant it."""
+    topic: str = ""
+    """The heading in ``docs/bugs.md``; empty where it is not of a real port."""
+    stage: str = ""
+    """Where it first shows, see ``Comparison.stage``."""
+    page: str = ""
+    """The class of page that shows it."""
+    shows: str = ""
+    """The comparison, or the test, that shows it first in a default run."""
+
+
+@cache
+def ports() -> Mapping[str, Port]:
+    """Return what was seen, by its number."""
+    rows = tomllib.loads(Path(__file__).with_name("ports.toml").read_text(encoding="utf-8"))
+    return {name: Port(name, **row) for name, row in rows.items()}
+
+
+def resolve(name: str) -> Mistake | None:
+    """Return the mistake of an id in the catalogue, or of a number."""
+    return mistakes().get(ports()[name].mistake if name in ports() else name)

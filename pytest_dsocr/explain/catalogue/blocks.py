@@ -1,0 +1,356 @@
+"""Mistakes that any transformer's blocks may have: residuals, norms, linear layers, activations, rounded numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pytest_dsocr.engine import clip, decoder, sam
+from pytest_dsocr.engine.clip import quick_gelu
+from pytest_dsocr.explain.mistake import Bench, Group
+
+Change = Callable[[Tensor], Tensor]
+Table = dict[str, tuple[str, Any]]
+"""By the end of an id: a mistake's words, and what is changed."""
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+NORMS = (nn.LayerNorm, sam.LayerNorm2d, decoder.RmsNorm)
+ACTIVATIONS: dict[str, tuple[str, Change]] = {
+    "tanh": ("the GELU approximated by tanh", partial(F.gelu, approximate="tanh")),
+    "erf": ("the exact GELU", F.gelu),
+    "quick": ("the quick GELU, x * sigmoid(1.702 x),", quick_gelu),
+    "1.7": ("x * sigmoid(1.7 x)", lambda x: x * torch.sigmoid(1.7 * x)),
+    "silu": ("SiLU", F.silu),
+    "relu": ("ReLU", F.relu),
+    "none": ("nothing", lambda x: x),
+}
+
+
+def rounded(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """Round values to a dtype, and give them in their own."""
+    return value.to(dtype).to(value.dtype)
+
+
+def rounding(words: str) -> Table:
+    """Make a row for each narrow dtype: values rounded to it."""
+    return {key: (words.format(key), partial(rounded, dtype=dtype)) for key, dtype in DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class Halves:
+    """A block's parts, whatever they are called there."""
+
+    norm1: Change
+    attend: Callable[..., Tensor]
+    norm2: Change
+    mlp: Change
+
+    @classmethod
+    def of(cls, block: Any) -> Halves:
+        """Find them in a block of SAM, CLIP or the decoder."""
+        if isinstance(block, sam.Block):
+            return cls(block.norm1, block._attend, block.norm2, block.mlp)
+        if isinstance(block, clip.Layer):
+            return cls(block.layer_norm1, block.self_attn, block.layer_norm2, block.mlp)
+        return cls(block.input_layernorm, block.self_attn, block.post_attention_layernorm, block.mlp)
+
+
+def _behind_norm(h: Halves, attend: Change, x: Tensor, first: bool, second: bool) -> Tensor:
+    normed = h.norm1(x)
+    x = (normed if first else x) + attend(normed)
+    normed = h.norm2(x)
+    return (normed if second else x) + h.mlp(normed)
+
+
+def _in_turn(h: Halves, attend: Change, x: Tensor, first: int = 1, second: int = 1, swapped: bool = False) -> Tensor:
+    norms = (h.norm2, h.norm1) if swapped else (h.norm1, h.norm2)
+    x = first * x + attend(norms[0](x))
+    return second * x + h.mlp(norms[1](x))
+
+
+def _scaled(h: Halves, attend: Change, x: Tensor, a: float, m: float) -> Tensor:
+    x = x + a * attend(h.norm1(x))
+    return x + m * h.mlp(h.norm2(x))
+
+
+Flow = Callable[[Halves, Change, Tensor], Tensor]
+"""Computes a block from its parts, its attention and its input."""
+FLOWS: dict[str, tuple[str, Flow]] = {
+    "residual-behind-norms": (
+        "residuals that are taken from behind the norms",
+        partial(_behind_norm, first=True, second=True),
+    ),
+    "residual-behind-norm1": (
+        "the first residual taken from behind the norm",
+        partial(_behind_norm, first=True, second=False),
+    ),
+    "residual-behind-norm2": (
+        "the second residual taken from behind the norm",
+        partial(_behind_norm, first=False, second=True),
+    ),
+    "no-residual1": ("no residual around the attention", partial(_in_turn, first=0)),
+    "no-residual2": ("no residual around the perceptron", partial(_in_turn, second=0)),
+    "post-norm": (
+        "the norms behind the residuals (post-norm)",
+        lambda h, attend, x: h.norm2((y := h.norm1(x + attend(x))) + h.mlp(y)),
+    ),
+    "out-norm": (
+        "the norms on what attention and perceptron give, not on what they get",
+        lambda h, attend, x: (y := x + h.norm1(attend(x))) + h.norm2(h.mlp(y)),
+    ),
+    "parallel": (
+        "attention and perceptron side by side, both of the block's input",
+        lambda h, attend, x: x + attend(h.norm1(x)) + h.mlp(h.norm2(x)),
+    ),
+    "one-norm": (
+        "attention and perceptron side by side, behind the first norm",
+        lambda h, attend, x: x + attend(h.norm1(x)) + h.mlp(h.norm1(x)),
+    ),
+    "second-from-input": (
+        "the second residual taken from the block's input",
+        lambda h, attend, x: x + h.mlp(h.norm2(x + attend(h.norm1(x)))),
+    ),
+    "no-norm1": ("no norm in front of the attention", lambda h, attend, x: (y := x + attend(x)) + h.mlp(h.norm2(y))),
+    "no-norm2": ("no norm in front of the perceptron", lambda h, attend, x: (y := x + attend(h.norm1(x))) + h.mlp(y)),
+    "norms-exchanged": ("its two norms exchanged", partial(_in_turn, swapped=True)),
+    "mlp-first": (
+        "the perceptron in front of the attention",
+        lambda h, attend, x: (y := x + h.mlp(h.norm2(x))) + attend(h.norm1(y)),
+    ),
+    "no-attention": ("its attention left out", partial(_scaled, a=0, m=1)),
+    "no-mlp": ("its perceptron left out", partial(_scaled, a=1, m=0)),
+    "halved": ("attention and perceptron halved", partial(_scaled, a=0.5, m=0.5)),
+}
+
+
+def _flows(on: Bench, flow: Flow) -> None:
+    for block in on.blocks:
+        on.changes.forward(block, partial(_flowing, block, flow))
+
+
+def _flowing(block: Any, flow: Flow, x: Tensor, *rest: Any) -> Tensor:
+    halves = Halves.of(block)
+    return flow(halves, lambda y: halves.attend(y, *rest), x)
+
+
+def _another(on: Bench, by: int) -> None:
+    everything, first = on.notes["all_blocks"], on.notes["first"]
+    for depth, block in enumerate(on.blocks, first):
+        if depth + by >= len(everything):
+            on.changes.forward(block, lambda x, *_: x)
+        elif depth + by >= 0:
+            on.changes.forward(block, type(block).forward.__get__(everything[depth + by]))
+
+
+def _exchanged(on: Bench) -> None:
+    first, second = on.notes["all_blocks"][on.notes["first"] :][:2]
+    on.changes.forward(first, type(first).forward.__get__(second))
+    if second in on.blocks:
+        on.changes.forward(second, type(first).forward.__get__(first))
+
+
+def _twice(on: Bench) -> None:
+    block = on.blocks[0]
+    run = type(block).forward.__get__(block)
+    on.changes.forward(block, lambda x, *rest: run(run(x, *rest), *rest))
+
+
+def add_flows(group: Group, name: str) -> None:
+    """Add what may be wrong with the residuals and norms of each block of ``name``, and with their order."""
+    group.rows("", FLOWS, _flows, words=f"{{}} in {name}'s blocks")
+    group.add("block-left-out", f"a block of {name} left out", partial(_another, by=1))
+    words = f"the block in front of it run once more in place of {name}'s block"
+    group.add("block-before", words, partial(_another, by=-1))
+    group.add("blocks-exchanged", f"two neighbouring blocks of {name} exchanged", _exchanged)
+    words = f"a block of {name} that gives what it gets"
+    group.add("block-skipped", words, lambda on: on.changes.forward(on.blocks[0], lambda x, *_: x))
+    group.add("block-twice", f"a block of {name} run twice", _twice)
+
+
+def normed(
+    norm: Any,
+    x: Tensor,
+    *,
+    dims: tuple[int, ...] = (-1,),
+    gain: bool = True,
+    shift: bool = True,
+    one: float = 0.0,
+    unbiased: bool = False,
+    other: bool = False,
+    outside: bool = False,
+    eps: float | None = None,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Normalise over ``dims`` as the norm does, but for what is wrong; a norm of channels in front has maps."""
+    bias, eps = getattr(norm, "bias", None), norm.eps if eps is None else eps
+    wide = x.to(dtype or torch.float32)
+    centred = wide - wide.mean(dims, keepdim=True) if (bias is not None) != other else wide
+    if dims == (-1,) or centred is wide:
+        variance = centred.pow(2).sum(dims, keepdim=True) / (wide.shape[dims[0]] - unbiased)
+    else:
+        variance = wide.var(dims, keepdim=True, correction=int(unbiased))
+    scaled = centred / (variance.sqrt() + eps if outside else (variance + eps).sqrt())
+    shape = (-1, *(1 for _ in x.shape[2:])) if dims != (-1,) else (-1,)
+    weight = (norm.weight + one).view(shape) if gain else 1
+    out: Tensor = scaled.to(x.dtype) * weight
+    return out + bias.view(shape) if bias is not None and shift else out
+
+
+NORMED: dict[str, tuple[str, dict[str, Any]]] = {
+    "no-gain": ("norms without their weights", {"gain": False}),
+    "no-shift": ("norms without their biases", {"shift": False}),
+    "one-more-gain": ("norms that scale by one plus their weights", {"one": 1.0}),
+    "unbiased": ("norms whose variance is over one channel less", {"unbiased": True}),
+    "other-norm": ("RMS norms in place of layer norms", {"other": True}),
+    "epsilon-outside": ("norms whose epsilon is added to the root", {"outside": True}),
+    "norm-bfloat16": ("norms computed in bfloat16", {"dtype": torch.bfloat16}),
+    "norm-float16": ("norms computed in float16", {"dtype": torch.float16}),
+}
+
+
+def add_norms(group: Group, name: str, own: float, others: Sequence[float]) -> None:
+    """Add what may be wrong with the norms of ``name``, whose epsilon is ``own``."""
+    for eps in others:
+        words = f"an epsilon of {eps:g} in place of {own:g} in the norms of {name}"
+        group.add(f"epsilon-{eps:g}", words, partial(_epsilon, eps=eps, which=(0, 1)))
+    for which, place in enumerate(("first", "second")):
+        words = f"an epsilon of {others[0]:g} in place of {own:g} in the {place} norm of {name}'s blocks"
+        group.add(f"epsilon{which + 1}-{others[0]:g}", words, partial(_epsilon, eps=others[0], which=(which,)))
+    changes = dict(NORMED)
+    if group.stage == "prefill":
+        changes["other-norm"] = ("layer norms in place of RMS norms", {"other": True})
+    group.rows("", changes, _norms_run, words=f"{{}} in {name}")
+
+
+def _epsilon(on: Bench, eps: float, which: Sequence[int]) -> None:
+    for halves in map(Halves.of, on.blocks):
+        for k in which:
+            on.changes.set((halves.norm1, halves.norm2)[k], "eps", eps)
+    for norm in _last(on) if len(which) > 1 else ():
+        on.changes.set(norm, "eps", eps)
+
+
+def _last(on: Bench) -> list[Any]:
+    """Return the norm behind the decoder's last layer, where the blocks are the decoder's."""
+    return [on.core.norm] if on.notes.get("stage") == "prefill" else []
+
+
+def _norms_run(on: Bench, how: dict[str, Any]) -> None:
+    for norm in (*on.modules(*NORMS), *_last(on)):
+        on.changes.forward(norm, partial(normed, norm, **how))
+
+
+def add_activations(group: Group, name: str, own: str, forward: Callable[..., Tensor], kind: type[nn.Module]) -> None:
+    """Add other activations than ``own``; ``forward(act, module, x)`` runs a perceptron of class ``kind``."""
+
+    def plant(on: Bench, act: Change) -> None:
+        for mlp in on.modules(kind):
+            on.changes.forward(mlp, partial(forward, act, mlp))
+
+    of_own = ACTIVATIONS[own][0].rstrip(",")
+    for key, (words, act) in ACTIVATIONS.items():
+        if key != own:
+            said = f"{name}'s {words} in place of {of_own}".replace("'s the", "'s")
+            group.add(f"activation-{key}", said, partial(plant, act=act))
+
+
+def add_linears(group: Group, name: str, biased: Sequence[str], square: Sequence[str] = ()) -> None:
+    """Add biases that are left out, and square weights transposed, of the linear layers by their names in a block."""
+    biases = {path: (f"the bias of {path}", (path,)) for path in biased}
+    group.rows("no-bias-", biases, _no_biases, words=f"{{}} left out in {name}'s blocks")
+    if biased:
+        words = f"the biases of all linear layers left out in {name}'s blocks"
+        group.add("no-biases", words, partial(_no_biases, paths=biased))
+    squares = {path: (path, path) for path in square}
+    group.rows("transposed-", squares, _transposed, words=f"the weight of {{}} transposed in {name}'s blocks")
+
+
+def _no_biases(on: Bench, paths: Sequence[str]) -> None:
+    for linear in [block.get_submodule(path) for path in paths for block in on.blocks]:
+        on.changes.weight(linear.bias, torch.zeros_like(linear.bias))
+
+
+def _transposed(on: Bench, path: str) -> None:
+    for linear in [block.get_submodule(path) for block in on.blocks]:
+        on.changes.weight(linear.weight, linear.weight.data.T)
+
+
+def add_numbers(group: Group, name: str) -> None:
+    """Add numbers that are rounded: weights, what blocks get and what they give."""
+    weights: Table = {
+        **rounding("rounded to {}"),
+        "int8": ("rounded to int8, a scale for each row", _int8),
+        "int8-tensor": ("rounded to int8, a scale for each tensor", partial(_int8, by_row=False)),
+        "fp8": ("rounded to float8 (e4m3)", partial(rounded, dtype=torch.float8_e4m3fn)),
+    }
+    group.rows("weights-", weights, _weights, words=f"the weights of {name}'s blocks {{}}")
+    for key, dtype in DTYPES.items():
+        group.add(f"runs-{key}", f"{name}'s blocks computed in {key}", partial(_runs_in, dtype=dtype))
+        group.add(f"gets-{key}", f"what {name}'s blocks get rounded to {key}", partial(_gets, dtype=dtype))
+        group.add(f"gives-{key}", f"what {name}'s blocks give rounded to {key}", partial(_gives, dtype=dtype))
+    for key, dtype in DTYPES.items():
+        group.add(f"wholly-{key}", f"all of {name} in {key}", partial(_wholly, dtype=dtype))
+    group.add("inputs-tf32", f"the products in {name}'s blocks computed in TF32", _tf32)
+
+
+def _int8(value: Tensor, by_row: bool = True) -> Tensor:
+    scale = (value.flatten(1).abs().amax(1) if by_row else value.abs().amax()[None]).clamp_min(1e-12) / 127
+    scale = scale.view(-1, *(1 for _ in value.shape[1:]))
+    return (value / scale).round().clamp(-127, 127) * scale
+
+
+def _weights(on: Bench, to: Change) -> None:
+    for module in on.modules(nn.Linear, nn.Conv2d):
+        on.changes.weight(module.weight, to(module.weight.data.float()))
+
+
+def _runs_in(on: Bench, dtype: torch.dtype) -> None:
+    for module in on.modules(nn.Linear, nn.Conv2d):
+        on.changes.around(module, partial(_linear_in, module, dtype))
+
+
+def _linear_in(module: Any, dtype: torch.dtype, run: Change, x: Tensor) -> Tensor:
+    if not isinstance(module, nn.Linear):
+        return rounded(run(rounded(x, dtype)), dtype)
+    bias = None if module.bias is None else module.bias.to(dtype)
+    return F.linear(x.to(dtype), module.weight.to(dtype), bias).to(x.dtype)
+
+
+def _wholly(on: Bench, dtype: torch.dtype) -> None:
+    """Have the whole stage's weights in a dtype, and what comes into it."""
+    paths = {"sam": ("sam_model", "patch_embed"), "clip": ("vision_model", "embeddings")}
+    home, entry = paths.get(on.notes["stage"], ("", ""))
+    homes = [on.core.get_submodule(home)] if home else [*on.notes["all_blocks"]]
+    for parameter in [one for module in homes for one in module.parameters()]:
+        on.changes.weight(parameter, parameter.data.to(dtype), own_dtype=False)
+    if entry:
+        on.changes.around(homes[0].get_submodule(entry), lambda run, x: run(x.to(dtype)))
+    for block in on.blocks:
+        on.changes.around(block, lambda run, x, *rest: run(x.to(dtype), *rest))
+
+
+def _tf32(on: Bench) -> None:
+    for module in on.modules(nn.Linear):
+        on.changes.weight(module.weight, _ten_bits(module.weight.data))
+        on.changes.around(module, lambda run, x: run(_ten_bits(x)))
+
+
+def _ten_bits(value: Tensor) -> Tensor:
+    """Round float32 to the 10 bits of significand that TF32 has."""
+    bits = value.float().contiguous().view(torch.int32)
+    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+def _gets(on: Bench, dtype: torch.dtype) -> None:
+    for block in on.blocks:
+        on.changes.around(block, lambda run, x, *rest: run(rounded(x, dtype), *rest))
+
+
+def _gives(on: Bench, dtype: torch.dtype) -> None:
+    for block in on.blocks:
+        on.changes.around(block, lambda run, *given: rounded(run(*given), dtype))

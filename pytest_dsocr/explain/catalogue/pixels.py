@@ -1,0 +1,417 @@
+"""Mistakes of how a page becomes pixels, alone and two at a time, for these are cheap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from io import BytesIO
+from itertools import combinations
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from pytest_dsocr.contract import inputs
+from pytest_dsocr.contract.image import GREY, load_image
+from pytest_dsocr.contract.inputs import normalise
+from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, candidates, crop_count, crop_grid
+from pytest_dsocr.explain.mistake import Bench, Group
+
+Page = Image.Image
+Size = tuple[int, int]
+Colour = tuple[int, int, int]
+Resize = Callable[[Page, Size], Page]
+"""Makes a page of this width and height."""
+
+
+def pixel_mistakes() -> Group:
+    """Make those of pixels."""
+    group = Group("pixels")
+    group.rows("", CHANGED, _plant)
+    return group
+
+
+def pixel_pairs() -> Group:
+    """Make two of them at once."""
+    group = Group("pixels")
+    for (key, (words, how)), (other, (others, more)) in combinations(CHANGED.items(), 2):
+        if not {*how} & {*more} and not (key.startswith("grid") or other.startswith("opened")):
+            group.add(f"{key}+{other}", f"{words}, and {others}", partial(_plant, how={**how, **more}))
+    return group
+
+
+def _plant(on: Bench, how: Mapping[str, Any]) -> None:
+    recipe = replace(Recipe(), **how)
+    on.changes.set(inputs, "load_image", recipe.opened)
+    on.changes.set(inputs, "global_view", recipe.view)
+    on.changes.set(inputs, "crops", recipe.crops)
+    on.changes.set(inputs, "crop_grid", recipe.grid)
+    on.changes.set(inputs, "normalise", recipe.levels)
+    on.changes.set(inputs, "check_inputs", lambda *_: None)
+
+
+def _by_pillow(image: Page, size: Size, method: Image.Resampling = Image.Resampling.BICUBIC, **how: Any) -> Page:
+    return image.resize(size, method, **how)
+
+
+def _by_torch(image: Page, size: Size, **how: Any) -> Page:
+    """Resize as torch does, in float32, rounded to whole levels."""
+    levels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)[None].float()
+    out = F.interpolate(levels, size=(size[1], size[0]), **how)
+    return Image.fromarray(out[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy())
+
+
+def _by_transform(image: Page, size: Size, method: Image.Resampling) -> Page:
+    """Resize without looking at more than a pixel's neighbours."""
+    scale = (image.width / size[0], 0.0, 0.0, 0.0, image.height / size[1], 0.0)
+    return image.transform(size, Image.Transform.AFFINE, scale, method)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a page becomes pixels; the defaults are the vendor's."""
+
+    opened: Callable[[Any], Page] = load_image
+    resize: Resize = _by_pillow
+    colour: Colour = GREY
+    place: float = 0.5
+    """Of the page between the bars: 0 is at the left or the top."""
+    rounded: Callable[[float], int] = round
+    squash: bool | None = None
+    """Whether the whole page is squashed; None for what the preset says."""
+    cropped: Callable[[Recipe, Page, Grid], Sequence[Page]] | None = None
+    grid: Callable[[int, int], Grid] = crop_grid
+    levels: Callable[[Tensor], Tensor] = normalise
+    """Makes pixels of levels from 0 to 255, ``[N, 3, H, W]`` uint8."""
+
+    def view(self, page: Page, preset: Preset) -> Page:
+        """Make the view of the whole page."""
+        side = preset.view_size
+        if preset.is_squashed if self.squash is None else self.squash:
+            return self.resize(page, (side, side))
+        share = side / max(page.size)
+        fitted = [max(1, self.rounded(edge * share)) if edge < max(page.size) else side for edge in page.size]
+        small = self.resize(page, (fitted[0], fitted[1]))
+        out = Image.new("RGB", (side, side), self.colour)
+        out.paste(small, (round((side - fitted[0]) * self.place), round((side - fitted[1]) * self.place)))
+        return out
+
+    def crops(self, page: Page, grid: Grid) -> Sequence[Page]:
+        """Make the crops."""
+        return (self.cropped or _cut)(self, page, grid) if crop_count(grid) else []
+
+
+def _size(grid: Grid) -> Size:
+    return grid[0] * CROP_PX, grid[1] * CROP_PX
+
+
+def _tiles(stretched: Page, by_column: bool = False) -> list[Page]:
+    columns, rows = stretched.width // CROP_PX, stretched.height // CROP_PX
+    places = [(c, r) for r in range(rows) for c in range(columns)]
+    boxes = [(c * CROP_PX, r * CROP_PX, (c + 1) * CROP_PX, (r + 1) * CROP_PX) for c, r in places]
+    return [stretched.crop(box) for box in (sorted(boxes) if by_column else boxes)]
+
+
+def _cut(recipe: Recipe, page: Page, grid: Grid) -> list[Page]:
+    """Cut crops of the stretched page: the vendor's way."""
+    return _tiles(recipe.resize(page, _size(grid)))
+
+
+def _cut_first(recipe: Recipe, page: Page, grid: Grid) -> list[Page]:
+    """Cut the page into crops, and resize each."""
+    x, y = ([round(k * side / count) for k in range(count + 1)] for side, count in zip(page.size, grid, strict=True))
+    boxes = [(x[c], y[r], x[c + 1], y[r + 1]) for r in range(grid[1]) for c in range(grid[0])]
+    return [recipe.resize(page.crop(box), (CROP_PX, CROP_PX)) for box in boxes]
+
+
+def _padded(recipe: Recipe, page: Page, grid: Grid, place: float = 0.5) -> list[Page]:
+    return _tiles(ImageOps.pad(page, _size(grid), color=recipe.colour, centering=(place, place)))
+
+
+CUTS: dict[str, tuple[str, Callable[[Recipe, Page, Grid], Sequence[Page]]]] = {
+    "by-column": (
+        "crops column by column",
+        lambda recipe, page, grid: _tiles(recipe.resize(page, _size(grid)), by_column=True),
+    ),
+    "padded": ("crops of the page padded to the grid, not stretched", _padded),
+    "padded-corner": ("crops of the page padded behind to the grid, not stretched", partial(_padded, place=0.0)),
+    "of-view": (
+        "crops of the padded view of the page",
+        lambda recipe, page, grid: _cut(recipe, ImageOps.pad(page, (1024, 1024), color=recipe.colour), grid),
+    ),
+    "fit": (
+        "crops of the page cut to the grid's shape, not stretched",
+        lambda recipe, page, grid: _tiles(ImageOps.fit(page, _size(grid))),
+    ),
+    "before-resize": ("each crop cut first and resized then", _cut_first),
+    "thumbnail": (
+        "the whole page as a crop of its own behind the others",
+        lambda recipe, page, grid: [*_cut(recipe, page, grid), recipe.resize(page, (CROP_PX, CROP_PX))],
+    ),
+    "backwards": ("crops in the opposite order", lambda recipe, page, grid: _cut(recipe, page, grid)[::-1]),
+}
+
+
+def _opened(source: Any, change: Callable[[Page], Page]) -> Page:
+    """Open a page, and have it made RGB in another way."""
+    if isinstance(source, Page):
+        return change(source)
+    return change(Image.open(BytesIO(source if isinstance(source, bytes) else Path(source).read_bytes())))
+
+
+def _laid_over(image: Page, colour: Colour) -> Page:
+    """Lay transparent pixels on a colour."""
+    image = ImageOps.exif_transpose(image).convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", image.size, (*colour, 255)), image).convert("RGB")
+
+
+def _wide(image: Page) -> Page:
+    """Bring 16-bit levels to 8 bits by their size, where Pillow clips them."""
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I"):
+        image = Image.fromarray((np.asarray(image).astype(np.uint32) >> 8).astype(np.uint8))
+    return image.convert("RGB")
+
+
+def _mean(image: Page) -> Page:
+    grey = np.asarray(load_image(image)).mean(-1).astype(np.uint8)
+    return Image.fromarray(np.repeat(grey[..., None], 3, -1))
+
+
+def _as_stored(image: Page) -> Page:
+    opened = image.convert("RGB")
+    opened.info.clear()
+    return opened
+
+
+def _jpeg(image: Page, quality: int, read: Callable[[Page], Page] = load_image) -> Page:
+    written = BytesIO()
+    read(image).save(written, "JPEG", quality=quality)
+    return Image.open(written).convert("RGB")
+
+
+OPENINGS: dict[str, tuple[str, Callable[[Page], Page]]] = {
+    "no-orientation": ("the EXIF orientation left alone", _as_stored),
+    "on-white": ("transparent pixels laid on white", partial(_laid_over, colour=(255, 255, 255))),
+    "on-black": ("transparent pixels laid on black", partial(_laid_over, colour=(0, 0, 0))),
+    "on-grey": ("transparent pixels laid on grey", partial(_laid_over, colour=GREY)),
+    "bgr": (
+        "the page's channels as blue, green, red",
+        lambda image: Image.merge("RGB", load_image(image).split()[::-1]),
+    ),
+    "grey": ("the page made grey", lambda image: load_image(image).convert("L").convert("RGB")),
+    "wide": ("16-bit levels divided by 256, not clipped", _wide),
+    "negative": ("the page's levels inverted", lambda image: ImageOps.invert(load_image(image))),
+    "autocontrast": ("the page's contrast stretched", lambda image: ImageOps.autocontrast(load_image(image))),
+    "grey-mean": ("the page made grey by the mean of its channels", _mean),
+    "grey-late": ("the page made grey as it is stored", lambda image: image.convert("L").convert("RGB")),
+    "jpeg": ("the page written as a JPEG and read again", partial(_jpeg, quality=75)),
+    **{
+        f"jpeg-{quality}": (
+            f"the page written as a JPEG of quality {quality} and read again",
+            partial(_jpeg, quality=quality),
+        )
+        for quality in (95, 90)
+    },
+    **{
+        f"jpeg-{quality}-stored": (
+            f"the page written as a JPEG of quality {quality}, its EXIF orientation left alone",
+            partial(_jpeg, quality=quality, read=_as_stored),
+        )
+        for quality in (75, 95)
+    },
+    "six-bits": ("levels of 6 bits", lambda image: load_image(image).point(lambda level: level // 4 * 4)),
+    "five-bits": ("levels of 5 bits", lambda image: load_image(image).point(lambda level: level // 8 * 8)),
+    "binary": ("the page made black and white", lambda image: load_image(image).convert("1").convert("RGB")),
+    "turned": ("the page turned by 90 degrees", lambda image: load_image(image).transpose(Image.Transpose.ROTATE_90)),
+    "mirrored": ("the page mirrored", lambda image: ImageOps.mirror(load_image(image))),
+}
+Nearness = Callable[[float, Grid], float]
+"""How far a grid is from a page's width over its height."""
+
+
+def _rounded(page_digits: int, grid_digits: int = 99) -> Nearness:
+    return lambda ratio, grid: abs(round(ratio, page_digits) - round(grid[0] / grid[1], grid_digits))
+
+
+NEARNESS: dict[str, tuple[str, Nearness]] = {
+    "log": ("by the ratio of ratios, not by their difference", lambda ratio, grid: abs(log(ratio * grid[1] / grid[0]))),
+    "inverse": ("by height over width", lambda ratio, grid: abs(1 / ratio - grid[1] / grid[0])),
+    **{
+        f"rounded-{digits}": (
+            f"by ratios rounded to {digits} digits",
+            _rounded(digits, digits),
+        )
+        for digits in (1, 2, 3)
+    },
+    **{
+        f"page-rounded-{digits}": (
+            f"by the page's ratio rounded to {digits} digits",
+            _rounded(digits),
+        )
+        for digits in (1, 2, 3)
+    },
+}
+
+
+def _nearest(
+    width: int,
+    height: int,
+    *,
+    most: int = 9,
+    least: int = 2,
+    tie: str = "area",
+    swapped: bool = False,
+    limit: int = CROP_PX,
+    both: bool = False,
+    by: Nearness = lambda ratio, grid: abs(ratio - grid[0] / grid[1]),
+) -> Grid:
+    """Choose a grid by another rule, or the vendor's; with ``both`` a page is cut where both sides are too long."""
+    if (min if both else max)(width, height) <= limit:
+        return 1, 1
+    found = [grid for grid in ([(1, 1)] if least == 1 else []) + list(candidates(most)) if grid[0] * grid[1] >= least]
+    best, nearest = found[0], float("inf")
+    for grid in found:
+        apart = by(width / height, grid)
+        half = width * height > 0.5 * CROP_PX**2 * grid[0] * grid[1]
+        if apart < nearest or (apart == nearest and {"area": half, "first": False, "last": True}[tie]):
+            best, nearest = grid, apart
+    return best[::-1] if swapped else best
+
+
+def _ceil(width: int, height: int) -> Grid:
+    """Give as many crops as the sides hold, nine at most."""
+    columns, rows = (max(1, -(-side // CROP_PX)) for side in (width, height))
+    while columns * rows > 9:
+        columns, rows = (columns - 1, rows) if columns > rows else (columns, rows - 1)
+    return columns, rows
+
+
+GRIDS: dict[str, tuple[str, Callable[[int, int], Grid]]] = {
+    "exchanged": ("columns and rows of the grid exchanged", partial(_nearest, swapped=True)),
+    **{
+        name: (f"at most {most} crops", partial(_nearest, most=most))
+        for name, most in (("six", 6), ("twelve", 12), ("four", 4))
+    },
+    "tie-first": ("the first of grids that are equally near", partial(_nearest, tie="first")),
+    "tie-last": ("the last of grids that are equally near", partial(_nearest, tie="last")),
+    "always": ("pages cut that fit into one crop", partial(_nearest, limit=0)),
+    "never": ("no page cut", lambda width, height: (1, 1)),
+    "from-one": ("a grid of one crop among those to choose from", partial(_nearest, least=1)),
+    "ceil": ("a grid of as many crops as the page's sides hold, rounded up", _ceil),
+    "limit-1024": ("pages of up to 1024 px not cut", partial(_nearest, limit=1024)),
+    "limit-639": ("pages of exactly 640 px cut", partial(_nearest, limit=639)),
+    "both-sides": ("only pages cut both of whose sides are above 640 px", partial(_nearest, both=True)),
+    **{key: (f"the grid nearest {words}", partial(_nearest, by=by)) for key, (words, by) in NEARNESS.items()},
+    **{
+        f"always-{tie}": (
+            f"pages cut that fit into one crop, by the {tie} grid of those equally near",
+            partial(_nearest, limit=0, tie=tie),
+        )
+        for tie in ("first", "last")
+    },
+    **{
+        f"most-{most}": (f"at most {most} crops", partial(_nearest, most=most))
+        for most in (2, 3, 5, 7, 8, 10, 11, 16, 20, 24, 32)
+    },
+}
+
+
+def _normalised(
+    levels: Tensor, mean: Sequence[float] = (0.5,), std: Sequence[float] = (0.5,), dtype: torch.dtype = torch.bfloat16
+) -> Tensor:
+    shape = (1, -1, 1, 1)
+    return ((levels.float() / 255 - torch.tensor(mean).view(shape)) / torch.tensor(std).view(shape)).to(dtype)
+
+
+CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+LEVELS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+    "clip": ("CLIP's means and deviations in place of 0.5", partial(_normalised, mean=CLIP[0], std=CLIP[1])),
+    "imagenet": (
+        "ImageNet's means and deviations in place of 0.5",
+        partial(_normalised, mean=IMAGENET[0], std=IMAGENET[1]),
+    ),
+    "shares": ("pixels from 0 to 1, not normalised", partial(_normalised, mean=(0.0,), std=(1.0,))),
+    "centred": ("pixels from -0.5 to 0.5", partial(_normalised, std=(1.0,))),
+    "levels": ("pixels from 0 to 255", lambda x: x.bfloat16()),
+    "grey": (
+        "the mean of the pixels' channels in each",
+        lambda x: normalise(x).float().mean(1, keepdim=True).expand(x.shape).bfloat16(),
+    ),
+    "bgr": ("the pixels' channels in the opposite order", lambda x: normalise(x.flip(1))),
+    "float32": ("pixels in float32, not rounded to bfloat16", partial(_normalised, dtype=torch.float32)),
+    "float16": ("pixels in float16, not in bfloat16", partial(_normalised, dtype=torch.float16)),
+    "by-127": ("levels divided by 127.5, less one, in bfloat16", lambda x: x.bfloat16() / 127.5 - 1),
+    "in-bfloat16": ("pixels normalised in bfloat16", lambda x: ((x.bfloat16() / 255) - 0.5) / 0.5),
+    "by-256": ("levels divided by 256, not by 255", lambda x: ((x.float() / 256 - 0.5) / 0.5).bfloat16()),
+    "whole": ("levels divided as whole numbers", lambda x: ((x // 255).float() * 2 - 1).bfloat16()),
+    "cut": ("pixels cast to whole numbers", lambda x: normalise(x).to(torch.int8).bfloat16()),
+    "cut-rounded": ("pixels rounded to whole numbers", lambda x: normalise(x).round()),
+    "negative": ("pixels negated", lambda x: -normalise(x)),
+    "turned": ("rows and columns of the pixels exchanged", lambda x: normalise(x.transpose(2, 3).contiguous())),
+    "rounded-float16": (
+        "pixels rounded to float16 in front of bfloat16",
+        lambda x: _normalised(x, dtype=torch.float16).bfloat16(),
+    ),
+}
+RESIZES: dict[str, tuple[str, Resize]] = {
+    **{
+        f"pillow-{method.name.lower()}": (
+            f"Pillow's {method.name.lower()} filter",
+            partial(_by_pillow, method=method),
+        )
+        for method in Image.Resampling
+        if method is not Image.Resampling.BICUBIC
+    },
+    **{
+        f"torch-{mode}-{int(anti)}": (
+            f"torch's {mode}{' with antialias' if anti else ''}",
+            partial(_by_torch, mode=mode, antialias=anti, align_corners=False),
+        )
+        for mode in ("bilinear", "bicubic")
+        for anti in (False, True)
+    },
+    **{
+        f"transform-{method.name.lower()}": (
+            f"Pillow's {method.name.lower()} filter without antialias",
+            partial(_by_transform, method=method),
+        )
+        for method in (Image.Resampling.BICUBIC, Image.Resampling.BILINEAR)
+    },
+    "torch-nearest": ("torch's nearest", partial(_by_torch, mode="nearest")),
+    **{
+        f"gap-{gap:g}": (f"Pillow's reducing_gap of {gap:g}", partial(_by_pillow, reducing_gap=gap))
+        for gap in (1.0, 2.0, 3.0)
+    },
+}
+COLOURS: dict[str, Colour] = {
+    "black": (0, 0, 0),
+    "white": (255, 255, 255),
+    "128": (128, 128, 128),
+    "clip-mean": (122, 116, 104),
+    "imagenet-mean": (123, 116, 103),
+    "imagenet-mean-up": (124, 116, 104),
+    "114": (114, 114, 114),
+}
+CHANGED: dict[str, tuple[str, Mapping[str, Any]]] = {
+    **{f"grid-{key}": (words, {"grid": grid}) for key, (words, grid) in GRIDS.items()},
+    **{f"resize-{key}": (f"the page resized by {words}", {"resize": one}) for key, (words, one) in RESIZES.items()},
+    **{f"bars-{key}": (f"bars of the colour {colour}", {"colour": colour}) for key, colour in COLOURS.items()},
+    "bars-behind": ("the page at the left or the top, its bars behind it", {"place": 0.0}),
+    "bars-in-front": ("the page at the right or the bottom, its bars in front of it", {"place": 1.0}),
+    "squashed": ("the whole page squashed into its view", {"squash": True}),
+    "not-squashed": ("the whole page padded where it should be squashed", {"squash": False}),
+    "size-down": ("the page's fitted size rounded down", {"rounded": int}),
+    "size-up": ("the page's fitted size rounded up", {"rounded": lambda edge: int(-(-edge // 1))}),
+    **{f"crops-{key}": (words, {"cropped": cut}) for key, (words, cut) in CUTS.items()},
+    **{f"opened-{key}": (words, {"opened": partial(_opened, change=one)}) for key, (words, one) in OPENINGS.items()},
+    **{f"levels-{key}": (words, {"levels": levels}) for key, (words, levels) in LEVELS.items()},
+}
+"""Of each what is other than in the vendor's recipe."""

@@ -1,0 +1,161 @@
+"""Mistakes of a reading's own loop: which token is chosen, and when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.contract.policy import NgramBan
+from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.engine import pipeline as engine
+from pytest_dsocr.engine import session
+from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
+from pytest_dsocr.explain.mistake import Bench, Group
+
+TAGS = ("<td>", "</td>")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How tokens are chosen until the end; the defaults are the vendor's."""
+
+    size: int = 20
+    prompt_counts: bool = True
+    window: int | None = None
+    """How many tokens the n-gram rule looks back."""
+    excused: tuple[str, ...] = ()
+    """Texts whose tokens the rule does not forbid."""
+    penalty: float = 1.0
+    penalty_of_prompt: bool = True
+    most: int | None = None
+    most_with_prompt: int | None = None
+    redecoded: bool = False
+    blind: bool = False
+    """Whether the prompt is read without the image's features."""
+    rank: int = 0
+    """Which of the best tokens is taken."""
+    last_of_equals: bool = False
+    seed: int | None = None
+    """Of a draw in place of the best token."""
+    ends: bool = True
+    """Whether EOS ends it."""
+    stop: Callable[[str], bool] | None = None
+    rounded: torch.dtype | None = None
+
+    def tokens(
+        self,
+        pipeline: Pipeline[Any],
+        state: DecodeState[Any],
+        prompt: Sequence[int],
+        tokenizer: TextTokenizer,
+        eos: int,
+        most: int,
+    ) -> Iterator[int]:
+        """Yield the tokens of one page from its prefilled state."""
+        if self.redecoded:
+            pipeline.redecode_last(state)
+        excused = {token for text in self.excused for token in tokenizer.encode(text)}
+        generator = torch.Generator().manual_seed(self.seed or 0)
+        most = min(most, self.most or most, max(1, (self.most_with_prompt or len(prompt) + most) - len(prompt)))
+        said: list[int] = []
+        while len(said) < most:
+            said.append(self._choose(state.logits[0], prompt, said, excused, generator))
+            yield said[-1]
+            if (said[-1] == eos and self.ends) or (self.stop and self.stop(tokenizer.decode(said).strip())):
+                return
+            if len(said) < most:
+                pipeline.decode_step(state, said[-1:])
+
+    def _choose(
+        self, logits: Tensor, prompt: Sequence[int], said: Sequence[int], excused: set[int], generator: torch.Generator
+    ) -> int:
+        """Choose the next token of logits ``[V]``."""
+        logits = logits.clone() if self.rounded is None else logits.to(self.rounded).float()
+        history = [*(prompt if self.prompt_counts else ()), *said]
+        ban = NgramBan(self.size, history if self.window is None else history[-self.window :])
+        if banned := [token for token in ban.banned() if token not in excused]:
+            logits[banned] = -torch.inf
+        if self.penalty != 1.0 and (seen := {*(prompt if self.penalty_of_prompt else ()), *said}):
+            at = sorted(seen)
+            logits[at] = torch.where(logits[at] > 0, logits[at] / self.penalty, logits[at] * self.penalty)
+        if self.seed is not None:
+            return int(torch.multinomial(logits.softmax(-1), 1, generator=generator))
+        if self.last_of_equals:
+            return len(logits) - 1 - int(logits.flip(0).argmax())
+        return int(logits.argmax()) if not self.rank else int(logits.topk(self.rank + 1).indices[-1])
+
+
+READINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "no-rule": ("no n-gram rule", {"size": 0}),
+    "blind": ("a prompt read a second time without the image's features", {"blind": True}),
+    "redecoded": ("the prompt's last token decoded once more for the first token", {"redecoded": True}),
+    "generated-alone": ("an n-gram rule that does not count the prompt", {"prompt_counts": False}),
+    "window-90": ("an n-gram rule that looks back 90 tokens, as vLLM's does", {"window": 90}),
+    "window-30-90": ("an n-gram rule of 30 tokens that looks back 90", {"size": 30, "window": 90}),
+    **{
+        f"size-{size}": (f"an n-gram rule of {size} tokens in place of 20", {"size": size})
+        for size in (35, 19, 21, 10, 30, 3, 4, 5, 2, 8, 15, 25, 40, 1)
+    },
+    **{
+        f"window-{size}": (f"an n-gram rule that looks back {size} tokens", {"window": size})
+        for size in (100, 64, 128, 50, 256)
+    },
+    **{
+        f"penalty-{value:g}": (f"a penalty of {value:g} on tokens that were said", {"penalty": value})
+        for value in (1.05, 1.1, 1.2, 1.02, 1.3, 1.5)
+    },
+    **{
+        f"penalty-said-{value:g}": (
+            f"a penalty of {value:g} on tokens that were said, the prompt's not counted",
+            {"penalty": value, "penalty_of_prompt": False},
+        )
+        for value in (1.05, 1.1, 1.2)
+    },
+    "second": ("the second best token", {"rank": 1}),
+    "bfloat16": ("logits rounded to bfloat16 in front of the choice", {"rounded": torch.bfloat16}),
+    "float16": ("logits rounded to float16 in front of the choice", {"rounded": torch.float16}),
+    **{
+        f"most-{count}": (f"an output that ends after {count} tokens", {"most": count})
+        for count in (16, 20, 32, 50, 64, 100, 128, 256, 512, 1024)
+    },
+    "paragraph": ("an output that ends at the first empty line", {"stop": lambda text: "\n\n" in text}),
+    "line": ("an output that ends at the first newline", {"stop": lambda text: "\n" in text}),
+    "first-span": ("an output that ends with the first span", {"stop": lambda text: "<|/det|>" in text}),
+    "ceiling-1024": ("an output that ends where it has 1024 tokens with the prompt", {"most_with_prompt": 1024}),
+    "tags-excused": ("an n-gram rule that excuses a table's tags, as vLLM's does", {"excused": TAGS}),
+    "last-of-equals": ("the last of equally good tokens", {"last_of_equals": True}),
+    "draw": ("a token drawn in place of the best", {"seed": 0}),
+    "no-end": ("an output that goes on behind EOS", {"ends": False}),
+}
+
+
+def reading_mistakes() -> Group:
+    """Make those of the loop."""
+    group = Group("read")
+    group.rows("", READINGS, _reads)
+    return group
+
+
+def reading(name: str) -> Reading:
+    """Return the vendor's way of reading, but for what the row ``name`` says."""
+    return replace(Reading(), **READINGS[name][1])
+
+
+def _reads(on: Bench, how: dict[str, Any]) -> None:
+    by, right = replace(Reading(), **how), engine.generate
+
+    def generate(pipeline: Any, state: Any, prompts: Any, policy: Any, pad: int) -> Iterator[list[int]]:
+        if len(prompts) > 1:
+            yield from right(pipeline, state, prompts, policy, pad)
+            return
+        for token in by.tokens(pipeline, state, prompts[0], on.session.tokenizer, policy.eos_id, policy.max_new_tokens):
+            yield [token]
+
+    on.changes.set(session, "generate", generate)
+    if by.blind:
+        prefill = Pipeline.prefill_with
+        on.changes.set(Pipeline, "prefill", lambda self, inputs, **options: prefill(self, inputs, None, **options))

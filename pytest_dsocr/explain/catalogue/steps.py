@@ -1,0 +1,303 @@
+"""Mistakes of decode steps: positions, the cache, the token that is fed, and the policy; the prompt's pass is right.
+
+What is planted acts once the prompt has been read. Its notes have ``prompt``, the number of the prompt's tokens,
+``last``, its last token, and ``logits``, those behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytest_dsocr.contract.policy import DEFAULT_NGRAM
+from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.decoder import Rope
+from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
+from pytest_dsocr.explain.catalogue.blocks import rounded, rounding
+from pytest_dsocr.explain.mistake import Bench, Group
+
+
+def step_mistakes(prefill: Group) -> Group:
+    """Make those of steps, and behind them those of the prompt's pass that may be in steps alone."""
+    group = Group("steps")
+    group.rows("positions-", POSITIONS, _positioned)
+    group.rows("cache-", {key: (words, _both(seen)) for key, (words, seen) in SEEN.items()}, _appends)
+    for key, (words, store) in STORED.items():
+        for which, whose in (("cache", "cache"), ("keys", "cache's keys"), ("values", "cache's values")):
+            change = partial(_stored, store=store, which=which)
+            group.add(f"{which}-{key}", f"the {whose} held {words}", partial(_appends, change=change))
+    group.rows("cache-", PAIRED, _appends)
+    group.add("cache-written-over", "each step written over the one in front of it in the cache", _written_over)
+    group.rows("fed-", FED, _feeds)
+    group.add("fed-twice", "each token fed twice", partial(_stepping, run=_twice))
+    group.add("prompt-again", "the prompt's last token fed once more in front of the first step", _first_again)
+    group.add("logits-late", "each step's logits given a step too late", _late)
+    still = partial(_stepping, run=lambda on, step, pipeline, state, tokens: on.notes["logits"])
+    group.add("logits-still", "the prompt's logits given at every step", still)
+    group.add("logits-bfloat16", "logits of steps rounded to bfloat16", _rounded_logits)
+    group.add("vision-again", "vision run again in every step, and its features thrown away", _vision_again)
+    for one in prefill:
+        if one.part != "front":
+            group.add(one.id, f"{one.words}, in steps", one.plant)
+    return group
+
+
+def token_mistakes() -> Group:
+    """Make those of the policy: how long the n-grams are that its rule forbids, and where it ends."""
+    group = Group("tokens")
+    for size in (0, *range(1, 65)):
+        words = f"an n-gram rule of {size} tokens in place of {DEFAULT_NGRAM}" if size else "no n-gram rule"
+        group.add(f"size-{size}", words, partial(_policy, no_repeat_ngram_size=size))
+    group.add("eos-2", "another id, 2, taken for EOS", partial(_policy, eos_id=2))
+    return group
+
+
+def _policy(on: Bench, **how: int) -> None:
+    on.changes.set(on.session, "policy", replace(on.session.policy, **how))
+
+
+Position = Callable[[Bench, int], float]
+"""Changes the position of a step's token."""
+
+
+def _image(on: Bench) -> int:
+    return on.prompt_image[1] - on.prompt_image[0]
+
+
+POSITIONS: dict[str, tuple[str, Position]] = {
+    "one-high": ("positions of steps one too high", lambda on, at: at + 1),
+    "one-low": ("positions of steps one too low", lambda on, at: at - 1),
+    "still": ("every step at the position behind the prompt", lambda on, at: on.notes["prompt"]),
+    "still-low": ("every step at the position of the prompt's last token", lambda on, at: on.notes["prompt"] - 1),
+    "zero": ("every step at position 0", lambda on, at: 0),
+    "from-zero": ("positions of steps counted from 0", lambda on, at: at - on.notes["prompt"]),
+    "from-one": ("positions of steps counted from 1", lambda on, at: at - on.notes["prompt"] + 1),
+    "text": ("positions of steps that leave out the image's tokens", lambda on, at: at - _image(on)),
+    "text-one": ("positions of steps that count the image as one token", lambda on, at: at - _image(on) + 1),
+    "double": ("two positions for each step", lambda on, at: 2 * at - on.notes["prompt"]),
+    "image-twice": ("positions of steps that count the image's tokens twice", lambda on, at: at + _image(on)),
+    "bfloat16": ("positions of steps rounded to bfloat16", lambda on, at: float(torch.tensor(float(at)).bfloat16())),
+    "float16": ("positions of steps rounded to float16", lambda on, at: float(torch.tensor(float(at)).half())),
+    "two-high": ("positions of steps two too high", lambda on, at: at + 2),
+    "capped": ("positions of steps that end at 1023", lambda on, at: min(at, 1023)),
+}
+
+
+def _positioned(on: Bench, change: Position) -> None:
+    start = Rope.__init__
+
+    def init(rope: Rope, frequencies: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
+        is_step = positions.shape[1] == 1
+        moved = torch.zeros_like(positions) + change(on, int(positions[0, 0])) if is_step else positions
+        start(rope, frequencies, moved, dtype)
+        rope.positions = positions
+
+    on.changes.set(Rope, "__init__", init)
+
+
+Seen = Callable[[Bench, Tensor], Tensor]
+"""Which part of all keys, or values, ``[B, G, S, D]`` a step sees."""
+
+
+def _cut(x: Tensor, first: int, behind: int) -> Tensor:
+    return torch.cat([x[:, :, :first], x[:, :, behind:]], 2)
+
+
+def _last(on: Bench, x: Tensor, size: int) -> Tensor:
+    return x[:, :, -size:]
+
+
+def _lost_in_growing(on: Bench, x: Tensor) -> Tensor:
+    room = 256
+    while room < on.notes["prompt"]:
+        room *= 2
+    if x.shape[2] <= room:
+        return x
+    while 2 * room < x.shape[2]:
+        room *= 2
+    return torch.cat([0 * x[:, :, :room], x[:, :, room:]], 2)
+
+
+def _first_step_lost(on: Bench, x: Tensor) -> Tensor:
+    prompt: int = on.notes["prompt"]
+    return _cut(x, prompt, prompt + 1) if x.shape[2] > prompt + 1 else x
+
+
+SEEN: dict[str, tuple[str, Seen]] = {
+    "own-hidden": ("a step that does not see its own token", lambda on, x: x[:, :, :-1]),
+    "not-kept": (
+        "steps that are not kept in the cache: each sees the prompt and itself",
+        lambda on, x: _cut(x, on.notes["prompt"], x.shape[2] - 1),
+    ),
+    "prompt-alone": ("steps that see the prompt alone", lambda on, x: x[:, :, : on.notes["prompt"]]),
+    "first-hidden": ("the prompt's first token lost from the cache", lambda on, x: x[:, :, 1:]),
+    "last-of-prompt": (
+        "the prompt's last token lost from the cache",
+        lambda on, x: _cut(x, on.notes["prompt"] - 1, on.notes["prompt"]),
+    ),
+    "last-of-prompt-twice": (
+        "the prompt's last token in the cache twice",
+        lambda on, x: torch.cat([x[:, :, : on.notes["prompt"]], x[:, :, on.notes["prompt"] - 1 :]], 2),
+    ),
+    "first-step-lost": ("the first step lost from the cache", _first_step_lost),
+    "before-lost": (
+        "the step in front of each lost from the cache",
+        lambda on, x: _cut(x, x.shape[2] - 2, x.shape[2] - 1),
+    ),
+    "no-image": ("the image's tokens lost from the cache", lambda on, x: _cut(x, *on.prompt_image)),
+    "image-alone": (
+        "the prompt's text lost from the cache",
+        lambda on, x: torch.cat([x[:, :, slice(*on.prompt_image)], x[:, :, on.notes["prompt"] :]], 2),
+    ),
+    "no-prompt": ("the prompt lost from the cache", lambda on, x: x[:, :, on.notes["prompt"] :]),
+    "room-lost": ("what was in the cache lost where its room of 256 times a power of two grows", _lost_in_growing),
+    "own-alone": ("steps that see themselves alone", lambda on, x: x[:, :, -1:]),
+    "empty-slot": ("an empty slot of the cache that is seen as well", lambda on, x: torch.cat([x, 0 * x[:, :, :1]], 2)),
+    "empty-room": (
+        "all of the cache's room seen, in steps of 256 positions",
+        lambda on, x: torch.cat([x, x.new_zeros(*x.shape[:2], -x.shape[2] % 256, x.shape[3])], 2),
+    ),
+    "own-twice": ("a step's own token in the cache twice", lambda on, x: torch.cat([x, x[:, :, -1:]], 2)),
+    **{
+        f"window-{size}": (f"a sliding window of {size} tokens in steps", partial(_last, size=size))
+        for size in (64, 128, 256, 512, 1024)
+    },
+    "ring-128": (
+        "steps that see the prompt and the last 128 tokens",
+        lambda on, x: torch.cat([x[:, :, : on.notes["prompt"]], x[:, :, on.notes["prompt"] :][:, :, -128:]], 2),
+    ),
+}
+
+
+def _int8(x: Tensor) -> Tensor:
+    scale = x.abs().amax(-1, keepdim=True).clamp_min(1e-12) / 127
+    return (x / scale).round() * scale
+
+
+STORED: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+    **rounding("in {}"),
+    "fp8": ("in float8 (e4m3)", partial(rounded, dtype=torch.float8_e4m3fn)),
+    "int8": ("in int8, a scale for each token and head", _int8),
+}
+Pair = Callable[[Bench, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Changes the keys and values that a step sees."""
+PAIRED: dict[str, tuple[str, Pair]] = {
+    "values-off": ("values one place off their keys", lambda on, k, v: (k, v.roll(1, 2))),
+    "keys-for-values": ("keys in the place of values", lambda on, k, v: (k, k)),
+    "values-for-keys": ("values in the place of keys", lambda on, k, v: (v, v)),
+    "exchanged": ("keys and values exchanged in the cache", lambda on, k, v: (v, k)),
+    "heads-off": ("the cache's heads one off", lambda on, k, v: (k.roll(1, 1), v.roll(1, 1))),
+    "own-value-zero": (
+        "a step's own value left at zero",
+        lambda on, k, v: (k, torch.cat([v[:, :, :-1], 0 * v[:, :, -1:]], 2)),
+    ),
+    "own-key-zero": (
+        "a step's own key left at zero",
+        lambda on, k, v: (torch.cat([k[:, :, :-1], 0 * k[:, :, -1:]], 2), v),
+    ),
+    "order": ("the cache's positions in another order for keys than for values", lambda on, k, v: (k, v.flip(2))),
+}
+
+
+def _both(part: Seen) -> Pair:
+    return lambda on, k, v: (part(on, k), part(on, v))
+
+
+def _stored(on: Bench, k: Tensor, v: Tensor, store: Callable[[Tensor], Tensor], which: str) -> tuple[Tensor, Tensor]:
+    return k if which == "values" else store(k), v if which == "keys" else store(v)
+
+
+def _appends(on: Bench, change: Pair) -> None:
+    append = KVCache.append
+
+    def changed(cache: KVCache, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        k, v = append(cache, layer, keys, values, positions)
+        return change(on, k, v) if keys.shape[2] == 1 else (k, v)
+
+    on.changes.set(KVCache, "append", changed)
+
+
+def _written_over(on: Bench) -> None:
+    advance = KVCache.advance
+    on.changes.set(KVCache, "advance", lambda cache, new: advance(cache, new) if new > 1 else None)
+
+
+def _stepping(on: Bench, run: Callable[..., Tensor]) -> None:
+    """Run each step as ``run(on, step, pipeline, state, tokens)`` does, where ``step`` is what it was before."""
+    step = Pipeline.decode_step
+
+    def decode_step(pipeline: Pipeline[Any], state: DecodeState[Any], tokens: Any) -> Tensor:
+        return run(on, step, pipeline, state, tokens)
+
+    on.changes.set(Pipeline, "decode_step", decode_step)
+
+
+Chosen = Callable[[list[int]], int]
+"""Which of the prompt's last token and those behind it is fed to a step."""
+FED: dict[str, tuple[str, Chosen]] = {
+    "before": ("each step fed the token in front of the right one", lambda tokens: tokens[-2]),
+    "late": (
+        "each step behind the first fed the token in front of the right one",
+        lambda tokens: tokens[-2] if len(tokens) > 2 else tokens[-1],
+    ),
+    "bos": ("each step fed BOS", lambda tokens: 0),
+    "last": ("each step fed the prompt's last token", lambda tokens: tokens[0]),
+    "first": ("each step fed the first token", lambda tokens: tokens[1]),
+}
+
+
+def _feeds(on: Bench, which: Chosen) -> None:
+    right = [int(on.notes["last"])]
+
+    def fed(on: Bench, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
+        right.extend(tokens)
+        out: Tensor = step(pipeline, state, [which(right)])
+        return out
+
+    _stepping(on, fed)
+
+
+def _twice(on: Bench, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
+    step(pipeline, state, tokens)
+    out: Tensor = step(pipeline, state, tokens)
+    return out
+
+
+def _first_again(on: Bench) -> None:
+    last = [int(on.notes["last"])]
+
+    def again(on: Bench, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
+        while last:
+            step(pipeline, state, [last.pop()])
+        out: Tensor = step(pipeline, state, tokens)
+        return out
+
+    _stepping(on, again)
+
+
+def _late(on: Bench) -> None:
+    every: list[Tensor] = [on.notes["logits"]]
+
+    def late(on: Bench, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
+        every.append(step(pipeline, state, tokens))
+        return every[-2]
+
+    _stepping(on, late)
+
+
+def _rounded_logits(on: Bench) -> None:
+    on.changes.around(on.model.lm_head, lambda run, x: run(x).bfloat16().float())
+
+
+def _vision_again(on: Bench) -> None:
+    def seeing(on: Bench, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
+        on.core.sam_model(state.last_embeds.new_zeros(1, 3, 64, 64))
+        out: Tensor = step(pipeline, state, tokens)
+        return out
+
+    _stepping(on, seeing)

@@ -1,0 +1,151 @@
+"""A known mistake: what somebody does wrong, in words, and how a loaded session is made to do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, Self
+
+from torch import Tensor, nn
+
+from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.session import Session
+
+Part = Literal["front", "block", "wide", "back"]
+"""Of a stage: what is in front of its first block, the blocks, and what is behind the last one. What is ``wide`` is of
+blocks, and changes which places of a view see one another."""
+
+
+class Changes:
+    """Changes of attributes and weights, undone in the opposite order when the context ends."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], Any]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.undo()
+
+    def undo(self) -> None:
+        """Put everything back."""
+        while self._undo:
+            self._undo.pop()()
+
+    def later(self, undo: Callable[[], Any]) -> None:
+        """Have a function called where everything is put back, in front of what was changed before."""
+        self._undo.append(undo)
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        """Set an attribute of ``owner``, a module, a class or an object."""
+        if name in vars(owner) or _is_registered(owner, name):
+            self._undo.append(partial(setattr, owner, name, getattr(owner, name)))
+        else:
+            self._undo.append(partial(delattr, owner, name))
+        setattr(owner, name, value)
+
+    def weight(self, parameter: Tensor, value: Tensor, *, own_dtype: bool = True) -> None:
+        """Replace a parameter's values, in its own dtype or in theirs."""
+        before = parameter.data
+        self._undo.append(lambda: setattr(parameter, "data", before))
+        parameter.data = (value.to(before.dtype) if own_dtype else value).contiguous()
+
+    def forward(self, module: nn.Module, forward: Callable[..., Any]) -> None:
+        """Have one module run another function, which is called without the module."""
+        own = vars(module)
+        before = own.get("forward")
+        self._undo.append(lambda: own.pop("forward") if before is None else own.update(forward=before))
+        own["forward"] = forward
+
+    def around(self, module: nn.Module, change: Callable[..., Any]) -> None:
+        """Have one module run ``change(run, *args)``, where ``run`` is what it ran before."""
+        self.forward(module, partial(change, module.forward))
+
+
+def _is_registered(owner: Any, name: str) -> bool:
+    kinds = ("_parameters", "_modules", "_buffers")
+    return isinstance(owner, nn.Module) and any(name in vars(owner)[kind] for kind in kinds)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A session, and what a mistake changes of it."""
+
+    session: Session[Any]
+    changes: Changes
+    blocks: Sequence[Any] = ()
+    """The blocks that are computed: one, or all of a stage."""
+    prompt_image: tuple[int, int] = (0, 0)
+    """The first position of the prompt's image tokens, and the first behind them."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What else a mistake may need, by name."""
+
+    @property
+    def model(self) -> DeepseekOCR:
+        """The engine's model."""
+        model = self.session.model
+        assert isinstance(model, DeepseekOCR)
+        return model
+
+    @property
+    def core(self) -> Any:
+        """Everything of the model but its head."""
+        return self.model.model
+
+    def modules(self, *kinds: type[nn.Module]) -> Iterator[Any]:
+        """Yield every module of these classes inside the blocks."""
+        for block in self.blocks:
+            yield from (module for module in block.modules() if isinstance(module, kinds))
+
+
+Plant = Callable[[Bench], None]
+"""Makes a session have the mistake until its changes are undone."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One known mistake."""
+
+    id: str
+    words: str
+    """What was done, behind "with": "the exact GELU in place of ..."."""
+    part: Part
+    plant: Plant
+
+
+class Group(list[Mistake]):
+    """The known mistakes of one stage, the likeliest first.
+
+    Args:
+        stage: the beginning of their ids.
+    """
+
+    def __init__(self, stage: str) -> None:
+        super().__init__()
+        self.stage = stage
+
+    def add(self, name: str, words: str, plant: Plant, part: Part = "block") -> None:
+        """Add one mistake."""
+        self.append(Mistake(f"{self.stage}.{name}", words, part, plant))
+
+    def rows(
+        self,
+        prefix: str,
+        table: Mapping[str, tuple[str, Any]],
+        plant: Callable[[Bench, Any], None],
+        part: Part = "block",
+        words: str = "{}",
+    ) -> None:
+        """Add a mistake for each row of a table, which gives its words and what ``plant`` is called with."""
+        for key, (said, how) in table.items():
+            self.add(f"{prefix}{key}", words.format(said), partial(_planted, plant, how), part)
+
+    def of(self, *parts: Part) -> list[Mistake]:
+        """Return those of some parts."""
+        return [one for one in self if one.part in parts]
+
+
+def _planted(plant: Callable[[Bench, Any], None], how: Any, on: Bench) -> None:
+    plant(on, how)

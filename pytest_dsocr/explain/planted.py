@@ -1,0 +1,109 @@
+"""A session with a known mistake in it, as a subject: ``--dsocr-subject=pytest_dsocr.explain.planted:SAM_09``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, ClassVar
+
+from pytest_dsocr.engine.pipeline import Pipeline
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.explain.catalogue import mistakes, ports, resolve
+from pytest_dsocr.explain.mistake import Bench, Changes, Mistake
+from pytest_dsocr.observation.config import Setup
+from pytest_dsocr.subjects.session import SessionSubject, session_subject
+
+
+def plant(one: Mistake, session: Session[Any], changes: Changes) -> None:
+    """Make a loaded session have a mistake on every page, until the changes are undone.
+
+    One of the decoder is planted anew for each prompt, for it may depend on where the image is in it.
+    """
+    group = one.id.partition(".")[0]
+    if group not in ("prefill", "steps"):
+        one.plant(_bench(session, changes, group))
+        return
+    of_prompt, right = Changes(), Pipeline.prefill_with
+
+    def prefill_with(self: Pipeline[Any], inputs: Any, features: Any, *, all_logits: bool = False) -> Any:
+        places = inputs.images_seq_mask[0].nonzero().flatten().tolist()
+        image = (places[0], places[-1] + 1) if places else (0, 0)
+        notes = {"prompt": inputs.prompt_tokens, "last": int(inputs.input_ids[0, -1])}
+        of_prompt.undo()
+        if group == "prefill":
+            one.plant(_bench(session, of_prompt, group, image, notes))
+        state = right(self, inputs, features, all_logits=all_logits)
+        if group == "steps":
+            one.plant(_bench(session, of_prompt, "prefill", image, {**notes, "logits": state.logits}))
+        return state
+
+    changes.later(of_prompt.undo)
+    changes.set(Pipeline, "prefill_with", prefill_with)
+
+
+def _bench(
+    session: Session[Any],
+    changes: Changes,
+    stage: str,
+    image: tuple[int, int] = (0, 0),
+    notes: dict[str, Any] | None = None,
+) -> Bench:
+    """Return the bench of a whole stage."""
+    core = Bench(session, changes).core
+    homes: dict[str, Callable[[], Any]] = {
+        "sam": lambda: core.sam_model.blocks,
+        "clip": lambda: core.vision_model.transformer.layers,
+        "prefill": core.decoder_layers,
+    }
+    blocks = [*homes[stage]()] if stage in homes else []
+    return Bench(
+        session, changes, blocks, image, {"all_blocks": blocks, "first": 0, "stage": stage, "view": "", **(notes or {})}
+    )
+
+
+class PlantedSubject(SessionSubject):
+    """A session with a mistake in it, and in those loaded before it only once this one is closed."""
+
+    loaded: ClassVar[list[PlantedSubject]] = []
+
+    def __init__(self, one: Mistake, session: Session[Any]) -> None:
+        super().__init__(session)
+        self.mistake, self.changes = one, Changes()
+        if self.loaded:
+            self.loaded[-1].changes.undo()
+        self.loaded.append(self)
+        plant(one, session, self.changes)
+
+    def close(self) -> None:
+        """Take the mistake out, and plant it again in the subject that was loaded before."""
+        self.changes.undo()
+        self.loaded.remove(self)
+        if self.loaded:
+            before = self.loaded[-1]
+            plant(before.mistake, before.session, before.changes)
+
+
+def spec_of(name: str) -> str:
+    """Return what ``--dsocr-subject`` takes for a mistake's id or number."""
+    return f"{__name__}:{_attribute(name)}"
+
+
+def _attribute(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+
+@cache
+def _by_attribute() -> Mapping[str, str]:
+    return {_attribute(name): name for name in (*mistakes(), *(one.id for one in ports().values() if one.mistake))}
+
+
+def __getattr__(name: str) -> Callable[[Setup], PlantedSubject]:
+    if name.startswith("__") or (one := resolve(_by_attribute().get(name, ""))) is None:
+        raise AttributeError(name)
+
+    def planted(setup: Setup) -> PlantedSubject:
+        made = session_subject(setup)
+        return PlantedSubject(one, made.session)
+
+    return planted

@@ -1,0 +1,132 @@
+"""The jobs of a night, each a part of it or a batch of its pages, and the commands that run them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.night.config import PARTS, Config, Part
+from pytest_dsocr.report.commands import SAFE_PATH, suites
+
+DOCTOR_JSON, JUNIT, LOG = "doctor.json", "junit.xml", "output.log"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A part, or a batch of its pages: one process."""
+
+    name: str
+    part: str
+    pages: tuple[str, ...]
+
+    @property
+    def is_doctor(self) -> bool:
+        """Whether it looks at the machine and compares nothing."""
+        return not PARTS[self.part].suites
+
+
+def jobs(config: Config, pages: Mapping[str, Sequence[str]]) -> Iterator[Job]:
+    """Yield what there is to do, in order of worth.
+
+    Args:
+        config: the night's.
+        pages: of each field that names some, the files.
+
+    Raises:
+        DsocrError: where there are fewer pages than machines.
+    """
+    usual = [name for name, part in PARTS.items() if config.vendor or not part.is_live]
+    for name in config.parts or usual:
+        part = PARTS[name]
+        if part.first_pages > 0 and not config.part_of_pages.is_first:
+            continue
+        own = tuple(pages["live_pages" if part.is_live and config.live_pages else "pages"])
+        if part.first_pages:
+            yield Job(name, name, own[: max(part.first_pages, 0)])
+        else:
+            batches = batched(own, config.batch, config.part_of_pages.of)
+            yield from (
+                Job(name if len(batches) == 1 else f"{name}-{number:03}", name, batch)
+                for number, batch in enumerate(batches, start=1)
+            )
+
+
+def batched(pages: Sequence[str], size: int, machines: int) -> list[tuple[str, ...]]:
+    """Split pages so that each machine has ``size`` of a batch, and at least one; all, where ``size`` is 0.
+
+    Raises:
+        DsocrError: where there are fewer pages than machines.
+    """
+    if 0 < len(pages) < machines:
+        raise DsocrError(f"{len(pages)} pages are too few for {machines} machines; make fewer shards")
+    step = size * machines or max(len(pages), 1)
+    found = [tuple(pages[at : at + step]) for at in range(0, len(pages), step)]
+    if len(found) > 1 and len(found[-1]) < machines:
+        found[-2:] = [found[-2] + found[-1]]
+    return found
+
+
+def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
+    """Return the command that runs a job, and writes into ``folder``."""
+    ours = [sys.executable, SAFE_PATH, "-m", "pytest_dsocr"]
+    if job.is_doctor:
+        return [*ours, "doctor", f"--json={folder / DOCTOR_JSON}", *_setting(job, config), f"--out={config.out}"]
+    part, shard = PARTS[job.part], config.part_of_pages
+    own = -(-len(job.pages) // shard.of)
+    workers = 1 if part.is_timed or part.first_pages else min(gpus if config.on_gpu else config.workers, own)
+    tests = [f"--tests={test}" for test in _tests(part.suites)]
+    of_pytest = [f"--junitxml={folder / JUNIT}", "-p", "no:cacheprovider", *config.pytest]
+    of_pytest += ["--dsocr-fresh"] if part.is_live else []  # what was live another night says nothing of this one
+    of_pytest += ["-n", str(workers)] if workers > 1 else []
+    return [
+        *ours,
+        "compare",
+        *tests,
+        *_setting(job, config),
+        *_promise(part, config),
+        *([f"--shard={shard}"] if shard.of > 1 and not part.first_pages else []),
+        f"--out={folder}",
+        "--",
+        *of_pytest,
+    ]
+
+
+def environment(job: Job, config: Config) -> dict[str, str]:
+    """Return the variables that a job has beyond those of the night."""
+    gpus = config.gpus[:1] if PARTS[job.part].is_timed else config.gpus
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))} if gpus and config.on_gpu else {}
+
+
+def may_miss(part: Part, config: Config) -> list[str]:
+    """Return what may be missing: what the part cannot have, and what the file allows."""
+    lacking = [*(["gpu"] if not config.on_gpu else []), *(["vendor"] if not part.is_live else []), *config.may_miss]
+    return list(dict.fromkeys(lacking))
+
+
+def _setting(job: Job, config: Config) -> Iterator[str]:
+    """Yield the options that every command takes."""
+    names = ["checkpoint", "device", "dtype", "attention", "vendor_env", "golden"]
+    yield from (f"--{name.replace('_', '-')}={value}" for name in names if (value := getattr(config, name)))
+    pages = config.pages if job.is_doctor else job.pages
+    yield from (f"--pages={page}" for page in pages)
+    if config.vendor and (job.is_doctor or PARTS[job.part].is_live):
+        yield f"--reference={config.vendor}"
+
+
+def _promise(part: Part, config: Config) -> Iterator[str]:
+    """Yield what the run is held to: everything, but for what the part cannot have, and what the file allows."""
+    yield f"--subject={config.subject}"
+    if config.no_skip and not part.is_timed:  # a subject has either vision or its parts, so that perf skips some test
+        yield "--no-skip"
+    yield from (f"--may-miss={what}" for what in may_miss(part, config))
+    for name in ("level", "max_new_tokens", "xfails"):
+        if value := getattr(config, name):
+            yield f"--{name.replace('_', '-')}={value}"
+
+
+def _tests(names: Sequence[str]) -> list[str]:
+    """Return the suites of these names as ``dsocr compare`` takes them."""
+    return [one for one in suites(()) if one.startswith("-") or one.replace(".", "/").rpartition("/")[2] in names]

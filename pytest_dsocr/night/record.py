@@ -1,0 +1,255 @@
+"""A night in a few kilobytes: its verdicts in one letter for each case and stage, in a folder that is only added to."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+
+from msgspec import Meta
+
+from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.reading import Format, Time
+from pytest_dsocr.foundation.words import HASH_CHARACTERS
+from pytest_dsocr.perf.history import Line
+from pytest_dsocr.report.exit_status import Ending
+from pytest_dsocr.report.words import likely_cause
+
+INPUTS, TIMES, OTHER = "tokenizer", "times", "other"
+OUTPUT = "postprocess"
+STAGES = (INPUTS, "sam", "clip", "projector", "vision_fusion", "prefill", "decode", OUTPUT, TIMES, OTHER)
+"""As the report calls them, in the order of the data; what is of none of them comes last."""
+OF_STAGE: Mapping[str, str] = {
+    **dict.fromkeys(("input_ids", "inputs", "dtypes"), INPUTS),
+    **dict.fromkeys(("logits", "tokens"), "decode"),
+    **dict.fromkeys(("read", "text", "spans", "boxes", "result", "artefacts"), OUTPUT),
+    "prefill_best": "prefill",
+    "perf": TIMES,
+}
+MACHINE = "I"
+LETTERS: Mapping[str, str] = {
+    Verdict.NOT_COMPARED: "N",
+    Verdict.MATCH: "M",
+    Verdict.DRIFT: "D",
+    Verdict.TIE_FLIP: "T",
+    Verdict.WRONG: "W",
+}
+GRAVITY = "NMDTIW"
+RIGHT, WRONG = "MDT", "W"
+WORDS: Mapping[str, str] = {letter: str(verdict) for verdict, letter in LETTERS.items()} | {MACHINE: "the machine"}
+Letter = Annotated[str, Meta(pattern=rf"\A[{GRAVITY}]\Z")]
+Cells = dict[str, dict[str, Letter]]
+"""By case, which is empty for what is of no page, and by stage: a letter."""
+
+
+class Wrong(NamedTuple):
+    """The first thing that is wrong in a case."""
+
+    case: str
+    stage: str
+    what: str
+    measured: str
+    cause: str
+    part: str
+    """Of the night."""
+
+
+def stage_of(what: str) -> str:
+    """Return the stage of a comparison by its name: ``sam`` of ``sam.page/3``."""
+    head = what.partition("/")[0].partition(".")[0]
+    stage = OF_STAGE.get(head, INPUTS if head.startswith("images") else head)
+    return stage if stage in STAGES else OTHER
+
+
+def gravest(letters: Iterable[str]) -> str:
+    """Return the gravest of some letters; nothing of none."""
+    return max(letters, key=GRAVITY.index, default="")
+
+
+def cells_of(results: Iterable[Mapping[str, Any]]) -> Cells:
+    """Return the gravest letter of each case and stage, as the tests of some runs judged them."""
+    found: Cells = {}
+    for result in results:
+        for test in result.get("tests", ()):
+            case = found.setdefault(test["case"] or "", {})
+            for stage, letter in _letters(test):
+                case[stage] = gravest(filter(None, (case.get(stage), letter)))
+    return {case: stages for case, stages in found.items() if stages}
+
+
+def wrong_in(part: str, result: Mapping[str, Any]) -> Iterator[Wrong]:
+    """Yield what broke first in each case of a run, then what is wrong of no case."""
+    tests = result.get("tests", ())
+    for case in result.get("cases", ()):
+        of_tests = [one for test in tests if test["case"] == case["id"] for one in test["comparisons"]]
+        measured = {one["what"]: one["measured"] for one in of_tests if one["verdict"] == Verdict.WRONG}
+        what, fault = case["first_wrong"] or next(iter(measured), None), case["fault"]
+        if case["passes"] or not (what or (fault and not fault["infrastructure"])):
+            continue
+        named = what or fault["stage"] or "read"
+        shown = measured.get(named) or (fault["why"] if fault else "")
+        yield Wrong(case["id"], stage_of(named), named, shown, likely_cause(case), part)
+    for test in tests:
+        if test["case"] is None and test["why"] and test["ended_as"] != Ending.INFRASTRUCTURE:
+            wrong = [one for one in test["comparisons"] if one["verdict"] == Verdict.WRONG]
+            named = wrong[0]["what"] if wrong else test["nodeid"].rpartition("::")[2]
+            yield Wrong("", stage_of(named), named, wrong[0]["measured"] if wrong else test["why"], "", part)
+
+
+def _letters(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for one in test["comparisons"]:
+        if one["verdict"] != Verdict.NOT_COMPARED or not one["passes"]:
+            yield stage_of(one["what"]), LETTERS[one["verdict"]]
+    if test["why"] and not any(one["verdict"] == Verdict.WRONG for one in test["comparisons"]):
+        stage = (test["fault"] or {}).get("stage")
+        letter = MACHINE if test["ended_as"] == Ending.INFRASTRUCTURE else WRONG
+        yield stage_of(stage) if stage else OTHER, letter
+
+
+SUFFIX = ".night.json"
+MOST_WRONG = 200
+
+
+class Part(TypedDict):
+    """What became of a job of a night."""
+
+    name: str
+    word: str
+    seconds: Time
+    pages: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Night:
+    """What is kept of a night, or of any run."""
+
+    started: str
+    """In UTC, as ISO 8601."""
+    ended: str
+    commit: str
+    """Empty where it is unknown."""
+    word: str
+    """``passes``, ``wrong``, ``machine``, ``slower``, ``incomplete``."""
+    verdict: str
+    subject: str
+    setting: str
+    """Checkpoint, device, dtype, attention."""
+    machine: str
+    """Which machine and which GPUs, in words."""
+    parts: Sequence[Part] = ()
+    cells: Cells = field(default_factory=dict)
+    wrong: Sequence[Wrong] = ()
+    flaky: Sequence[str] = ()
+    """Tests that passed only when they were run again."""
+    notes: Sequence[str] = ()
+    """What the runs noticed, such as a known failure whose date is over."""
+    times: Sequence[Line] = ()
+    """As the lines of ``history.jsonl``."""
+    format: Literal[1] = 1
+
+    @property
+    def day(self) -> str:
+        """The day on which it began."""
+        return self.started[:10]
+
+    @property
+    def short(self) -> str:
+        """Its commit in a few digits."""
+        name, _, changed = self.commit.partition("-")
+        return (name[:HASH_CHARACTERS] + (f"-{changed}" if changed else "")) or "unknown"
+
+    @property
+    def at(self) -> str:
+        """Its day and commit, in words."""
+        return f"{self.day} (commit {self.short})"
+
+
+NIGHTS = Format(Night, "it is left out; the others count")
+
+
+def about(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the fields of :class:`Night` that are read off the results of its parts.
+
+    Args:
+        results: by the names of the parts, what their ``dsocr.json`` holds; nothing of a part without one.
+    """
+    runs = [result["run"] for result in results.values() if result.get("run")]
+    first = runs[0] if runs else {}
+    timed = [result for result in results.values() if result.get("perf")]
+    setting = "/".join(str(first.get(name, "")) for name in ("checkpoint", "device"))
+    return {
+        "subject": first.get("subject", ""),
+        "setting": "-".join([setting, *(str(first.get(name, "")) for name in ("dtype", "attention"))]) if first else "",
+        "cells": cells_of(results.values()),
+        "wrong": [one for name, result in results.items() for one in wrong_in(name, result)][:MOST_WRONG],
+        "flaky": [test for result in results.values() for test in result.get("flaky", ())],
+        "notes": list(dict.fromkeys(note for result in results.values() for note in result.get("notes", ()))),
+        "times": [Line.of_run(one["perf"], one["ended"]) for one in timed],
+    }
+
+
+def of_run(result: Mapping[str, Any]) -> Night:
+    """Make a night of one run, as ``dsocr compare`` writes it."""
+    part: Part = {"name": "run", "word": result["ended_as"], "seconds": 0.0, "pages": len(result["cases"]), "why": ""}
+    gpus = {one["device"] for one in result.get("spent", ())} - {"cpu"}
+    return Night(
+        started=result["started"],
+        ended=result["ended"] or "",
+        commit=result["commit"] or "",
+        word={"infrastructure": "machine"}.get(result["ended_as"], result["ended_as"]),
+        verdict=result["verdict"],
+        machine=", ".join([result["environment"]["platform"], *sorted(gpus)]),
+        parts=[part],
+        **about({"run": result}),
+    )
+
+
+def add(folder: Path, night: Night) -> Path:
+    """Add a night to a folder as a file of its own, and return that; what is there is never changed.
+
+    Raises:
+        DsocrError: where the disk does not take it.
+    """
+    stamp = "".join(c for c in night.started[:19] if c not in ":-")
+    content = json.dumps(asdict(night), indent=1).encode() + b"\n"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        made = folder / f".{stamp}-{os.getpid()}{SUFFIX}"
+        write_whole(made, content)
+        try:
+            return _named(made, folder, f"{stamp}-{night.short}")
+        finally:
+            made.unlink(missing_ok=True)
+    except OSError as error:
+        raise DsocrError(f"{folder} takes no night ({error.strerror}); make room, or name another folder") from error
+
+
+def read(folder: Path) -> tuple[list[Night], list[str]]:
+    """Read every night below a folder, the oldest first; return what is wrong with which files as well."""
+    nights, damaged = [], []
+    for path in sorted(folder.rglob(f"*{SUFFIX}"), key=lambda path: (len(path.name), path.name)):
+        if not path.name.startswith("."):
+            try:
+                nights.append(NIGHTS.read(path))
+            except DsocrError as error:
+                damaged.append(str(error))
+    return sorted(nights, key=lambda night: night.started), damaged
+
+
+def _named(made: Path, folder: Path, name: str) -> Path:
+    """Return a file the first name that is free; a link is made only where there is none."""
+    number = 1
+    while True:
+        path = folder / (f"{name}{SUFFIX}" if number == 1 else f"{name}-{number}{SUFFIX}")
+        try:
+            os.link(made, path)
+        except FileExistsError:
+            number += 1
+        else:
+            return path

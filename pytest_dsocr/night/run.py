@@ -1,0 +1,224 @@
+"""A night: what is done already, what still fits, each job after the other."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.words import Command, count
+from pytest_dsocr.night import process
+from pytest_dsocr.night.config import PARTS, Config
+from pytest_dsocr.night.jobs import LOG, Job, command, environment, jobs, may_miss
+from pytest_dsocr.night.page import html
+from pytest_dsocr.night.record import Night, Part, about, add, read
+from pytest_dsocr.night.state import MACHINE, WRONG, Entry, NightState, Step, code_here, earlier, is_whole, key_of, now
+from pytest_dsocr.night.views import Results, for_github, markdown, results, write_views
+from pytest_dsocr.pages.named import pages_in
+from pytest_dsocr.pages.page_list import BadPage
+from pytest_dsocr.perf.history import in_series
+from pytest_dsocr.perf.probe.machine import machine, versions
+from pytest_dsocr.report import ci
+from pytest_dsocr.report.file import INDEX_NAME, read_result
+
+GPU_FACTS = "name,driver_version,memory.total,memory.used,clocks.sm,temperature.gpu"
+SILENT = {ci.SUMMARY: "", ci.IS_GITHUB: ""}
+"""The night tells GitHub what its parts found, once, and not each part by itself."""
+LITTLE_S = 1.0
+"""Time in which nothing is worth beginning."""
+
+
+def run(config: Config, *, again: bool = False) -> Generator[str, None, int]:
+    """Run what is to do, and yield what to tell the user; ``config.out`` holds the results.
+
+    Args:
+        config: the night's.
+        again: do everything anew.
+
+    Returns:
+        The worst status of its parts.
+
+    Raises:
+        DsocrError: where a part or a page has no meaning, or the results cannot be written.
+        KeyboardInterrupt: where it is interrupted; what was done is kept.
+    """
+    out, started_s = Path(config.out), monotonic()
+    before = {} if again else earlier(out)
+    commit, code = code_here(config.commit)
+    night = NightState(commit, config, facts=facts())
+    todo = [*jobs(config, {name: _files(getattr(config, name)) for name in ("pages", "live_pages")})]
+    night.entries = [_prepared(job, config, code, len(night.facts["gpus"])) for job in todo]
+    yield f"{count(len(todo), 'job')}, {config.minutes:g} minutes, into {out}"
+    if not code:
+        yield "no commit is known here, so that nothing of an earlier run is taken over; name one with --commit"
+    for place, job in enumerate(todo):
+        entry, old = night.entries[place], before.get(job.name)
+        if old and old.key == entry.key != "" and is_whole(old, out / job.name):
+            night.entries[place] = entry = old
+            yield f"{job.name:<16}is done, since {old.ended}"
+        else:
+            left_s = 60 * config.minutes - (monotonic() - started_s)
+            entry.why = _too_long(job, night.entries[:place], left_s)
+            entry.step = Step.LEFT_OUT if entry.why else Step.RUNNING
+            write(night, out)
+            if entry.step is Step.RUNNING:
+                yield f"{job.name:<16}begins, {count(len(job.pages), 'page')}"
+                with _noting(night, entry, out):
+                    _do(job, config, entry, left_s)
+        write(night, out)
+        yield f"{entry.name:<16}{entry.word}, {entry.seconds:.0f} s; {entry.why or entry.verdict}"
+    night.ended = now()
+    write(night, out)
+    return (yield from finish(night, out))
+
+
+def finish(night: NightState, out: Path) -> Generator[str, None, int]:
+    """Report to CI a night that has ended, and add it to those before; return its status."""
+    found = results(night, out)
+    yield from map(Command, for_github(found))
+    if problem := ci.append(markdown(night, found)):
+        yield problem
+    yield f"{night.verdict}; see {out / INDEX_NAME}"
+    if night.config.history:
+        try:
+            yield f"all nights are in {_keep(night, found, Path(night.config.history))}"
+        except DsocrError as error:
+            yield f"this night is not among the others: {error}"
+            return night.status if night.status == WRONG else MACHINE
+    return night.status
+
+
+@contextmanager
+def _noting(night: NightState, entry: Entry, out: Path) -> Iterator[None]:
+    """Write down what was running when the night is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        entry.step, entry.why, entry.ended = Step.ENDED, "interrupted", now()
+        write(night, out)
+        raise
+
+
+def facts() -> dict[str, Any]:
+    """Return what is known of the machine without asking torch for a GPU, which would hold memory there."""
+    asked = ["nvidia-smi", f"--query-gpu={GPU_FACTS}", "--format=csv,noheader"]
+    try:
+        gpus = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout.splitlines()
+        gpus = [line for k, line in enumerate(gpus) if _is_visible(k)]
+    except (OSError, subprocess.TimeoutExpired):
+        gpus = []
+    return {"machine": machine("cpu"), "versions": versions(), "gpus": gpus}
+
+
+def _is_visible(gpu: int) -> bool:
+    """Say whether CUDA_VISIBLE_DEVICES shows a GPU; names in place of numbers are taken for those of the first."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return True
+    shown = [one.strip() for one in named.split(",") if one.strip()]
+    return str(gpu) in shown if all(one.isdigit() for one in shown) else gpu < len(shown)
+
+
+def _prepared(job: Job, config: Config, code: str, gpus: int) -> Entry:
+    words = command(job, config, Path(config.out) / job.name, len(config.gpus) or gpus)
+    key = key_of(job, words, environment(job, config).items(), code, config)
+    return Entry(job.name, job.part, job.pages, key, command=shlex.join(words))
+
+
+def _do(job: Job, config: Config, entry: Entry, left_s: float) -> None:
+    """Run a job in an empty folder, and note how it ended."""
+    folder = Path(config.out) / job.name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    entry.step = Step.ENDED
+    entry.status, entry.seconds, entry.why = process.run(
+        shlex.split(entry.command), folder / LOG, {**SILENT, **environment(job, config)}, left_s, config.grace_seconds
+    )
+    entry.ended = now()
+    entry.step = Step.ENDED if entry.why else Step.DONE
+    if job.is_doctor:
+        entry.verdict = "the machine has what is needed" if entry.status == 0 else "the machine lacks something"
+    else:
+        note_result(entry, folder, config)
+
+
+def note_result(entry: Entry, folder: Path, config: Config) -> None:
+    """Note what a job's result says."""
+    try:
+        result = read_result(folder)
+    except DsocrError as error:
+        entry.verdict = str(error)
+        entry.status = entry.status or MACHINE
+        return
+    lacking = dict.fromkeys(one["what"] for one in result["missing"])
+    entry.lacking = tuple(what for what in lacking if what not in may_miss(PARTS[entry.part], config))
+    missing = f"; missing: {', '.join(entry.lacking)}" if entry.lacking else ""
+    entry.verdict = f"{result['verdict']}, {count(result['comparisons'], 'comparison')}{missing}"
+
+
+def _too_long(job: Job, done: list[Entry], left_s: float) -> str:
+    """Say why a job no longer fits: by what the pages of its part have taken this night."""
+    if left_s < LITTLE_S:
+        return "the time is over"
+    of_part = [
+        entry for entry in done if entry.part == job.part and entry.pages and entry.seconds and entry.step is Step.DONE
+    ]
+    if not of_part:
+        return ""
+    needed_s = len(job.pages) * max(entry.seconds / len(entry.pages) for entry in of_part)
+    return f"{left_s:.0f} s are left, and it would take about {needed_s:.0f}" if needed_s > left_s else ""
+
+
+def _files(named: tuple[str, ...]) -> list[str]:
+    """Return the files of the pages; the doctor tells of those that cannot be read."""
+    return [str(page) for page in pages_in(named) if not isinstance(page, BadPage)]
+
+
+def write(night: NightState, out: Path) -> None:
+    """Write what is known of a night, as page, summary and state."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_views(night, out)
+    night.write(out)
+
+
+def _keep(night: NightState, found: Results, folder: Path) -> Path:
+    """Add a night that has ended to the folder of all, and make the page over them anew; return the page."""
+    add(folder, _record(night, found))
+    nights, damaged = read(folder)
+    page = html(nights, in_series(line for one in nights for line in one.times), damaged)
+    write_whole(folder / INDEX_NAME, page.encode("utf-8", "replace"))
+    return folder / INDEX_NAME
+
+
+def _record(night: NightState, found: Results) -> Night:
+    config, facts = night.config, night.facts
+    setting = f"{config.checkpoint}/{config.device}-{config.dtype}-{config.attention}"
+    parts: list[Part] = [
+        {
+            "name": entry.name,
+            "word": entry.word,
+            "seconds": entry.seconds,
+            "why": entry.why,
+            "pages": len(entry.pages),
+        }
+        for entry in night.entries
+    ]
+    machine = facts.get("machine", {})
+    return Night(
+        started=night.started,
+        ended=night.ended,
+        commit=night.commit or "",
+        word=night.verdict.partition(":")[0],
+        verdict=night.verdict,
+        machine=", ".join([str(machine.get("cpu", "unknown")), *facts.get("gpus", ())]),
+        parts=parts,
+        **{**about({entry.name: result for entry, result in found}), "subject": config.subject} | {"setting": setting},
+    )

@@ -1,0 +1,179 @@
+"""What a night has done so far: one file, whole at every moment, from which the next one goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.process import commit_here
+from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.night.config import Config
+from pytest_dsocr.night.jobs import Job
+from pytest_dsocr.report.file import read_result
+
+STATE_NAME = "night.json"
+PASSES, WRONG, MACHINE, SLOWER, INCOMPLETE = 0, 1, 10, 11, 12
+"""Exit statuses: of ``dsocr compare``, and of a night in which nothing is wrong and parts were left out."""
+GRAVEST_FIRST = (WRONG, MACHINE, SLOWER, INCOMPLETE, PASSES)
+WORDS = {PASSES: "passes", WRONG: "wrong", MACHINE: "machine", SLOWER: "slower", INCOMPLETE: "incomplete"}
+LASTING = (PASSES, WRONG, SLOWER)
+"""What a second run at the same commit would only find again."""
+
+
+class Step(StrEnum):
+    """How far a job is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    ENDED = "ended"
+    """Before its own end."""
+    LEFT_OUT = "left out"
+
+
+@dataclass
+class Entry:
+    """One job, and what became of it."""
+
+    name: str
+    part: str
+    pages: tuple[str, ...]
+    key: str = ""
+    """Of all that its result depends on; empty where that is not known."""
+    step: Step = Step.WAITING
+    status: int | None = None
+    seconds: float = 0.0
+    why: str = ""
+    """Why it was left out or ended."""
+    verdict: str = ""
+    lacking: tuple[str, ...] = ()
+    """What its result says was missing, and the configuration does not allow."""
+    ended: str = ""
+    command: str = ""
+
+    @property
+    def grade(self) -> int | None:
+        """Its exit status as one of the night's; None while there is none."""
+        if self.step is Step.LEFT_OUT:
+            return INCOMPLETE
+        if self.step is Step.ENDED:
+            return MACHINE
+        if self.status is None:
+            return None
+        if self.part == "doctor":
+            return MACHINE if self.status else PASSES
+        if self.status == PASSES and self.lacking:
+            return INCOMPLETE
+        return self.status if self.status in WORDS else MACHINE
+
+    @property
+    def word(self) -> str:
+        """It in a word."""
+        return WORDS[self.grade] if self.step is Step.DONE and self.grade is not None else str(self.step)
+
+
+@dataclass
+class NightState:
+    """A run of all jobs."""
+
+    commit: str | None
+    config: Config
+    started: str = field(default_factory=lambda: now())
+    ended: str = ""
+    entries: list[Entry] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    format: Literal[1] = 1
+
+    @property
+    def status(self) -> int:
+        """The worst of its parts; one in which nothing was run is no pass."""
+        grades = {entry.grade for entry in self.entries} - {None}
+        return next((grade for grade in GRAVEST_FIRST if grade in grades), MACHINE)
+
+    @property
+    def verdict(self) -> str:
+        """The same in words."""
+        if not self.ended:
+            return "not finished: it goes on, or died"
+        worse = [f"{entry.name} {entry.word}" for entry in self.entries if entry.grade != PASSES]
+        return WORDS[self.status] + (f": {', '.join(worse)}" if worse else "")
+
+    def write(self, out: Path) -> None:
+        """Write what is known now."""
+        content = {"status": self.status if self.ended else None, "verdict": self.verdict}
+        write_whole(out / STATE_NAME, (json.dumps({**content, **asdict(self)}, indent=1) + "\n").encode())
+
+
+NIGHTS = Format(NightState, "run it again")
+
+
+def now() -> str:
+    """Return the moment, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def read_night(out: Path) -> NightState:
+    """Read a night.
+
+    Raises:
+        DsocrError: where there is none, or it is damaged or of another format.
+    """
+    return NIGHTS.read(out / STATE_NAME)
+
+
+def earlier(out: Path) -> dict[str, Entry]:
+    """Return what the night before did there, by name; nothing where it is damaged or of another format."""
+    try:
+        return {entry.name: entry for entry in read_night(out).entries}
+    except DsocrError:
+        return {}
+
+
+def is_whole(entry: Entry, folder: Path) -> bool:
+    """Say whether a job's result is there to its end, and would only be found again."""
+    if entry.step is not Step.DONE or entry.grade not in LASTING or entry.part == "doctor":
+        return False
+    try:
+        return bool(read_result(folder))
+    except DsocrError:
+        return False
+
+
+def code_here(named: str = "") -> tuple[str | None, str]:
+    """Return the commit, and what identifies the code: with what differs from the commit; empty where that is unknown.
+
+    Args:
+        named: what names the code where git does not.
+    """
+    commit = commit_here()
+    if commit is None:
+        return named or None, named
+    diff = subprocess.run(["git", "diff", "HEAD", "--binary"], capture_output=True, check=False)
+    return commit, f"{commit} {hashlib.sha256(diff.stdout).hexdigest()}"
+
+
+def key_of(job: Job, command: Sequence[str], variables: Iterable[tuple[str, str]], code: str, config: Config) -> str:
+    """Return the hash of all that a job's result depends on; empty where the code is unknown."""
+    named = {name: value for name, value in os.environ.items() if name.startswith(("DSOCR_", "CUDA_", "OMP_"))}
+    paths = [
+        Path(text) for text in (*job.pages, config.checkpoint, config.vendor, config.golden, config.xfails) if text
+    ]
+    content = [code, [*command], sorted({**named, **dict(variables)}.items()), [_stamps(path) for path in paths]]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest() if code else ""
+
+
+def _stamps(path: Path) -> list[tuple[str, int, int]]:
+    """Return name, size and time of a file, or of all in a folder."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    found = [(str(file), file.stat()) for file in files if file.is_file()]
+    return [(name, stamp.st_size, stamp.st_mtime_ns) for name, stamp in found]

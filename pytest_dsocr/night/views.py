@@ -1,0 +1,158 @@
+"""A night as a page, as Markdown, and as annotations where CI is GitHub's; where its time went."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import templates, write_whole
+from pytest_dsocr.foundation.words import count
+from pytest_dsocr.night.jobs import DOCTOR_JSON, JUNIT, LOG
+from pytest_dsocr.night.state import PASSES, STATE_NAME, Entry, NightState, Step
+from pytest_dsocr.report import ci
+from pytest_dsocr.report.file import INDEX_NAME, JSON_NAME, read_result
+from pytest_dsocr.report.markdown import SUMMARY_NAME, cell, part, table, wrong_cases
+from pytest_dsocr.report.times import OTHER, PARTS, by_part
+from pytest_dsocr.report.words import counts
+
+TEMPLATE = "index.html.j2"
+FILES = (INDEX_NAME, JSON_NAME, DOCTOR_JSON, JUNIT, LOG)
+LOADING = ("loading the subject", "loading the reference")
+ENDS, REST = "start and end", "the rest"
+"""Before pytest was configured and after the process's last test; and what is pytest's and the tests' own."""
+TIMED = ("job", "process", "pages", "seconds", ENDS, *PARTS, REST)
+RATED = ("part", "processes", "pages", "seconds", "pages an hour", "of it loading")
+Results = Sequence[tuple[Entry, Mapping[str, Any]]]
+"""Each job with its result; an empty one where there is none."""
+
+
+def results(night: NightState, out: Path) -> Results:
+    """Read what each job of a night wrote to its end."""
+    return [(entry, _result(entry, out)) for entry in night.entries]
+
+
+def write_views(night: NightState, out: Path) -> None:
+    """Write ``index.html`` and ``summary.md``; raise ``DsocrError`` where the disk does not take them."""
+    found = results(night, out)
+    environment = templates(Path(__file__).parent)
+    environment.filters |= {"of": count}
+    page = environment.get_template(TEMPLATE).render(
+        night=night,
+        rows=[(entry, _in_brief(result), _files(entry, out)) for entry, result in found],
+        timed=_headed(TIMED, timed(found)),
+        rated=_headed(RATED, rated(found)),
+        findings=_findings(out),
+        config=asdict(night.config),
+        state=STATE_NAME,
+    )
+    write_whole(out / INDEX_NAME, page.encode("utf-8", "replace"))
+    write_whole(out / SUMMARY_NAME, markdown(night, found).encode("utf-8", "replace"))
+
+
+def markdown(night: NightState, found: Results) -> str:
+    """Render the night for a comment, a mail, or a job's summary."""
+    return "\n".join(_lines(night, found)) + "\n"
+
+
+def for_github(found: Results) -> Iterator[str]:
+    """Yield GitHub's commands: of each job the tests that failed, or why there is nothing of it."""
+    return islice(_annotations(found), ci.MOST)
+
+
+def timed(found: Results) -> list[tuple[str, ...]]:
+    """Return where the seconds went, a row for each process under :data:`TIMED`; each process has a GPU of its own."""
+    rows = []
+    for entry, result in found:
+        for one in result.get("spent", ()):
+            seconds, ends = by_part([one]), max(0.0, entry.seconds - one["elapsed_s"])
+            columns = [entry.seconds, ends, *(seconds[name] for name in (*PARTS, OTHER))]
+            process = " ".join(filter(None, (one["worker"], one["device"])))
+            rows.append((entry.name, process, str(one["cases"]), *(f"{value:.1f}" for value in columns)))
+    return rows
+
+
+def rated(found: Results) -> list[tuple[str, ...]]:
+    """Return how many pages an hour each part read, a row under :data:`RATED`; none of one that read no page."""
+    rows: list[tuple[str, ...]] = []
+    for name in dict.fromkeys(entry.part for entry, _ in found):
+        jobs = [(entry, spent) for entry, result in found if entry.part == name and (spent := result.get("spent"))]
+        pages = sum(one["cases"] for _, spent in jobs for one in spent)
+        if not pages:
+            continue
+        seconds = sum(entry.seconds for entry, _ in jobs)
+        of_processes = sum(entry.seconds * len(spent) for entry, spent in jobs)
+        loading = sum(by_part(spent)[what] for _, spent in jobs for what in LOADING)
+        processes = max(len(spent) for _, spent in jobs)
+        numbers = (str(processes), str(pages), f"{seconds:.1f}", f"{3600 * pages / seconds:.0f}")
+        rows.append((name, *numbers, f"{loading / of_processes:.0%}"))
+    return rows
+
+
+def _result(entry: Entry, out: Path) -> Mapping[str, Any]:
+    try:
+        return read_result(out / entry.name) if entry.ended else {}
+    except DsocrError:
+        return {}
+
+
+def _headed(heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    return [heading, *rows] if rows else []
+
+
+def _in_brief(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how much a result compared, and its cases that are not right."""
+    wrong = [case["id"] for case in result.get("cases", ()) if case.get("first_wrong")]
+    return {"counts": counts(result.get("counts", {})), "wrong": wrong, "comparisons": result.get("comparisons")}
+
+
+def _files(entry: Entry, out: Path) -> list[str]:
+    return [name for name in FILES if entry.ended and (out / entry.name / name).is_file()]
+
+
+def _findings(out: Path) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = json.loads((out / "doctor" / DOCTOR_JSON).read_text(encoding="utf-8"))["findings"]
+    except (OSError, ValueError, KeyError):
+        return []
+    return found
+
+
+def _lines(night: NightState, found: Results) -> Iterator[str]:
+    config = night.config
+    yield f"## DeepSeek-OCR, a night: {night.verdict.partition(':')[0]}"
+    yield ""
+    yield cell(night.verdict)
+    yield ""
+    about = (
+        ("model", ", ".join((config.subject, config.checkpoint, config.device, config.dtype, config.attention))),
+        ("commit", night.commit or "unknown"),
+        ("time", f"{night.started} to {night.ended or 'now'}"),
+        ("GPUs", "; ".join(night.facts.get("gpus", ())) or "none"),
+    )
+    yield from table(("", ""), about)
+    jobs = [
+        (one.name, one.word, str(len(one.pages) or ""), f"{one.seconds:.0f}", one.why or one.verdict)
+        for one in night.entries
+    ]
+    yield from part("Jobs", table(("job", "verdict", "pages", "seconds", "what was found"), jobs))
+    wrong = [(entry.name, *case) for entry, result in found for case in wrong_cases(result)]
+    yield from part("What is wrong", table(("job", "case", "stage", "measured", "likely cause"), wrong))
+    yield from part("Pages an hour", table(RATED, rated(found)))
+    yield from part("Where the time went, in seconds", table(TIMED, timed(found)))
+    failed = (one for one in night.entries if one.grade not in (None, PASSES))
+    yield from part("To run again", (f"    {one.command}" for one in failed))
+
+
+def _annotations(found: Results) -> Iterator[str]:
+    for entry, result in found:
+        if entry.grade in (None, PASSES):
+            continue
+        of_tests = [*ci.errors(result)] if result else []
+        kind = "warning" if entry.step is Step.LEFT_OUT else "error"
+        text = f"{entry.word}; {entry.why or entry.verdict or f'exit status {entry.status}'}"
+        yield from of_tests or ci.annotation(kind, f"night: {entry.name}", text)

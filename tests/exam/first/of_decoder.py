@@ -1,0 +1,148 @@
+"""Mistakes in the decoder, listed before the checks were read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pytest_dsocr.engine import attention
+from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.decoder import RmsNorm, Rope
+from pytest_dsocr.engine.experts import MixtureOfExperts, Router
+from pytest_dsocr.engine.model import Core
+from pytest_dsocr.subjects.session import SessionSubject
+from tests.exam.planting import LONG, core_of, mistake
+
+HALF = "a run in bfloat16"
+CHUNK = 512
+
+
+@mistake("HLD-55", "Positions in the weights' dtype", "prefill", HALF)
+def rounded_positions(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The angles are computed of positions in the weights' dtype: in bfloat16 those above 256 are rounded."""
+    right = Rope.__init__
+
+    def init(self: Rope, inverse: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
+        right(self, inverse, positions.to(dtype).float(), dtype)
+        self.positions = positions
+
+    patch.setattr(Rope, "__init__", init)
+
+
+@mistake("HLD-56", "Frequencies scaled beyond 1,024 positions", "prefill", LONG)
+def dynamic_scaling(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The dynamic scaling of a longer model was left on: theta grows with the length."""
+    right = Rope.__init__
+
+    def init(self: Rope, inverse: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
+        length = int(positions.max()) + 1
+        exponents = torch.arange(len(inverse)) / max(len(inverse) - 1, 1)
+        scaled = inverse * (max(length, 1024) / 1024) ** -exponents
+        right(self, scaled, positions, dtype)
+
+    patch.setattr(Rope, "__init__", init)
+
+
+@mistake("HLD-59", "Chunks of a prompt with a mask from the top left", "prefill", LONG)
+def top_left(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """A prompt goes in 512 tokens at a time, and is_causal puts the triangle at the first key, not at the last."""
+    right = Core.decode
+
+    def decode(self: Core, x: Tensor, cache: KVCache) -> Tensor:
+        return torch.cat([right(self, part, cache) for part in x.split(CHUNK, dim=1)], dim=1)
+
+    def visible(q: Tensor, k: Tensor, lengths: Any) -> Tensor | None:
+        if q.shape[2] == 1:
+            return None
+        return (torch.arange(k.shape[2]) <= torch.arange(q.shape[2])[:, None])[None, None]
+
+    patch.setattr(Core, "decode", decode)
+    patch.setattr(attention, "_visible", visible)
+
+
+@mistake("HLD-61", "The router in the weights' dtype", "prefill", HALF)
+def narrow_router(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """Neither the tokens nor the router's weights are widened."""
+
+    def forward(self: Router, x: Tensor) -> tuple[Tensor, Tensor]:
+        scores = F.linear(x, self.weight).softmax(dim=-1)
+        weights, chosen = torch.topk(scores, self.experts_per_token, dim=-1, sorted=False)
+        return chosen, weights.float() * self.scale
+
+    patch.setattr(Router, "forward", forward)
+
+
+@mistake("HLD-62", "Gate and up exchanged in steps", "decode")
+def exchanged_in_steps(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The kernel for one token takes the fused weights in the other order."""
+    right = MixtureOfExperts.looped
+
+    def looped(self: MixtureOfExperts, tokens: Tensor, chosen: Tensor) -> Tensor:
+        if len(tokens) > 1:
+            return right(self, tokens, chosen)
+        experts = [self._mlps()[k] for k in chosen.flatten().tolist()]
+        return torch.cat([one.down_proj(F.silu(one.up_proj(tokens)) * one.gate_proj(tokens)) for one in experts])
+
+    patch.setattr(MixtureOfExperts, "looped", looped)
+
+
+@mistake("HLD-63", "Shared experts averaged", "prefill")
+def averaged(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The two are run apart, and their mean is taken in place of their sum."""
+    right = MixtureOfExperts.forward
+    patch.setattr(MixtureOfExperts, "forward", lambda self, x: right(self, x) - self.shared_experts(x) / 2)
+
+
+@mistake("HLD-64", "Epsilon outside of the root", "prefill")
+def outside_the_root(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """x / (rms + eps) in place of x / sqrt(ms + eps)."""
+    forward: Any = lambda self, x: self.weight * (x / (x.pow(2).mean(-1, keepdim=True).sqrt() + self.eps))  # noqa: E731
+    patch.setattr(RmsNorm, "forward", forward)
+
+
+@mistake("HLD-65", "A norm's weight applied before the cast", "prefill", HALF)
+def weighted_wide(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """It is multiplied in float32, and the product is rounded; the vendor rounds first."""
+
+    def forward(self: RmsNorm, x: Tensor) -> Tensor:
+        wide = x.float()
+        return (self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps))).to(x.dtype)
+
+    patch.setattr(RmsNorm, "forward", forward)
+
+
+@mistake("HLD-67", "Queries permuted for interleaved pairs, keys not", "prefill")
+def half_permuted(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """A converter permutes both for its own rotation; here one of the two."""
+    for layer in core_of(subject).decoder_layers():
+        weight, width = layer.self_attn.q_proj.weight, layer.self_attn.head_dim
+        pairs = weight.data.unflatten(0, (-1, 2, width // 2)).transpose(1, 2)
+        patch.setattr(weight, "data", pairs.flatten(0, 2).contiguous())
+
+
+@mistake("HLD-68", "Experts in 8 bits", "prefill")
+def quantised_experts(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """Their weights are stored with one scale for each row."""
+    for layer in core_of(subject).decoder_layers():
+        if not isinstance(layer.mlp, MixtureOfExperts):
+            continue
+        for weight in layer.mlp.experts.parameters():
+            scale = weight.data.abs().amax(1, keepdim=True) / 127
+            patch.setattr(weight, "data", (weight.data / scale).round() * scale)
+
+
+@mistake("HLD-69", "Experts in the order of their names", "prefill", "a checkpoint of more than ten experts")
+def sorted_as_text(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """Tensors are stacked in the order of the file, where experts.10 stands in front of experts.2."""
+    for layer in core_of(subject).decoder_layers():
+        if not isinstance(layer.mlp, MixtureOfExperts):
+            continue
+        experts = layer.mlp._mlps()
+        stored = [[one.data for one in experts[k].parameters()] for k in sorted(range(len(experts)), key=str)]
+        for expert, weights in zip(experts, stored, strict=True):
+            for parameter, data in zip(expert.parameters(), weights, strict=True):
+                patch.setattr(parameter, "data", data)

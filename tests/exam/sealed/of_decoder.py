@@ -1,0 +1,176 @@
+"""Mistakes in the decoder, its experts and its cache: the half whose outcome is seen last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pytest_dsocr.engine import attention, fusion, pipeline
+from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.decoder import Attention, Rope
+from pytest_dsocr.engine.experts import MixtureOfExperts, Router
+from pytest_dsocr.engine.pipeline import Pipeline
+from pytest_dsocr.subjects.session import SessionSubject
+from tests.exam.planting import LONG, change_cache, core_of, mistake, run_instead, standing_still
+
+WINDOW, ROOM = 1024, 1280
+
+
+@mistake("NEW-055", "Features one position late", "prefill")
+def scatter_shifted(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The first image position is searched without the BOS: features start one too late, wrapping round."""
+    right = fusion.scatter
+    rolled: Any = lambda embeds, mask, features, count: right(embeds, mask, features.roll(1, 0), count)  # noqa: E731
+    patch.setattr(pipeline, "scatter", rolled)
+
+
+@mistake("NEW-059", "Rotary pairs interleaved", "prefill")
+def rope_interleaved(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """Neighbouring channels are rotated together, GGML's default, where halves are."""
+
+    def rotate(self: Rope, x: Tensor) -> Tensor:
+        half = x.shape[-1] // 2
+        cos, sin = self.cos[..., :half], self.sin[..., :half]
+        even, odd = x[..., ::2], x[..., 1::2]
+        return torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1).flatten(-2)
+
+    patch.setattr(Rope, "rotate", rotate)
+
+
+@mistake("NEW-060", "Positions stand still on the image", "prefill")
+def image_one_position(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """All tokens of an image share one position, as in multimodal rotary embeddings."""
+    of_image: dict[str, Tensor] = {}
+    skipped: dict[KVCache, int] = {}
+    prefill, right = Pipeline.prefill_with, KVCache.positions
+
+    def prefill_with(self: Any, inputs: Any, features: Any, *, all_logits: bool = False) -> Any:
+        of_image["mask"] = inputs.images_seq_mask[0]
+        return prefill(self, inputs, features, all_logits=all_logits)
+
+    def positions(self: KVCache, new: int, device: torch.device) -> Tensor:
+        mask = of_image.get("mask", torch.empty(0))
+        if self.length or len(mask) != new:
+            return right(self, new, device) - skipped.get(self, 0)
+        again = mask & torch.cat([mask[:1] & False, mask[:-1]])
+        skipped[self] = int(again.sum())
+        return ((~again).cumsum(0) - 1)[None]
+
+    patch.setattr(Pipeline, "prefill_with", prefill_with)
+    patch.setattr(KVCache, "positions", positions)
+
+
+@mistake("NEW-064", "Final norm left out", "prefill")
+def final_norm_lost(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """Logits are computed from the last layer's output."""
+    run_instead(patch, core_of(subject).norm, lambda x: x)
+
+
+@mistake("NEW-065", "Positions in bfloat16", "prefill", LONG)
+def positions_bf16(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """Positions are cast before they are multiplied by the frequencies: above 256 neighbours coincide."""
+    right = Rope.__init__
+
+    def init(self: Rope, inverse: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
+        right(self, inverse, positions.bfloat16().float(), dtype)
+        self.positions = positions
+
+    patch.setattr(Rope, "__init__", init)
+
+
+@mistake("NEW-067", "Sliding window of 1024", "prefill", "more than 1,024 positions")
+def window_1024(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The runtime's default window is kept from another model."""
+    right = attention._visible
+
+    def visible(q: Tensor, k: Tensor, lengths: Any) -> Tensor | None:
+        causal = right(q, k, lengths)
+        queries, keys = q.shape[2], k.shape[2]
+        if lengths is not None or keys <= WINDOW:
+            return causal
+        at = torch.arange(keys, device=q.device)
+        near = (at > at[keys - queries :, None] - WINDOW)[None, None]
+        return near if causal is None else causal & near
+
+    patch.setattr(attention, "_visible", visible)
+
+
+@mistake("NEW-072", "Router computed in bfloat16", "prefill")
+def router_bf16(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The router's product is made in bfloat16, where the vendor's is in float32."""
+
+    def forward(self: Router, x: Tensor) -> tuple[Tensor, Tensor]:
+        scores = F.linear(x.bfloat16(), self.weight.bfloat16()).float().softmax(dim=-1)
+        weights, chosen = torch.topk(scores, self.experts_per_token, dim=-1, sorted=False)
+        return chosen, weights * self.scale
+
+    patch.setattr(Router, "forward", forward)
+
+
+@mistake("NEW-073", "Routing weights on the input", "prefill")
+def weights_on_input(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """Tokens are scaled before the expert and not after it."""
+
+    def forward(self: MixtureOfExperts, x: Tensor) -> Tensor:
+        tokens = x.flatten(0, -2)
+        chosen, weights = self.gate(tokens)
+        parts = [
+            self.looped((tokens * weights[:, k : k + 1]).to(tokens.dtype), chosen[:, k : k + 1])
+            for k in range(chosen.shape[1])
+        ]
+        given: Tensor = torch.stack(parts).sum(dim=0).view_as(x) + self.shared_experts(x)
+        return given
+
+    patch.setattr(MixtureOfExperts, "forward", forward)
+
+
+@mistake("NEW-074", "Experts in eight bits", "prefill")
+def experts_int8(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """Experts' weights are quantised to int8 with one scale a matrix."""
+    for layer in core_of(subject).decoder_layers():
+        if isinstance(layer.mlp, MixtureOfExperts):
+            for weight in layer.mlp.experts.parameters():
+                scale = weight.data.abs().max() / 127
+                patch.setattr(weight, "data", (weight.data / scale).round() * scale)
+
+
+@mistake("NEW-078", "Cache of 1280 positions as a ring", "decode", "more than 1,280 positions")
+def ring_of_1280(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """There is room for 1,280 positions; later ones overwrite the first."""
+    change_cache(patch, lambda both, new: tuple(one[:, :, -ROOM:] for one in both) if new == 1 else both)
+
+
+@mistake("NEW-079", "Keys of steps cached before rotation", "decode")
+def keys_unrotated(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """In steps the cache takes the key before the rotation; the step itself has it rotated."""
+    right = Attention.forward
+
+    def forward(self: Attention, x: Tensor, rope: Rope, cache: KVCache) -> Tensor:
+        made = right(self, x, rope, cache)
+        stored = cache._keys[self.layer]
+        if x.shape[1] == 1 and stored is not None:
+            stored[:, :, cache.length] = self._heads(self.k_proj(x))[:, :, 0]
+        return made
+
+    patch.setattr(Attention, "forward", forward)
+
+
+@mistake("NEW-080", "Prefix cache keyed by ids", "prefill", "a second page of one grid")
+def prefix_cache(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
+    """The keys and values of an equal prompt are reused; all images have the same ids."""
+    kept: dict[tuple[int, ...], Tensor] = {}
+    right = Pipeline.prefill_with
+
+    def prefill_with(self: Any, inputs: Any, features: Any, *, all_logits: bool = False) -> Any:
+        if features is not None:
+            features = kept.setdefault(tuple(inputs.input_ids[0].tolist()), features.clone())
+        return right(self, inputs, features, all_logits=all_logits)
+
+    patch.setattr(Pipeline, "prefill_with", prefill_with)
+
+
+position_captured = mistake("NEW-082", "Position fixed in the captured step", "decode")(standing_still)

@@ -1,0 +1,60 @@
+"""A night in a folder of its own, as a command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_dsocr.plugin.options import OPTIONS
+
+AS = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of one commit; no option of ours is set in the environment."""
+    for option in OPTIONS:
+        monkeypatch.delenv(option.env, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "code.txt").write_text("as it was\n")
+    for command in (("init", "-q"), ("add", "."), ("commit", "-qm", "it")):
+        git(*command)
+    return folder
+
+
+def nightly(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "pytest_dsocr", "nightly", "nightly.toml", *arguments]
+
+
+def run_night(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(nightly(*arguments), capture_output=True, text=True, check=False)
+
+
+def write_config(pages: Sequence[Path], *lines: str) -> None:
+    """Write a configuration of fast tests into the working directory."""
+    named = ", ".join(f'"{page}"' for page in pages)
+    Path("nightly.toml").write_text("\n".join([f"pages = [{named}]", *lines, ""]), encoding="utf-8")
+
+
+def git(*arguments: str) -> str:
+    done = subprocess.run(["git", *AS, *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def commits(name: str, versions: Sequence[tuple[str, str]]) -> list[str]:
+    """Make a repository here; give a commit for each message and content of the file."""
+    git("init", "-q")
+    found = []
+    for message, content in versions:
+        Path(name).write_text(content, encoding="utf-8")
+        git("add", name)
+        git("commit", "-q", "--allow-empty", "-m", message)
+        found.append(git("rev-parse", "HEAD"))
+    return found

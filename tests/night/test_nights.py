@@ -1,0 +1,179 @@
+"""Nights as files: nothing is changed in the folder, what broke when is told, and so is what flips."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.cli.main import main
+from pytest_dsocr.night import record
+from pytest_dsocr.night.page import html
+from pytest_dsocr.night.record import Night, Wrong, cells_of, gravest, stage_of
+from pytest_dsocr.night.spells import bisection, flips, lines, of_spell, spells
+from tests.report.made import BAD, GOOD, MEDIANS, SLOW, night, payload, perf
+
+
+def made(day: int, *tests: Any, commit: str = "", **changes: Any) -> Night:
+    """The night of a run of these tests, at a commit of its own unless one is named."""
+    date = f"2026-11-{day:02}T01:17:00+00:00"
+    found = record.of_run(night(*tests, started=date, ended=date, commit=commit or f"{day:040x}"))
+    return replace(found, **changes)
+
+
+def plan(text: str, **how: Any) -> list[Night]:
+    """Nights from letters: ``.`` is right, ``X`` wrong, ``-`` a night that compared nothing."""
+    results = {".": GOOD, "X": BAD, "-": GOOD}
+    nights = [made(day, *results[letter], **how) for day, letter in enumerate(text, 1)]
+    return [replace(one, cells={}) if letter == "-" else one for one, letter in zip(nights, text, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("what", "stage"),
+    [
+        ("images_seq_mask", "tokenizer"),
+        ("sam.page/3", "sam"),
+        ("prefill/0", "prefill"),
+        ("prefill_best", "prefill"),
+        ("logits", "decode"),
+        ("result.mmd", "postprocess"),
+        ("perf/decode", "times"),
+        ("something of a user's", "other"),
+    ],
+)
+def test_a_comparison_is_of_a_stage(what: str, stage: str) -> None:
+    assert stage_of(what) == stage
+
+
+def test_a_cell_has_the_gravest_verdict() -> None:
+    assert cells_of([night(*GOOD)]) == {"a": {"tokenizer": "M", "clip": "M"}}
+    assert cells_of([night(*GOOD), night(*BAD)])["a"]["clip"] == "W"
+    assert gravest("MTD") == "T"
+    assert gravest("") == ""
+
+
+def test_a_night_says_what_broke_first() -> None:
+    [wrong] = made(1, *BAD).wrong
+    assert (wrong.case, wrong.stage, wrong.what, wrong.part) == ("a", "clip", "clip.page", "run")
+    assert "7.1e-01" in wrong.measured
+    slower = record.of_run(night(*GOOD, ("failed", payload(SLOW))))
+    assert [(one.case, one.stage) for one in slower.wrong] == [("", "times")]
+
+
+def test_a_folder_is_only_added_to(tmp_path: Path) -> None:
+    first, again = made(1, *GOOD), made(1, *BAD)
+    one, other = record.add(tmp_path, first), record.add(tmp_path, again)
+    assert [one.name, other.name] == [
+        "20261101T011700-000000000000.night.json",
+        "20261101T011700-000000000000-2.night.json",
+    ]
+    content = one.read_bytes()
+    record.add(tmp_path / "below", made(2, *GOOD))
+    assert one.read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    nights, damaged = record.read(tmp_path)
+    assert ([night.word for night in nights], damaged) == (["passes", "wrong", "passes"], [])
+    assert nights[1] == again
+
+
+def test_damaged_files_are_told_and_the_others_read(tmp_path: Path) -> None:
+    whole = record.add(tmp_path, made(1, *GOOD)).read_text(encoding="utf-8")
+    for name, text in (("torn", whole[:-40]), ("old", whole.replace('"format": 1', '"format": 0')), ("list", "[]")):
+        (tmp_path / f"{name}.night.json").write_text(text, encoding="utf-8")
+    nights, damaged = record.read(tmp_path)
+    assert (len(nights), len(damaged)) == (1, 3)
+    assert all("it is left out" in told for told in damaged)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("....", []),
+        ("..XX", [(2, 3, None)]),
+        ("..X.", [(2, 3, 4)]),
+        ("XX..", [(None, 1, 3)]),
+        (".-X-X-.", [(1, 3, 7)]),
+        (".X.-X", [(3, 5, None), (1, 2, 3)]),
+    ],
+)
+def test_the_first_bad_night_is_found(text: str, found: list[tuple[int | None, int, int | None]]) -> None:
+    def day(one: Night | None) -> int | None:
+        return None if one is None else int(one.started[8:10])
+
+    assert [(day(one.good), day(one.first), day(one.mended)) for one in spells(plan(text))] == found
+
+
+def test_cells_that_broke_together_are_one_spell_with_its_first_stage() -> None:
+    nights = plan(".X")
+    nights[1] = replace(nights[1], cells={"a": {"clip": "W", "decode": "W"}, "b": {"decode": "W"}})
+    nights[0] = replace(nights[0], cells={"a": {"clip": "M", "decode": "D"}, "b": {"decode": "M"}})
+    [one] = spells(nights)
+    assert one.cells == (("a", "clip"), ("a", "decode"), ("b", "decode"))
+    assert isinstance(one.reason, Wrong)
+    assert of_spell(one).startswith("first bad 2026-11-02 (commit 000000000000): clip, decode of a, b; last right")
+    assert bisection(one) == f"dsocr bisect {'0' * 12} {'0' * 12} --stage=clip --subject={nights[1].subject}"
+    for commit in ("f" * 40, "", "f" * 40 + "-dirty"):
+        assert bisection(spells([replace(night, commit=commit) for night in nights])[0]) == ""
+
+
+def test_two_verdicts_at_one_commit_flip_and_others_do_not() -> None:
+    [flip] = flips(plan(".X..", commit="f" * 40, machine="GPU 3"))
+    assert (flip.cases, flip.stage, flip.commit, flip.right, flip.wrong) == (("a",), "clip", "f" * 40, 3, 1)
+    assert flip.machines == ("GPU 3",)
+    assert flips(plan("..XX")) == []
+    assert flips(plan(".X..", commit="f" * 40 + "-dirty")) == []
+    assert [one.commit for one in flips(plan(".X.X"))] == [""]
+    night, other = plan(".X", commit="f" * 40)
+    assert flips([night, replace(other, setting="mini/cuda-bfloat16-eager")]) == []
+
+
+def test_the_terminal_has_a_letter_for_each_night() -> None:
+    told = "\n".join(lines(plan("..X-X"), ["one is damaged"]))
+    assert re.search(r"^clip +\.\.X X$", told, re.MULTILINE)
+    assert re.search(r"^tokenizer +\.\.\. \.$", told, re.MULTILINE)
+    assert re.search(r"^ +\.\.X X +a$", told, re.MULTILINE)
+    assert "still wrong     first bad 2026-11-03" in told
+    assert "problem         one is damaged" in told
+
+
+def test_the_page_shows_every_cell_and_runs_nothing() -> None:
+    nights = plan("..XX", subject="<script>")
+    page = html(nights, [], ["<b>"])
+    assert "<script" not in page
+    assert "<b>" not in page.replace("<b>still", "").replace("<b>wrong", "").replace(": <b>", "")
+    kinds = re.findall(r'<(?:td|i) class="(\w+)', page)
+    assert kinds.count("passes") == kinds.count("wrong") == 2
+    assert kinds.count("W") == 1 + 2 * 2, "the legend, and two nights by stage and by case"
+    titles = re.findall(r'title="([^"]+)"', page)
+    assert "2026-11-03 (commit 000000000000), clip: WRONG in 1 of 1 cases" in titles
+    assert "2026-11-04 (commit 000000000000), a: WRONG in clip" in titles
+    assert "still wrong" in page
+    empty = html([replace(one, word="machine") for one in plan("--")], [], [])
+    assert empty.count('<td class="machine') == 2
+
+
+def test_times_of_nights_are_charts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for day in (1, 2):
+        date = f"2026-11-{day:02}T01:17:00+00:00"
+        quartiles = {name: (ms, ms) for name, ms in MEDIANS.items()}
+        times = {**perf(), "identity": {"subject": "session"}, "quartiles_ms": quartiles, "exact": {}}
+        timed = night(*GOOD, started=date, ended=date, perf=times)
+        record.add(tmp_path, record.of_run(timed))
+    page = tmp_path / "page.html"
+    assert main(["history", str(tmp_path), f"--html={page}"]) == 0
+    assert "<figure>" in page.read_text(encoding="utf-8")
+    assert "2 runs, from 2026-11-01 to 2026-11-02" in capsys.readouterr().out
+
+
+def test_a_result_is_added_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "dsocr.json").write_text(json.dumps(night(*BAD)), encoding="utf-8")
+    assert main(["history", str(tmp_path / "nights"), "--add", str(tmp_path / "out")]) == 0
+    assert "was wrong" not in (told := capsys.readouterr().out)
+    assert "still wrong" in told
+    assert len([*(tmp_path / "nights").iterdir()]) == 1
+    assert main(["history", str(tmp_path / "history.jsonl"), "--add", str(tmp_path / "out")]) == 2
