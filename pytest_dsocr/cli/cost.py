@@ -11,8 +11,7 @@ from pathlib import Path
 from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.cost.cost import ITEM_BYTES
-from pytest_dsocr.cost.memory import activation_peaks
-from pytest_dsocr.cost.model import cache_bytes, parameters
+from pytest_dsocr.cost.model import activation_peaks, cache_bytes, parameters
 from pytest_dsocr.cost.pages import Priced, priced
 from pytest_dsocr.cost.roofline import Device, Roof, device_called
 from pytest_dsocr.cost.workload import Workload, text_tokens

@@ -29,7 +29,7 @@ def host_ms(rounds: Sequence[Round], quantity: str) -> float | None:
 
 
 def host_ratio(before: Measured, after: Measured) -> float:
-    """Return how much longer the host took for the same work in the second run: 1.07 is 7 %; 1 where it was not timed."""
+    """Return how much longer the host took for the same work in the second run, 1.07 for 7 %; 1 if not timed."""
     ratios = [*_ratios(before, after)]
     return median(ratios) if ratios else 1.0
 

@@ -19,7 +19,7 @@ from pytest_dsocr.perf.probe.gpu_work import BEFORE, kernels_by_stage
 from pytest_dsocr.perf.probe.machine import Conditions, Yardstick
 from pytest_dsocr.perf.probe.page import READINGS, PageProbe
 from pytest_dsocr.perf.probe.stopwatch import Lap, Stopwatch, apart, in_quantities, shortest, total
-from suites.cost.compared import compared
+from suites.cost.flops import compared
 
 FIT = Conditions({"load": 0.1}, ())
 SPOILT = Conditions({"load": 9.0}, ("the process waited for a core",))

@@ -98,7 +98,7 @@ def _of_stages(probe: PageProbe) -> dict[str, int]:
 
 
 def _of_steps(steps: list[Operators]) -> dict[str, int]:
-    """Return the counts of the last step, and how much they grow a token; the first step may prepare, and is left out."""
+    """Return the counts of the last step, and how much they grow a token; the first may prepare, and is left out."""
     if len(steps) < 3:
         return {}
     last, alike = steps[-1], steps[1:]
@@ -207,7 +207,7 @@ def counted_lines() -> Iterator[Lines]:
 
 
 def growth(values: Sequence[int]) -> int:
-    """Return how much more each value is than the one before, from the medians at both ends: one that stands out is none.
+    """Return how much more each value is than the one before, from the medians at both ends: an outlier is none.
 
     A cache that doubles its room, say, makes one step store far more than its neighbours.
     """
