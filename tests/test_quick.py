@@ -14,3 +14,8 @@ def test_every_room_is_in_it() -> None:
     rooms = {folder.name for folder in (CHECKOUT / "pytest_dsocr").iterdir() if (folder / "__init__.py").is_file()}
     tested = {room for room in rooms if (TESTS / room).is_dir()}
     assert {Path(path).parts[1] for path in LISTED if path.startswith("tests/")} >= tested
+
+
+def test_what_it_lists_is_there() -> None:
+    files = [path.removeprefix("--ignore=").partition("::")[0] for path in LISTED]
+    assert [file for file in files if not (CHECKOUT / file).exists()] == []
