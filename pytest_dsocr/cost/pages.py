@@ -1,4 +1,4 @@
-"""What many pages cost: how their costs lie, and by which grids."""
+"""What many pages cost: the distribution of their costs, and their grids."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from pytest_dsocr.cost.cost import Cost
+from pytest_dsocr.cost.model import VISION as ENCODING
 from pytest_dsocr.cost.model import decode_step, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
@@ -20,7 +21,7 @@ LAUNCH_BOUND = 0.5
 """Share of a time that the device idles from which on the host's launches are what limits it."""
 NEAR = 0.5
 """Share of the roof, in the time that the device works, from which on the roof is what limits it."""
-VISION = ("sam", "clip", "projector", "vision_fusion")
+VISION = (*ENCODING, "vision_fusion")
 DTYPES = ("bfloat16", "float16", "float32")
 
 

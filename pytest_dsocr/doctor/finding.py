@@ -1,4 +1,4 @@
-"""What is asked for, and what a check found."""
+"""The run that a machine is examined for, and the finding of a check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One page, read by one subject as often as asked: its stages timed, and what it asks of torch counted."""
+"""One page read by one subject, as often as asked: stages are timed, and what they ask of torch is counted."""
 
 from __future__ import annotations
 

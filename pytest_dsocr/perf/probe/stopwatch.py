@@ -15,7 +15,7 @@ from pytest_dsocr.perf.probe.machine import MS, Yardstick
 from pytest_dsocr.perf.rounds import BEFORE_STEPS, ENCODERS
 
 FRESH_NS = 500_000
-"""How long ago the small work may have been done that the next lap begins with."""
+"""The greatest age of a timing of the small work that the next lap may begin with."""
 FEW = 8
 """Decode steps at each end that early and late are the median of."""
 
@@ -42,8 +42,7 @@ class Stopwatch:
     Args:
         device: the subject's; on a GPU it is waited for at both ends of a lap.
         planted: share by which laps of a name are really made longer, to prove that this is found.
-        yardstick: the small work that the host does before and after each lap; where one is within another, around
-            the outer one.
+        yardstick: the small work that the host does before and after each lap; of nested laps, around the outer one.
     """
 
     def __init__(self, device: str, planted: Mapping[str, float] = {}, yardstick: Yardstick | None = None) -> None:
