@@ -18,7 +18,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave the suites that measure to those who ask for them."""
-    from pytest_dsocr.plugin.unasked import is_unasked
+    from pytest_dsocr.plugin.selection import is_unasked
 
     is_suite = collection_path.parent == Path(__file__).parent
     return True if is_suite and is_unasked(collection_path, config) else None

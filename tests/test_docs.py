@@ -161,7 +161,7 @@ def test_the_session_runs_as_its_page_says(tmp_path: Path, monkeypatch: pytest.M
 def test_a_fixture_is_overridden_and_a_snapshot_kept_as_their_pages_say(pytester: pytest.Pytester) -> None:
     subject, _ = blocks("docs/levels-and-protocol.md", "python")
     [_, override] = blocks("docs/fixtures-and-markers.md", "python")
-    [snapshot] = blocks("docs/recordings.md", "python")
+    [snapshot] = [one for one in blocks("docs/recordings.md", "python") if "dsocr_snapshot" in one]
     pytester.makepyfile(my_ocr=subject, conftest=override, test_it=snapshot)
     run = ("--dsocr-golden=mine", f"--dsocr-pages={shipped('dev-3')[2]}", "--dsocr-max-new-tokens=9")
     pytester.runpytest_inprocess(*run, "--snapshot-update").assert_outcomes(passed=1)

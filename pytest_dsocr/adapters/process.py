@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import selectors
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import TypeVar
 from pytest_dsocr.adapters.fields import MOST_BYTES
 from pytest_dsocr.foundation.words import fit, in_shell
 from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
+from pytest_dsocr.subjects.isolation.transport import how_it_ended, kill_group
 
 TRACE_BYTES, TRACE_LINES, COLUMNS = 16_384, 40, 200
 CHUNK_BYTES, POLL_S = 65_536, 0.05
@@ -73,7 +73,7 @@ class RunningCommand:
         while self._hears():
             pass
         if status := self._process.returncode:
-            raise self.fault(f"{_ended(status)}; make it end with status 0 where it has read the page")
+            raise self.fault(f"{how_it_ended(status)}; make it end with status 0 where it has read the page")
         return bytes(self._said)
 
     def ask(self, line: bytes) -> None:
@@ -96,8 +96,7 @@ class RunningCommand:
 
     def kill(self) -> None:
         """End it at once, with all that it has started."""
-        with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self._process)
         self._process.wait()
         self._selector.close()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -145,7 +144,9 @@ class RunningCommand:
     def _ended_early(self) -> SubjectFaultError:
         while self._hears():
             pass
-        return self.fault(f"{_ended(self._process.returncode)} and did not answer; another is started for the next")
+        return self.fault(
+            f"{how_it_ended(self._process.returncode)} and did not answer; another is started for the next"
+        )
 
     def _of(self, kind: type[Fault], what: str) -> Fault:
         fault = kind("read", self._message(what))
@@ -163,8 +164,3 @@ class RunningCommand:
 
     def _lines(self) -> list[str]:
         return [line.rstrip() for line in self._told.decode(errors="replace").splitlines() if line.strip()]
-
-
-def _ended(status: int) -> str:
-    names = {-number: f"was killed by {number.name}" for number in signal.Signals}
-    return names.get(status, f"ended with status {status}")

@@ -37,13 +37,7 @@ LOG = logging.getLogger(__name__)
 
 
 def run_case(
-    case: Case,
-    place: int,
-    subject: Any,
-    reference: Reference,
-    config: Config,
-    elapsed: Elapsed,
-    explainer: Explainer,
+    case: Case, place: int, subject: Any, reference: Reference, config: Config, elapsed: Elapsed, explainer: Explainer
 ) -> tuple[CaseReport, CasePayload]:
     """Run a case under the run's own limits; return its report, and what the run's result holds of it.
 

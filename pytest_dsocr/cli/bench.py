@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from pytest_dsocr.cli.arguments import add, add_model, add_reading
 from pytest_dsocr.cli.bisect import searched
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
@@ -21,8 +22,48 @@ from pytest_dsocr.perf import calibration, history
 from pytest_dsocr.perf.bench import Bench, Status, Task, Watcher, compare, lines_of
 from pytest_dsocr.perf.candidate import opened
 from pytest_dsocr.perf.identity import PageSetting
-from pytest_dsocr.perf.limits import ANY
+from pytest_dsocr.perf.limits import ANY, LOOKS, TOKENS
 from pytest_dsocr.reference.goldens import BASELINES, OWN, baseline_places, golden_folder
+
+
+def add_run(command: ArgumentParser) -> None:
+    """Add what is the command's alone."""
+    command.usage = "dsocr bench A B [options], dsocr bench --bisect A B, or dsocr bench --calibrate A"
+    command.add_argument("sides", nargs="+", metavar="A B", help="a commit, FILE.whl, env:FOLDER, subject:NAME, or .")
+    add(command, "--subject", "implementation of a side that names none", "session", metavar="NAME")
+    add(command, "--page", "an image (default: a shipped page)", type=Path, metavar="FILE")
+    add(command, "--max-new-tokens", "stop after this many tokens", TOKENS, type=int, metavar="TOKENS")
+    add(
+        command,
+        "--slower",
+        "how much slower a stage may be, such as decode=0.05; may be given several times",
+        action="append",
+        metavar="STAGE=SHARE",
+    )
+    add(command, "--rounds", "take at most so many pairs of rounds", LOOKS[-1], type=int, metavar="PAIRS")
+    add(command, "--time-limit", "longest time without an answer", 600.0, type=float, metavar="SECONDS")
+    add(command, "--out", "write the result and every round to this file", type=Path, metavar="FILE")
+    where = "add a line for each side to this file, such as history.jsonl, which dsocr history shows"
+    add(command, "--history", where, type=Path, metavar="FILE")
+    add(
+        command,
+        "--planted",
+        "really make a stage of B slower, to see it found; may be given several times",
+        action="append",
+        metavar="STAGE=SHARE",
+    )
+    bisect = "look for the first commit behind A, up to B, that is slower than A"
+    command.add_argument("--bisect", action="store_true", help=bisect)
+    counts = "let --bisect judge by what is counted, such as operators and waits, and by no clock"
+    command.add_argument("--counts", action="store_true", help=counts)
+    command.add_argument(
+        "--calibrate", action="store_true", help="measure A against itself: what this machine's verdicts are worth"
+    )
+    add(command, "--judgements", "how often --calibrate judges A against itself", 100, type=int, metavar="COUNT")
+    add(command, "--pairs", "pairs of rounds that --calibrate draws them from", 240, type=int, metavar="PAIRS")
+    add(command, "--processes", "pairs of processes that --calibrate spreads them over", 5, type=int, metavar="COUNT")
+    add_model(command)
+    add_reading(command)
 
 
 def run(options: Namespace) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -23,6 +23,16 @@ WHERE = (
 OUTSIDE = ("http:", "https:", "cli:")
 
 
+def add_run(command: ArgumentParser) -> None:
+    """Add the two commits, by what each is judged, and the options of ``dsocr compare``."""
+    command.add_argument("good", metavar="GOOD", help="a commit, tag or branch that was right")
+    command.add_argument("bad", metavar="BAD", help="a later one that is wrong")
+    command.add_argument("--stage", metavar="STAGE", help="judge by this stage alone, such as vision_fusion")
+    command.add_argument("--case", metavar="ID", help="judge by this case alone, such as page-gundam-markdown")
+    compare.add_run(command)
+    command.usage = "dsocr bisect GOOD BAD [PAGES ...] [options] [-- options of pytest's]"
+
+
 def run(options: Namespace) -> Iterator[str]:
     """Yield each step, and the first bad commit. ``options.status`` becomes 12 where it is one of several.
 
@@ -35,7 +45,8 @@ def run(options: Namespace) -> Iterator[str]:
         raise DsocrError(f"{subject} is no code of a commit; name a subject in Python, as module:factory")
     if options.stage not in (None, *STAGES):
         raise DsocrError(f"--stage={options.stage} is no stage; give one of {', '.join(STAGES)}")
-    words = [*compare.words_of(options), *(["--", *options.of_pytest] if options.of_pytest else [])]
+    tests = [f"--tests={Path(test).absolute() if Path(test).exists() else test}" for test in options.tests or ()]
+    words = [*compare.words_of(options, whole=True), *tests, *(["--", *options.of_pytest] if options.of_pytest else [])]
 
     def judge(commit: str) -> Judged:
         return _judged(commit, subject, words, out / commit[:HASH_CHARACTERS], options)

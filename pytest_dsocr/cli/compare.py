@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
@@ -21,21 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.plugin.option import Option
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.plugin.unasked import MEASURING, WORDS, asks_for_times
-from pytest_dsocr.plugin.xdist.scheduling import SPREAD
+from pytest_dsocr.plugin.selection import MEASURING, WORDS, asks_for_times
+from pytest_dsocr.plugin.workers import SPREAD
 from pytest_dsocr.report.commands import SAFE_PATH, suites
 from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
-from pytest_dsocr.report.file import (
-    RUN_ID,
-    WITNESS,
-    RefusedError,
-    RunIdentity,
-    mark_refused,
-    mark_running,
-    read_result,
-)
+from pytest_dsocr.report.file import RUN_ID, WITNESS, RefusedError, RunIdentity, mark_refused, mark_running, read_result
 
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
@@ -49,7 +40,7 @@ MEMORY_KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "1000000000"}
 by page, a twentieth of a run's CPU time; these keep it, where nothing else is set. Other systems do not know them."""
 
 
-def add_arguments(command: ArgumentParser) -> None:
+def add_run(command: ArgumentParser) -> None:
     """Add every option of the plugin, with and without ``dsocr-`` in its name."""
     command.usage = "dsocr compare [PAGES ...] [options] [-- options of pytest's]"
     command.add_argument("named", nargs="*", metavar="PAGES", help="the same as --pages=PAGES")
@@ -60,23 +51,7 @@ def add_arguments(command: ArgumentParser) -> None:
         help="run these tests in place of the suites; may be given several times",
     )
     for option in OPTIONS:
-        add_option(command, option)
-
-
-def add_option(command: ArgumentParser, option: Option) -> None:
-    """Add an option of the plugin, with and without ``dsocr-`` in its name."""
-    flags = (f"--{option.name.replace('_', '-')}", option.flag)
-    told = f"{option.help} (default: {DEFAULT_OUT})" if option.name == "out" else option.full_help
-    if option.is_switch:
-        command.add_argument(*flags, dest=option.name, action="store_true", help=told)
-    else:
-        how: dict[str, Any] = {
-            "dest": option.name,
-            "action": "append",
-            "metavar": option.metavar,
-            "default": SUPPRESS,
-        }
-        command.add_argument(*flags, help=told, **how)
+        option.add_to(command, DEFAULT_OUT if option.name == "out" else "")
 
 
 def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -102,7 +77,7 @@ def run(options: Namespace) -> Iterator[str]:
     spread = [] if as_usual or find_spec("xdist") is None else [SPREAD]
     in_order = ["-p", "no:randomly"] if find_spec("pytest_randomly") and not options.tests else []
     how = ["-p", plugin(), *in_order, *spread, f"{OUT_FLAG}={out}"]
-    arguments = [*tests, *how, *_typed(options), *options.of_pytest]
+    arguments = [*tests, *how, *words_of(options), *options.of_pytest]
     command = [sys.executable, SAFE_PATH, "-m", "pytest", *arguments]
     identity = RunIdentity.now(" ".join(["pytest", *arguments]))
     mark_running(out, identity)
@@ -138,36 +113,19 @@ def plugin() -> str:
     return NAME if any(one.name == NAME for one in entry_points(group="pytest11")) else HOOKS
 
 
-def _typed(options: Namespace) -> Iterator[str]:
-    """Yield the options as pytest takes them."""
-    for page in options.named:
-        yield f"--dsocr-pages={page}"
+def words_of(options: Namespace, *, whole: bool = False) -> Iterator[str]:
+    """Yield the options but for the output folder, as pytest takes them.
+
+    Args:
+        options: as parsed.
+        whole: whether files that are here are named whole, for a run elsewhere.
+    """
+    words = [f"--dsocr-pages={page}" for page in options.named]
     for option in OPTIONS:
-        given = getattr(options, option.name, None)
-        if option.is_switch:
-            yield from [option.flag] if given else []
-        elif option.name != "out":
-            yield from (f"{option.flag}={value}" for value in _counting(option, given or []))
-
-
-def words_of(options: Namespace) -> list[str]:
-    """Give what was typed, but for the output folder, as words for a run elsewhere: files here are named whole."""
-    words = [_whole(page) for page in options.named] + [f"--tests={_whole(test)}" for test in options.tests or ()]
-    for option in OPTIONS:
-        given = getattr(options, option.name, None)
-        if option.is_switch:
-            words += [option.flag] if given else []
-        elif option.name != "out":
-            words += [f"{option.flag}={_whole(value)}" for value in _counting(option, given or [])]
-    return words
-
-
-def _whole(value: str) -> str:
-    return str(Path(value).absolute()) if Path(value).exists() else value
-
-
-def _counting(option: Option, given: Sequence[str]) -> Sequence[str]:
-    return given if option.many else given[-1:]
+        words += option.words(options) if option.name != "out" else ()
+    for word in words:
+        flag, _, value = word.partition("=")
+        yield f"{flag}={Path(value).absolute()}" if whole and value and Path(value).exists() else word
 
 
 def _status_of(command: Sequence[str], run_id: str) -> tuple[int, str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pytest_dsocr.cli.arguments import PAGES, add, add_reading
 from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.cost.cost import ITEM_BYTES
@@ -20,7 +21,7 @@ from pytest_dsocr.engine.places import SYNTHETIC, architecture_of, folder_of, sy
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.words import count, si, told
+from pytest_dsocr.foundation.words import count, entry, si
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
@@ -33,6 +34,23 @@ from pytest_dsocr.report import costs
 VENDORS = "full"
 ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
 ANY_SIZE = (1, 1)
+DEVICE = "h200"
+TOKENS = 1024
+
+
+def add_run(command: ArgumentParser) -> None:
+    """Add what is the command's alone."""
+    command.add_argument("pages", type=Path, nargs="+", metavar="PAGE", help=PAGES)
+    add(command, "--tokens", "how many tokens are written", TOKENS, type=int, metavar="TOKENS")
+    add(command, "--device", "the device whose peaks are the roof, such as h200 or rtx-4090", DEVICE)
+    checkpoint = "mini, a folder, synthetic:NAME or a hub name; its config alone is read (default: the vendor's sizes)"
+    add(command, "--checkpoint", checkpoint)
+    add(command, "--dtype", "float32, bfloat16 or float16", "bfloat16")
+    add(command, "--attention", "eager, sdpa or flash_attention_2", "eager")
+    command.add_argument("--layers", action="store_true", help="tell each layer as well, of one page or in --json")
+    add(command, "--json", "write all of it to this file", type=Path, metavar="FILE")
+    add(command, "--html", "draw it as a page as well", type=Path, metavar="FILE")
+    add_reading(command)
 
 
 @dataclass(frozen=True)
@@ -58,7 +76,7 @@ def run(options: Namespace) -> Iterator[str]:
         raise MachineError("no page is left; name one that can be opened")
     pages = priced(model.architecture, [(path.name, work) for path, work in works])
     measured = list(_measured(options, model, *works[0], device)) if len(pages) == 1 else []
-    yield from told("pages", costs.in_words(pages))
+    yield from entry("pages", costs.in_words(pages))
     yield from _how(model, max((work for _, work in works), key=lambda work: work.prompt_tokens), device)
     yield ""
     if len(pages) == 1:
@@ -121,10 +139,10 @@ def _how(model: Model, work: Workload, device: Device) -> Iterator[str]:
     memory = f"{si(weights * size)}B of weights, at most {si(cache)}B of keys and values"
     activations = f"{si(max(peaks.values()))}B of activations; the device has {device.memory_gb:g} GB"
     how = "by its tokenizer" if model.tokenizer else "by its words, for no tokenizer is at hand"
-    yield from told("model", f"{model.name}: {si(weights)} parameters in {work.dtype}")
-    yield from told("memory", f"{memory} and {activations}")
-    yield from told("tokens", f"{work.text_tokens} of the prompt's text, {how}; {work.generated_tokens} are written")
-    yield from told("roof", f"{device.name}, {device.peak_text(work.dtype)}; from: {device.source}")
+    yield from entry("model", f"{model.name}: {si(weights)} parameters in {work.dtype}")
+    yield from entry("memory", f"{memory} and {activations}")
+    yield from entry("tokens", f"{work.text_tokens} of the prompt's text, {how}; {work.generated_tokens} are written")
+    yield from entry("roof", f"{device.name}, {device.peak_text(work.dtype)}; from: {device.source}")
 
 
 def _measured(

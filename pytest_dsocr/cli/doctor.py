@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 from pytest_dsocr.cli.compare import DEFAULT_OUT
-from pytest_dsocr.cli.doctor_arguments import TAKEN
-from pytest_dsocr.doctor.examination import examine
 from pytest_dsocr.doctor.finding import Finding, Level, Wanted
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.words import COLUMNS
-from pytest_dsocr.plugin.option import Option
+from pytest_dsocr.plugin.options import OPTIONS, Option, value_of
 from pytest_dsocr.reference.goldens import golden_folder
 
 AS_TYPED = ("checkpoint", "device", "pages")
@@ -27,12 +24,25 @@ FORMAT = 1
 MARGIN = 23
 
 
+TAKEN = {option.name: option for option in OPTIONS if option.name in {field.name for field in fields(Wanted)}}
+"""Those options of ``dsocr compare`` that say what a run needs."""
+
+
+def add_run(command: ArgumentParser) -> None:
+    """Add them, and where the findings are written."""
+    for option in TAKEN.values():
+        option.add_to(command, DEFAULT_OUT if option.name == "out" else "")
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the findings there as well")
+
+
 def run(options: Namespace) -> Iterator[str]:
     """Yield a line or more for each finding. The status is 1 where something that is needed is not there.
 
     Raises:
         DsocrError: on a bad option, or a file that cannot be written.
     """
+    from pytest_dsocr.doctor.examination import examine
+
     found = []
     for finding in examine(wanted(options)):
         found.append(finding)
@@ -60,14 +70,9 @@ def wanted(options: Namespace) -> Wanted:
 
 
 def _value(option: Option, given: list[str] | None) -> Any:
-    texts = [text for text in given or os.environ.get(option.env, "").splitlines() if text.strip()]
-    if not texts:
-        return option.value_if_unset
-    try:
-        values = tuple(text if option.name in AS_TYPED else option.read(text) for text in texts)
-    except DsocrError as error:
-        raise DsocrError(f"{option.flag}: {error}") from None
-    return values if option.many else values[-1]
+    own = replace(option, read=str) if option.name in AS_TYPED else option
+    typed = [(option.flag, given if option.many else given[-1])] if given else []
+    return value_of(own, [*typed, *option.in_environment()])
 
 
 def _json(found: list[Finding]) -> bytes:

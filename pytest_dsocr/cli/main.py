@@ -8,103 +8,88 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest_dsocr
-from pytest_dsocr.adapters.start import KINDS
-from pytest_dsocr.cli import (
-    bench_arguments,
-    compare,
-    cost_arguments,
-    doctor_arguments,
-    export_arguments,
-    nightly_arguments,
-    results_arguments,
-)
+from pytest_dsocr.cli import compare
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.foundation.process import check_system
 from pytest_dsocr.foundation.words import Command, plain
-from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS
 from pytest_dsocr.plugin import option_values
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.reference.goldens import OWN, RECORDINGS
 from pytest_dsocr.report.exit_status import BAD_INPUT, BY_INTERRUPT, EXIT_STATUS, Ending
 
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "run": ("run:run", "read a page or a PDF; print stages and boxes, draw the boxes"),
+    "compare": ("compare:run", "run the suites: compare an implementation (subject) with the vendor's"),
+    "bisect": ("bisect:run", "look for the first bad commit between two"),
+    "diff": ("results:diff", "show what became wrong or slower between two results"),
+    "merge": ("results:merge", "make one result of those of shards"),
+    "doctor": ("doctor:run", "check this machine: is there what a run needs?"),
+    "bench": ("bench:run", "measure two versions in turn: is the second slower?"),
+    "cost": ("cost:run", "calculate what pages cost: FLOPs, bytes, and the least time on a device"),
+    "nightly": ("nightly:run", "run every part of a night that a file describes, or merge those of several machines"),
+    "history": ("results:history", "show what was found night by night, and measured run by run"),
+    "watch-vendor": ("vendor:watch", "have the vendor's files changed, and what does that affect?"),
+    "new-adapter": ("adapters:new_adapter", "write a commented file to begin an adapter of your own with"),
+    "export": ("adapters:export", "write a checkpoint in the form that another implementation loads"),
+    "vendor setup": ("vendor:setup", "make the environment in which the vendor's code runs"),
+    "vendor inspect": ("vendor:inspect", "show what the vendor's files contain, and what has changed"),
+    "vendor record": ("vendor_pages:record", "record what the vendor's code does with pages"),
+    "vendor run": ("vendor_pages:run", "keep what the vendor's code makes of pages, as files"),
+}
+"""Each command with its function, ``module:function``, and its purpose. The module has ``add_FUNCTION`` as well, which
+adds the arguments."""
 CHECKED: Mapping[str, Mapping[str, Callable[[str], Any]]] = {
-    "run": {
-        "page": option_values.readable_page,
-        "prompt": option_values.prompt,
-        "preset": option_values.preset,
-        "out": option_values.new_folder,
-    },
-    "bench": {
-        "page": option_values.readable_page,
-        "prompt": option_values.prompt,
-        "preset": option_values.preset,
-        "out": str,  # a file
-    },
-    "vendor_record": {},
+    "run": {"page": option_values.readable_page, "out": option_values.new_folder},
+    "bench": {"page": option_values.readable_page, "out": str},  # a file
+    "vendor record": {},
 }
 """By command: the readers of options that ``compare`` has not, or under another name."""
+READ_ALIKE = {"prompt": option_values.prompt, "preset": option_values.preset}
 REFUSED = {"bench": 3}
 """Exit statuses of commands that have one of their own where nothing was run."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """Describe the commands and their options."""
+def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Describe the commands and their options.
+
+    Args:
+        words: the command line, whose command alone is imported and described whole; every one, if left out.
+    """
     top = argparse.ArgumentParser(
         prog="dsocr", description="Compare DeepSeek-OCR implementations with the vendor's code, or read pages."
     )
     top.add_argument("--version", action="version", version=f"dsocr {pytest_dsocr.__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    _run(_command(commands, "run", "read a page or a PDF; print stages and boxes, draw the boxes"))
-    compare.add_arguments(
-        _command(commands, "compare", "run the suites: compare an implementation (subject) with the vendor's")
-    )
-    results_arguments.add_bisect(_command(commands, "bisect", "look for the first bad commit between two"))
-    results_arguments.add_diff(_command(commands, "diff", "show what became wrong or slower between two results"))
-    results_arguments.add_merge(_command(commands, "merge", "make one result of those of shards"))
-    doctor_arguments.add_arguments(_command(commands, "doctor", "check this machine: is there what a run needs?"))
-    _bench(_command(commands, "bench", "measure two versions in turn: is the second slower?"))
-    _cost(_command(commands, "cost", "calculate what pages cost: FLOPs, bytes, and the least time on a device"))
-    purpose = "run every part of a night that a file describes, or merge the nights of several machines"
-    nightly_arguments.add_arguments(_command(commands, "nightly", purpose))
-    _history(_command(commands, "history", "show what was found night by night, and measured run by run"))
-    _watch(
-        _command(
-            commands, "watch-vendor", "have the vendor's files changed, and what does that affect?", "watch_vendor"
-        )
-    )
-    purpose = "write a commented file to begin an adapter of your own with"
-    _new_adapter(_command(commands, "new-adapter", purpose, "new_adapter"))
-    purpose = "write a checkpoint in the form that another implementation loads"
-    export_arguments.add_arguments(_command(commands, "export", purpose))
-    vendor = commands.add_parser("vendor", help="set up, inspect, run or record the vendor's code")
-    of_vendor = vendor.add_subparsers(required=True, metavar="COMMAND")
-    _setup(_command(of_vendor, "setup", "make the environment in which the vendor's code runs", "vendor_setup"))
-    _inspect(
-        _command(of_vendor, "inspect", "show what the vendor's files contain, and what has changed", "vendor_inspect")
-    )
-    _record(_command(of_vendor, "record", "record what the vendor's code does with pages", "vendor_record"))
-    _vendor_run(_command(of_vendor, "run", "keep what the vendor's code makes of pages, as files", "vendor_run"))
+    groups = {"": commands}
+    for name, (where, purpose) in COMMANDS.items():
+        group, _, own_name = name.rpartition(" ")
+        if group not in groups:
+            vendor = commands.add_parser(group, help="set up, inspect, run or record the vendor's code")
+            groups[group] = vendor.add_subparsers(required=True, metavar="COMMAND")
+        command = groups[group].add_parser(own_name, help=purpose, description=purpose)
+        command.set_defaults(command=name)
+        if words is None or [*words[: len(name.split())]] == name.split():
+            module, function = _imported(where)
+            getattr(module, f"add_{function}")(command)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; gives one of the statuses of :mod:`pytest_dsocr.report.exit_status`."""
-    ours, theirs = compare.split(sys.argv[1:] if arguments is None else arguments)
-    options = parser().parse_args(ours)
-    options.of_pytest = theirs
+    words, of_pytest = compare.split(sys.argv[1:] if arguments is None else arguments)
+    options = parser(words).parse_args(words)
+    options.of_pytest = of_pytest
     options.status = 0
     try:
         check_system()
-        if options.module in CHECKED:
-            options.status = REFUSED.get(options.module, 0)
+        if options.command in CHECKED:
+            options.status = REFUSED.get(options.command, 0)
             _check(options)
             options.status = 0
-        module = importlib.import_module(f"pytest_dsocr.cli.{options.module}")  # some import torch, and some need not
-        for line in module.run(options):
+        module, function = _imported(COMMANDS[options.command][0])
+        for line in getattr(module, function)(options):
             print(line if isinstance(line, Command) else plain(line), flush=True)
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -115,6 +100,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("dsocr: interrupted", file=sys.stderr)
         return BY_INTERRUPT
     return int(options.status)
+
+
+def _imported(where: str) -> tuple[Any, str]:
+    module, _, function = where.partition(":")
+    return importlib.import_module(f"pytest_dsocr.cli.{module}"), function
 
 
 def _status_of(error: Exception) -> int:
@@ -128,148 +118,8 @@ def _status_of(error: Exception) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse values that cannot be, before anything heavy is imported; raise ``DsocrError``."""
-    readers = {**{option.name: option.read for option in OPTIONS}, **CHECKED[options.module]}
+    readers = {**{option.name: option.read for option in OPTIONS}, **READ_ALIKE, **CHECKED[options.command]}
     for name, read in readers.items():
         given = getattr(options, name, None)
         for value in given if isinstance(given, list) else [] if given is None else [given]:
             read(str(value))
-
-
-def _command(commands: Any, name: str, purpose: str, module: str | None = None) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=purpose)
-    command.set_defaults(module=module or name)
-    return command
-
-
-def _run(command: argparse.ArgumentParser) -> None:
-    command.add_argument("page", nargs="?", type=Path, help="an image or a PDF (default: a shipped page)")
-    command.add_argument("--page", type=int, metavar="NUMBER", dest="number", help="read only this page of the PDF")
-    _add_model(command)
-    _add_reading(command)
-    _add(command, "--max-new-tokens", "stop after this many tokens", 1024, type=int, metavar="TOKENS")
-    _add(
-        command,
-        "--out",
-        "folder for the files written; of a PDF, one in it for each page",
-        Path("dsocr-out"),
-        type=Path,
-    )
-
-
-def _bench(command: argparse.ArgumentParser) -> None:
-    bench_arguments.add_arguments(command)
-    _add_model(command)
-    _add_reading(command)
-
-
-def _cost(command: argparse.ArgumentParser) -> None:
-    cost_arguments.add_arguments(command)
-    _add_reading(command)
-
-
-def _history(command: argparse.ArgumentParser) -> None:
-    what = "a folder of nights and of history.jsonl files, or one such file"
-    command.add_argument("place", type=Path, metavar="FOLDER", help=what)
-    add = "add the result in this folder, or this dsocr.json, as a night first; may be given several times"
-    command.add_argument("--add", type=Path, action="append", metavar="RESULT", help=add)
-    command.add_argument("--html", type=Path, metavar="FILE", help="draw it as a page as well")
-
-
-def _new_adapter(command: argparse.ArgumentParser) -> None:
-    command.add_argument("kind", choices=[*KINDS], help="a command, a server, or a class in Python")
-    command.add_argument("file", type=Path, metavar="FILE", help="the file to write: .toml, of python .py")
-
-
-def _setup(command: argparse.ArgumentParser) -> None:
-    _add_vendor(command)
-    _add_environment(command)
-    command.add_argument("--reuse-torch", action="store_true", help="use the torch installed here, and install none")
-    command.add_argument(
-        "--with",
-        action="append",
-        default=[],
-        dest="extra",
-        metavar="PACKAGE",
-        help="install this package as well; may be given several times",
-    )
-
-
-def _inspect(command: argparse.ArgumentParser) -> None:
-    _add_vendor(command)
-    _add_environment(command)
-    _add_anchors(command)
-    command.add_argument("--write", action="store_true", help="write what is found to --anchors")
-
-
-def _watch(command: argparse.ArgumentParser) -> None:
-    _add_vendor(command)
-    _add_anchors(command)
-    golden = "folder with vendor/ (recordings) (default: ./golden, or else the shipped one)"
-    command.add_argument("--golden", type=Path, metavar="FOLDER", help=golden)
-    command.add_argument("--markdown", type=Path, metavar="FILE", help="write it as the text of an issue as well")
-
-
-def _record(command: argparse.ArgumentParser) -> None:
-    _add_cases(command)
-    _add(command, "--golden", "folder of recordings to write to", OWN / RECORDINGS, type=Path, metavar="FOLDER")
-    command.add_argument("--again", action="store_true", help="record the cases anew that are recorded already")
-    flops = "count FLOPs alone, and leave the recordings as they are"
-    command.add_argument("--only-flops", action="store_true", help=flops)
-
-
-def _vendor_run(command: argparse.ArgumentParser) -> None:
-    _add_cases(command)
-    command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder with a folder for each case")
-    command.add_argument("--again", action="store_true", help="read the pages anew that are there already")
-
-
-def _add_cases(command: argparse.ArgumentParser) -> None:
-    """Add the vendor's code, and which pages it reads how."""
-    _add_vendor(command)
-    lists = ", ".join(LIST_SUFFIXES)
-    what = f"images, folders of images, list files ({lists}), PDFs, or shipped pages: {', '.join(SUBSETS)}"
-    command.add_argument("pages", type=Path, nargs="+", help=what)
-    _add_environment(command)
-    _add_model(command)
-    _add(command, "--presets", "tiny, small, base, large, gundam", ["gundam"], nargs="+", metavar="PRESET")
-    _add(
-        command, "--prompts", "prompts' names, or texts with <image> in them", ["markdown"], nargs="+", metavar="PROMPT"
-    )
-    ceiling = "stop after this many tokens (default: as many as the vendor's code)"
-    command.add_argument("--max-new-tokens", type=int, metavar="TOKENS", help=ceiling)
-    _add(command, "--time-limit", "longest time without a sign of progress", 600.0, type=float, metavar="SECONDS")
-
-
-def _add_vendor(command: argparse.ArgumentParser) -> None:
-    command.add_argument("vendor", type=Path, help="folder with the vendor's Python files: a hub snapshot, a clone")
-
-
-def _add_anchors(command: argparse.ArgumentParser) -> None:
-    anchors = "file to compare with (default: ./golden/vendor/anchors.json, or else the shipped one)"
-    command.add_argument("--anchors", type=Path, metavar="FILE", help=anchors)
-
-
-def _add_environment(command: argparse.ArgumentParser) -> None:
-    where = "the vendor's environment (default: one in the user's cache)"
-    command.add_argument("--env", type=Path, metavar="FOLDER", help=where)
-
-
-def _add_model(command: argparse.ArgumentParser) -> None:
-    what = "mini (embedded), a checkpoint's folder, a hub name in the local cache, or synthetic:NAME (random)"
-    _add(command, "--checkpoint", what, "mini")
-    _add(command, "--device", "cpu, cuda or cuda:N", "cpu")
-    _add(command, "--dtype", "float32, bfloat16 or float16", "float32")
-    _add(command, "--attention", "attention: eager, sdpa or flash_attention_2", "eager")
-
-
-def _add_reading(command: argparse.ArgumentParser) -> None:
-    _add(command, "--prompt", "a prompt's name, or a text with <image> in it", "markdown")
-    _add(command, "--preset", "tiny, small, base, large or gundam", "gundam")
-
-
-def _add(command: argparse.ArgumentParser, flag: str, what: str, default: Any, **how: Any) -> None:
-    """Add an option whose help shows its default as a user types it."""
-    typed = (
-        " ".join(default) if isinstance(default, list) else f"{default:g}" if isinstance(default, float) else default
-    )
-    command.add_argument(flag, default=default, help=f"{what} (default: {typed})", **how)

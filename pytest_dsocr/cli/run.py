@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from PIL import Image
-
+from pytest_dsocr.cli.arguments import add, add_model, add_reading
 from pytest_dsocr.contract.artifacts import Artifacts, write_artifacts
 from pytest_dsocr.contract.image import load_image, read_file
-from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import to_pixels
-from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.places import MINI, MINI_IS_FOR
-from pytest_dsocr.engine.result import Result
-from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.process import progress_bar
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.pages.named import PDF_SUFFIX
 from pytest_dsocr.pages.page_list import BadPage, shipped
 from pytest_dsocr.pages.rendering import length_of_pdf, pages_of_pdf
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from pytest_dsocr.contract.inputs import Inputs
+    from pytest_dsocr.engine.cache import KVCache
+    from pytest_dsocr.engine.result import Result
+    from pytest_dsocr.engine.session import Session
+
+
+def add_run(command: ArgumentParser) -> None:
+    """Add the page, and how it is read."""
+    command.add_argument("page", nargs="?", type=Path, help="an image or a PDF (default: a shipped page)")
+    command.add_argument("--page", type=int, metavar="NUMBER", dest="number", help="read only this page of the PDF")
+    add_model(command)
+    add_reading(command)
+    add(command, "--max-new-tokens", "stop after this many tokens", 1024, type=int, metavar="TOKENS")
+    add(
+        command,
+        "--out",
+        "folder for the files written; of a PDF, one in it for each page",
+        Path("dsocr-out"),
+        type=Path,
+    )
 
 
 def run(options: Namespace) -> Iterator[str]:
@@ -93,6 +113,8 @@ def _read(
 
 
 def _load(options: Namespace) -> Session[KVCache]:
+    from pytest_dsocr.engine.session import Session  # brings torch
+
     with progress_bar(unit="B", unit_scale=True, desc="weights") as bar:
 
         def on_progress(done_bytes: int, total_bytes: int) -> None:

@@ -138,14 +138,7 @@ class Pairs:
 def compare_spans(
     actual: Sequence[SpanSeen], expected: Sequence[SpanSeen], limits: Tolerances, other: str = REFERENCE
 ) -> Comparison:
-    """Compare the labels in order; ``limits.boxes`` of them may be missing or surplus.
-
-    Args:
-        actual: the subject's.
-        expected: the other side's.
-        limits: how far they may be apart.
-        other: the other side's name.
-    """
+    """Compare the labels in order with those of ``other``; ``limits.boxes`` of them may be missing or surplus."""
     labels = [[span.label for span in spans] for spans in (actual, expected)]
     if not any(labels):
         return not_compared("spans", Reason.NEITHER)
@@ -166,17 +159,11 @@ def compare_spans(
 def compare_boxes(
     actual: Sequence[SpanSeen], expected: Sequence[SpanSeen], limits: Tolerances, other: str = REFERENCE
 ) -> Comparison:
-    """Compare the boxes.
+    """Compare the boxes with those of ``other``.
 
     They DRIFT where their numbers are ``limits.boxes`` apart at most, every box has its partner's label, span and
     place in the order, and no side of it is further from its partner's than ``limits.coords`` of the page; boxes left
     without a partner are held against the number alone.
-
-    Args:
-        actual: the subject's.
-        expected: the other side's.
-        limits: how far they may be apart.
-        other: the other side's name.
     """
     boxes = [[(span.label, span.boxes) for span in spans if span.boxes] for spans in (actual, expected)]
     if not any(boxes):

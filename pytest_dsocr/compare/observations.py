@@ -31,11 +31,6 @@ def compare_observations(actual: Answer, expected: Observation, limits: Toleranc
 
     What is above the subject's level, or what it does not say that it gives, is NOT-COMPARED as not offered; what was
     lost to an error of the subject's is NOT-COMPARED as well, and never passes.
-
-    Args:
-        actual: the subject's answer.
-        expected: what the reference saw.
-        limits: how far apart they may be.
     """
     yield from _inputs(actual, expected)
     for name in in_stage_order({**actual.seams, **expected.seams}):

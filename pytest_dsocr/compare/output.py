@@ -162,10 +162,10 @@ def _details(actual: Files, expected: Files) -> Iterator[str]:
         elif name not in actual:
             yield f"missing: {name}"
         elif name not in NOT_EXACT and actual[name] != expected[name]:
-            yield f"{name}: {_told(actual[name])}; the reference has {_told(expected[name])}"
+            yield f"{name}: {_described(actual[name])}; the reference has {_described(expected[name])}"
 
 
-def _told(file: Artefact) -> str:
+def _described(file: Artefact) -> str:
     size = "" if file.size_px is None else f" of {file.size_px[0]} x {file.size_px[1]} px"
     return f"{file.bytes} bytes{size}"
 
@@ -175,12 +175,6 @@ def compare_output(actual: Answer, expected: Output, limits: Tolerances, tie: Ti
 
     After a tie, what is WRONG is a TIE-FLIP only where it is what the subject's own steps give from there on, and that
     still reads the same page.
-
-    Args:
-        actual: the subject's, decoded freely; files that it does not write are not compared.
-        expected: the reference's.
-        limits: how far apart texts and boxes may be.
-        tie: where the subject's steps part from the reference's over one, and what they give then.
     """
     found = list(_compared(actual, expected, limits))
     if tie is None or found[0].verdict is Verdict.MATCH:

@@ -184,12 +184,9 @@ class _Apart:
 
 
 def compare_text(actual: str, expected: str, allowed: float) -> Comparison:
-    """Compare two outputs of a model as text, with the signs of a degenerate one.
+    """Compare two outputs of a model, markup included, with the signs of a degenerate one.
 
-    Args:
-        actual: the subject's, decoded, with its markup.
-        expected: the reference's.
-        allowed: the edit distance over the reference's length that is DRIFT; no text at all never is.
+    As DRIFT ``allowed`` is the edit distance over the reference's length; no text at all never is.
     """
     if actual == expected:
         return _equal("text", expected)

@@ -81,7 +81,7 @@ def compare_tokens(forced: Sequence[ForcedStep], expected: Sequence[Step], limit
     wrong = [k for k in differing if not is_tie(forced[k], expected[k], limits)]
     verdict = Verdict.WRONG if wrong else Verdict.TIE_FLIP
     measured = f"{len(expected) - len(differing)} of {len(expected)} equal, {len(differing) - len(wrong)} ties"
-    details = [_told(k, forced[k], expected[k], limits) for k in (wrong or differing)[:SHOWN_STEPS]]
+    details = [_described(k, forced[k], expected[k], limits) for k in (wrong or differing)[:SHOWN_STEPS]]
     signs = _rule(forced[wrong[0]], expected[wrong[0]]) if wrong else frozenset()
     details += [IN_WORDS[sign] for sign in signs]
     measured += f"; first differing step {differing[0]}"
@@ -128,7 +128,7 @@ def _relative(apart: Sequence[float], actual: Sequence[float], expected: Best) -
     return max(apart) / (max(map(abs, expected.logits)) or 1.0)
 
 
-def _told(k: int, actual: ForcedStep, expected: Step, limits: Tolerances) -> str:
+def _described(k: int, actual: ForcedStep, expected: Step, limits: Tolerances) -> str:
     if actual.token == NO_CHOICE:
         return f"step {k}: no choice, for its logits hold NaN or infinity; the reference has {expected.token}"
     gaps = [gap_ulps(best, actual.token, expected.token, limits) for best in (expected.best, actual.at_hand(expected))]

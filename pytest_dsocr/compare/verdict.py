@@ -73,15 +73,7 @@ class Comparison:
 
 
 def equal(what: str, actual: object, expected: object, measured: str, other: str = REFERENCE) -> Comparison:
-    """Compare two exact things.
-
-    Args:
-        what: is compared.
-        actual: what was found.
-        expected: what the other side has.
-        measured: what to say where they are equal.
-        other: the other side's name.
-    """
+    """Compare two exact things; ``measured`` is said where they are equal, and ``other`` names the other side."""
     actual, expected = exact(actual), exact(expected)
     if actual == expected:
         return Comparison(what, Verdict.MATCH, measured)

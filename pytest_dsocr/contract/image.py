@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from functools import cache
 from io import BytesIO
 
-import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
 from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, crop_count
@@ -169,6 +168,8 @@ def resampling() -> str:
 
 def _probe(height: int, width: int) -> Image.Image:
     """Draw noise by integer arithmetic, the same on every machine."""
+    import numpy as np
+
     values = np.arange(height * width * 3, dtype=np.uint32) * np.uint32(0x9E3779B1)
     values = (values ^ (values >> np.uint32(15))) * np.uint32(0x2C1B3C6D)
     return Image.fromarray((values >> np.uint32(24)).astype(np.uint8).reshape(height, width, 3))

@@ -39,7 +39,7 @@ class Result:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """The labelled spans in the text's order."""
+        """The entry spans in the text's order."""
         return self.markup.spans
 
     @property

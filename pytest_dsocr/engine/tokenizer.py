@@ -208,7 +208,7 @@ def byte_level_vocabulary(vocab_size: int) -> tokenizers.Tokenizer:
     """Make a vocabulary that encodes any text byte by byte, for models with synthetic weights.
 
     BOS 0, EOS 1, pad 2, byte b at ``3 + b``; the markup's tokens at the vendor's ids if the size is the vendor's,
-    else last. Every other id is text of its own, so that whatever a model says can be read: every eighth a labelled
+    else last. Every other id is text of its own, so that whatever a model says can be read: every eighth a entry
     span with boxes, so that its pages have boxes, and they follow from its tokens; the others ``<id>``.
 
     Raises:

@@ -49,8 +49,8 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def write_whole(path: Path, data: bytes, *, shared: bool = False) -> None:
-    """Write a file that appears whole or not at all, and is on the disk when this returns; for one writer at a time.
+def write_whole(path: Path, data: bytes | str, *, shared: bool = False) -> Path:
+    """Write a file that appears whole or not at all, and is on the disk when this returns it; for one writer at a time.
 
     It is always a new file: what a link of its name leads to is left alone. A ``shared`` folder is made, and several
     may write into it at once.
@@ -64,7 +64,7 @@ def write_whole(path: Path, data: bytes, *, shared: bool = False) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         partial.unlink(missing_ok=True)
         with partial.open("xb") as file:
-            file.write(data)
+            file.write(data.encode("utf-8", "replace") if isinstance(data, str) else data)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
@@ -73,6 +73,7 @@ def write_whole(path: Path, data: bytes, *, shared: bool = False) -> None:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise DsocrError(f"{path} cannot be written ({error.strerror}); make room, or give another folder") from error
+    return path
 
 
 def sync_folder(folder: Path) -> None:

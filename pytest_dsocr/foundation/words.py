@@ -62,8 +62,8 @@ def fit(text: str, columns: int = COLUMNS) -> str:
     return shown if len(shown) <= columns else shown[: columns - 3] + "..."
 
 
-def told(what: str, text: str, most_lines: int = 4) -> Iterator[str]:
-    """Yield ``text`` beside ``what``, on as many lines as it needs, up to ``most_lines``."""
+def entry(what: str, text: str, most_lines: int = 4) -> Iterator[str]:
+    """Yield ``text`` beside the label ``what``, on as many lines as it needs, up to ``most_lines``."""
     lines = wrap(plain(text), COLUMNS - MARGIN, break_on_hyphens=False, max_lines=most_lines, placeholder="...")
     for k, line in enumerate(lines or [""]):
         yield f"{'' if k else what:<{MARGIN}}{harmless(line)}"  # a long word may be cut before a command

@@ -1,1 +1,1 @@
-"""What many nights say together: a file for each, a page over all, what flips, and the first bad commit."""
+"""A night run part by part, kept as a file, merged from machines, and set beside those before; the first bad commit."""

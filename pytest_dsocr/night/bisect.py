@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import HASH_CHARACTERS, listed, told
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, entry, listed
 from pytest_dsocr.night.record import RIGHT, WRONG, cells_of, wrong_in
 from pytest_dsocr.night.spells import Cell
 
@@ -59,13 +59,13 @@ class Found:
     def lines(self) -> Iterator[str]:
         """Yield it in words."""
         if len(self.first_bad) > 1:
-            yield from told("first bad", f"one of {listed([one[:HASH_CHARACTERS] for one in self.first_bad], 20)}")
-            yield from told("", "commits between them could not be run")
+            yield from entry("first bad", f"one of {listed([one[:HASH_CHARACTERS] for one in self.first_bad], 20)}")
+            yield from entry("", "commits between them could not be run")
             return
-        yield from told("first bad", self.first_bad[0])
+        yield from entry("first bad", self.first_bad[0])
         for line in self.message.splitlines():
             yield f"    {line}".rstrip()
-        yield from told("what is wrong", self.why, 6)
+        yield from entry("what is wrong", self.why, 6)
 
 
 def bisect(good: str, bad: str, judge: Callable[[str], Judged]) -> Generator[Step, None, Found]:
@@ -93,12 +93,13 @@ def bisect(good: str, bad: str, judge: Callable[[str], Judged]) -> Generator[Ste
     for name, commit, word in ((good, ends[0], GOOD), (bad, ends[1], BAD)):
         found = yield from judged(commit)
         if found.word != word:
-            raise DsocrError(f"{name} is not {word}, but {_in_words(found)}: {found.why}; name another commit")
+            but = "cannot be run" if found.word == SKIP else found.word
+            raise DsocrError(f"{name} is not {word}, but {but}: {found.why}; name another commit")
     with _state(*ends) as (tree, said):
         while (first := _first_bad(said)) is None:
             commit = _git("rev-parse", "BISECT_HEAD", at=tree).strip()
             found = yield from judged(commit)
-            said = _marked(tree, found.word, commit)
+            said = _git("bisect", found.word, commit, at=tree, allowed=(0, ONLY_SKIPPED))
     message = _git("show", "-s", "--format=%an, %as%n%n%B", first[0]).strip() if len(first) == 1 else ""
     return Found(steps, first, message)
 
@@ -134,10 +135,6 @@ def _why(result: Mapping[str, Any]) -> str:
     return next((test["why"] for test in result["tests"] if test["why"]), str(result["verdict"]))
 
 
-def _in_words(judged: Judged) -> str:
-    return "cannot be run" if judged.word == SKIP else judged.word
-
-
 @contextmanager
 def _state(good: str, bad: str) -> Iterator[tuple[Path, str]]:
     """Begin a bisection in a work tree without files, for each has its own; yield it, and what git said."""
@@ -148,10 +145,6 @@ def _state(good: str, bad: str) -> Iterator[tuple[Path, str]]:
             yield tree, _git("bisect", "start", "--no-checkout", bad, good, at=tree)
         finally:
             _git("worktree", "remove", "--force", "--force", str(tree))
-
-
-def _marked(tree: Path, word: Word, commit: str) -> str:
-    return _git("bisect", word, commit, at=tree, allowed=(0, ONLY_SKIPPED))
 
 
 def _first_bad(said: str) -> tuple[str, ...] | None:

@@ -17,8 +17,9 @@ from pytest_dsocr.foundation.words import count, in_shell, listed
 from pytest_dsocr.night.config import PARTS
 from pytest_dsocr.night.jobs import LOG
 from pytest_dsocr.night.run import finish, note_result, write
-from pytest_dsocr.night.state import MACHINE, Entry, NightState, Step, now, read_night
+from pytest_dsocr.night.state import MACHINE, Entry, NightState, Step, read_night
 from pytest_dsocr.report.commands import SAFE_PATH
+from pytest_dsocr.report.file import now
 
 
 def merge(folders: Sequence[Path], out: Path, history: str) -> Generator[str, None, int]:

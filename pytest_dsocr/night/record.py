@@ -115,7 +115,7 @@ SUFFIX = ".night.json"
 MOST_WRONG = 200
 
 
-class Part(TypedDict):
+class Outcome(TypedDict):
     """What became of a job of a night."""
 
     name: str
@@ -142,7 +142,7 @@ class Night:
     """Checkpoint, device, dtype, attention."""
     machine: str
     """Which machine and which GPUs, in words."""
-    parts: Sequence[Part] = ()
+    parts: Sequence[Outcome] = ()
     cells: Cells = field(default_factory=dict)
     wrong: Sequence[Wrong] = ()
     flaky: Sequence[str] = ()
@@ -196,7 +196,13 @@ def about(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def of_run(result: Mapping[str, Any]) -> Night:
     """Make a night of one run, as ``dsocr compare`` writes it."""
-    part: Part = {"name": "run", "word": result["ended_as"], "seconds": 0.0, "pages": len(result["cases"]), "why": ""}
+    part: Outcome = {
+        "name": "run",
+        "word": result["ended_as"],
+        "seconds": 0.0,
+        "pages": len(result["cases"]),
+        "why": "",
+    }
     gpus = {one["device"] for one in result.get("spent", ())} - {"cpu"}
     return Night(
         started=result["started"],
@@ -243,7 +249,7 @@ def read(folder: Path) -> tuple[list[Night], list[str]]:
 
 
 def _named(made: Path, folder: Path, name: str) -> Path:
-    """Return a file the first name that is free; a link is made only where there is none."""
+    """Link a file under the first name that is free, and return that."""
     number = 1
     while True:
         path = folder / (f"{name}{SUFFIX}" if number == 1 else f"{name}-{number}{SUFFIX}")

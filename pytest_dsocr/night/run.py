@@ -19,15 +19,15 @@ from pytest_dsocr.night import process
 from pytest_dsocr.night.config import PARTS, Config
 from pytest_dsocr.night.jobs import LOG, Job, command, environment, jobs, may_miss
 from pytest_dsocr.night.page import html
-from pytest_dsocr.night.record import Night, Part, about, add, read
-from pytest_dsocr.night.state import MACHINE, WRONG, Entry, NightState, Step, code_here, earlier, is_whole, key_of, now
+from pytest_dsocr.night.record import Night, Outcome, about, add, read
+from pytest_dsocr.night.state import MACHINE, WRONG, Entry, NightState, Step, code_here, earlier, is_whole, key_of
 from pytest_dsocr.night.views import Results, for_github, markdown, results, write_views
 from pytest_dsocr.pages.named import pages_in
 from pytest_dsocr.pages.page_list import BadPage
 from pytest_dsocr.perf.history import in_series
 from pytest_dsocr.perf.probe.machine import machine, versions
 from pytest_dsocr.report import ci
-from pytest_dsocr.report.file import INDEX_NAME, read_result
+from pytest_dsocr.report.file import INDEX_NAME, now, read_result
 
 GPU_FACTS = "name,driver_version,memory.total,memory.used,clocks.sm,temperature.gpu"
 SILENT = {ci.SUMMARY: "", ci.IS_GITHUB: ""}
@@ -201,7 +201,7 @@ def _keep(night: NightState, found: Results, folder: Path) -> Path:
 def _record(night: NightState, found: Results) -> Night:
     config, facts = night.config, night.facts
     setting = f"{config.checkpoint}/{config.device}-{config.dtype}-{config.attention}"
-    parts: list[Part] = [
+    parts: list[Outcome] = [
         {
             "name": entry.name,
             "word": entry.word,

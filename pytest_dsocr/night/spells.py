@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pytest_dsocr.foundation.words import MARGIN, count, in_shell, listed, told
+from pytest_dsocr.foundation.words import MARGIN, count, entry, in_shell, listed
 from pytest_dsocr.night.record import RIGHT, STAGES, WRONG, Night, Wrong, gravest
 
 NO_CASE = "of no page"
@@ -159,19 +159,19 @@ def lines(nights: Sequence[Night], damaged: Sequence[str]) -> Iterator[str]:
     if nights:
         first, last = nights[0], nights[-1]
         days = f"{first.day} to {last.day}"
-        yield from told("nights", f"{len(nights)}, {days}; {last.subject or 'no subject'} {last.setting}".strip())
+        yield from entry("nights", f"{len(nights)}, {days}; {last.subject or 'no subject'} {last.setting}".strip())
         yield from _grid(nights[-MOST_NIGHTS:])
         yield f"{'':<{MARGIN}}{LEGEND}"
         for spell in spells(nights)[:MOST]:
-            yield from told("still wrong" if spell.mended is None else "was wrong", of_spell(spell), 6)
+            yield from entry("still wrong" if spell.mended is None else "was wrong", of_spell(spell), 6)
             if command := bisection(spell):
                 yield f"{'':<{MARGIN}}{command}"
         for flip in flips(nights)[:MOST]:
-            yield from told("flips" if flip.commit else "unsteady", of_flip(flip))
+            yield from entry("flips" if flip.commit else "unsteady", of_flip(flip))
         flaky = dict.fromkeys(test for night in nights for test in night.flaky)
         if flaky:
-            yield from told("flaky", f"passed only when run again: {listed([*flaky])}")
-        yield from told("last night", f"{last.at}: {last.verdict}")
+            yield from entry("flaky", f"passed only when run again: {listed([*flaky])}")
+        yield from entry("last night", f"{last.at}: {last.verdict}")
     yield from (f"problem         {why}" for why in damaged)
 
 

@@ -8,7 +8,6 @@ import os
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +18,7 @@ from pytest_dsocr.foundation.process import commit_here
 from pytest_dsocr.foundation.reading import Format
 from pytest_dsocr.night.config import Config
 from pytest_dsocr.night.jobs import Job
-from pytest_dsocr.report.file import read_result
+from pytest_dsocr.report.file import now, read_result
 
 STATE_NAME = "night.json"
 PASSES, WRONG, MACHINE, SLOWER, INCOMPLETE = 0, 1, 10, 11, 12
@@ -88,7 +87,7 @@ class NightState:
 
     commit: str | None
     config: Config
-    started: str = field(default_factory=lambda: now())
+    started: str = field(default_factory=now)
     ended: str = ""
     entries: list[Entry] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
@@ -115,11 +114,6 @@ class NightState:
 
 
 NIGHTS = Format(NightState, "run it again")
-
-
-def now() -> str:
-    """Return the moment, in UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def read_night(out: Path) -> NightState:

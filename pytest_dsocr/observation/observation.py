@@ -188,7 +188,7 @@ class InputsDigest:
 
 
 class SpanSeen(NamedTuple):
-    """A labelled span as an implementation read it from its own output."""
+    """A entry span as an implementation read it from its own output."""
 
     label: str
     boxes: tuple[Box, ...]

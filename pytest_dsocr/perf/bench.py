@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.words import HASH_CHARACTERS, aligned, count, listed, told
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, aligned, count, entry, listed
 from pytest_dsocr.perf.candidate import SUBJECT, Candidate, opened
 from pytest_dsocr.perf.counts import Change, exact_changes, other_changes, text_change
 from pytest_dsocr.perf.host import of_turns
@@ -272,21 +272,21 @@ def _absolute(name: str, prefix: str = "") -> str:
 def lines_of(bench: Bench) -> Iterator[str]:
     """Yield the comparison for a terminal, without the machine's calibration and the verdict."""
     for label, side in zip(LABELS, (bench.a, bench.b), strict=True):
-        yield from told(label, _side(side))
+        yield from entry(label, _side(side))
     page = bench.a.identity["page"]
-    yield from told("page", f"{page['name']}, {page['preset']}, up to {count(page['max_new_tokens'], 'token')}")
-    yield from told("rounds", f"{count(len(bench.a.rounds), 'pair')} taken in turn, A and B first by turns")
+    yield from entry("page", f"{page['name']}, {page['preset']}, up to {count(page['max_new_tokens'], 'token')}")
+    yield from entry("rounds", f"{count(len(bench.a.rounds), 'pair')} taken in turn, A and B first by turns")
     yield ""
     if bench.judgements:
         yield from aligned([HEAD, *(_row(one) for one in bench.judgements)], LEFT)
         yield ""
     if bench.apart:
-        yield from told("apart", bench.apart)
+        yield from entry("apart", bench.apart)
     else:
         counts = "" if bench.changes else f", and all {len(bench.a.exact)} quantities that are counted"
-        yield from told("equal", f"the text that is read{counts}")
+        yield from entry("equal", f"the text that is read{counts}")
     for change in (*(one.text for one in bench.changes), *other_changes(bench.a, bench.b)):
-        yield from told("changed", change)
+        yield from entry("changed", change)
 
 
 def _side(side: Measured) -> str:

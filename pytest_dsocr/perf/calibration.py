@@ -17,7 +17,7 @@ from msgspec import Meta
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal, unseal, write_whole
 from pytest_dsocr.foundation.reading import Finite, Format, Identity
-from pytest_dsocr.foundation.words import aligned, count, fit, told
+from pytest_dsocr.foundation.words import aligned, count, entry, fit
 from pytest_dsocr.perf.bench import LABELS, RoundPair, Task, Watcher, pair_of, take, times_of
 from pytest_dsocr.perf.candidate import Candidate
 from pytest_dsocr.perf.identity import machine_name, title_of
@@ -225,18 +225,18 @@ def quoted(machine: Mapping[str, Any], folders: Sequence[Path], quantities: Sequ
     try:
         one = CALIBRATIONS.read(path) if path else None
     except DsocrError as error:
-        yield from told("calibration", str(error))
+        yield from entry("calibration", str(error))
         return
     if one is None:
-        yield from told("calibration", f"none of this machine ({machine_name(machine)}); to make one: {HOW}")
+        yield from entry("calibration", f"none of this machine ({machine_name(machine)}); to make one: {HOW}")
         return
     found = [f"{name} {one.found_from(name)}" for name in quantities if name in one.smallest_found]
-    yield from told(
+    yield from entry(
         "calibration",
         f"{one.false_alarms} of {count(one.windows, 'table')} of this machine against itself had a false alarm; found "
         f"{100 * OFTEN:.0f} times in 100: {', '.join(found) or 'nothing that is timed here'}",
     )
-    yield from told("", f"made on {one.made} with {title_of(one.of)}")
+    yield from entry("", f"made on {one.made} with {title_of(one.of)}")
 
 
 def lines_of(one: Calibration) -> Iterator[str]:
@@ -257,9 +257,9 @@ def lines_of(one: Calibration) -> Iterator[str]:
     yield from aligned([HEAD, *rows], HEAD[:1])
     yield ""
     low, high = one.false_alarm_interval
-    yield from told(
+    yield from entry(
         "false alarms",
         f"in {one.false_alarms} of {count(one.windows, 'table')}, which is {percent(low)} to {percent(high)} of them; "
         f"they were drawn from {count(one.pairs, 'pair')} of rounds, and overlap",
     )
-    yield from told("found from", f"the smallest slowdown that is found {100 * OFTEN:.0f} times in 100")
+    yield from entry("found from", f"the smallest slowdown that is found {100 * OFTEN:.0f} times in 100")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
+import uuid
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.foundation.words import told
+from pytest_dsocr.foundation.words import entry
 from pytest_dsocr.plugin import stash
+from pytest_dsocr.report.payload import Entry, of_comparison
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.case import CaseReport
@@ -80,7 +85,7 @@ class Check:
             raise self.failure
 
     def _text(self, failing: list[Comparison], report: CaseReport | None) -> str:
-        from pytest_dsocr.plugin.typed import typed_options
+        from pytest_dsocr.plugin.config import typed_options
         from pytest_dsocr.report.failure import failure_text
 
         options = typed_options(self.item.config)
@@ -107,8 +112,38 @@ def _unknown(stages: Sequence[str], names: Sequence[str]) -> str:
     near = [name for stage in stages for name in get_close_matches(stage.partition(".")[0], names, 1)]
     meant = f"; did you mean {', '.join(near)}?" if near else ""
     unknown = f"dsocr_check knows no stage {', '.join(map(repr, stages))}{meant}"
-    return "\n".join([unknown, *told("stages", ", ".join(names))])
+    return "\n".join([unknown, *entry("stages", ", ".join(names))])
 
 
 def _is_same_failure(one: Comparison, wrong: Comparison) -> bool:
     return one.what == wrong.what and not one.passes
+
+
+class Journal:
+    """Entries of this process and of what it forked; the file is made with the first, and opened for each."""
+
+    def __init__(self) -> None:
+        self._path = Path(tempfile.gettempdir(), f"dsocr-{uuid.uuid4().hex}.jsonl")
+
+    def add(self, test: str, attempt: int, failing: Iterable[Comparison] = (), *, expected: bool = False) -> None:
+        """Append what a test compared, or that its failure is an expected one.
+
+        Args:
+            test: its node id.
+            attempt: how often it was begun so far; it may be run again.
+            failing: comparisons of it that do not pass.
+            expected: whether it is marked to fail, and did.
+        """
+        found = [of_comparison(one) for one in failing]
+        entry: Entry = {"test": test, "attempt": attempt, "comparisons": found, "expected": expected}
+        with self._path.open("ab", buffering=0) as file:
+            file.write(json.dumps(entry).encode() + b"\n")
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All so far."""
+        return [*map(json.loads, self._path.read_bytes().splitlines())] if self._path.exists() else []
+
+    def close(self) -> None:
+        """Delete the file."""
+        self._path.unlink(missing_ok=True)

@@ -20,13 +20,11 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.process import share_threads, spare_what_is_imported
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.plugin.begun import Begun, is_live, is_needed
 from pytest_dsocr.plugin.check import Check
-from pytest_dsocr.plugin.configured import own_config
-from pytest_dsocr.plugin.latest import Latest
+from pytest_dsocr.plugin.config import own_config
+from pytest_dsocr.plugin.loading import Begun, is_live, is_needed, waiting_for
 from pytest_dsocr.plugin.markers import arguments_of
-from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, SPENT, leave_out
-from pytest_dsocr.plugin.waiting import waiting_for
+from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, SPENT, Latest, leave_out
 from pytest_dsocr.report.times import COMPARING
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.protocol import level_of

@@ -13,18 +13,23 @@ import pytest_dsocr
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.plugin.begun import is_live
-from pytest_dsocr.plugin.configured import begin, only_shows, own_config, refused, taken_for_tests
-from pytest_dsocr.plugin.folded import Folded
-from pytest_dsocr.plugin.given import add_options, are_used, resolve
-from pytest_dsocr.plugin.journal import Journal
-from pytest_dsocr.plugin.junit import RunProperties
-from pytest_dsocr.plugin.left import left_out
+from pytest_dsocr.plugin.check import Journal
+from pytest_dsocr.plugin.config import (
+    add_options,
+    are_used,
+    only_shows,
+    own_config,
+    refused,
+    resolve,
+    start,
+    taken_for_tests,
+)
+from pytest_dsocr.plugin.elapsed import RunElapsed
+from pytest_dsocr.plugin.loading import is_live
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
-from pytest_dsocr.plugin.outcome import LastWord, amend
+from pytest_dsocr.plugin.reports import LastWord, amend
 from pytest_dsocr.plugin.run import Run
-from pytest_dsocr.plugin.so_far import SoFar
-from pytest_dsocr.plugin.spent import RunElapsed
+from pytest_dsocr.plugin.selection import left_out
 from pytest_dsocr.plugin.stash import (
     ALL_CASES,
     ALL_PAGES,
@@ -66,7 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Mark the run's result as running before anything else happens."""
-    begin(early_config, early_config.known_args_namespace)
+    start(early_config, early_config.known_args_namespace)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[JOURNAL] = Journal()
     config.add_cleanup(config.stash[JOURNAL].close)
     config.add_cleanup(partial(end_watch, begin_watch(config.stash.setdefault(NOTES, []))))
-    begin(config, config.option)
+    start(config, config.option)
     if wrong_root := taken_for_tests(config):
         config.stash[NOTES].append(wrong_root)
     if are_used(config):
@@ -88,9 +93,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         run = Run(config, config.stash.get(OUT_FOLDER, None), config.stash.get(IDENTITY, None))
         config.pluginmanager.register(run, "dsocr-run")
-        config.pluginmanager.register(RunProperties(run), "dsocr-junit")
-        config.pluginmanager.register(SoFar(config), "dsocr-so-far")
-        config.pluginmanager.register(Folded(run), "dsocr-folded")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -188,7 +190,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep the tests of one case on one worker."""
-    from pytest_dsocr.plugin.xdist.scheduling import make_scheduler
+    from pytest_dsocr.plugin.workers import make_scheduler
 
     return make_scheduler(config, log)
 
@@ -196,7 +198,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Choose for ``dsocr compare``; anyone else's ``auto`` means what pytest-xdist says."""
-    from pytest_dsocr.plugin.xdist.scheduling import SPREAD, workers_for
+    from pytest_dsocr.plugin.workers import SPREAD, workers_for
 
     if SPREAD not in config.invocation_params.args:
         return None

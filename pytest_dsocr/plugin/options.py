@@ -1,25 +1,138 @@
-"""Every option, in one table."""
+"""Every option, in one table: its names, how its value is read, and what is said of it."""
 
 from __future__ import annotations
 
+import os
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import MISSING
 from pytest_dsocr.observation.provenance import DTYPES_OF_VENDOR, OF_VENDOR
 from pytest_dsocr.pages.page_list import SUBSETS
 from pytest_dsocr.plugin import option_values as read
-from pytest_dsocr.plugin.option import Option
+
+PREFIX = "dsocr"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: ``--dsocr-NAME``, ``dsocr_NAME`` in the ini file, ``DSOCR_NAME`` in the environment."""
+
+    name: str
+    read: Callable[[str], Any]
+    """Turns one text into its value; raises ``DsocrError`` on a bad one."""
+    help: str
+    metavar: str = "NAME"
+    default: str | None = None
+    """As a user types it."""
+    unset: str = ""
+    """Where there is no default: what a run without the option does."""
+    many: bool = False
+    """May be given several times; in the ini file and the environment one a line."""
+
+    @property
+    def flag(self) -> str:
+        """On the command line."""
+        return f"--{PREFIX}-{self.name.replace('_', '-')}"
+
+    @property
+    def ini(self) -> str:
+        """In the ini file."""
+        return f"{PREFIX}_{self.name}"
+
+    @property
+    def env(self) -> str:
+        """In the environment."""
+        return self.ini.upper()
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it takes no value on the command line."""
+        return self.read is read.yes_or_no
+
+    @property
+    def value_if_unset(self) -> Any:
+        """The value in a run without it."""
+        if self.is_switch:
+            return False
+        values = () if self.default is None else (self.read(self.default),)
+        return values if self.many else next(iter(values), None)
+
+    @property
+    def full_help(self) -> str:
+        """What it is for, and what a run without it does, as ``--help`` shows it."""
+        several = "; may be given several times" if self.many else ""
+        without = f" (default: {self.default or self.unset})" if self.default or self.unset else ""
+        return f"{self.help}{several}{without}"
+
+    def in_environment(self) -> Iterator[tuple[str, Any]]:
+        """Yield its variable and the value there, if any; CI systems set those that are not filled in to nothing."""
+        if (text := os.environ.get(self.env, "")).strip():
+            yield self.env, text.splitlines() if self.many else text
+
+    def add_to(self, command: ArgumentParser, default: str = "") -> None:
+        """Add it to a command of our own, with and without the prefix in its name.
+
+        Args:
+            command: which parses it to a list of texts, or to a switch.
+            default: what the command does without it, where that is another than a run's.
+        """
+        flags = (f"--{self.name.replace('_', '-')}", self.flag)
+        text = f"{self.help} (default: {default})" if default else self.full_help
+        if self.is_switch:
+            command.add_argument(*flags, dest=self.name, action="store_true", help=text)
+        else:
+            how: dict[str, Any] = {"dest": self.name, "metavar": self.metavar, "default": SUPPRESS}
+            command.add_argument(*flags, action="append", help=text, **how)
+
+    def words(self, options: Namespace) -> Iterator[str]:
+        """Yield what a command of our own was given of it, as pytest takes it."""
+        given = getattr(options, self.name, None)
+        if self.is_switch:
+            yield from [self.flag] if given else []
+        else:
+            yield from (f"{self.flag}={text}" for text in (given or [])[0 if self.many else -1 :])
+
+
+def value_of(option: Option, places: Iterable[tuple[str, Any]]) -> Any:
+    """Read an option's value.
+
+    Args:
+        option: whose.
+        places: where it was given, and what was given there; the first counts.
+
+    Raises:
+        DsocrError: on a bad value. The message says where it was given, and lists the valid ones.
+    """
+    for place, given in places:
+        try:
+            values = tuple(option.read(text) for text in texts_of(given))
+        except DsocrError as error:
+            raise DsocrError(f"{place}: {error}") from error
+        if not option.many:
+            return values[0]
+        if values:
+            return values
+        raise DsocrError(f"{place}: names nothing; give {option.help}, or leave it out")
+    return option.value_if_unset
+
+
+def texts_of(given: Any) -> Sequence[str]:
+    """Give the texts of a value as parsed: a switch's, one, or several; empty ones of several are left out."""
+    if isinstance(given, bool):
+        return (str(given),)
+    return (given,) if isinstance(given, str) else tuple(text for text in given if text.strip())
+
 
 DTYPES = ("float32", "bfloat16", "float16")
 ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
 
 OPTIONS = (
-    Option(
-        "subject",
-        read.subject,
-        f"implementation under test: {read.SUBJECTS}",
-        "SUBJECT",
-        default="session",
-    ),
+    Option("subject", read.subject, f"implementation under test: {read.SUBJECTS}", "SUBJECT", default="session"),
     Option("isolate", read.yes_or_no, "run the subject in a process of its own, so that a crash costs one case"),
     Option(
         "subject_time_limit",

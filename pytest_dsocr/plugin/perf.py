@@ -11,9 +11,9 @@ import pytest
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.observation.config import Config
+from pytest_dsocr.plugin.loading import waiting_for
 from pytest_dsocr.plugin.markers import arguments_of
 from pytest_dsocr.plugin.stash import PERF, leave_out
-from pytest_dsocr.plugin.waiting import waiting_for
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.case import Case
@@ -76,7 +76,7 @@ def dsocr_pace(request: pytest.FixtureRequest, _dsocr_alone: None) -> Callable[[
     run: PerfRun = request.getfixturevalue("dsocr_perf_run")
 
     def judge(quantity: str) -> Comparison:
-        from pytest_dsocr.plugin.perf_checks import comparison_of
+        from pytest_dsocr.plugin.perf_run import comparison_of
 
         if quantity not in run.measured.quantities:
             leave_unmeasured_out(request.node, run, quantity)

@@ -1,9 +1,9 @@
-"""One run's times: measured, judged against the baseline of this machine, and accepted as one if that is asked for."""
+"""One run's times: measured, judged against the baseline of this machine, accepted as one if that is asked for."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -11,26 +11,33 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.cost.roofline import device_of_gpu
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.process import commit_here
+from pytest_dsocr.foundation.words import HASH_CHARACTERS
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any
+from pytest_dsocr.perf.counts import changed_conditions
 from pytest_dsocr.perf.history import FILE_NAME, Line, append
 from pytest_dsocr.perf.identity import Identity, PageSetting, Setting, machine_name
 from pytest_dsocr.perf.limits import ALONE, LOOKS
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.run import OnRound, PerfRun, measure
-from pytest_dsocr.perf.summary import roof_over
-from pytest_dsocr.plugin.configured import command_of
+from pytest_dsocr.perf.statistics import Judgement, Pace, judge
+from pytest_dsocr.perf.summary import distributions, of_judgement, roof_over
+from pytest_dsocr.plugin.config import command_of, typed_options
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
+from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.subjects.calls import current
 
 if TYPE_CHECKING:
     from pytest_dsocr.cost.roofline import Roof
     from pytest_dsocr.observation.case import Case
     from pytest_dsocr.perf.probe.page import PageProbe
+
 
 BASELINE_ROUNDS = LOOKS[1]
 """Of a baseline, for every later run leans on them."""
@@ -77,11 +84,7 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
     from pytest_dsocr.perf.probe.machine import machine, versions
 
     setting = Setting(
-        config.checkpoint,
-        resolve(config.checkpoint).sha256,
-        config.dtype,
-        config.attention,
-        torch.get_num_threads(),
+        config.checkpoint, resolve(config.checkpoint).sha256, config.dtype, config.attention, torch.get_num_threads()
     )
     return Identity(
         name=config.subject,
@@ -143,3 +146,95 @@ def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[
         "case": whole.id,
         "reference": reference.provenance.to_json(),
     }
+
+
+PROFILE = "nsys profile --trace=cuda,nvtx"
+"""What a slower stage is looked into with; the session's stages are NVTX ranges."""
+CLOCKS = ("sm_mhz", "memory_mhz", "cpu_mhz")
+WATCHING = 0.01
+"""How much longer the subject's own ranges may make a step."""
+WATCHED_PAGES = (1, 2)
+"""How many pages are read for it, and how many more where these do not tell."""
+GROWTH = 0.05
+"""How much longer a late step may be than an early one, beside what it attends to more."""
+
+
+def comparison_of(run: PerfRun, quantity: str, test: pytest.Item) -> Comparison:
+    """Give a quantity's judgement as a comparison of the run; what could not be told is NOT-COMPARED."""
+    found = run.judgement(quantity)
+    if found is None:
+        what = f"perf/{quantity}"
+        return not_compared(what, Reason.NOT_IN_REFERENCE, f"{quantity} is not in the baseline; accept it anew")
+    return _compared(found, tuple(_details(run, found, test)) if found.pace is Pace.SLOWER else ())
+
+
+def exact_comparisons(run: PerfRun) -> Iterator[Comparison]:
+    """Compare the exact quantities with the baseline's; less for the same work is as good as equal."""
+    assert run.baseline is not None
+    worse = {one.quantity: one for one in run.changes if one.is_work or one.is_worse}
+    for name, value in run.measured.exact.items():
+        if name in worse:
+            yield Comparison(f"perf/{name}", Verdict.WRONG, f"{value}; the baseline has {worse[name].before}")
+        elif name in run.baseline.measured.exact:
+            yield Comparison(f"perf/{name}", Verdict.MATCH, str(value))
+
+
+def watching_costs(
+    steps_of: Callable[[int], tuple[list[float], list[float]] | None], more_pages: Sequence[int] = WATCHED_PAGES
+) -> Comparison | None:
+    """Compare decode steps with the subject's ranges shut and open, taken in turn, on more pages while it is open.
+
+    Args:
+        steps_of: gives milliseconds without and within ranges, of so many pages; None where there are none.
+        more_pages: how many are read before each look.
+    """
+    without: list[float] = []
+    within: list[float] = []
+    for look, pages in enumerate(more_pages, 1):
+        if (more := steps_of(pages)) is None:
+            return None
+        without, within = without + more[0], within + more[1]
+        times, limits = {"watching": (without, within)}, {"watching": WATCHING}
+        [found] = judge(times, limits, paired=True, look=look, looks=len(more_pages))
+        if found.settled:
+            break
+    return _compared(found, (), "without ranges")
+
+
+def growth(measured: Measured) -> Comparison:
+    """Compare late decode steps with early ones of the same rounds."""
+    start, tokens = measured.exact["tokens.prompt"], measured.exact["tokens.output"]
+    allowed = (start + tokens) / start - 1 + GROWTH
+    times = measured.wall_ms("decode.early"), measured.wall_ms("decode.late")
+    [found] = judge({"decode growth": times}, {"decode growth": allowed}, paired=True)
+    return _compared(found, (), "an early step")
+
+
+def _compared(found: Judgement, details: tuple[str, ...], other: str = "the baseline") -> Comparison:
+    what = f"perf/{found.quantity}"
+    if found.pace in (Pace.AMBIGUOUS, Pace.NOT_COMPARED):
+        return not_compared(what, Reason.TELLS_NOTHING, of_judgement(found, other))
+    verdict = Verdict.WRONG if found.pace is Pace.SLOWER else Verdict.MATCH
+    return Comparison(what, verdict, of_judgement(found, other), details=details)
+
+
+def _details(run: PerfRun, found: Judgement, test: pytest.Item) -> Iterator[str]:
+    """Say how the rounds lie, what else changed, and what to type next."""
+    assert run.baseline is not None
+    before, after = run.baseline.measured, run.measured
+    yield from distributions(before.wall_ms(found.quantity), after.wall_ms(found.quantity))
+    yield f"what else changed: {'; '.join(_changed(run)) or 'no count and no clock'}"
+    commit = (run.baseline.commit or "unknown")[:HASH_CHARACTERS]
+    yield f"the baseline is of {run.baseline.made}, commit {commit}"
+    again = rerun(test.nodeid, typed_options(test.config))
+    yield f"accept: {again} --dsocr-baseline-update"
+    yield f"profile: {PROFILE} python -m {again}"
+
+
+def _changed(run: PerfRun) -> Iterator[str]:
+    """Name what differs between the baseline and this run beside the times: counts and clocks."""
+    assert run.baseline is not None
+    yield from (f"{one.quantity} {one.before} -> {one.after}" for one in run.changes)
+    for name, was, now in changed_conditions(run.baseline.measured, run.measured):
+        if name in CLOCKS:
+            yield f"{name} {was:.0f} -> {now:.0f}"

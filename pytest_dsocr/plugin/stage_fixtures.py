@@ -13,7 +13,7 @@ import pytest
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.plugin.latest import Latest
+from pytest_dsocr.plugin.stash import Latest
 from pytest_dsocr.subjects.protocol import level_of
 
 if TYPE_CHECKING:

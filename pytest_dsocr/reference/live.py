@@ -90,7 +90,7 @@ class Client:
         self._is_given_up = False
 
     @property
-    def pid(self) -> int | None:
+    def worker_pid(self) -> int | None:
         """The process id of the worker, while there is one."""
         return self._worker.pid if self._worker else None
 
@@ -252,7 +252,7 @@ class Client:
         return sentence + advice + (f"\nThe end of what it said:{trace}" if trace else "")
 
 
-class LiveReference:
+class LiveReference(Client):
     """The vendor's code in a worker process; fulfils :class:`~pytest_dsocr.reference.protocol.Reference`.
 
     The worker starts with the first request, or with :meth:`start`, and loads the checkpoint once. A context manager,
@@ -296,7 +296,7 @@ class LiveReference:
             "attention": attention,
             "command": command,
         }
-        self._client = Client(python, load, time_limit_s, on_progress)
+        super().__init__(python, load, time_limit_s, on_progress)
         self.keep_values = keep_values
 
     def __enter__(self) -> Self:
@@ -304,31 +304,6 @@ class LiveReference:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def start(self) -> Provenance:
-        """Have a worker that has loaded the checkpoint; gives how its answers are made.
-
-        Raises:
-            ReferenceFaultError: where it cannot; every later request then fails as this one did.
-        """
-        return self._client.start()
-
-    def versions(self) -> Mapping[str, str]:
-        """Return the versions in its environment, without loading anything; raise as :meth:`start` does."""
-        return self._client.versions()
-
-    def close(self) -> None:
-        """End the worker."""
-        self._client.close()
-
-    def give_up(self) -> None:
-        """End the worker at once, also where another thread waits for its answer."""
-        self._client.give_up()
-
-    @property
-    def worker_pid(self) -> int | None:
-        """The worker's process id, while there is one."""
-        return self._client.pid
 
     @property
     def provenance(self) -> Provenance:
@@ -375,4 +350,4 @@ class LiveReference:
         return self._ask("flops", case, lambda answer, _: dict(answer.result))
 
     def _ask(self, method: str, case: Case, read: Reader[Read], **params: Any) -> Read:
-        return self._client.ask(case.id, method, {"case": pack_case(case), **params}, read)
+        return self.ask(case.id, method, {"case": pack_case(case), **params}, read)

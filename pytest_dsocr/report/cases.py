@@ -36,12 +36,7 @@ class JudgedCase(CasePayload):
 
 
 def judged_by_tests(case: CasePayload, tests: Sequence[TestResult]) -> JudgedCase:
-    """Judge a case by its tests; where none of them compared anything, by the run's own limits.
-
-    Args:
-        case: judged under the run's own limits.
-        tests: those of the case.
-    """
+    """Judge a case by its tests; where none of them compared anything, as it was judged under the run's own limits."""
     failed = [test.nodeid for test in tests if test.outcome in FAILING]
     judged = any(test.comparisons for test in tests)
     passes = not failed and (judged or case["passes"])

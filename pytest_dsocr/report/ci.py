@@ -44,13 +44,7 @@ def errors(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def annotation(kind: str, title: str, text: str) -> Iterator[str]:
-    """Yield a command of GitHub's that is of no test; elsewhere nothing.
-
-    Args:
-        kind: ``error`` or ``warning``.
-        title: what it is about.
-        text: what it says.
-    """
+    """Yield a command of GitHub's that is of no test, an ``error`` or a ``warning``; elsewhere nothing."""
     if is_here():
         yield f"::{kind} title={_property(title)}::{_data(text)}"
 
@@ -117,13 +111,7 @@ PREFIX = "dsocr_"
 
 
 def of_test(test: TestResult, case: str, run: RunPayload | None) -> Iterator[tuple[str, str]]:
-    """Yield what a test found; what does not apply to it is left out.
-
-    Args:
-        test: with its outcome so far.
-        case: the id of its case; empty where it is of none.
-        run: what is compared with what, where both sides are there.
-    """
+    """Yield what a test found so far, but for what does not apply: the id of its ``case``, the sides of its ``run``."""
     made, fault = test.comparisons, test.payload.get("fault")
     named = {
         "ended_as": test.ended_as,

@@ -81,12 +81,7 @@ class Plan:
 
 @dataclass
 class Collected:
-    """Every test that was there to compare, and every case, each once, as they come.
-
-    Args:
-        identity: which run it is.
-        plan: what was to be run, and how pytest ended.
-    """
+    """Every test that was there to compare, and every case, each once, as they come."""
 
     identity: RunIdentity
     plan: Plan
@@ -117,14 +112,7 @@ class Collected:
             self.tests[report.nodeid].place = (near.as_posix(), (line or 0) + 1)
 
     def add(self, nodeid: str, outcome: str, payload: TestPayload, reason: str = "") -> None:
-        """Take what a test told in one of its phases.
-
-        Args:
-            nodeid: the test's.
-            outcome: as pytest calls it; see :mod:`pytest_dsocr.report.outcomes`.
-            payload: what :mod:`pytest_dsocr.report.payload` gives.
-            reason: why it was skipped, or fails as expected.
-        """
+        """Take what a test sent in one of its phases, and why it was skipped or fails as expected."""
         self.tests.setdefault(nodeid, TestResult(nodeid, "passed")).add(outcome, payload, reason)
         self.run = self.run or payload.get("run")
         self.perf = self.perf or payload.get("perf")

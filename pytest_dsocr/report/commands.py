@@ -46,12 +46,7 @@ def suites(left_out: Container[str]) -> list[str]:
 
 
 def rerun(nodeid: str, options: Sequence[str] = ()) -> str:
-    """Give the shell command that runs one test again.
-
-    Args:
-        nodeid: the test's.
-        options: those of the run, without its positional arguments.
-    """
+    """Return the shell command that runs one test again, with the options of the run."""
     if "--pyargs" in options:  # there, an id begins inside the package
         return in_shell(["pytest", SUITES, *options, "-k", nodeid.rpartition("::")[2]])
     return in_shell(["pytest", nodeid, *options])
@@ -72,12 +67,7 @@ def record(run: RunPayload | None) -> str:
 
 
 def following(result: RunResult, options: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield what a user may want to type next, a reason and a command; nothing where nothing is left to do.
-
-    Args:
-        result: the run's.
-        options: those of the run, without its positional arguments.
-    """
+    """Yield what a user may want to type next, a reason and a command; nothing where nothing is left to do."""
     typed = result.identity.command
     by_session = result.run is not None and result.run["reference"] == "session"  # which was there for what is missing
     missing = any(one["what"] == "recording" and not (by_session and one["allowed"]) for one in result.missing)

@@ -15,7 +15,7 @@ from pytest_dsocr.cost.pages import FIGURES, Priced, by_grid, five_numbers
 from pytest_dsocr.cost.roofline import Bound, Device, Roof, bound
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.foundation.files import templates
-from pytest_dsocr.foundation.words import aligned, count, si, told
+from pytest_dsocr.foundation.words import aligned, count, entry, si
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.summary import NOT_KNOWN, WHY_NOT_KNOWN, Nearness, ms, nearness, nearness_json
 
@@ -68,17 +68,17 @@ def table(page: Priced, device: Device, *, layers: bool = False) -> Iterator[str
     yield from aligned(rows, LEFT, WIDE)  # names of layers are long
     if steps := work.decode_steps:
         least_ms = page.bound("decode", device).ms / steps
-        yield from told("a step", f"of {steps} of decode takes {ms(least_ms)} at least, {1e3 / least_ms:.0f} a second")
+        yield from entry("a step", f"of {steps} of decode takes {ms(least_ms)} at least, {1e3 / least_ms:.0f} a second")
 
 
 def near_table(measured: Measured, roof: Roof) -> Iterator[str]:
     """Yield measured times beside the least ones, and what limits them."""
     identity, near = measured.identity, list(nearness(measured, roof))
     how = f"{identity['setup']['attention']}, {count(measured.exact['tokens.output'], 'token')}"
-    yield from told("measured", f"{identity['subject']}, {how}, {count(len(measured.good), 'round')}")
+    yield from entry("measured", f"{identity['subject']}, {how}, {count(len(measured.good), 'round')}")
     yield from aligned([NEAR_HEAD, *map(_near_row, near)], LEFT)
     if any(one.limit is None for one in near):
-        yield from told(NOT_KNOWN, WHY_NOT_KNOWN)
+        yield from entry(NOT_KNOWN, WHY_NOT_KNOWN)
 
 
 def spread(pages: Sequence[Priced], device: Device) -> Iterator[str]:

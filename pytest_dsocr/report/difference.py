@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pytest_dsocr.compare.diff import Side, diff
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, listed, told
+from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, entry, listed
 from pytest_dsocr.report.exit_status import EXIT_STATUS, UNDECIDED, Ending
 from pytest_dsocr.report.markdown import cell, part, table
 from pytest_dsocr.report.outcomes import OF_TIMES
@@ -32,7 +32,7 @@ class State(NamedTuple):
     """What became of one comparison, or of a test that made none."""
 
     word: str
-    told: str
+    reason: str
 
 
 NOTHING = State(OPEN, "")
@@ -135,7 +135,7 @@ def _mended(old: Result, new: Result) -> Iterator[tuple[str, str]]:
 
 
 def _sort_in(found: Difference, key: tuple[str, str], old: State, new: State) -> None:
-    change, is_time = Change(*key, old.told, new.told), key[1].startswith(OF_TIMES)
+    change, is_time = Change(*key, old.reason, new.reason), key[1].startswith(OF_TIMES)
     if old.word == new.word:
         return
     if new.word == WRONG:
@@ -215,20 +215,20 @@ class Reading(NamedTuple):
 def lines(found: Difference, old: Result, new: Result) -> Iterator[str]:
     """Yield the difference for the terminal."""
     for name, one in (("old", old), ("new", new)):
-        yield from told(name, _which(one))
+        yield from entry(name, _which(one))
     for obstacle in found.obstacles:
-        yield from told("obstacle", obstacle)
+        yield from entry("obstacle", obstacle)
     for title, changes in _parts(found):
         for change in changes[:MOST]:
             now, was = change.after or "nothing", change.before or "nothing"
-            yield from told(title, f"{_named(change)}: {now}; before: {was}")
+            yield from entry(title, f"{_named(change)}: {now}; before: {was}")
         if len(changes) > MOST:
-            yield from told("", f"and {len(changes) - MOST} more")
+            yield from entry("", f"and {len(changes) - MOST} more")
     for reading in readings(old, new)[:MOST]:
-        yield from told("reads", f"{reading.case}, {reading.what}: {reading.old}; now: {reading.new}")
+        yield from entry("reads", f"{reading.case}, {reading.what}: {reading.old}; now: {reading.new}")
     if found.untold:
-        yield from told("times", found.untold)
-    yield from told("verdict", verdict(found))
+        yield from entry("times", found.untold)
+    yield from entry("verdict", verdict(found))
 
 
 def markdown(found: Difference, old: Result, new: Result) -> str:

@@ -22,40 +22,31 @@ class Ending(StrEnum):
     NO_TESTS = "no tests"
 
 
-OF_PYTEST: Mapping[int, Ending] = {
-    2: Ending.INTERRUPTED,
-    3: Ending.INTERNAL_ERROR,
-    4: Ending.REFUSED,
-    5: Ending.NO_TESTS,
-}
+OF_PYTEST = {2: Ending.INTERRUPTED, 3: Ending.INTERNAL_ERROR, 4: Ending.REFUSED, 5: Ending.NO_TESTS}
+WRONG, INTERNAL_ERROR, INFRASTRUCTURE, SLOWER = 1, 3, 10, 11
+BAD_INPUT, UNDECIDED, BY_INTERRUPT = 2, 12, 130
 EXIT_STATUS: Mapping[Ending, int] = {
     Ending.PASSES: 0,
-    Ending.WRONG: 1,
-    Ending.INFRASTRUCTURE: 10,
-    Ending.SLOWER: 11,
-    **{ended: status for status, ended in OF_PYTEST.items()},
+    Ending.WRONG: WRONG,
+    Ending.INFRASTRUCTURE: INFRASTRUCTURE,
+    Ending.SLOWER: SLOWER,
+    **{ending: status for status, ending in OF_PYTEST.items()},
 }
 """Of ``dsocr compare``. 2 to 5 are pytest's own, and 128 + N is a signal's."""
-BAD_INPUT, UNDECIDED, BY_INTERRUPT = 2, 12, 130
 OF_ALL: Mapping[int, str] = {
     0: "it was done",
     BAD_INPUT: "a bad command line, or bad input",
-    EXIT_STATUS[Ending.INTERNAL_ERROR]: "an internal error, with its traceback",
-    EXIT_STATUS[
-        Ending.INFRASTRUCTURE
-    ]: "the machine: no usable reference, page, baseline or weights, no GPU or a lost one, "
+    INTERNAL_ERROR: "an internal error, with its traceback",
+    INFRASTRUCTURE: "the machine: no usable reference, page, baseline or weights, no GPU or a lost one, "
     "a server that is not there or has no memory, no memory, a full disk",
     BY_INTERRUPT: "interrupted",
 }
 """Of every command, as far as it says nothing else of a status."""
 _OF_RUN: Mapping[int, str] = {
-    EXIT_STATUS[Ending.PASSES]: "the run came to its end and passed",
-    EXIT_STATUS[
-        Ending.WRONG
-    ]: "the subject is wrong or raised, a test failed for any other reason, or pytest ended without a finished result",
-    EXIT_STATUS[
-        Ending.SLOWER
-    ]: "everything was compared and nothing is wrong, but times or counts of work are worse than the baseline's",
+    0: "the run came to its end and passed",
+    WRONG: "the subject is wrong or raised, a test failed for any other reason, or pytest ended without a finished "
+    "result",
+    SLOWER: "everything was compared and nothing is wrong, but times or counts of work are worse than the baseline's",
     BAD_INPUT: "a bad command line, the output folder cannot be written, or the run was interrupted",
     EXIT_STATUS[Ending.REFUSED]: "as pytest: a usage error",
     EXIT_STATUS[Ending.NO_TESTS]: "as pytest: no tests",
@@ -69,8 +60,8 @@ OWN: Mapping[str, Mapping[int, str]] = {
     "merge": _OF_RUN,
     "diff": {
         0: "nothing is worse",
-        1: "something became wrong",
-        EXIT_STATUS[Ending.SLOWER]: "something became slower",
+        WRONG: "something became wrong",
+        SLOWER: "something became slower",
         UNDECIDED: "not comparable: another key, checkpoint or version of the vendor's files, a run that is unfinished "
         "or damaged, no case in common; or something of the old run is not compared any more",
     },
@@ -93,5 +84,5 @@ GRAVEST_FIRST = (Ending.WRONG, Ending.INFRASTRUCTURE, Ending.SLOWER)
 
 def gravest(found: Iterable[Ending]) -> Ending:
     """Give the one that counts among those of failing tests; WRONG where there is none."""
-    by_gravity = [one for one in GRAVEST_FIRST if one in {*found}]
-    return next(iter(by_gravity), Ending.WRONG)
+    endings = {*found}
+    return next((one for one in GRAVEST_FIRST if one in endings), Ending.WRONG)

@@ -13,7 +13,7 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
-from pytest_dsocr.foundation.words import COLUMNS, MARGIN, fit, near, plain, told
+from pytest_dsocr.foundation.words import COLUMNS, MARGIN, entry, fit, near, plain
 from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.report.payload import ComparisonPayload, RunPayload, of_run, picture_name
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
@@ -151,10 +151,10 @@ class _Failure:
         yield from self._differing()
         yield from self._first_wrong()
         if self.run:
-            yield from told("subject", subject_in_words(self.run), 2)
-            yield from told("reference", reference_in_words(self.run), 2)
+            yield from entry("subject", subject_in_words(self.run), 2)
+            yield from entry("reference", reference_in_words(self.run), 2)
         if self.report and self.config.out:
-            yield from told("picture", near(str(self.config.out / picture_name(self.report.case.id))), 2)
+            yield from entry("picture", near(str(self.config.out / picture_name(self.report.case.id))), 2)
         yield from self._accepting()
         yield f"{'rerun':<{MARGIN}}{self.again}"  # never cut or broken: it is to be copied
 
@@ -182,7 +182,7 @@ class _Failure:
         for k, one in enumerate(self._ranked[:MOST_COMPARISONS]):
             is_told = k == 0 and self._headline.startswith(plain(_finding(one)))
             found = f"{one.what}{of}" if is_told else _finding(one)
-            yield from told(one.verdict, found, LINES_OF_COMPARISON)
+            yield from entry(one.verdict, found, LINES_OF_COMPARISON)
             details = [*map(_detail, one.details), *diff_lines(one.diff)]
             yield from details[:left]
             left = max(0, left - len(details))
@@ -196,28 +196,28 @@ class _Failure:
             return
         first = first_wrong(divergence.first.what, divergence.right)
         if self._elsewhere:
-            yield from told("first wrong", f"{first}: {divergence.first.measured}", 1)
+            yield from entry("first wrong", f"{first}: {divergence.first.measured}", 1)
             see = f"; see {self.told_by}" if self.told_by else ", and may be its cause"
-            yield from told("", f"this comes before what this test compares{see}", 2)
+            yield from entry("", f"this comes before what this test compares{see}", 2)
             if self.told_by:
                 return
         else:
-            yield from told("first wrong", first)
+            yield from entry("first wrong", first)
         explanation = self.report.exchange.explanation if self.report else None
         if explanation and explanation.what not in ("", divergence.first.what, divergence.begins):
             explanation = None  # within the test's own limits it breaks elsewhere
         if explanation:
-            yield from told("explained", explanation.text)
+            yield from entry("explained", explanation.text)
         if explanation is None or not explanation.is_proven:
-            yield from told("check", divergence.cause)
+            yield from entry("check", divergence.cause)
         for finding in (self.report.exchange.findings if self.report else ())[:MOST_FINDINGS]:
-            yield from told("found", finding, LINES_OF_FINDING)
+            yield from entry("found", finding, LINES_OF_FINDING)
 
     def _check_alone(self) -> Iterator[str]:
         """Say what to check where there is no case, but inputs or files that were held against something recorded."""
         found = None if self.report else first_divergence([one for one in self.failing if _told_alone(one)])
         if found is not None:
-            yield from told("check", found.cause)
+            yield from entry("check", found.cause)
 
     def _accepting(self) -> Iterator[str]:
         """Say which tolerance would let it pass, if a reasonable one would."""
@@ -227,9 +227,9 @@ class _Failure:
         if chosen := acceptable(self.report, wrong):
             typed = " ".join(f"--dsocr-tolerances={name}={value:g}" for name, value in chosen.items())
             marked = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
-            yield from told("accept", f"where this may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})")
+            yield from entry("accept", f"where this may differ: {typed}, or in the test: @pytest.mark.dsocr({marked})")
         else:
-            yield from told("accept", "no tolerance is meant for a difference like this")
+            yield from entry("accept", "no tolerance is meant for a difference like this")
 
 
 def _told_alone(one: Comparison) -> bool:

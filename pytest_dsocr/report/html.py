@@ -21,17 +21,8 @@ TAG_OF = {Side.REFERENCE: "del", Side.SUBJECT: "ins"}
 
 
 def write_index(result: Mapping[str, Any], folder: Path) -> Path:
-    """Write the page beside the pictures that it shows, whole or not at all.
-
-    Args:
-        result: what ``RunResult.to_json`` gives.
-        folder: the run's.
-
-    Raises:
-        DsocrError: where the disk does not take it.
-    """
-    write_whole(folder / INDEX_NAME, html(result).encode("utf-8", "replace"))
-    return folder / INDEX_NAME
+    """Write the page of a result as JSON values beside the pictures that it shows; raise as ``write_whole``."""
+    return write_whole(folder / INDEX_NAME, html(result))
 
 
 def html(result: Mapping[str, Any]) -> str:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.files import write_whole
-from pytest_dsocr.foundation.words import count, fit, listed, plain
+from pytest_dsocr.foundation.words import count, entry, fit, listed, near, plain
 from pytest_dsocr.report.cases import FIRST_BROKE, break_in_words, failed_behind
 from pytest_dsocr.report.times import rows
 from pytest_dsocr.report.words import counts, first_token_in_words, likely_cause, reference_in_words, subject_in_words
+
+if TYPE_CHECKING:
+    from pytest_dsocr.reference.drift import Change
 
 SUMMARY_NAME = "summary.md"
 MOST, COLUMNS = 50, 300
@@ -21,13 +24,8 @@ Result = Mapping[str, Any]
 
 
 def write_summary(result: Result, folder: Path) -> Path:
-    """Write the summary beside the JSON file, whole or not at all.
-
-    Raises:
-        DsocrError: where the disk does not take it.
-    """
-    write_whole(folder / SUMMARY_NAME, markdown(result).encode("utf-8", "replace"))
-    return folder / SUMMARY_NAME
+    """Write the summary beside the JSON file; raise as ``write_whole``."""
+    return write_whole(folder / SUMMARY_NAME, markdown(result))
 
 
 def markdown(result: Result) -> str:
@@ -133,3 +131,65 @@ def _again(result: Result) -> Iterator[str]:
 
 def _name(nodeid: str) -> str:
     return nodeid.rpartition("/")[2]
+
+
+# A change of the vendor's files, for a terminal and for the issue that a job opens.
+
+ANEW = "dsocr vendor record FOLDER PAGES"
+
+
+def change_lines(change: Change) -> Iterator[str]:
+    """Yield it for a terminal."""
+    yield from entry("vendor", str(change.folder))
+    yield from entry("files", _files(change))
+    for drift in change.drifted:
+        head, *changes = drift.lines
+        yield from entry("drifted", head)
+        yield from (f"{'':<16}{one.strip()}" for one in changes)
+    for suite, anchors in change.suites.items():
+        yield from entry(f"suite {suite}", f"{count(len(anchors), 'anchor')}: {listed(anchors)}")
+    for one in change.stale:
+        yield from entry("stale", f"{near(str(one.path))}: made from another {', '.join(one.files)}")
+    yield from entry("recordings", f"{len(change.stale)} stale, {len(change.current)} of these files")
+    yield from entry("next", next_of(change))
+
+
+def change_markdown(change: Change) -> str:
+    """Give it as the text of an issue."""
+    return "\n".join(_change_markdown(change)) + "\n"
+
+
+def next_of(change: Change) -> str:
+    """Say what to do."""
+    if change.is_none:
+        return "nothing: recordings and suites are of these files"
+    read = "read what drifted, and mend what rests on it; " if change.drifted else ""
+    again = f"record anew: {ANEW}; " if change.stale else ""
+    return f"{read}{again}then write the anchors down: dsocr vendor inspect FOLDER --write"
+
+
+def _change_markdown(change: Change) -> Iterator[str]:
+    yield f"## The vendor's files {'have not changed' if change.is_none else 'have changed'}"
+    yield from ("", f"Files: {_files(change)}.")
+    if change.drifted:
+        yield from (
+            "",
+            f"### {count(len(change.drifted), 'anchor')} drifted",
+            "",
+            "| anchor | where | suites |",
+            "| --- | --- | --- |",
+        )
+        for drift in change.drifted:
+            suites = ", ".join(suite for suite, anchors in change.suites.items() if drift.anchor in anchors)
+            yield f"| `{drift.anchor}` | {drift.place} | {suites} |"
+    if change.stale:
+        yield from ("", f"### {count(len(change.stale), 'recording')} stale", "")
+        yield from (f"- `{near(str(one.path))}`: made from another {', '.join(one.files)}" for one in change.stale)
+    yield from ("", f"Next: {next_of(change)}.")
+
+
+def _files(change: Change) -> str:
+    if not change.files:
+        return f"all are those of {near(str(change.anchors))}"
+    how = "" if change.drifted else ", in comments or layout alone"
+    return f"not as in {near(str(change.anchors))}{how}: {', '.join(change.files)}"

@@ -97,11 +97,7 @@ class TestResult:
         return (fault["why"] if fault else self.payload.get("reason") or self.reason) or NOT_OURS
 
     def to_json(self, options: Sequence[str] = ()) -> dict[str, Any]:
-        """Give it as JSON values, of which :mod:`pytest_dsocr.report.merge` makes it again.
-
-        Args:
-            options: those of the run, for the command that runs it again.
-        """
+        """Return JSON values, of which :mod:`pytest_dsocr.report.merge` makes it again; ``options`` are the run's."""
         file, line = self.place or (None, None)
         return {
             "nodeid": self.nodeid,

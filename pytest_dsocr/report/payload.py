@@ -242,13 +242,7 @@ def of_comparison(comparison: Comparison) -> ComparisonPayload:
 
 
 def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -> CasePayload:
-    """Give a case's report.
-
-    Args:
-        report: judged under the run's own limits, not those of one test.
-        place: where the case stands among the run's cases.
-        picture: the page with both sides' boxes, relative to the report's folder.
-    """
+    """Return a case, judged under the run's own limits and not those of one test; see :class:`CasePayload`."""
     exchange, divergence = report.exchange, report.divergence
     forced = exchange.answer.forced
     return {
@@ -305,13 +299,7 @@ def _said(answer: Answer) -> Said:
 
 
 def of_run(config: Config, reference: Reference, level: Level | None) -> RunPayload:
-    """Give what is compared with what.
-
-    Args:
-        config: the run's choices.
-        reference: whose word is taken.
-        level: what the subject offers, where it has been asked.
-    """
+    """Return what is compared with what; ``level`` is what the subject offers, where it has been asked."""
     kind, where = _kind(config, reference)
     return {
         "subject": config.subject,

@@ -143,5 +143,4 @@ def draw(report: CaseReport, folder: Path) -> Path:
     picture = side_by_side(page, exchange.expected.output.spans, exchange.answer.spans, str(report.verdict))
     content = BytesIO()
     picture.save(content, "JPEG", quality=90)
-    write_whole(path, content.getvalue(), shared=True)
-    return path
+    return write_whole(path, content.getvalue(), shared=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pytest_dsocr.compare.signs import IN_WORDS, Sign
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.foundation.words import count, listed, near, plain, told
+from pytest_dsocr.foundation.words import count, entry, listed, near, plain
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.report.cases import FIRST_BROKE, JudgedCase, break_in_words, failed_behind, remarks
 from pytest_dsocr.report.ci import errors
@@ -45,18 +45,13 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """A run's result as the terminal shows it.
-
-    Args:
-        result: the run's.
-        options: those of the run, without its positional arguments.
-        written: what was written, a path each.
-        verbose: whether the run's time is told part by part.
-    """
+    """A run's result as the terminal shows it."""
 
     result: RunResult
     options: Sequence[str] = ()
+    """Those of the run, without its positional arguments."""
     written: Sequence[str] = ()
+    """The paths of what was written."""
     verbose: bool = False
 
     @property
@@ -98,9 +93,9 @@ class Summary:
         for one in found[:MOST_BREAKS]:
             behind = failed_behind(one)
             more = f"; {behind}{'' if self.verbose else ', shown with -v'}" if behind else ""
-            yield from _told(FIRST_BROKE, f"{break_in_words(one)}{more}", BAD, 5)
+            yield from _labelled(FIRST_BROKE, f"{break_in_words(one)}{more}", BAD, 5)
         if len(found) > MOST_BREAKS:
-            yield from _told("", f"and {len(found) - MOST_BREAKS} more")
+            yield from _labelled("", f"and {len(found) - MOST_BREAKS} more")
 
     @property
     def _annotations(self) -> Sequence[str]:
@@ -114,28 +109,28 @@ class Summary:
         yield from self._sides()
         yield self._counted()
         if first_token := first_token_in_words(self.result.cases):
-            yield from _told("first token", first_token)
+            yield from _labelled("first token", first_token)
         if compression := compression_in_words(self.result.cases):
-            yield from _told("compression", compression)
+            yield from _labelled("compression", compression)
         yield from self._faults()
         yield from self._cases()
         yield from self._perf()
         yield from self._beside()
         yield from self._left_out()
         if self.written:
-            yield from _told("written", ", ".join(map(near, self.written)))
-        yield from _told("verdict", self.result.verdict, BAD if self.result.why_not else GOOD)
+            yield from _labelled("written", ", ".join(map(near, self.written)))
+        yield from _labelled("verdict", self.result.verdict, BAD if self.result.why_not else GOOD)
         if spent := [*self.result.spent.values()]:
-            yield from _told("time", in_line(spent))
+            yield from _labelled("time", in_line(spent))
             yield from (Line(f"    {line}") for line in in_table(spent) if self.verbose)
         for reason, command in following(self.result, self.options):
-            yield from _told("next", f"{reason}:")
+            yield from _labelled("next", f"{reason}:")
             yield Line(f"    {command}")
 
     def _sides(self) -> Iterator[Line]:
         if self.result.run:
-            yield from _told("subject", subject_in_words(self.result.run))
-            yield from _told("reference", reference_in_words(self.result.run))
+            yield from _labelled("subject", subject_in_words(self.result.run))
+            yield from _labelled("reference", reference_in_words(self.result.run))
 
     def _counted(self) -> Line:
         result = self.result
@@ -151,7 +146,7 @@ class Summary:
     def _faults(self) -> Iterator[Line]:
         for fault in _first(self.result.faults):
             where = f" in {fault['stage']}" if fault["stage"] else ""
-            yield from _told("ERROR", f"{fault['case'] or 'the run'}{where}: {fault['why']}", BAD)
+            yield from _labelled("ERROR", f"{fault['case'] or 'the run'}{where}: {fault['why']}", BAD)
         yield from _more(self.result.faults)
 
     def _cases(self) -> Iterator[Line]:
@@ -160,15 +155,15 @@ class Summary:
         alike = {one["cases"][0]: one["cases"][1:] for one in self.result.broke}
         shown = [case for case in failing if not any(case["id"] in others for others in alike.values())]
         for case in _first(shown):
-            yield from _told(_headline(case), f"{case['id']}: {_what_broke(case)}", BAD)
+            yield from _labelled(_headline(case), f"{case['id']}: {_what_broke(case)}", BAD)
             if others := alike.get(case["id"]):
-                yield from _told("", f"and in {len(others)} more: {listed(others, 2)}")
+                yield from _labelled("", f"and in {len(others)} more: {listed(others, 2)}")
         yield from _more(shown)
         for case in () if self.result.failing_cases else self.result.drifting_cases[:MOST_DRIFTING]:
             error = f"{number(case['worst_error']):.1e}"
-            yield from _told("largest drift", f"{case['id']}: {error}; {counts(case['counts'])}")
+            yield from _labelled("largest drift", f"{case['id']}: {error}; {counts(case['counts'])}")
         for where, least in self.result.suspicious[:MOST_DRIFTING]:
-            yield from _told("SUSPICIOUS", f"{where}: {least:.1e}, {IN_WORDS[Sign.SUSPICIOUS]}", NOTED)
+            yield from _labelled("SUSPICIOUS", f"{where}: {least:.1e}, {IN_WORDS[Sign.SUSPICIOUS]}", NOTED)
 
     def _perf(self) -> Iterator[Line]:
         """Yield each quantity's median, beside the baseline's where there is one, and what limits the subject."""
@@ -177,7 +172,7 @@ class Summary:
         for line in table(self.result.perf):
             yield Line(f"    {line.text}", MARKUP_OF_PACE.get(line.pace, NO_MARKUP))
         for sentence in self.result.perf["in_short"]:
-            yield from _told("times", sentence)
+            yield from _labelled("times", sentence)
 
     def _beside(self) -> Iterator[Line]:
         """Yield what does not change the verdict: comparisons outside the run's limits, flaky tests, notes."""
@@ -185,15 +180,15 @@ class Summary:
         for case, one in _first(outside):
             by = f"allowed by {listed(one['allowed_by'], 2)}" if one["allowed_by"] else "no test of this run checks it"
             found = f"{one['what']} {one['verdict']}: {one['measured']}"
-            yield from _told("outside limits", f"{case['id']}, {found}; {by}", NOTED)
+            yield from _labelled("outside limits", f"{case['id']}, {found}; {by}", NOTED)
         yield from _more(outside)
         for test in _first(self.result.flaky):
             failures = count(test.failed_before, "failure")
-            yield from _told("FLAKY", f"{test.nodeid}: passed only when run again, after {failures}", NOTED)
+            yield from _labelled("FLAKY", f"{test.nodeid}: passed only when run again, after {failures}", NOTED)
         yield from _more(self.result.flaky)
         notes = [*self.result.notes, *remarks(self.result.cases)]
         for note in _first(notes):
-            yield from _told("noticed", note, NOTED)
+            yield from _labelled("noticed", note, NOTED)
         yield from _more(notes)
 
     def _left_out(self) -> Iterator[Line]:
@@ -202,27 +197,27 @@ class Summary:
         if (left := self.result.left)["tests"]:
             by = f" by {', '.join(left['by'])}" if left["by"] else ""
             which = f"{left['tests']} of {count(left['of'], 'test')}{by}: {listed(left['names'])}"
-            yield from _told("left out", which, NOTED)
+            yield from _labelled("left out", which, NOTED)
         for level, names in self.result.not_offered.items():
             if level not in self.result.above or self.verbose:
-                yield from _told("not offered", f"{level}: {listed(names)}", NOTED)
+                yield from _labelled("not offered", f"{level}: {listed(names)}", NOTED)
         if above := self.result.above:
             own = self.result.run["level"] if self.result.run else None
             offered = next((level.meaning for level in Level if str(level) == own), "is offered")
             needed = ", ".join(f"{tests} {level}" for level, tests in above.items())
-            asking = count(sum(above.values()), "test")
-            yield from _told("not offered", f"{asking} need more than {offered}: {needed}", NOTED)
+            asking = f"{count(sum(above.values()), 'test')} {'needs' if sum(above.values()) == 1 else 'need'}"
+            yield from _labelled("not offered", f"{asking} more than {offered}: {needed}", NOTED)
         for alike in _alike(self.result.missing):
             asking, others = count(sum(one["tests"] for one in alike), "test"), len(alike) - 1
             allowed, needed = alike[0]["allowed"], f"needed by {asking}: {alike[0]['why']}"
             what, markup = ("skipped", NOTED) if allowed else ("missing", BAD)
             name = f"{alike[0]['what']} (allowed)" if allowed else alike[0]["what"]
-            yield from _told(what, f"{name}, {needed}", markup, 3)
+            yield from _labelled(what, f"{name}, {needed}", markup, 3)
             if others:
-                yield from _told("", f"and {others} more", markup)
+                yield from _labelled("", f"and {others} more", markup)
         for what, reasons in (("skipped", self.result.skips), ("known to fail", self.result.known_failures)):
             for reason, tests in _first(list(reasons.items())):
-                yield from _told(what, f"{count(tests, 'test')}: {reason}", NOTED)
+                yield from _labelled(what, f"{count(tests, 'test')}: {reason}", NOTED)
             yield from _more(reasons)
 
 
@@ -238,7 +233,7 @@ def _first(found: Sequence[Item]) -> Sequence[Item]:
 
 def _more(found: Sized) -> Iterator[Line]:
     if len(found) > MOST:
-        yield from _told("", f"and {len(found) - MOST} more")
+        yield from _labelled("", f"and {len(found) - MOST} more")
 
 
 def _headline(case: JudgedCase) -> str:
@@ -258,5 +253,5 @@ def _what_broke(case: JudgedCase) -> str:
     return f"{first_wrong(case['first_wrong'], case['right_before'])}; {boxes}"
 
 
-def _told(what: str, text: str, markup: Mapping[str, bool] = NO_MARKUP, most_lines: int = 4) -> Iterator[Line]:
-    yield from (Line(line, markup) for line in told(what, text, most_lines))
+def _labelled(what: str, text: str, markup: Mapping[str, bool] = NO_MARKUP, most_lines: int = 4) -> Iterator[Line]:
+    yield from (Line(line, markup) for line in entry(what, text, most_lines))

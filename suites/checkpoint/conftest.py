@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.engine.places import MINI
-from pytest_dsocr.plugin.configured import own_config
+from pytest_dsocr.plugin.config import own_config
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.config import Config

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
     from pytest_dsocr.observation.observation import InputsDigest
 
+OWN_PRESETS = (
+    Preset("own_crops", 768, 640, crop=True),
+    Preset("own_odd", 800, 800, crop=False),
+    Preset("own_small", 400, 400, crop=False),
+)
+"""Crops beside a smaller view of the page; sides whose patches do not divide by four, padded and squashed."""
+OWN_PAGES = ("portrait", "landscape")
+
 
 class Drawn:
     """Draws a page into a folder when it is first asked for.

@@ -8,6 +8,7 @@ import pytest
 
 from .asked import Asked, Drawn
 from .facts import Facts
+from .pixels import Pixels
 
 if TYPE_CHECKING:
     from pytest_dsocr.engine.tokenizer import Tokenizer
@@ -38,3 +39,9 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
 def asked(dsocr_subject: Any) -> Asked:
     """The subject's inputs, each asked once."""
     return Asked(dsocr_subject)
+
+
+@pytest.fixture(scope="session")
+def pixels(facts: Facts, asked: Asked, drawn: Drawn, tokenizer: Tokenizer) -> Pixels:
+    """Compares the subject's pixels with the recorded ones."""
+    return Pixels(facts, asked, drawn, tokenizer)

@@ -1,4 +1,4 @@
-"""What the vendor's ``infer`` handed to ``generate``, as it was recorded."""
+"""What the vendor's ``infer`` handed to ``generate``, as it was recorded, and how many image tokens that is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected
 from pytest_dsocr.contract import PIXELS
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Facts:
         [row] = [row for row in self.recorded["prompts"] if row["name"] == name]
         return PromptFact(row["text"], row["encoded"], [one for one, length in row["input_ids"] for _ in range(length)])
 
-    def told(self, compared: Comparison) -> Comparison:
+    def with_origin(self, compared: Comparison) -> Comparison:
         """Say of a comparison with a fact that is not right where the fact comes from."""
         made = self.recorded["provenance"]
         origin = f"recorded on {made['date']} of the vendor's infer with Pillow {made['versions']['pillow']}"
@@ -100,3 +100,32 @@ class PromptFact:
         own = tokenizer.special
         front, back = (tokenizer.encode(pieces[tuple(ids)]) for ids in (before, after))
         return [own.bos, *front, *[own.image] * count, *back]
+
+
+PAGE_SIDE, CROP_SIDE = 16, 10
+"""Tokens along a side of Gundam's view of the page, and of a crop."""
+
+
+def compare_image_tokens(inputs: InputsDigest, image_id: int, expected: int, why: str) -> list[Comparison]:
+    """Compare how many ids, and how many True in the mask, stand for the image."""
+    in_mask = sum(length for value, length in inputs.images_seq_mask if value)
+    return [
+        as_expected("input_ids/image", inputs.prompt_ids.count(image_id), expected, why),
+        as_expected("images_seq_mask/image", in_mask, expected, why),
+    ]
+
+
+def resembling(found: int, grid: tuple[int, int]) -> str:
+    """Name the usual mistake that gives so many image tokens for a grid of crops in Gundam; nothing for no mistake."""
+    columns, rows = grid
+    page, crops = PAGE_SIDE**2, CROP_SIDE**2 * columns * rows
+    newlines = PAGE_SIDE + CROP_SIDE * rows
+    mistakes = {
+        page + crops + 1: "no newlines",
+        page + crops + newlines: "no separator",
+        page + crops + PAGE_SIDE + CROP_SIDE * columns * rows + 1: "a newline for each row of each crop",
+        page + crops + PAGE_SIDE + CROP_SIDE * columns + 1: "columns and rows exchanged",
+        page + PAGE_SIDE + 1: "no crops",
+    }
+    right = page + crops + newlines + 1
+    return f"; as many as with {mistakes[found]}" if found in mistakes and found != right else ""

@@ -1,44 +1,57 @@
-"""Pixels held against recorded hashes, with the places where they differ."""
+"""Pixels held against recorded hashes, with the places where they differ and what may have made them so."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
 from pytest_dsocr.contract import PIXELS
-from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.presets import Preset, get_preset
 from pytest_dsocr.contract.prompt import TextTokenizer
-from pytest_dsocr.observation.observation import InputsDigest, Seam, pixels_sha256
 
-from .asked import Asked
+from .asked import Asked, Drawn
+from .facts import Facts
 from .hints import hinted, of_view
-from .openings import of_pixels
 
 
-def compare_pixels(
-    what: str, asked: Asked, page: Path, preset: str | Preset, recorded: InputsDigest, tokenizer: TextTokenizer
-) -> Comparison:
-    """Compare ``images_ori`` or ``images_crop`` with the recorded ones, bit for bit.
+@dataclass(frozen=True)
+class Pixels:
+    """Compares views of drawn pages with the recorded ones, bit for bit."""
 
-    A hash does not tell where two tensors differ. The contract's own pixels do, where they have the recorded hash; they
-    tell as well how the page was opened.
-    """
-    compared = equal(what, getattr(asked(page, preset), what), getattr(recorded, what), "every bit")
-    if compared.verdict is Verdict.MATCH:
-        return compared
-    vendors = getattr(prepare_inputs(page, "markdown", preset, tokenizer), what)
-    if pixels_sha256(vendors) != getattr(recorded, what):
-        return compared
-    actual = asked.tensors(page, preset)[what]
-    found = compare_seam(what, Seam.of(actual, keep_values=True), Seam.of(vendors, keep_values=True), 0.0)
+    facts: Facts
+    asked: Asked
+    drawn: Drawn
+    tokenizer: TextTokenizer
 
-    def hints() -> Iterator[str]:
-        if what == PIXELS[1]:
-            yield from of_view(actual.float().cpu(), page, get_preset(preset))
-        yield from of_pixels(what, actual, vendors, page, preset, tokenizer)
+    def compare(self, what: str, page: str, preset: str | Preset) -> Comparison:
+        """Compare ``images_ori`` or ``images_crop``, and say of what is wrong where the recording comes from."""
+        return self.facts.with_origin(self._compare(what, page, preset))
 
-    return hinted(replace(found, verdict=Verdict.WRONG), hints)
+    def _compare(self, what: str, name: str, preset: str | Preset) -> Comparison:
+        """Compare hashes, which do not tell where two tensors differ.
+
+        The contract's own pixels do, where they have the recorded hash; they tell as well how the page was opened.
+        """
+        from pytest_dsocr.compare.seams import compare_seam
+        from pytest_dsocr.contract.inputs import prepare_inputs
+        from pytest_dsocr.observation.observation import Seam, pixels_sha256
+
+        from .openings import of_pixels
+
+        page, recorded = self.drawn(name), self.facts.prepared(name, get_preset(preset).name)
+        compared = equal(what, getattr(self.asked(page, preset), what), getattr(recorded, what), "every bit")
+        if compared.verdict is Verdict.MATCH:
+            return compared
+        vendors = getattr(prepare_inputs(page, "markdown", preset, self.tokenizer), what)
+        if pixels_sha256(vendors) != getattr(recorded, what):
+            return compared
+        actual = self.asked.tensors(page, preset)[what]
+        found = compare_seam(what, Seam.of(actual, keep_values=True), Seam.of(vendors, keep_values=True), 0.0)
+
+        def hints() -> Iterator[str]:
+            if what == PIXELS[1]:
+                yield from of_view(actual.float().cpu(), page, get_preset(preset))
+            yield from of_pixels(what, actual, vendors, page, preset, self.tokenizer)
+
+        return hinted(replace(found, verdict=Verdict.WRONG), hints)

@@ -15,9 +15,8 @@ from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn
-from .facts import Facts
+from .facts import Facts, compare_image_tokens, resembling
 from .hints import hinted, of_cut_prompt, of_grid, of_no_crops
-from .image_tokens import compare_image_tokens, resembling
 
 pytestmark = pytest.mark.dsocr_level("L1")
 
@@ -45,7 +44,7 @@ def test_grid(
     grid = equal("images_spatial_crop", actual, recorded, f"{math.prod(recorded)} crops, columns and rows")
     image_id, expected = tokenizer.special.image, image_token_count(PRESETS["gundam"], actual)
     why = f"for the page and {actual[0]} x {actual[1]} crops{resembling(inputs.prompt_ids.count(image_id), actual)}"
-    told = hinted(facts.told(grid), lambda: of_grid((width_px, height_px), actual))
+    told = hinted(facts.with_origin(grid), lambda: of_grid((width_px, height_px), actual))
     counts = compare_image_tokens(inputs, image_id, expected, why)
     cut = [hinted(one, lambda: of_cut_prompt(inputs.prompt_ids, tokenizer.special.bos)) for one in counts]
     dsocr_check([told, *cut])

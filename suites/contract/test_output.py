@@ -5,7 +5,10 @@ Malformed markup, figures of several boxes, LaTeX, boxes beyond the page: the ou
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,38 @@ from pytest_dsocr.compare.verdict import Comparison, as_expected, not_compared
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Drawn
-from .outputs import PAGE_SIZE_PX, Written, names, written
+
+PAGE_SIZE_PX = (1000, 1400)
+"""Of the white page that they were written for."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """One output, and the files that came of it; ``geo.jpg``, which the vendor's matplotlib draws, is left out."""
+
+    text: str
+    mmd: str
+    figures: Mapping[str, tuple[int, int]]
+    """Name and size in pixels of each."""
+    raised: str | None
+    """The vendor's own error, after which it drew no outlines."""
+
+
+def written(name: str) -> Written:
+    """Give a recorded output."""
+    case = recorded_outputs()[name]
+    figures = {f"images/{figure}": (size[0], size[1]) for figure, size in case["figures"].items()}
+    return Written(case["text"], case["mmd"], figures, case["error"])
+
+
+@cache
+def recorded_outputs() -> dict[str, Any]:
+    from pytest_dsocr.reference.goldens import shipped_folder
+
+    path: Path = shipped_folder() / "vendor" / "postprocess.json"
+    cases: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["cases"]
+    return cases
+
 
 MMD, FIGURES = "result.mmd", "artefacts/figures"
 ROTATED_BY_EXIF = 6
@@ -39,7 +73,7 @@ def write(dsocr_subject: Any, tmp_path: Path) -> Write | None:
     return into_folder if asked.writes else None
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", recorded_outputs())
 def test_the_files_are_the_vendors(name: str, write: Write | None, drawn: Drawn, dsocr_check: Check) -> None:
     if write is None:
         dsocr_check([not_compared(what, Reason.NOT_OFFERED) for what in (MMD, FIGURES)])

@@ -23,7 +23,7 @@ def test_no_ngram_of_the_vendors_length_occurs_twice(facts: Facts, dsocr_subject
         return
     expected = facts.decoding["no_repeat_ngram_size"]
     compared = equal("policy/no_repeat_ngram_size", policy.no_repeat_ngram_size, expected, f"{expected} tokens")
-    dsocr_check([facts.told(compared)])
+    dsocr_check([facts.with_origin(compared)])
 
 
 def test_the_end_is_eos(tokenizer: TextTokenizer, dsocr_subject: Any, dsocr_check: Check) -> None:

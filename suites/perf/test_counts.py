@@ -32,7 +32,7 @@ def test_no_red_flag(name: str, request: pytest.FixtureRequest, dsocr_config: Co
 
 @pytest.mark.usefixtures("_dsocr_alone")
 def test_counts_are_the_baselines(request: pytest.FixtureRequest, dsocr_check: Check) -> None:
-    from pytest_dsocr.plugin.perf_checks import exact_comparisons
+    from pytest_dsocr.plugin.perf_run import exact_comparisons
 
     run: PerfRun = request.getfixturevalue("dsocr_perf_run")
     if run.baseline is None:
@@ -44,7 +44,7 @@ def test_counts_are_the_baselines(request: pytest.FixtureRequest, dsocr_check: C
 def test_watching_costs_little(request: pytest.FixtureRequest, dsocr_check: Check) -> None:
     """The subject's own ranges make a decode step longer by less than 1 %."""
     from pytest_dsocr.perf.probe.walk import instrumentation
-    from pytest_dsocr.plugin.perf_checks import watching_costs
+    from pytest_dsocr.plugin.perf_run import watching_costs
 
     probe: PageProbe = request.getfixturevalue("dsocr_probe")
     found = watching_costs(lambda pages: instrumentation(probe, pages))
@@ -56,7 +56,7 @@ def test_watching_costs_little(request: pytest.FixtureRequest, dsocr_check: Chec
 @pytest.mark.usefixtures("_dsocr_alone")
 def test_a_step_grows_with_the_cache_alone(request: pytest.FixtureRequest, dsocr_check: Check) -> None:
     """A late step is longer than an early one by no more than the positions that it attends to."""
-    from pytest_dsocr.plugin.perf_checks import growth
+    from pytest_dsocr.plugin.perf_run import growth
 
     run: PerfRun = request.getfixturevalue("dsocr_perf_run")
     if "decode.late" not in run.measured.quantities:

@@ -54,11 +54,7 @@ CAUGHT: dict[str, list[str]] = {
     "test_it_is_the_beginning_of_a_longer_one": ["forgets one token", "louder in steps"],
     "test_the_first_page_reads_the_same_again": ["remembers the last page", "reads nothing"],
     "test_a_prefill_begins_with_an_empty_cache": ["remembers the last page"],
-    "test_each_page_reads_as_alone": [
-        "exchanges the pages of a batch",
-        "blends the pages of a batch",
-        "reads nothing",
-    ],
+    "test_each_page_reads_as_alone": ["exchanges the pages of a batch", "blends the pages of a batch", "reads nothing"],
     "test_pages_of_unlike_lengths_read_as_alone": ["shows a batch its padding", "exchanges the pages of a batch"],
     "test_read_says_what_its_own_steps_choose": ["reads nothing"],
     "test_another_prompt_of_a_page_is_another_reading": ["reads nothing"],

@@ -46,8 +46,8 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return make_case(write_page("tiny", tmp_path_factory.mktemp("pages")), "free", "tiny", 4)
 
 
-def exchange(case: Case, mine: Answer | None = None) -> Exchange:
-    return Exchange(case, mine or answer(observation()), observation(), 0.0, 0.0)
+def exchange(case: Case, actual: Answer | None = None) -> Exchange:
+    return Exchange(case, actual or answer(observation()), observation(), 0.0, 0.0)
 
 
 @pytest.mark.parametrize(

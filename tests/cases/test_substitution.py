@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pytest_dsocr.cases import substitution
 from pytest_dsocr.cases.substitution import substitute
-from pytest_dsocr.compare.case import Exchange, judge
+from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.fusion import fuse
@@ -64,6 +64,8 @@ class Planted(SessionSubject):
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         seams = super().vision(inputs)
+        if "failing" in self.wrong:
+            raise RuntimeError("patched as well")
         if "sam" in self.wrong:
             seams["sam.page"] = 2 * seams["sam.page"]
         if "vision" in self.wrong:
@@ -101,8 +103,8 @@ def recorded(session: Session[Any], case: Case) -> Observation:
     return seen(session, case)
 
 
-def exchange(subject: Any, case: Case, theirs: Observation) -> Exchange:
-    return Exchange(case, follow(subject, case, theirs), theirs, 0.0, 0.0)
+def asked(subject: Any, case: Case, expected: Observation) -> CaseReport:
+    return judge(Exchange(case, follow(subject, case, expected), expected, 0.0, 0.0), LIMITS)
 
 
 PLANTED = [
@@ -141,26 +143,18 @@ def test_each_part_is_told_to_be_wrong_by_itself_or_not(
     case: Case,
     request: pytest.FixtureRequest,
 ) -> None:
-    theirs: Observation = request.getfixturevalue(kind)
+    expected: Observation = request.getfixturevalue(kind)
     subject = Planted(session, *wrong)
-    found = substitute(subject, judge(exchange(subject, case, theirs), LIMITS), lambda: SessionSubject(session))
+    found = substitute(subject, asked(subject, case, expected), lambda: SessionSubject(session))
     assert found == findings
 
 
 def test_the_blocks_inside_of_a_stage_are_not_asked_again(session: Session[Any], case: Case, live: Observation) -> None:
     """They are told by the seam that they lead to."""
-    theirs = replace(live, seams=follow(SessionSubject(session), case, live).seams)
-    assert any("/" in name for name in theirs.seams)
+    expected = replace(live, seams=follow(SessionSubject(session), case, live).seams)
+    assert any("/" in name for name in expected.seams)
     subject = Planted(session, "inputs")
-    assert substitute(subject, judge(exchange(subject, case, theirs), LIMITS)) == (VISION_RIGHT, INPUTS_RIGHT)
-
-
-def test_what_was_asked_stays_as_it_was(session: Session[Any], case: Case, live: Observation) -> None:
-    subject = Planted(session, "inputs", "vision")
-    asked = exchange(subject, case, live)
-    before = judge(asked, LIMITS).comparisons
-    substitute(subject, judge(asked, LIMITS))
-    assert judge(asked, LIMITS).comparisons == before
+    assert substitute(subject, asked(subject, case, expected)) == (VISION_RIGHT, INPUTS_RIGHT)
 
 
 def test_parts_are_the_stages_of_their_kind() -> None:
@@ -175,26 +169,27 @@ def unneeded() -> Any:
 def test_a_donor_is_made_only_for_a_recording_and_a_wrong_case(
     kind: str, session: Session[Any], case: Case, request: pytest.FixtureRequest
 ) -> None:
-    theirs: Observation = request.getfixturevalue(kind)
+    expected: Observation = request.getfixturevalue(kind)
     subject = Planted(session, *(["vision"] if kind == "live" else []))
-    assert len(substitute(subject, judge(exchange(subject, case, theirs), LIMITS), unneeded)) == (kind == "live")
-
-
-def test_without_a_donor_a_recording_tells_nothing(session: Session[Any], case: Case, recorded: Observation) -> None:
-    subject = Planted(session, "inputs", "vision")
-    assert substitute(subject, judge(exchange(subject, case, recorded), LIMITS)) == ()
+    assert len(substitute(subject, asked(subject, case, expected), unneeded)) == (kind == "live")
 
 
 @pytest.mark.parametrize(
     ("donor", "findings"),
-    [(("inputs",), ()), (("vision",), (VISION_WRONG, INPUTS_WRONG)), (("silent",), (VISION_WRONG, INPUTS_WRONG))],
+    [
+        (None, ()),
+        (("inputs",), ()),
+        (("vision",), (VISION_WRONG, INPUTS_WRONG)),
+        (("silent",), (VISION_WRONG, INPUTS_WRONG)),
+        (("failing",), ()),
+    ],
 )
 def test_a_donor_lends_what_agrees_with_the_recording_and_no_more(
-    donor: tuple[str, ...], findings: tuple[str, ...], session: Session[Any], case: Case, recorded: Observation
+    donor: tuple[str, ...] | None, findings: tuple[str, ...], session: Session[Any], case: Case, recorded: Observation
 ) -> None:
     subject = Planted(session, "inputs", "vision")
-    found = substitute(subject, judge(exchange(subject, case, recorded), LIMITS), lambda: Planted(session, *donor))
-    assert found == findings
+    lent = None if donor is None else lambda: Planted(session, *donor)
+    assert substitute(subject, asked(subject, case, recorded), lent) == findings
 
 
 def test_what_a_donor_drifts_by_is_not_called_the_references(
@@ -207,8 +202,8 @@ def test_what_a_donor_drifts_by_is_not_called_the_references(
             return {name: tensor * 1.01 for name, tensor in super().vision(inputs).items()}
 
     subject = Planted(session, "vision")
-    asked = exchange(subject, case, recorded)
-    assert substitute(subject, judge(asked, tolerances("bfloat16")), lambda: Drifting(session)) == ()
+    wider = judge(asked(subject, case, recorded).exchange, tolerances("bfloat16"))
+    assert substitute(subject, wider, lambda: Drifting(session)) == ()
 
 
 def test_a_session_that_was_patched_in_process_finds_no_donor(
@@ -216,25 +211,16 @@ def test_a_session_that_was_patched_in_process_finds_no_donor(
 ) -> None:
     monkeypatch.setattr("pytest_dsocr.engine.pipeline.fuse", lambda *given: fuse(*given).roll(7, dims=0))
     subject = SessionSubject(Session.from_checkpoint(CHECKPOINT))
-    asked = exchange(subject, case, recorded)
-    assert not judge(asked, LIMITS).passes
-    assert substitute(subject, judge(asked, LIMITS), lambda: SessionSubject(Session.from_checkpoint(CHECKPOINT))) == ()
-
-
-def test_a_donor_that_fails_lends_nothing(session: Session[Any], case: Case, recorded: Observation) -> None:
-    class Failing(SessionSubject):
-        def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            raise RuntimeError("patched as well")
-
-    subject = Planted(session, "vision")
-    assert substitute(subject, judge(exchange(subject, case, recorded), LIMITS), lambda: Failing(session)) == ()
+    report = asked(subject, case, recorded)
+    assert not report.passes
+    assert substitute(subject, report, lambda: SessionSubject(Session.from_checkpoint(CHECKPOINT))) == ()
 
 
 def test_a_subject_that_cannot_take_the_references_tensors_is_told(
     session: Session[Any], case: Case, live: Observation
 ) -> None:
     subject = Planted(session, "silent", "picky")
-    [finding] = substitute(subject, judge(exchange(subject, case, live), LIMITS))
+    [finding] = substitute(subject, asked(subject, case, live))
     assert finding.startswith("the reference's tensors were not tried further: the subject's prefill raised in prefill")
 
 
@@ -246,20 +232,21 @@ def test_what_is_wrong_in_the_text_alone_or_without_stages_tells_nothing(
             return "other"
 
     subject = Misread(session)
-    assert not judge(exchange(subject, case, live), LIMITS).passes
-    assert substitute(subject, judge(exchange(subject, case, live), LIMITS), unneeded) == ()
+    assert not asked(subject, case, live).passes
+    assert substitute(subject, asked(subject, case, live), unneeded) == ()
     textual = OneMethod(Setup(CHECKPOINT))
-    asked = exchange(textual, case, replace(live, output=replace(live.output, text="other")))
-    assert asked.answer.level is Level.TEXT
-    assert substitute(textual, judge(asked, LIMITS), unneeded) == ()
+    report = asked(textual, case, replace(live, output=replace(live.output, text="other")))
+    assert report.exchange.answer.level is Level.TEXT
+    assert substitute(textual, report, unneeded) == ()
 
 
 def test_one_that_raised_is_asked_no_more(session: Session[Any], case: Case, live: Observation) -> None:
     subject = Planted(session, "vision")
-    asked = exchange(subject, case, live)
-    raised = replace(asked, answer=replace(asked.answer, fault=SubjectFaultError("decode", "it raised")))
-    assert substitute(subject, judge(asked, LIMITS)) == (FEATURES_RIGHT,)
-    assert substitute(subject, judge(raised, LIMITS)) == ()
+    report = asked(subject, case, live)
+    answer = replace(report.exchange.answer, fault=SubjectFaultError("decode", "it raised"))
+    raised = judge(replace(report.exchange, answer=answer), LIMITS)
+    assert substitute(subject, report) == (FEATURES_RIGHT,)
+    assert substitute(subject, raised) == ()
 
 
 def test_tensors_are_lent_in_the_subjects_own_dtype(
@@ -267,7 +254,7 @@ def test_tensors_are_lent_in_the_subjects_own_dtype(
 ) -> None:
     """A live reference on another device, or in another dtype, lends what this subject can compute with."""
     subject, dtypes = Planted(session, "vision"), []
-    asked = exchange(subject, case, live)
+    report = asked(subject, case, live)
     lent: Callable[..., substitution.Lent] = substitution._lent
 
     def doubled(*given: Any) -> substitution.Lent:
@@ -284,5 +271,5 @@ def test_tensors_are_lent_in_the_subjects_own_dtype(
         return prefill(inputs, vision_fusion)
 
     monkeypatch.setattr(subject, "prefill", noted)
-    assert substitute(subject, judge(asked, LIMITS)) == (FEATURES_RIGHT,)
+    assert substitute(subject, report) == (FEATURES_RIGHT,)
     assert dtypes == [torch.float32]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from pytest_dsocr.cli.vendor_record import found_by
+from pytest_dsocr.cli.vendor_pages import found_by
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 

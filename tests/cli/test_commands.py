@@ -1,26 +1,56 @@
-"""From the command line to cases: options, pages in folders, and what is refused."""
+"""The command line: its commands, the cases that it names, what it refuses, and ``dsocr run`` as a user has it."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import pypdfium2
 import pytest
 from PIL import Image
+from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.cli.main import main, parser
+import pytest_dsocr
+from pytest_dsocr.cli.main import COMMANDS, main, parser
 from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.engine.places import MINI_IS_FOR
 from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.named import pages_in
-from pytest_dsocr.pages.page_list import BadPage
+from pytest_dsocr.pages.page_list import BadPage, shipped
+from suites.contract.pages import write_page
 from tests.cli.cases import cases_of
+from tests.contract.test_pdf import pdf_of
 
 FILES = ("b.PNG", "a.jpg", "c.tif", "notes.md", "d.webp", "e.pdf", "f.jpeg", "g.bmp", "h.gif", "i.tiff")
+ARGUMENTS: Mapping[str, Sequence[str]] = {
+    "run": [],
+    "compare": [],
+    "bisect": ["a", "b"],
+    "diff": ["a", "b"],
+    "merge": ["a", "--out=b"],
+    "doctor": [],
+    "bench": ["a", "b"],
+    "cost": ["a"],
+    "nightly": ["a"],
+    "history": ["a"],
+    "watch-vendor": ["a"],
+    "new-adapter": ["cli", "a"],
+    "export": ["mini", "--to=hf", "a"],
+    "vendor setup": ["a"],
+    "vendor inspect": ["a"],
+    "vendor record": ["a", "dev-3"],
+    "vendor run": ["a", "dev-3", "--out=b"],
+}
+"""Of each command the least that it takes."""
+IMAGES = ["a.jpg", "b.PNG", "c.tif", "d.webp", "f.jpeg", "g.bmp", "h.gif", "i.tiff"]
+QUICK = ("--preset=tiny", "--max-new-tokens=1")
 
 
 @pytest.fixture
@@ -35,132 +65,27 @@ def options(*arguments: str | Path) -> Namespace:
     return parser().parse_args([str(argument) for argument in arguments])
 
 
+def recorded(*arguments: str | Path) -> list[Case]:
+    return cases_of(options("vendor", "record", "code", *arguments))
+
+
 def names(pages: Iterable[Path | BadPage]) -> list[str]:
     return [page.name for page in pages if isinstance(page, Path)]
 
 
-def test_a_folder_stands_for_its_images_by_name(folder: Path) -> None:
-    images = ["a.jpg", "b.PNG", "c.tif", "d.webp", "f.jpeg", "g.bmp", "h.gif", "i.tiff"]
-    assert names(pages_in([folder])) == images
-
-
-def test_files_are_taken_as_they_are_named_and_in_that_order(folder: Path) -> None:
-    named = [folder / "notes.md", folder / "c.tif"]
-    assert list(pages_in(named)) == named
-    assert names(pages_in([folder / "g.bmp", folder]))[:3] == ["g.bmp", "a.jpg", "b.PNG"]
-
-
-def test_a_folder_without_images_is_refused(folder: Path) -> None:
-    for name in FILES:
-        if name != "notes.md":
-            (folder / name).unlink()
-    [bad] = pages_in([folder])
-    assert bad == BadPage(folder, f"the folder {folder} holds no images; give one that does, or image files")
-    with pytest.raises(DsocrError, match="holds no images"):
-        cases_of(options("vendor", "record", "code", folder))
-
-
-def test_cases_are_every_page_in_every_preset_with_every_prompt(folder: Path) -> None:
-    pages = (folder / "g.bmp", folder / "a.jpg")
-    asked = options(
-        "vendor", "record", "code", *pages, "--presets", "tiny", "base", "--prompts", "free", "<image>What?"
-    )
-    cases = cases_of(asked)
-    assert [(case.page, case.preset.name, case.prompt) for case in cases] == [
-        (page, preset, prompt)
-        for page in pages
-        for preset in ("tiny", "base")
-        for prompt in (PROMPTS["free"], "<image>What?")
-    ]
-    assert {case.max_new_tokens for case in cases} == {8192}
-
-
-def test_a_case_named_twice_is_one(folder: Path) -> None:
-    asked = options("vendor", "record", "code", folder / "a.jpg", folder, folder / "a.jpg", "--presets", "tiny", "tiny")
-    asked.prompts = ["free", PROMPTS["free"]]
-    pages = [case.page.name for case in cases_of(asked)]
-    assert pages == ["a.jpg", "b.PNG", "c.tif", "d.webp", "f.jpeg", "g.bmp", "h.gif", "i.tiff"]
-
-
-def test_two_pages_of_one_name_are_refused(folder: Path, tmp_path: Path) -> None:
-    """Their files and lines in the report would be one another's."""
-    other = tmp_path / "other"
-    other.mkdir()
-    shutil.copy(folder / "a.jpg", other)
-    with pytest.raises(DsocrError, match=r"a\.jpg and .*a\.jpg are both a-gundam-markdown; give pages of different"):
-        cases_of(options("vendor", "record", "code", folder / "a.jpg", other))
-
-
-def test_hidden_files_are_no_pages(folder: Path) -> None:
-    shutil.copy(folder / "a.jpg", folder / "._a.jpg")
-    assert "._a.jpg" not in names(pages_in([folder]))
-
-
-def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
-    code = "import sys; from pytest_dsocr.cli.main import main; sys.exit(main(['run', '--max-new-tokens', '1']))"
-    reader, writer = os.pipe()
-    os.close(reader)
-    ended = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, cwd=tmp_path)
-    os.close(writer)
-    assert (ended.returncode, ended.stderr) == (0, b"")
-
-
-def test_the_ceiling_is_passed_on(folder: Path) -> None:
-    asked = options("vendor", "record", "code", folder / "a.jpg", "--max-new-tokens", "7")
-    assert [case.max_new_tokens for case in cases_of(asked)] == [7]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["a.jpg", "--presets", "huge"],
-            "there is no preset 'huge'; give one of tiny, small, base, large, gundam, or a Preset of your own",
-        ),
-        (["absent.png"], r"there is no page .*absent\.png; give an image, .*"),
-        (["a.jpg", "--max-new-tokens", "0"], "max_new_tokens=0 leaves nothing to decode; give at least 1"),
-    ],
-)
-def test_bad_cases_are_refused(arguments: list[str], message: str, folder: Path) -> None:
-    page, *rest = arguments
-    with pytest.raises(DsocrError, match=f"^{message}$"):
-        cases_of(options("vendor", "record", "code", folder / page, *rest))
-
-
-def test_a_recording_is_made_of_the_papers_preset_and_prompt_unless_told(folder: Path) -> None:
-    [case] = cases_of(options("vendor", "record", "code", folder / "a.jpg"))
-    assert case.id == "a-gundam-markdown"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "module"),
-    [
-        (["run"], "run"),
-        (["compare", "p"], "compare"),
-        (["bench", "a", "b"], "bench"),
-        (["cost", "p"], "cost"),
-        (["history", "p"], "history"),
-        (["vendor", "setup", "v"], "vendor_setup"),
-        (["vendor", "inspect", "v"], "vendor_inspect"),
-        (["vendor", "record", "v", "p"], "vendor_record"),
-    ],
-)
-def test_every_command_has_its_module_and_says_what_it_is_for(
-    arguments: list[str], module: str, capsys: pytest.CaptureFixture[str]
+def test_the_commands_and_their_options_are_these(
+    snapshot: SnapshotAssertion, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert options(*arguments).module == module
-    words = [word for word in arguments if len(word) > 1]
-    with pytest.raises(SystemExit) as left:
-        parser().parse_args([*words, "--help"])
-    assert left.value.code == 0
-    assert capsys.readouterr().out.startswith(f"usage: dsocr {' '.join(words)}")
-
-
-def test_windows_is_refused_in_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.platform", "win32")
-    assert main(["run"]) == 2
-    told = "dsocr: pytest-dsocr does not run on Windows; run it on Linux or macOS, or in WSL\n"
-    assert capsys.readouterr() == ("", told)
+    """With what each is where nobody gives it, and no default in help but as a user types it. A change is for users."""
+    assert ARGUMENTS.keys() == COMMANDS.keys()
+    assert {name: vars(options(*name.split(), *words)) for name, words in ARGUMENTS.items()} == snapshot
+    for command in COMMANDS:
+        with pytest.raises(SystemExit) as left:
+            main([*command.split(), "--help"])
+        assert left.value.code == 0
+        text = capsys.readouterr().out
+        assert text.startswith("usage: dsocr ")
+        assert not re.findall(r"None|False|PosixPath|\['|SUPPRESS", text)
 
 
 @pytest.mark.parametrize("arguments", [[], ["vendor"], ["vendor", "record", "v"], ["read"]])
@@ -169,3 +94,168 @@ def test_what_is_left_out_is_a_usage_error(arguments: list[str], capsys: pytest.
         main(arguments)
     assert left.value.code == 2
     assert "usage: dsocr" in capsys.readouterr().err
+
+
+def test_the_version_is_told_and_windows_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"dsocr {pytest_dsocr.__version__}\n"
+    monkeypatch.setattr("sys.platform", "win32")
+    assert main(["run"]) == 2
+    assert (
+        capsys.readouterr().err == "dsocr: pytest-dsocr does not run on Windows; run it on Linux or macOS, or in WSL\n"
+    )
+
+
+def test_a_folder_stands_for_its_images_by_name_and_files_as_they_are_named(folder: Path) -> None:
+    shutil.copy(folder / "a.jpg", folder / "._a.jpg")
+    assert names(pages_in([folder])) == IMAGES
+    named = [folder / "notes.md", folder / "c.tif"]
+    assert list(pages_in(named)) == named
+    assert names(pages_in([folder / "g.bmp", folder]))[:3] == ["g.bmp", "a.jpg", "b.PNG"]
+    for name in IMAGES:
+        (folder / name).unlink()
+    (folder / "._a.jpg").unlink()
+    why = f"the folder {folder} holds no images; give one that does, or image files"
+    assert [*pages_in([folder])] == [BadPage(folder, why)]
+
+
+def test_cases_are_every_page_in_every_preset_with_every_prompt_once(folder: Path) -> None:
+    pages = (folder / "g.bmp", folder / "a.jpg")
+    cases = recorded(*pages, "--presets", "tiny", "base", "--prompts", "free", "<image>What?")
+    assert [(case.page, case.preset.name, case.prompt) for case in cases] == [
+        (page, preset, prompt)
+        for page in pages
+        for preset in ("tiny", "base")
+        for prompt in (PROMPTS["free"], "<image>What?")
+    ]
+    assert {case.max_new_tokens for case in cases} == {8192}
+    twice = recorded(pages[1], folder, pages[1], "--presets", "tiny", "tiny", "--prompts", "free", PROMPTS["free"])
+    assert [case.page.name for case in twice] == IMAGES
+    [case] = recorded(pages[1], "--max-new-tokens", "7")
+    assert (case.id, case.max_new_tokens) == ("a-gundam-markdown", 7)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.jpg", "--presets", "huge"], "there is no preset 'huge'"),
+        (["absent.png"], r"there is no page .*absent\.png; give an image, "),
+        (["a.jpg", "--max-new-tokens", "0"], "max_new_tokens=0 leaves nothing to decode; give at least 1"),
+        (["a.jpg", "other"], r".*a\.jpg and .*a\.jpg are both a-gundam-markdown; give pages of different"),
+    ],
+)
+def test_bad_cases_are_refused(arguments: list[str], message: str, folder: Path) -> None:
+    (folder / "other").mkdir()
+    shutil.copy(folder / "a.jpg", folder / "other")
+    words = [str(folder / word) if (folder / word).exists() or "." in word else word for word in arguments]
+    with pytest.raises(DsocrError, match=f"^{message}"):
+        recorded(*words)
+
+
+REFUSED = {
+    "run absent.png": (10, "there is no page absent.png"),
+    "run empty": (10, "the folder empty holds no images"),
+    "run notes.md": (10, "notes.md cannot be read as an image"),
+    "run --out=/proc/nope": (2, "/proc/nope cannot be made"),
+    "run --max-new-tokens=0": (2, "'0' is not a number of tokens"),
+    "run --preset=nope": (2, "there is no preset 'nope'"),
+    "run --dtype=fp8": (2, "'fp8' is not one of float32"),
+    "run --checkpoint=nope": (10, "'nope' is not a checkpoint"),
+    "compare empty": (10, "the folder empty holds no images"),
+    "compare notes.md --pages=empty": (10, "notes.md cannot be read as an image"),
+    "bench . --max-new-tokens=0": (3, "'0' is not a number of tokens"),
+    "vendor record code empty --presets=nope": (2, "there is no preset 'nope'"),
+}
+"""What can be known from the command line: the exit status, and what is said."""
+IN_ONE = """
+import sys
+from pytest_dsocr.cli.main import main
+sys.modules |= dict.fromkeys(("torch", "pytest_dsocr.engine.session"))  # not to be imported
+for command in sys.argv[1:]:
+    print(f"{command}: {main(command.split())}", file=sys.stderr)
+"""
+
+
+@pytest.mark.usefixtures("cold")
+def test_bad_input_is_one_sentence_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.md").write_text("no image")
+    command = [sys.executable, "-c", IN_ONE, *REFUSED]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = done.stderr.splitlines()
+    for k, (refused, (status, why)) in enumerate(REFUSED.items()):
+        assert said[2 * k].startswith("dsocr: ")
+        assert why in said[2 * k]
+        assert said[2 * k + 1] == f"{refused}: {status}"
+
+
+def test_a_page_is_read_in_a_process_of_its_own_whose_reader_may_have_seen_enough(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pytest_dsocr", "run", "--max-new-tokens=8", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[2].endswith("2 x 2 crops and the whole page, 702 prompt tokens, 693 of them image")
+    assert "output      8 tokens, ended by length" in lines
+    assert {"result.mmd", "info.json", "result_with_boxes.jpg"} <= {path.name for path in tmp_path.iterdir()}
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run([*command, *QUICK], stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_mini_says_that_it_invents_text_of_pages_that_are_not_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [copy, other] = (tmp_path / name for name in ("copy.png", "other.png"))
+    copy.write_bytes(shipped("dev-3")[2].read_bytes())
+    write_page("exactly_640", tmp_path).rename(other)
+    warned = {}
+    for page, checkpoint in ((copy, "mini"), (other, "mini"), (other, "synthetic:tiny")):
+        assert main(["run", str(page), *QUICK, f"--checkpoint={checkpoint}", f"--out={tmp_path / 'out'}"]) == 0
+        warned[page.stem, checkpoint] = MINI_IS_FOR in capsys.readouterr().out
+    assert [key for key, is_warned in warned.items() if is_warned] == [("other", "mini")]
+
+
+def test_a_pdf_is_read_page_by_page_and_one_that_cannot_be_rendered_costs_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pdf, out = tmp_path / "it.pdf", tmp_path / "out"
+    pdf.write_bytes(pdf_of("red", "blue"))
+    assert main(["run", str(pdf), *QUICK, f"--out={out}"]) == 0
+    pages = [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("page  ")]
+    assert pages == ["it-p001.png,", "it-p002.png,"]
+    assert sorted(path.parent.name for path in out.glob("*/result.mmd")) == ["it-p001", "it-p002"]
+    document = pypdfium2.PdfDocument.new()
+    for side_inches in (1, 200):  # the second is larger than Pillow's limit
+        document.new_page(side_inches * 72, side_inches * 72)
+    document.save(pdf)
+    assert main(["run", str(pdf), *QUICK, f"--out={tmp_path / 'other'}"]) == 10
+    said = capsys.readouterr()
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["it-p001"]
+    assert re.search(r"^left out    page 2 of .*it\.pdf would be", said.out, re.MULTILINE)
+    assert said.err.startswith("dsocr: left out 1 page of ")
+
+
+def test_one_page_of_a_pdf_is_read_and_one_that_there_is_not_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pdf = tmp_path / "it.pdf"
+    pdf.write_bytes(pdf_of("red", "blue"))
+    assert main(["run", str(pdf), "--page=2", *QUICK, f"--out={tmp_path / 'out'}"]) == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["it-p002"]
+    capsys.readouterr()
+    for page, number, why in (
+        (pdf, 3, "it.pdf has 2 pages, and no page 3; give --page=1 to --page=2"),
+        (pdf, 0, "and no page 0"),
+        (shipped("dev-3")[0], 1, "--page is for PDFs"),
+    ):
+        assert main(["run", str(page), f"--page={number}"]) == 2
+        assert why in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "pypdfium2", None)
+    assert main(["run", str(pdf)]) == 2
+    assert "reading a PDF needs pypdfium2" in capsys.readouterr().err

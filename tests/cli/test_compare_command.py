@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.cli.compare import MEMORY_KEPT
-from pytest_dsocr.cli.main import main
+from pytest_dsocr.cli.compare import MEMORY_KEPT, words_of
+from pytest_dsocr.cli.main import parser
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.plugin.unasked import MEASURING
+from pytest_dsocr.plugin.selection import MEASURING
 from pytest_dsocr.report.commands import suites
 from pytest_dsocr.report.file import UNFINISHED, read_result
 
@@ -73,17 +73,17 @@ def verdict(folder: str = "dsocr-out") -> Any:
     return read_result(Path(folder))["verdict"]
 
 
-@pytest.mark.parametrize("own", ["", "131072"])
 def test_memory_is_kept_unless_the_user_says_otherwise(
-    own: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, kept = next(iter(MEMORY_KEPT.items()))
+    [[name, kept], [other, _]] = MEMORY_KEPT.items()
     monkeypatch.delenv(name, raising=False)
-    if own:
-        monkeypatch.setenv(name, own)
-    pytester.makepyfile(test_told=f"import os\ndef test_it():\n    open('told', 'w').write(os.environ[{name!r}])")
-    compare("--tests=test_told.py")
-    assert Path("told").read_text(encoding="utf-8") == (own or kept)
+    monkeypatch.setenv(other, "131072")
+    pytester.makepyfile(
+        test_it=f"import os\ndef test_it(): open('set', 'w').write(os.environ[{name!r}] + os.environ[{other!r}])"
+    )
+    compare("--tests=test_it.py")
+    assert Path("set").read_text(encoding="utf-8") == kept + "131072"
 
 
 def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result() -> None:
@@ -148,11 +148,7 @@ def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals
         (("--", "--no-such-option"), 4, "unrecognized arguments: --no-such-option"),
         (("--", "-k", "no_test_is_called_so"), 5, "verdict         no comparison was made"),
         (("--out=mine.py/out",), 2, "mine.py/out cannot be made (Not a directory)"),
-        (
-            ("--", "--dsocr-out=there"),
-            2,
-            "--dsocr-out comes after --; give --out before it",
-        ),
+        (("--", "--dsocr-out=there"), 2, "--dsocr-out comes after --; give --out before it"),
         (("--no-such-option",), 2, "unrecognized arguments: --no-such-option"),
     ],
 )
@@ -164,13 +160,18 @@ def test_what_cannot_be_compared_has_pytests_status_and_says_why(
     assert told in done.stdout + done.stderr
 
 
-def test_every_option_of_the_plugin_is_offered_by_both_names(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["compare", "--help"])
-    told = capsys.readouterr().out
+def test_every_option_of_the_plugin_is_offered_by_both_names_and_handed_on(tmp_path: Path) -> None:
+    """To a run elsewhere with files named whole; of what is given several times and counts once, the last."""
+    switches = [option.flag.replace("dsocr-", "") for option in OPTIONS if option.is_switch]
+    valued = [option.flag for option in OPTIONS if not option.is_switch]
+    given = [word for flag in valued for word in (f"{flag}=1", f"{flag.replace('dsocr-', '')}=2")]
+    options = parser(["compare"]).parse_args(["compare", str(tmp_path), *switches, *given])
+    expected = [f"--dsocr-pages={tmp_path}"]
     for option in OPTIONS:
-        assert f"{option.flag} " in told or f"{option.flag}\n" in told
-        assert f"--{option.name.replace('_', '-')}" in told
+        both = [f"{option.flag}={value}" for value in ((1, 2) if option.many else (2,))]
+        expected += [option.flag] if option.is_switch else both if option.name != "out" else []
+    assert [*words_of(options)] == expected
+    assert [*words_of(options, whole=True)] == expected
 
 
 def test_the_suites_are_found_wherever_it_is_called() -> None:

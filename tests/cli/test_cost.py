@@ -99,8 +99,10 @@ def test_what_was_measured_is_of_the_same_page_and_setting(cost: Cost, tmp_path:
     assert [words for words in others if "\nmeasured " in cost(*words)[1]] == []
 
 
-def test_without_a_checkpoint_it_is_the_vendors_sizes(cost: Cost) -> None:
+def test_without_a_checkpoint_it_is_the_vendors_sizes_and_layers_are_told_where_they_are_asked_for(cost: Cost) -> None:
     _, out, _ = cost(INVOICE)
+    assert "model.layers.2.self_attn" not in out
+    assert "  model.layers.2.self_attn" in cost(INVOICE, "--layers")[1]
     assert "the vendor's sizes: 3.34 G parameters" in out
     assert "9 of the prompt's text, by its words, for no tokenizer is at hand; 1024 are written" in out
 
@@ -117,8 +119,7 @@ def test_json_holds_the_arithmetic(cost: Cost) -> None:
     assert found["device"]["source"].startswith("NVIDIA H200")
 
 
-@pytest.mark.parametrize("checkpoint", ["mini", "synthetic:tiny"])
-@pytest.mark.parametrize("preset", ["tiny", "gundam"])
+@pytest.mark.parametrize(("checkpoint", "preset"), [("mini", "gundam"), ("synthetic:tiny", "tiny")])
 def test_the_prompt_has_as_many_tokens_as_the_inputs(checkpoint: str, preset: str, cost: Cost) -> None:
     cost(INVOICE, "--checkpoint", checkpoint, "--preset", preset, "--prompt", "ocr", "--json", "cost.json")
     [page] = json.loads(Path("cost.json").read_text(encoding="utf-8"))["pages"]
@@ -134,11 +135,6 @@ def test_a_folder_without_a_tokenizer_is_counted_by_words(cost: Cost) -> None:
     [page] = json.loads(Path("cost.json").read_text(encoding="utf-8"))["pages"]
     work = Workload((1140, 1101), PRESETS["gundam"], 9, 1024)
     assert page["stages"]["sam"]["matrix_flops"] == stages_of(SYNTHETIC["tiny"], work)["sam"].cost.matrix_flops
-
-
-def test_layers_are_told_where_they_are_asked_for(cost: Cost) -> None:
-    assert "model.layers.2.self_attn" not in cost(INVOICE)[1]
-    assert "  model.layers.2.self_attn" in cost(INVOICE, "--layers")[1]
 
 
 def test_a_turned_page_costs_what_it_costs_upright(cost: Cost) -> None:

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from errno import ENOSPC
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pytest_dsocr.cli.main import main, parser
+from pytest_dsocr.cli import main as command_line
+from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.perf.bench import Status as BenchStatus
 from pytest_dsocr.plugin.options import OPTIONS
@@ -21,6 +21,7 @@ from pytest_dsocr.report.difference import Status as DiffStatus
 from pytest_dsocr.report.exit_status import OF_ALL, OWN
 from pytest_dsocr.report.file import read_result
 from tests.checkout import CHECKOUT
+from tests.cli.test_commands import ARGUMENTS
 
 SUBJECTS = """
     import os
@@ -97,17 +98,14 @@ def ended(*arguments: str, subject: str = "Reader") -> tuple[int, str]:
         ("Misreader", 1, "wrong"),
         ("Broken", 1, "wrong"),
         ("OutOfMemory", 10, "infrastructure"),
-        ("Unloaded", 10, "infrastructure"),
+        ("OutOfMemory --isolate", 10, "infrastructure"),
+        ("Unloaded --isolate", 10, "infrastructure"),
         ("WrongAndOutOfMemory", 1, "wrong"),
     ],
 )
 def test_a_wrong_model_is_told_from_a_machine_out_of_order(subject: str, status: int, word: str) -> None:
-    assert ended(subject=subject) == (status, word)
-
-
-@pytest.mark.parametrize("subject", ["OutOfMemory", "Unloaded"])
-def test_so_it_is_where_the_subject_has_a_process_of_its_own(subject: str) -> None:
-    assert ended("--isolate", subject=subject) == (10, "infrastructure")
+    name, *arguments = subject.split()
+    assert ended(*arguments, subject=name) == (status, word)
 
 
 def test_slower_is_neither(pytester: pytest.Pytester) -> None:
@@ -140,17 +138,8 @@ def test_a_disk_that_is_full_at_the_end_is_the_machines_fault() -> None:
     assert ended(subject="FillsTheDisk") == (10, "running")
 
 
-FULL = (
-    "unshare",
-    "--user",
-    "--map-root-user",
-    "--mount",
-    "sh",
-    "-c",
-    'mount -t tmpfs -o size=$0 tmpfs out && exec "$@"',
-)
-
-
+MOUNT = 'mount -t tmpfs -o size=$0 tmpfs out && exec "$@"'
+FULL = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT)
 COMPARE, PYTEST = ("-m", "pytest_dsocr", "compare", "--out=out"), ("-m", "pytest", "--dsocr-out=out")
 
 
@@ -186,23 +175,6 @@ def test_the_documentation_has_every_status() -> None:
     assert {name: {*OWN[name]} for name in declared} == {name: {*map(int, found)} for name, found in declared.items()}
 
 
-ARGUMENTS = {
-    "run": [],
-    "compare": [],
-    "bisect": ["a", "b"],
-    "diff": ["a", "b"],
-    "merge": ["a", "--out=b"],
-    "doctor": [],
-    "bench": ["a", "b"],
-    "cost": ["a"],
-    "history": ["a"],
-    "watch-vendor": ["a"],
-    "new-adapter": ["cli", "a"],
-    "export": ["mini", "--to=hf", "a"],
-    "vendor setup": ["a"],
-    "vendor inspect": ["a"],
-    "vendor record": ["a", "dev-3"],
-}
 RAISED: dict[type[BaseException] | OSError, int] = {
     DsocrError: 2,
     MachineError: 10,
@@ -217,14 +189,13 @@ RAISED: dict[type[BaseException] | OSError, int] = {
 
 @pytest.mark.parametrize("command", ARGUMENTS)
 def test_each_kind_of_failure_has_its_status_in_every_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = [*command.split(), *ARGUMENTS[command]]
-    name = parser().parse_args(words).module
+    module, function = command_line._imported(command_line.COMMANDS[command][0])
     for error, status in RAISED.items():
 
         def run(options: object, error: Any = error) -> Iterator[str]:
             yield "begins"
             raise error
 
-        monkeypatch.setitem(sys.modules, f"pytest_dsocr.cli.{name}", SimpleNamespace(run=run))
-        assert main(words) == status, error
+        monkeypatch.setattr(module, function, run)
+        assert main([*command.split(), *ARGUMENTS[command]]) == status, error
         assert status in {**OF_ALL, **OWN.get(command, {})}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
+from rapidfuzz.distance import Levenshtein
 
 from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
 from pytest_dsocr.compare.divergence import first_divergence
@@ -219,12 +221,12 @@ def test_a_shift_by_the_tolerance_passes_and_by_more_fails(
 @briefly
 @given(st.text(min_size=1, max_size=60).filter(str.strip), st.integers(1, 20))
 def test_text_beside_the_limit(text: str, edits: int) -> None:
-    actual = text + "\x00" * edits
-    share = edits / len(text)
-    compare: Callable[[str, str, float], Comparison]
-    for compare in (compare_text, lambda a, b, allowed: compare_content("result.mmd", a, b, allowed)):
-        assert compare(actual, text, share).verdict is Verdict.DRIFT
-        assert compare(actual, text, share * 0.999).verdict is Verdict.WRONG
+    for actual in (text + "\x00" * edits, "\x00" * edits + text[edits:], text[edits:]):
+        share = min(edits, max(len(text), len(actual))) / len(text)
+        if actual.strip() and Levenshtein.distance(actual, text) / len(text) == share:
+            for compare in (compare_text, partial(compare_content, "result.mmd")):
+                assert compare(actual, text, share).verdict is Verdict.DRIFT
+                assert compare(actual, text, share * 0.999).verdict is Verdict.WRONG
 
 
 # Tensors.

@@ -109,19 +109,6 @@ def test_the_longest_circle(text: str, times: int, circle: Circle | None) -> Non
     assert longest_circle(text, times) == circle
 
 
-@pytest.mark.parametrize(
-    ("actual", "verdict"),
-    [
-        ("abcdefghij", Verdict.MATCH),
-        *((one, Verdict.DRIFT) for one in ("abcdefghix", "abcdefghi", "abcdefghijk", "abcdefghxy", "bcdefghija")),
-        *((one, Verdict.WRONG) for one in ("abcdefgxyz", "abcdefghijklm")),
-    ],
-)
-def test_the_limit_is_a_share_of_the_reference_and_inside(actual: str, verdict: Verdict) -> None:
-    assert compare_text(actual, "abcdefghij", 0.2).verdict is verdict
-    assert compare_content("result.mmd", actual, "abcdefghij", 0.2).verdict is verdict
-
-
 def test_no_text_at_all_is_wrong_under_any_limit() -> None:
     for nothing in ("", " \n"):
         assert compare_text(nothing, "abc", 5.0).verdict is Verdict.WRONG

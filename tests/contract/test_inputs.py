@@ -16,7 +16,7 @@ from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.observation import runs
-from suites.contract.own_presets import OWN_PAGES, OWN_PRESETS
+from suites.contract.asked import OWN_PAGES, OWN_PRESETS
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, rgb, write_page
 from tests.contract.digest import digest
 from tests.contract.recorded_inputs import RECORDED, RecordedTokenizer

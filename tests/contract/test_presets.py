@@ -8,7 +8,7 @@ import pytest
 
 from pytest_dsocr.contract.presets import PRESETS, Preset, get_preset
 from pytest_dsocr.foundation.errors import DsocrError
-from suites.contract.own_presets import OWN_PRESETS
+from suites.contract.asked import OWN_PRESETS
 from tests.contract.recorded_inputs import RECORDED
 
 MODEL_CARD = {

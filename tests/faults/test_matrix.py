@@ -45,13 +45,13 @@ def test_the_exam_is_whole_and_none_of_it_is_in_the_catalogue() -> None:
 def test_a_suite_that_fails_is_told_with_its_test_and_stage() -> None:
     single = partial(torch.set_num_threads, 1)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=single) as process:
-        found = process.submit(fails, "suites/contract/test_loading.py").result()
+        found = process.submit(fails, "suites/contract/test_pixels.py").result()
         nowhere = process.submit(fails, "suites/nowhere.py")
         with pytest.raises(RuntimeError, match="ended with 4"):
             nowhere.result()
     assert found is not None
     assert (found.killed, found.stage_right) == (True, True)
-    assert found.first == "suites/contract/test_loading.py::test_loading[exif]"
+    assert found.first == "suites/contract/test_pixels.py::test_loading[exif]"
 
 
 def fails(suite: str) -> Outcome | None:

@@ -296,10 +296,7 @@ def damaged(draw: st.DrawFn, name: str) -> bytes:
     if found and draw(st.integers(0, 4)):
         return with_value(name, draw(st.sampled_from(found[1])), draw(st.sampled_from((*ODD, ...))))
     data = KINDS[name].source(Path(mkdtemp(prefix="dsocr-fuzz-"))).read_bytes()
-    at, junk = (
-        draw(st.integers(0, min(len(data), 4000))),
-        draw(st.sampled_from((b"", b"\xff\xfe", b"{", b"\x00" * 9, DEEP))),
-    )
+    at, junk = draw(st.integers(0, min(len(data), 4000))), draw(st.sampled_from(JUNK))
     return data[:at] + junk + (data[at + len(junk) :] if draw(st.booleans()) else b"")
 
 

@@ -16,19 +16,20 @@ from pytest_dsocr.foundation.words import (
     PACKAGE,
     aligned,
     count,
+    entry,
     fit,
     in_shell,
     listed,
     near,
     plain,
     printable,
+    shown,
     si,
-    told,
 )
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "escaped"),
     [
         ("a page", "a page"),
         ("第一页 é", "第一页 é"),
@@ -41,14 +42,14 @@ from pytest_dsocr.foundation.words import (
         ("a.py::test_b ::", "a.py::test_b ::"),
     ],
 )
-def test_nothing_steers_a_terminal(text: str, shown: str) -> None:
-    assert plain(text) == shown
+def test_nothing_steers_a_terminal(text: str, escaped: str) -> None:
+    assert plain(text) == escaped
 
 
 def test_lines_and_tabs_can_be_kept() -> None:
     assert printable("a\nb\tc\rd\x1b[31m") == "a\nb\tc\\rd\\x1b[31m"
     assert str(DsocrError("a\n::stop-commands::x.png")) == "a\n\\::stop-commands::x.png"
-    assert not any(line.lstrip().startswith("::") for line in told("", "x" * 104 + "::stop-commands::x"))
+    assert not any(line.lstrip().startswith("::") for line in entry("", "x" * 104 + "::stop-commands::x"))
 
 
 def test_a_shell_takes_words_as_they_were() -> None:
@@ -62,12 +63,16 @@ def test_a_shell_takes_words_as_they_were() -> None:
 def test_a_line_is_cut_at_its_end() -> None:
     assert fit("a" * COLUMNS) == "a" * COLUMNS
     assert fit("a" * (COLUMNS + 1)) == "a" * (COLUMNS - 3) + "..."
+    assert (shown("é" * 60), shown("é" * 61), shown([1, None], 5)) == ("é" * 60, "é" * 57 + "...", "[1...")
 
 
 def test_paths_inside_this_package_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert near(str(PACKAGE / "golden" / "vendor")) == "golden/vendor"
-    assert near(str(tmp_path.parent)) == str(tmp_path.parent)
+    assert near(str(tmp_path / "out" / "a.json")) == "out/a.json"
+    assert [near(one) for one in ("out", "/elsewhere/out", str(tmp_path.parent))] == [
+        *("out", "/elsewhere/out", str(tmp_path.parent))
+    ]
     with pytest.raises(ValueError, match="its end is missing") as raised:
         unseal(b"")
     assert 'File "foundation/files.py", line' in traced(raised.value)
@@ -75,24 +80,17 @@ def test_paths_inside_this_package_are_short(tmp_path: Path, monkeypatch: pytest
 
 
 def test_long_text_goes_on_below_itself_up_to_a_limit() -> None:
-    lines = list(told("check", "word " * 100, 3))
+    lines = list(entry("check", "word " * 100, 3))
     assert [line[:MARGIN].strip() for line in lines] == ["check", "", ""]
     assert all(len(line) <= COLUMNS for line in lines)
     assert lines[-1].endswith("...")
-    assert list(told("check", "")) == [f"{'check':<{MARGIN}}"]
+    assert list(entry("check", "")) == [f"{'check':<{MARGIN}}"]
 
 
 def test_lists_and_counts_read_as_prose() -> None:
     assert [count(0, "case"), count(1, "case"), count(2, "case")] == ["0 cases", "1 case", "2 cases"]
     assert listed(["a", "b"]) == "a, b"
     assert listed(list("abcdefgh")) == "a, b, c, d, e, f and 2 more"
-
-
-def test_a_path_is_told_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert near(str(tmp_path / "out" / "a.json")) == "out/a.json"
-    assert near("out") == "out"
-    assert near("/elsewhere/out") == "/elsewhere/out"
 
 
 def test_columns_are_as_wide_as_they_have_to_be() -> None:
@@ -106,7 +104,7 @@ def test_columns_are_as_wide_as_they_have_to_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "text"),
     [
         (0, "0 B"),
         (7, "7 B"),
@@ -117,5 +115,5 @@ def test_columns_are_as_wide_as_they_have_to_be() -> None:
         (2e18, "2e+03 PB"),
     ],
 )
-def test_numbers_have_three_figures_and_a_prefix(value: float, shown: str) -> None:
-    assert f"{si(value)}B" == shown
+def test_numbers_have_three_figures_and_a_prefix(value: float, text: str) -> None:
+    assert f"{si(value)}B" == text

@@ -20,7 +20,7 @@ from pytest_dsocr.perf.counts import FLAGS, exact_changes, flag, flags
 from pytest_dsocr.perf.probe.counting import growth
 from pytest_dsocr.perf.probe.page import PageProbe
 from pytest_dsocr.perf.probe.walk import instrumentation
-from pytest_dsocr.plugin.perf_checks import WATCHED_PAGES, watching_costs
+from pytest_dsocr.plugin.perf_run import WATCHED_PAGES, watching_costs
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.perf import planted
 

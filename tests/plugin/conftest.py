@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+import pytest_dsocr
 from pytest_dsocr.plugin.options import OPTIONS
+from pytest_dsocr.reference.goldens import golden_folder
 
 STANDIN = Path(__file__).with_name("standin.py")
 CONFTEST = """
@@ -22,6 +25,13 @@ CONFTEST = """
 TEST_TEXT = """
     def test_text(dsocr_report, dsocr_check):
         dsocr_check(dsocr_report, "text")
+"""
+TWO = """
+    def test_text(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report, "text")
+
+    def test_boxes(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report, "boxes")
 """
 UNNEEDED = ("cacheprovider", "hypothesispytest", "randomly", "threadexception", "unraisableexception")
 """Plugins that take their time, most of it at the end of a run, and that no test here is about."""
@@ -75,3 +85,14 @@ def alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "pytest_dsocr.plugin.hooks")
     return pytester
+
+
+VARYING = re.compile(r"(platform |rootdir: |configfile: |plugins: |cachedir: |benchmark: |time  |\.+ |\[gw\d\])")
+
+
+def rendered(result: pytest.RunResult) -> str:
+    """What a run shows on its terminal, without what differs from run to run and from machine to machine."""
+    lines = [line.rstrip() for line in result.outlines if not VARYING.match(line)]
+    text = "\n".join(lines).replace(str(Path.cwd()), "HERE").replace(str(pytest_dsocr.__path__[0]), "PACKAGE")
+    text = text.replace(str(golden_folder()), "GOLDEN").replace(pytest_dsocr.__version__, "VERSION")
+    return re.sub(r"=+ (.*?)(?: in [\d.]+s.*)? =+", r"== \1 ==", text)

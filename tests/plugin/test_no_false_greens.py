@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.conftest import TEST_TEXT, Repository
+from tests.plugin.conftest import TEST_TEXT, TWO, Repository
 
 FAILED, PASSED = pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.OK
 NOTHING = "0 comparisons: nothing was compared, so the run does not pass"
 NOTHING_COMPARED = "verdict         no comparison was made"
 UNRECORDED = "the recording holds nothing of page-tiny-markdown"
-TWO = """
-    def test_text(dsocr_report, dsocr_check):
-        dsocr_check(dsocr_report, "text")
-
-    def test_boxes(dsocr_report, dsocr_check):
-        dsocr_check(dsocr_report, "boxes")
-"""
 BY_LEVEL = """
     import pytest
 
@@ -84,23 +77,6 @@ def test_what_is_not_offered_is_skipped_and_is_no_comparison(repository: Reposit
     told(
         result, NOTHING, "not offered     L2: prefill_best, tokens", "*prefill_best, tokens: not offered by the subject"
     )
-
-
-def test_a_subject_that_raises_is_an_error_of_its_stage_with_its_own_traceback(repository: Repository) -> None:
-    repository.settle("Broken")
-    result = repository.run()
-    result.assert_outcomes(failed=1)
-    assert result.ret == FAILED
-    told(
-        result,
-        "the subject's read raised in read (ValueError: no kernel for page.png); see the error that this one came from",
-        "Traceback (most recent call last):",
-        '  File "*standin.py", line *, in read',
-        "ValueError: no kernel for page.png",
-        NOTHING,
-        "ERROR           page-tiny-markdown in read: the subject's read raised*",
-    )
-    result.stdout.no_fnmatch_line("*WRONG*")
 
 
 def test_a_run_whose_subject_cannot_be_made_ends_at_once(repository: Repository) -> None:
@@ -241,15 +217,3 @@ def test_known_failures_hide_no_reference_that_could_not_answer(repository: Repo
     result = repository.run(TWO, "--dsocr-xfails", "known.ledger")
     result.assert_outcomes(errors=2)
     told(result, f"{NOTHING_COMPARED}; 2 of 2 tests failed")
-
-
-@pytest.mark.parametrize(
-    ("subject", "verdict", "code"), [("Reader", "passes", PASSED), ("Misreader", "1 of 2 tests failed", FAILED)]
-)
-def test_the_exit_code_is_the_verdict(
-    repository: Repository, subject: str, verdict: str, code: pytest.ExitCode
-) -> None:
-    repository.settle(subject)
-    result = repository.run(TWO)
-    assert result.ret == code
-    told(result, "2 comparisons in 1 case: *", f"verdict         {verdict}")

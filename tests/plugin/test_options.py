@@ -10,48 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.engine import checkpoint
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.plugin.configured import own_config
+from pytest_dsocr.plugin.config import own_config
 from pytest_dsocr.plugin.options import OPTIONS
-from pytest_dsocr.reference.goldens import shipped_folder
-
-DEFAULTS: Mapping[str, object] = {
-    "--dsocr-subject": "session",
-    "--dsocr-isolate": False,
-    "--dsocr-subject-time-limit": 3600.0,
-    "--dsocr-checkpoint": "mini",
-    "--dsocr-reference": None,
-    "--dsocr-vendor-env": None,
-    "--dsocr-time-limit": 600.0,
-    "--dsocr-fresh": False,
-    "--dsocr-pages": ("dev-3",),
-    "--dsocr-shard": None,
-    "--dsocr-presets": ("gundam",),
-    "--dsocr-prompts": ("markdown",),
-    "--dsocr-max-new-tokens": None,
-    "--dsocr-device": "cpu",
-    "--dsocr-dtype": "float32",
-    "--dsocr-attention": "eager",
-    "--dsocr-reference-device": None,
-    "--dsocr-reference-dtype": None,
-    "--dsocr-reference-attention": None,
-    "--dsocr-tolerances": {},
-    "--dsocr-slower": {},
-    "--dsocr-rounds": 48,
-    "--dsocr-baseline-update": False,
-    "--dsocr-baseline-days": 180.0,
-    "--dsocr-may-miss": frozenset(),
-    "--dsocr-explain": 20.0,
-    "--dsocr-level": None,
-    "--dsocr-no-skip": False,
-    "--dsocr-out": None,
-    "--dsocr-golden": shipped_folder(),
-    "--dsocr-xfails": None,
-}
-"""Every option and what it is where nobody gives it, in the order of ``--help``. A change here is one for users."""
 
 Row = tuple[tuple[str, object], ...]
 FOLDERS: Row = tuple((name, Path(name)) for name in "abc")
@@ -131,33 +96,47 @@ def typed(name: str, text: str) -> Iterator[str]:
             yield line
 
 
-def test_the_options_are_these(alone: pytest.Pytester) -> None:
-    assert [option.flag for option in OPTIONS] == [*DEFAULTS]
+@pytest.fixture
+def defaults(alone: pytest.Pytester) -> Mapping[str, object]:
+    return configure(alone, {})
+
+
+def test_the_options_are_these(alone: pytest.Pytester, snapshot: SnapshotAssertion) -> None:
+    """Each with what it is where nobody gives it, and its help. A change here is one for users."""
     assert [field.name for field in fields(Config)] == [option.name for option in OPTIONS] == [*NAMES]
+    defaults = {**configure(alone, {}), "golden": "the shipped folder"}
+    assert {option.flag: (option.ini, option.env, option.full_help, defaults[option.name]) for option in OPTIONS} == (
+        snapshot
+    )
+    shown = alone.runpytest_inprocess("--help").stdout.str()
+    assert re.findall(r"^  (--dsocr-[\w-]+)", shown, re.MULTILINE) == [option.flag for option in OPTIONS]
+    assert re.findall(r"^  (dsocr_\w+) \(", shown, re.MULTILINE) == [option.ini for option in OPTIONS]
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_counts_most_is_taken_and_nothing_is_added_to_it(alone: pytest.Pytester, place: str) -> None:
+def test_what_counts_most_is_taken_and_nothing_is_added_to_it(
+    alone: pytest.Pytester, place: str, defaults: Mapping[str, object]
+) -> None:
     """Every option is given there, and in all the places that count less."""
     at = PLACES.index(place)
     given = {where: {name: GIVEN[name][k][0] for name in NAMES} for k, where in enumerate(PLACES[:-1]) if k >= at}
-    in_place = dict(zip(NAMES, DEFAULTS.values(), strict=True))
-    expected = in_place if place == "default" else {name: GIVEN[name][at][1] for name in NAMES}
+    expected = defaults if place == "default" else {name: GIVEN[name][at][1] for name in NAMES}
     assert configure(alone, given) == expected
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_table_tells_the_places_apart(name: str) -> None:
-    values = [*(value for _, value in GIVEN[name]), DEFAULTS[f"--dsocr-{name.replace('_', '-')}"]]
-    assert len(values) == len(PLACES)
-    assert all(one != other for one, other in pairwise(values))
+def test_the_table_tells_the_places_apart(defaults: Mapping[str, object]) -> None:
+    for name in NAMES:
+        values = [*(value for _, value in GIVEN[name]), defaults[name]]
+        assert len(values) == len(PLACES)
+        assert all(one != other for one, other in pairwise(values)), name
 
 
 @pytest.mark.parametrize("empty", ["", " \n"])
-def test_an_empty_variable_is_as_good_as_none(alone: pytest.Pytester, empty: str) -> None:
+def test_an_empty_variable_is_as_good_as_none(
+    alone: pytest.Pytester, empty: str, defaults: Mapping[str, object]
+) -> None:
     """As CI systems hand on what was not filled in."""
-    config = configure(alone, {"environment": dict.fromkeys(NAMES, empty)})
-    assert config == dict(zip(NAMES, DEFAULTS.values(), strict=True))
+    assert configure(alone, {"environment": dict.fromkeys(NAMES, empty)}) == defaults
 
 
 def test_the_reference_is_keyed_as_the_subject_unless_told_otherwise(alone: pytest.Pytester) -> None:
@@ -189,14 +168,6 @@ def test_a_word_is_no_path_wherever_it_is_given(
     folder = configure(alone, {"ini file": {name: f"./{word}"}})[name]
     assert folder != meant
     assert Path(str(folder)).resolve() == alone.path / word
-
-
-def test_help_tells_every_option_and_its_ini_key(alone: pytest.Pytester) -> None:
-    told = alone.runpytest_inprocess("--help").stdout.str()
-    flags = re.findall(r"^  (--dsocr-[\w-]+)", told, re.MULTILINE)
-    keys = re.findall(r"^  (dsocr_\w+) \(", told, re.MULTILINE)
-    assert flags == [*DEFAULTS]
-    assert keys == [option.ini for option in OPTIONS]
 
 
 def test_a_misspelt_option_is_told(alone: pytest.Pytester) -> None:

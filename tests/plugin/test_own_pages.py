@@ -57,12 +57,7 @@ def recorded_page() -> Path:
 def run(pytester: pytest.Pytester, *arguments: str, subject: str = ONE_METHOD) -> pytest.RunResult:
     """Put a subject to some of the suites, on the unseen page."""
     return pytester.runpytest_inprocess(
-        *(
-            "--dsocr-pages=unseen.png",
-            "--dsocr-out=out",
-            f"--dsocr-subject={subject}",
-            *arguments,
-        )
+        "--dsocr-pages=unseen.png", "--dsocr-out=out", f"--dsocr-subject={subject}", *arguments
     )
 
 
@@ -136,15 +131,13 @@ def test_the_session_is_never_held_against_itself(unseen: pytest.Pytester) -> No
     result.assert_outcomes(skipped=1)
 
 
-@pytest.mark.parametrize("by", ["its factory's name", "a fixture"])
-def test_under_whichever_name(unseen: pytest.Pytester, by: str) -> None:
+def test_under_whichever_name(unseen: pytest.Pytester) -> None:
     unseen.makepyfile("def test_it(dsocr_report, dsocr_check): dsocr_check(dsocr_report)")
-    if by == "a fixture":
-        unseen.makeconftest(OWN_FIXTURE)
-    result = run(unseen, SESSION, subject="pytest_dsocr.subjects.session:session_subject")
-    assert result.ret == FAILED
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["NOT-COMPARED: *the session is the subject itself*"])
+    for conftest in ("", OWN_FIXTURE):
+        unseen.makeconftest(conftest)
+        result = run(unseen, SESSION, subject="pytest_dsocr.subjects.session:session_subject")
+        result.assert_outcomes(errors=1)
+        result.stdout.fnmatch_lines(["NOT-COMPARED: *the session is the subject itself*"])
 
 
 def test_the_error_that_newcomers_meet_names_the_session(unseen: pytest.Pytester) -> None:
@@ -153,11 +146,8 @@ def test_the_error_that_newcomers_meet_names_the_session(unseen: pytest.Pytester
     error = f"{NOT_HELD}add it with: dsocr vendor record; {STAND_IN}; {MAY_MISS}"
     commands = ["next *", "    dsocr vendor record *", "next *", f"    pytest *{SESSION}"]
     result.stdout.fnmatch_lines([error, *commands])
-
-
-def test_of_the_session_itself_it_is_no_way_out(unseen: pytest.Pytester) -> None:
     result = run(unseen, CASE, "-k", "test_text", subject="session")
-    assert result.ret == FAILED
+    assert result.ret == FAILED, "of the session itself it is no way out"
     result.stdout.fnmatch_lines([f"{NOT_HELD}add it with: dsocr vendor record; {MAY_MISS}"])
     result.stdout.no_fnmatch_line(f"*{SESSION}*")
 

@@ -67,10 +67,7 @@ LIES: Mapping[str, tuple[str, Sequence[str]]] = {
         "def pytest_runtest_protocol(item): return True if 'second' in item.nodeid else None",
         (),
     ),
-    "another plugin stops the run": (
-        STOPPED,
-        (),
-    ),
+    "another plugin stops the run": (STOPPED, ()),
     "another plugin says 0 of a run that it stops": (
         f"{STOPPED}\ndef pytest_sessionfinish(session): session.exitstatus = 0",
         (),

@@ -15,10 +15,10 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension
 from xdist.scheduler import LoadScheduling, LoadScopeScheduling
 
 TAKEN: dict[Callable[..., Any], str] = {
-    LoadScheduling.__init__: "self config log",  # plugin.xdist.scheduling
+    LoadScheduling.__init__: "self config log",  # plugin.workers
     LoadScheduling.add_node: "self node",
     LoadScheduling.add_node_collection: "self node collection",
-    LoadScopeScheduling.__init__: "self config log",  # plugin.xdist.by_case
+    LoadScopeScheduling.__init__: "self config log",  # plugin.case_scheduling
     LoadScopeScheduling.remove_node: "self node",
     LoadScopeScheduling._split_scope: "self nodeid",
     LoadScopeScheduling._reschedule: "self node",
@@ -50,7 +50,7 @@ def test_a_snapshot_tells_what_it_was_compared_with(snapshot: SnapshotAssertion)
 
 @pytest.mark.parametrize("name", ["assigned_work", "workqueue", "nodes"])
 def test_a_scheduler_has_what_is_read_of_it(pytester: pytest.Pytester, name: str) -> None:
-    """Read by ``plugin.xdist.by_case``."""
+    """Read by ``plugin.case_scheduling``."""
     config = pytester.parseconfigure("-n", "2")
     config.hook.pytest_cmdline_main(config=config)
     assert not getattr(LoadScopeScheduling(config, None), name), "nothing is assigned yet"

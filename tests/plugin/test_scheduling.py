@@ -10,18 +10,18 @@ import pytest
 
 from pytest_dsocr.foundation.process import cores
 from pytest_dsocr.plugin.hooks import pytest_xdist_auto_num_workers
-from pytest_dsocr.plugin.xdist.scheduling import SPREAD, WORKERS, make_scheduler, on_own_gpu, scope_of
+from pytest_dsocr.plugin.workers import SPREAD, WORKERS, make_scheduler, on_own_gpu, scope_of
 from tests.plugin.conftest import TEST_TEXT, Repository
 from tests.report.made import config
 
 CASES = [f"page_{number}-gundam-markdown" for number in range(6)]
 CONFTEST = """
     import pytest
-    from pytest_dsocr.plugin.xdist import scheduling
+    from pytest_dsocr.plugin import workers
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_xdist_make_scheduler(config, log):
-        return scheduling.make_scheduler(config, log)
+        return workers.make_scheduler(config, log)
 """
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import suites
+from pytest_dsocr.plugin.selection import MEASURING, is_unasked
 from pytest_dsocr.plugin.stash import NOTES
-from pytest_dsocr.plugin.unasked import MEASURING, is_unasked
 
 [ALL] = map(Path, suites.__path__)
 

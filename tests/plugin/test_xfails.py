@@ -23,76 +23,59 @@ TESTS = """
         def test_text(self):
             assert False
 """
-CONFTEST = """
-    from pathlib import Path
-    from pytest_dsocr.plugin.xfails import read_ledger
-
-    def pytest_collection_modifyitems(config, items):
-        print("unmatched:", read_ledger(Path(__file__).with_name("xfails.txt")).apply(items))
-"""
 
 
-def run(pytester: pytest.Pytester, ledger: str, *arguments: str) -> pytest.RunResult:
-    """Run the tests above, in ``suites/parity/test_it.py``, under a ledger."""
-    pytester.mkpydir("suites").joinpath("xfails.txt").write_text(ledger)
-    pytester.makeconftest(CONFTEST).rename(pytester.path / "suites" / "conftest.py")
-    folder = pytester.path / "suites" / "parity"
+@pytest.fixture
+def items(pytester: pytest.Pytester) -> list[pytest.Item]:
+    """The tests above, of ``suites/parity/test_it.py``."""
+    folder = pytester.mkpydir("suites") / "parity"
     folder.mkdir()
     folder.joinpath("__init__.py").touch()
-    pytester.makepyfile(test_it=TESTS).rename(folder / "test_it.py")
-    return pytester.runpytest_subprocess("-rx", "-p", "no:cacheprovider", *arguments)
+    path = pytester.makepyfile(test_it=TESTS).rename(folder / "test_it.py")
+    return pytester.inline_genitems(path)[0]
+
+
+def marked(items: list[pytest.Item], text: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The reasons of the tests that a ledger marks, by their names, and its lines that match none."""
+    Path("xfails.txt").write_text(text, encoding="utf-8")
+    unmatched = read_ledger(Path("xfails.txt")).apply(items, date(2026, 11, 23))
+    marks = {item.name: item.get_closest_marker("xfail") for item in items}
+    assert all(mark.kwargs["strict"] for mark in marks.values() if mark)
+    return {name: mark.kwargs["reason"] for name, mark in marks.items() if mark}, unmatched
 
 
 @pytest.mark.parametrize(
-    ("listed", "outcomes"),
+    ("listed", "test"),
     [
-        ("suites/parity/test_it.py::test_boxes[a-gundam]", {"xfailed": 1, "passed": 1, "failed": 1}),
-        ("test_it.py::test_boxes[a-gundam]", {"xfailed": 1, "passed": 1, "failed": 1}),
-        ("test_boxes[a-gundam]", {"xfailed": 1, "passed": 1, "failed": 1}),
-        ("test_text", {"xfailed": 1, "passed": 1, "failed": 1}),
-        ("TestIt::test_text", {"xfailed": 1, "passed": 1, "failed": 1}),
-        ("test_boxes[b/c::d]", {"passed": 0, "failed": 3}),
-        ("boxes[a-gundam]", {"passed": 1, "failed": 2}),
-        ("test_boxes", {"passed": 1, "failed": 2}),
-        ("d]", {"passed": 1, "failed": 2}),
-        ("", {"passed": 1, "failed": 2}),
+        ("suites/parity/test_it.py::test_boxes[a-gundam]", "test_boxes[a-gundam]"),
+        ("test_it.py::test_boxes[a-gundam]", "test_boxes[a-gundam]"),
+        ("test_boxes[a-gundam]", "test_boxes[a-gundam]"),
+        ("TestIt::test_text", "test_text"),
+        ("test_text", "test_text"),
+        ("test_boxes[b/c::d]", "test_boxes[b/c::d]"),
+        ("boxes[a-gundam]", None),
+        ("test_boxes", None),
+        ("d]", None),
+        ("parity/test_gone.py::test_x", None),
     ],
 )
-def test_listed_tests_are_held_to_fail(pytester: pytest.Pytester, listed: str, outcomes: dict[str, int]) -> None:
-    result = run(pytester, f"# known\n\n{listed}  # known since May\n" if listed else "")
-    result.assert_outcomes(**outcomes)
+def test_the_listed_tests_are_marked_and_what_matches_nothing_is_given_back(
+    items: list[pytest.Item], listed: str, test: str | None
+) -> None:
+    why = "row 3 is low, see #17 # and more"
+    assert marked(items, f"# known\n\n{listed}  # {why}\n") == (({test: why}, ()) if test else ({}, (listed,)))
 
 
-def test_the_reason_is_told(pytester: pytest.Pytester) -> None:
-    result = run(pytester, "test_boxes[a-gundam]  # row 3 is low, see #17 # and more\n")
-    result.stdout.fnmatch_lines(
-        ["XFAIL suites/parity/test_it.py::test_boxes[[]a-gundam] - row 3 is low, see #17 # and more"]
-    )
-
-
-def test_a_ledger_is_the_same_for_an_installed_package(pytester: pytest.Pytester) -> None:
-    pytester.syspathinsert()
-    ledger = "suites/parity/test_it.py::test_boxes[a-gundam]  # here\n"
-    result = run(pytester, ledger, "--rootdir", str(pytester.mkdir("elsewhere")), "--pyargs", "suites")
-    result.assert_outcomes(xfailed=1, passed=1, failed=1)
-    result.stdout.fnmatch_lines(["XFAIL elsewhere/parity/test_it.py::test_boxes[[]a-gundam] - here"])
-
-
-def test_a_line_whose_date_is_over_excuses_nothing(pytester: pytest.Pytester) -> None:
-    lines = "test_boxes[a-gundam]  # until 2020-01-31: row 3 is low\ntest_text  # until 2999-12-31: the vendor's\n"
-    result = run(pytester, lines)
-    result.assert_outcomes(xfailed=1, passed=1, failed=1)
-    result.stdout.fnmatch_lines(["XFAIL suites/parity/test_it.py::TestIt::test_text - the vendor's"])
+def test_a_line_whose_date_is_over_excuses_nothing(items: list[pytest.Item]) -> None:
+    lines = "test_boxes[a-gundam]  # until 2026-11-22: row 3 is low\ntest_text  # until 2026-11-23: the vendor's\n"
+    assert marked(items, lines) == ({"test_text": "the vendor's"}, ())
 
 
 def test_the_date_is_the_last_day(tmp_path: Path) -> None:
     path = tmp_path / "xfails.txt"
     path.write_text("test_x  # until 2027-01-31: low\ntest_y  # until the vendor mends it\n", encoding="utf-8")
     ledger = read_ledger(path)
-    assert ledger.known == {
-        "test_x": Known("low", date(2027, 1, 31)),
-        "test_y": Known("until the vendor mends it"),
-    }
+    assert ledger.known == {"test_x": Known("low", date(2027, 1, 31)), "test_y": Known("until the vendor mends it")}
     assert ledger.over(date(2027, 1, 31)) == []
     [told] = ledger.over(date(2027, 2, 1))
     assert told.startswith("test_x was known to fail until 2027-01-31 (low), and no longer is: mend it, or give ")
@@ -105,11 +88,6 @@ def test_a_run_tells_what_is_over_and_fails(repository: Repository, pytester: py
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["noticed *test_text[[]page-tiny-markdown] was known to fail until 2020-01-31 (low)*"])
     assert "was known to fail until" in (pytester.path / "out" / "dsocr.json").read_text(encoding="utf-8")
-
-
-def test_what_matches_nothing_is_given_back(pytester: pytest.Pytester) -> None:
-    result = run(pytester, "test_boxes[a-gundam]  # here\nparity/test_gone.py::test_x  # was there\n")
-    result.stdout.fnmatch_lines(["unmatched: ('parity/test_gone.py::test_x',)"])
 
 
 @pytest.mark.parametrize(

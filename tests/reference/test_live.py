@@ -225,7 +225,7 @@ def test_a_worker_that_is_lost_twice(deed: str, warm_python: Path) -> None:
     """``tests/subjects/test_isolation.py`` has other ways to end, of the same kind of process."""
     with misbehaving(warm_python) as reference:
         reference.start()
-        reference._client.time_limit_s = 2
+        reference.time_limit_s = 2
         said = message_of(lambda: reference.flops(asked(deed)))
         how, advice = LOST[deed], ADVICE.get(deed, "look for the cause in its output")
         told = rf"the session's worker could not answer flops\(page-tiny-\S+\): it {how}, and the one started in its "
@@ -285,7 +285,7 @@ def test_signs_of_progress_put_the_limit_off(warm_python: Path) -> None:
     seen: list[Sign] = []
     with misbehaving(warm_python, on_progress=lambda *sign: seen.append(sign)) as reference:
         reference.start()
-        reference._client.time_limit_s = 2
+        reference.time_limit_s = 2
         pid = reference.worker_pid
         assert reference.flops(asked("slow"))
         assert reference.worker_pid == pid

@@ -39,34 +39,42 @@ def ids(cases: Sequence[Case]) -> list[str]:
     return [case.id for case in cases]
 
 
-def test_a_recording_is_extended_and_the_same_as_one_made_at_once(made: Made, golden: Path, tmp_path: Path) -> None:
-    first, *rest = made.cases
-    record(golden, made.reference(), [first])
-    reference = made.reference()
-    extended = record(golden, reference, made.cases)
-    assert reference.asked == ids(rest)
-    assert extended.cases.keys() == set(ids(made.cases))
-    record(tmp_path / "at_once", made.reference(), made.cases)
-    assert content_of(golden) == content_of(tmp_path / "at_once")
+LATER = replace(MADE, date="2026-02-03", command="again")
+ASKED = {  # of what was recorded first; how what is recorded then is made; whether again; which of the three are asked
+    "the rest": (slice(0, 1), MADE, False, [1, 2]),
+    "nothing that is there, made on another day": (slice(0, 3), LATER, False, []),
+    "the named ones again": (slice(0, 3), LATER, True, [1, 2]),
+    "all, with another torch": (slice(0, 3), OTHER_TORCH, False, [0, 1, 2]),
+}
 
 
-def test_nothing_is_done_where_nothing_is_missing(made: Made, golden: Path) -> None:
-    record(golden, made.reference(), made.cases)
-    before = {path: path.stat().st_mtime_ns for path in golden.rglob("*")}
-    reference = made.reference(provenance=replace(MADE, date="2026-02-03", command="again"))
-    record(golden, reference, made.cases[:1])
-    assert reference.asked == []
+@pytest.mark.parametrize("name", ASKED)
+def test_what_is_missing_is_asked(name: str, made: Made, golden: Path, tmp_path: Path) -> None:
+    before, made_by, again, asked = ASKED[name]
+    record(golden, made.reference(), made.cases[before])
     files = {path: path.stat().st_mtime_ns for path in golden.rglob("*") if path.is_file()}
-    assert files == {path: at for path, at in before.items() if path.is_file()}
-
-
-def test_again_makes_the_named_cases_anew_and_no_other(made: Made, golden: Path) -> None:
-    record(golden, made.reference(), made.cases)
-    reference = made.reference(provenance=replace(MADE, date="2026-02-03"))
-    recording = record(golden, reference, made.cases[1:], again=True)
-    assert reference.asked == ids(made.cases[1:])
+    reference = made.reference(provenance=made_by)
+    recording = record(golden, reference, made.cases[1:] if again else made.cases, again=again)
+    assert reference.asked == ids([made.cases[k] for k in asked])
     dates = {case_id: case.origin.date for case_id, case in recording.cases.items()}
-    assert dates == dict(zip(ids(made.cases), ["2026-01-02", "2026-02-03", "2026-02-03"], strict=True))
+    assert dates == {case.id: made_by.date if k in asked else MADE.date for k, case in enumerate(made.cases)}
+    if not asked:
+        assert files == {path: path.stat().st_mtime_ns for path in golden.rglob("*") if path.is_file()}
+    if made_by is MADE:
+        record(tmp_path / "at_once", made.reference(), made.cases)
+        assert content_of(golden) == content_of(tmp_path / "at_once"), "the same as one made at once"
+
+
+def test_a_reference_made_otherwise_says_why_it_gives_up(made: Made, golden: Path) -> None:
+    record(golden, made.reference(), made.cases)
+    with recorder(golden, OTHER_TORCH) as target:
+        [note] = target.notes
+        target.add(made.cases[0], made.reference(provenance=OTHER_TORCH).observe(made.cases[0]))
+    assert note.startswith("3 cases recorded before are given up: versions.torch: 2.13.0 and 2.12.0")
+    reference = made.reference()
+    record(golden, reference, made.cases)
+    assert reference.asked == [], "unfinished cases that are given up hide no recorded ones"
+    assert [path.name for path in (golden / HOME).parent.iterdir()] == ["cpu-float32-eager"]
 
 
 def test_what_again_was_to_make_anew_is_made_by_the_next_recorder(made: Made, golden: Path) -> None:
@@ -85,29 +93,6 @@ def test_what_again_left_and_nobody_names_is_as_it_was(made: Made, golden: Path)
         target.missing(made.cases, again=True)
     recording = record(golden, made.reference(), made.cases[:1])
     assert recording.cases.keys() == before.cases.keys()
-
-
-def test_a_reference_made_otherwise_makes_the_whole_anew_and_says_why(made: Made, golden: Path) -> None:
-    record(golden, made.reference(), made.cases)
-    with recorder(golden, OTHER_TORCH) as target:
-        [note] = target.notes
-        assert ids(target.missing(made.cases)) == ids(made.cases)
-    assert note.startswith("3 cases recorded before are given up: versions.torch: 2.13.0 and 2.12.0")
-    assert "2.13.0" in note
-    assert "2.12.0" in note
-    recording = record(golden, made.reference(provenance=OTHER_TORCH), made.cases[:1])
-    assert [*recording.cases] == ids(made.cases[:1])
-    assert recording.provenance == OTHER_TORCH
-
-
-def test_unfinished_cases_that_are_given_up_do_not_hide_recorded_ones(made: Made, golden: Path) -> None:
-    record(golden, made.reference(), made.cases)
-    with recorder(golden, OTHER_TORCH) as target:
-        target.add(made.cases[0], made.reference(provenance=OTHER_TORCH).observe(made.cases[0]))
-    reference = made.reference()
-    record(golden, reference, made.cases)
-    assert reference.asked == []
-    assert [path.name for path in (golden / HOME).parent.iterdir()] == ["cpu-float32-eager"]
 
 
 @pytest.mark.parametrize("change", ["page", "ceiling"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.cli.main import parser
-from pytest_dsocr.plugin.typed import joined, typed_options
+from pytest_dsocr.plugin.config import joined, typed_options
 from pytest_dsocr.report.commands import following, record, rerun
 from pytest_dsocr.report.payload import RunPayload
 from tests.report.made import MADE, MATCH, WRONG, payload, result, run_payload

@@ -26,7 +26,7 @@ def of_page(name: str, place: int, *, wrong: bool = False, **changes: Any) -> To
     return f"test_case.py::test[{name}]", "failed" if wrong else "passed", payload(made, case=case)
 
 
-def told(*tests: Told, shard: str | None = None) -> dict[str, Any]:
+def run_of(*tests: Told, shard: str | None = None) -> dict[str, Any]:
     """A finished run."""
     made = begun()
     made.plan = Plan(exit_status=int(any(outcome != "passed" for _, outcome, _ in tests)))
@@ -44,12 +44,12 @@ def merge(*results: dict[str, Any]) -> dict[str, Any]:
 
 OF_NO_PAGE = ("test_ids.py::test", "passed", payload(MATCH))
 PAGES = [of_page(name, place) for place, name in enumerate("cab")]
-FIRST, SECOND = told(of_page("c", 0), of_page("b", 1), OF_NO_PAGE, shard="1/2"), told(of_page("a", 0), shard="2/2")
+FIRST, SECOND = run_of(of_page("c", 0), of_page("b", 1), OF_NO_PAGE, shard="1/2"), run_of(of_page("a", 0), shard="2/2")
 
 
 def test_the_whole_is_what_one_run_would_have_told() -> None:
     """In whatever order its parts are given."""
-    whole = told(*PAGES, OF_NO_PAGE)
+    whole = run_of(*PAGES, OF_NO_PAGE)
     for result in (merge(FIRST, SECOND), merge(SECOND, FIRST)):
         result["tests"].sort(key=lambda test: [one["nodeid"] for one in whole["tests"]].index(test["nodeid"]))
         of_the_run = ("id", "started", "ended", "command", "merged")
@@ -68,7 +68,7 @@ def test_the_whole_is_what_one_run_would_have_told() -> None:
     ],
 )
 def test_what_one_of_them_found_the_whole_has_found(bad: Told, ended: str) -> None:
-    result, alone = merge(FIRST, told(bad, shard="2/2")), told(*PAGES[::2], bad, OF_NO_PAGE)
+    result, alone = merge(FIRST, run_of(bad, shard="2/2")), run_of(*PAGES[::2], bad, OF_NO_PAGE)
     assert (result["passes"], result["ended_as"], result["verdict"]) == (False, ended, "1 of 4 tests failed")
     for name in ("ended_as", "verdict", "counts", "faults", "missing"):
         assert result[name] == alone[name]
@@ -106,7 +106,7 @@ def changed(change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         (changed(lambda one: one.update(pytest_dsocr="0.0")), "pytest_dsocr is .* and 0.0"),
         (changed(lambda one: one["left"].update(by=["-k text"])), r"selected by is \[\] and \['-k text'\]"),
         (changed(lambda one: one["run"].update(shard="2/3")), "they are shards 1/2 and 2/3"),
-        (told(of_page("c", 0, wrong=True), shard="2/2"), "c is MATCH in one and WRONG in the other"),
+        (run_of(of_page("c", 0, wrong=True), shard="2/2"), "c is MATCH in one and WRONG in the other"),
     ],
 )
 def test_parts_of_different_runs_are_refused_in_words(other: dict[str, Any], why: str) -> None:
@@ -115,7 +115,7 @@ def test_parts_of_different_runs_are_refused_in_words(other: dict[str, Any], why
 
 
 def test_a_case_that_two_of_them_hold_with_one_verdict_is_one_case() -> None:
-    result = merge(FIRST, told(of_page("c", 0), of_page("a", 1), shard="2/2"))
+    result = merge(FIRST, run_of(of_page("c", 0), of_page("a", 1), shard="2/2"))
     assert sorted(case["id"] for case in result["cases"]) == ["a", "b", "c"]
     assert result["passes"]
 

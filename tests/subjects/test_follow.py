@@ -124,34 +124,6 @@ def test_without_text_of_it_always_reads_and_notes_where_that_must_agree(
     assert answer.reread is follows
 
 
-def along(session: Session[Any], case: Case, tokens: Sequence[int]) -> Tensor:
-    """The logits after the prompt and after each of ``tokens`` but the last, of one pass over all: ``[T, V]``."""
-    inputs = session.prepare(case.page, prompt=case.prompt, preset=case.preset)
-    more = torch.tensor([list(tokens[:-1])])
-    longer = replace(
-        inputs,
-        input_ids=torch.cat([inputs.input_ids, more], dim=1),
-        images_seq_mask=torch.cat([inputs.images_seq_mask, torch.zeros_like(more, dtype=torch.bool)], dim=1),
-    )
-    every = session.prefill(longer, all_logits=True).all_logits
-    assert every is not None
-    return every[0, inputs.prompt_tokens - 1 :]
-
-
-@pytest.mark.parametrize("whose", ["own", "another"])
-def test_each_forced_step_is_that_of_one_teacher_forced_pass(
-    whose: str, tiny: Session[Any], case: Case, request: pytest.FixtureRequest
-) -> None:
-    expected: Observation = request.getfixturevalue(whose)
-    forced = follow(with_rule(tiny, no_repeat_ngram_size=0), case, expected).forced or ()
-    rows = along(tiny, case, expected.token_ids)
-    assert len(rows) == len(forced) == len(expected.steps)
-    for row, actual, step in zip(rows, forced, expected.steps, strict=True):
-        assert actual.token == actual.best.ids[0] == int(row.argmax())
-        torch.testing.assert_close(torch.tensor(actual.at_reference), row[list(step.best.ids)], rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(torch.tensor(actual.best.logits), row.topk(5).values, rtol=1e-4, atol=1e-4)
-
-
 def first_new(tokens: Sequence[int], after: int) -> int:
     """The place of the first token from ``after`` on that was not there before."""
     return next(k for k in range(after, len(tokens)) if tokens[k] not in tokens[:k])

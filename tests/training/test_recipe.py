@@ -71,6 +71,19 @@ def test_it_trains_goes_on_and_writes_what_reads(small: Path, tmp_path: Path) ->
         training.export(tmp_path / "checkpoint")
 
 
+def test_the_command_trains_writes_and_reads_pages(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ci.training.quality.CEILING", 8)
+    checkpoint = tmp_path / "checkpoint"
+    how = ["--device=cpu", "--steps=1", "--batch=1", "--workers=0", f"--export={checkpoint}", "--read=1"]
+    assert main([str(tmp_path), f"--like={small}", *how]) == 0
+    trained, written, *quality = capsys.readouterr().out.splitlines()
+    assert trained.startswith("step 1 of 1: answer ")
+    assert written == f"written {checkpoint}"
+    assert quality[0].startswith("1 pages, 0 with the exact number of boxes, 0 ended by EOS")
+
+
 def test_vision_is_asked_for_words_and_experts_are_balanced(small: Path) -> None:
     recipe = Recipe(small, typeset, batch_pages=1, presets=("base",))
     training = Training(recipe, CPU)

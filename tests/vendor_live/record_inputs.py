@@ -32,7 +32,7 @@ from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
 from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays, load_vendor_code
 from pytest_dsocr.reference.vendor_code.observe import inputs_of
 from pytest_dsocr.reference.vendor_code.runtime import synthetic_tokenizer
-from suites.contract.own_presets import OWN_PAGES, OWN_PRESETS
+from suites.contract.asked import OWN_PAGES, OWN_PRESETS
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, write_page
 from tests.contract.digest import digest
 from tests.vendor_live.golden import one_line_a_case, path_of, provenance

@@ -229,7 +229,7 @@ class ChildProcess:
 
     def end(self) -> None:
         """Make it end at once, with all that it has started; a thread that waits for an answer hears of it."""
-        _signal_group(self._process)
+        kill_group(self._process)
 
     def kill(self) -> None:
         """End it at once."""
@@ -267,8 +267,7 @@ class ChildProcess:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(POLL_S)
         status, trace = self._process.returncode, self.trace()
-        names = {-number: f"was killed by {number.name}" for number in signal.Signals}
-        how = "closed its pipe and was killed" if status is None else names.get(status, f"ended with status {status}")
+        how = "closed its pipe and was killed" if status is None else how_it_ended(status)
         is_hung = self._is_overdue or (status == 1 and TIMED_OUT in self._tail(TRACE_BYTES))
         self.kill()
         return ProcessLostError(how, trace, is_hung=is_hung)
@@ -287,14 +286,21 @@ def _end(process: subprocess.Popen[bytes], connection: Any, output: IO[bytes]) -
     connection.close()
     with suppress(subprocess.TimeoutExpired):
         process.wait(CLOSING_S)
-    _signal_group(process)
+    kill_group(process)
     process.wait()
     output.close()
 
 
-def _signal_group(process: subprocess.Popen[bytes]) -> None:
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that leads a group, with all that it has started."""
     with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def how_it_ended(status: int) -> str:
+    """Describe the exit status of a process, such as ``was killed by SIGSEGV``."""
+    names = {-number: f"was killed by {number.name}" for number in signal.Signals}
+    return names.get(status, f"ended with status {status}")
 
 
 def serve(

@@ -1,0 +1,63 @@
+"""``dsocr new-adapter`` and ``export``: the way into another implementation, and the checkpoint in its form."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_dsocr.adapters.start import KINDS, write_start
+from pytest_dsocr.foundation.words import in_shell
+
+FORMS = ("hf", "mlx", "gguf")
+NEXT = {
+    "hf": "load it as a checkpoint of transformers, or name it to this project: --dsocr-checkpoint={folder}",
+    "mlx": "pytest --pyargs pytest_dsocr.suites --dsocr-subject=pytest_dsocr.adapters.mlx_vlm:MlxVlm writes its own; a "
+    "program of your own loads this with mlx_vlm.load, after pytest_dsocr.adapters.mlx_vlm.resize_sam",
+    "gguf": "llama-mtmd-cli -m {folder}/model.gguf --mmproj {folder}/mmproj.gguf",
+}
+
+
+def add_new_adapter(command: ArgumentParser) -> None:
+    """Add the kind of adapter and its file."""
+    command.add_argument("kind", choices=[*KINDS], help="a command, a server, or a class in Python")
+    command.add_argument("file", type=Path, metavar="FILE", help="the file to write: .toml, of python .py")
+
+
+def new_adapter(options: Namespace) -> Iterator[str]:
+    """Write it, and say what to do with it.
+
+    Raises:
+        DsocrError: where it cannot be written.
+    """
+    subject = write_start(options.kind, options.file)
+    yield f"written     {options.file}"
+    yield "next        replace what it says to replace, then run, in the file's folder if it is Python:"
+    yield f"            {in_shell(['pytest', '--pyargs', 'pytest_dsocr.suites', f'--dsocr-subject={subject}'])}"
+
+
+def add_export(command: ArgumentParser) -> None:
+    """Add the checkpoint, the folder, and the form."""
+    command.add_argument("checkpoint", help="mini, a checkpoint's folder, or a hub name in the local cache")
+    command.add_argument("folder", type=Path, metavar="FOLDER", help="a folder to write to, new or empty")
+    what = "hf: with a text and a row for every id; mlx: in mlx-vlm's names; gguf: by llama.cpp's converter"
+    command.add_argument("--to", choices=FORMS, required=True, dest="form", help=what)
+    sources = "of gguf: llama.cpp's folder, with convert_hf_to_gguf.py"
+    command.add_argument("--llama-cpp", type=Path, metavar="FOLDER", help=sources)
+    python = "of gguf: a Python with what the converter imports (default: the one that runs this)"
+    command.add_argument("--python", type=Path, metavar="PYTHON", help=python)
+
+
+def export(options: Namespace) -> Iterator[str]:
+    """Write it, and say what to do with it.
+
+    Raises:
+        DsocrError: where it cannot be written.
+    """
+    from pytest_dsocr.adapters import export as exporting  # brings torch
+
+    converter = exporting.Converter(options.llama_cpp, options.python or Path(sys.executable))
+    for path in exporting.export(options.checkpoint, options.form, options.folder, converter):
+        yield f"written     {path}"
+    yield f"next        {NEXT[options.form].format(folder=options.folder)}"

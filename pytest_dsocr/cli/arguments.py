@@ -1,0 +1,52 @@
+"""What several commands take: a model, how a page is read, the vendor's code."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.pages.page_list import LIST_SUFFIXES, SUBSETS
+
+PAGES = (
+    f"images, folders of images, list files ({', '.join(LIST_SUFFIXES)}), PDFs, or shipped pages: {', '.join(SUBSETS)}"
+)
+
+
+def add(command: ArgumentParser, flag: str, what: str, default: Any = None, **how: Any) -> None:
+    """Add an option whose help shows its default, if it has one, as a user types it."""
+    shown = " ".join(default) if isinstance(default, list) else default
+    shown = f"{shown:g}" if isinstance(shown, float) else shown
+    command.add_argument(flag, default=default, help=what if default is None else f"{what} (default: {shown})", **how)
+
+
+def add_model(command: ArgumentParser) -> None:
+    """Add the checkpoint, and how it is computed."""
+    what = "mini (embedded), a checkpoint's folder, a hub name in the local cache, or synthetic:NAME (random)"
+    add(command, "--checkpoint", what, "mini")
+    add(command, "--device", "cpu, cuda or cuda:N", "cpu")
+    add(command, "--dtype", "float32, bfloat16 or float16", "float32")
+    add(command, "--attention", "attention: eager, sdpa or flash_attention_2", "eager")
+
+
+def add_reading(command: ArgumentParser) -> None:
+    """Add the prompt and the preset."""
+    add(command, "--prompt", "a prompt's name, or a text with <image> in it", "markdown")
+    add(command, "--preset", "tiny, small, base, large or gundam", "gundam")
+
+
+def add_vendor(command: ArgumentParser) -> None:
+    """Add the folder of the vendor's code."""
+    command.add_argument("vendor", type=Path, help="folder with the vendor's Python files: a hub snapshot, a clone")
+
+
+def add_anchors(command: ArgumentParser) -> None:
+    """Add the file that the vendor's code is held against."""
+    what = "file to compare with (default: ./golden/vendor/anchors.json, or else the shipped one)"
+    add(command, "--anchors", what, type=Path, metavar="FILE")
+
+
+def add_environment(command: ArgumentParser) -> None:
+    """Add the environment that the vendor's code runs in."""
+    what = "the vendor's environment (default: one in the user's cache)"
+    add(command, "--env", what, type=Path, metavar="FOLDER")

@@ -1,0 +1,147 @@
+"""``dsocr diff``, ``merge`` and ``history``: results compared, made one, and told night by night."""
+
+from __future__ import annotations
+
+import shutil
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.reading import Format
+from pytest_dsocr.foundation.words import count, in_shell
+from pytest_dsocr.night import record, spells
+from pytest_dsocr.night.page import html
+from pytest_dsocr.perf import history as of_times
+from pytest_dsocr.report.ci import append_summary
+from pytest_dsocr.report.difference import Status, difference, lines, markdown
+from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
+from pytest_dsocr.report.file import RunIdentity, mark_running, read_result, write_json
+from pytest_dsocr.report.html import write_index
+from pytest_dsocr.report.markdown import write_summary
+from pytest_dsocr.report.merge import Part, merged, read_parts
+
+PICTURES = Format(bytes, "run that part again")
+
+
+def add_diff(command: ArgumentParser) -> None:
+    """Add the two results, and where the Markdown goes."""
+    command.add_argument("old", type=Path, metavar="OLD", help="a dsocr.json, or the folder that it lies in")
+    command.add_argument("new", type=Path, metavar="NEW", help="that of a later run")
+    command.add_argument("--markdown", type=Path, metavar="FILE", help="write it as Markdown as well")
+
+
+def diff(options: Namespace) -> Iterator[str]:
+    """Yield what differs. ``options.status`` becomes that of the difference; see :class:`Status`.
+
+    Raises:
+        DsocrError: where a result cannot be read, is unfinished, or the Markdown cannot be written.
+    """
+    options.status = Status.NOT_COMPARABLE
+    old, new = read_result(options.old), read_result(options.new)
+    try:
+        found = difference(old, new)
+        told, page = [*lines(found, old, new)], markdown(found, old, new)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        damage = f"{type(error).__name__}: {error}"
+        raise DsocrError(f"{options.old} or {options.new} is damaged ({damage}); run the suites again") from error
+    options.status = 0  # of a file that cannot be written
+    if options.markdown:
+        write_whole(options.markdown, page.encode("utf-8", "replace"))
+    options.status = found.status
+    yield from told
+
+
+def add_merge(command: ArgumentParser) -> None:
+    """Add the folders to merge, and where to."""
+    command.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="a shard's --out")
+    command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder for the merged result")
+    command.add_argument(
+        "--unfinished", action="store_true", help="merge what there is of runs that did not finish; it does not pass"
+    )
+
+
+def merge(options: Namespace) -> Iterator[str]:
+    """Merge, write, and yield what was written and the verdict.
+
+    Raises:
+        DsocrError: where the results are not of one run, one did not finish, or nothing can be written.
+    """
+    if options.out.resolve() in {folder.resolve() for folder in options.folders}:
+        raise DsocrError(f"{options.out} is one of the folders to merge; give another --out")
+    parts = read_parts(options.folders, unfinished=options.unfinished)
+    words = [*map(str, options.folders), f"--out={options.out}", *(["--unfinished"] if options.unfinished else [])]
+    command = in_shell(["dsocr", "merge", *words])
+    result = merged(parts, command)
+    mark_running(options.out, RunIdentity.now(command))
+    result["cases"] = [*_with_pictures(result["cases"], parts, options.out)]
+    written = [write_index(result, options.out), write_summary(result, options.out), write_json(options.out, result)]
+    if problem := append_summary(result):
+        yield f"noticed     {problem}"
+    options.status = EXIT_STATUS[Ending(result["ended_as"])]
+    yield f"merged      {count(len(parts), 'run')}, {count(len(result['cases']), 'case')}"
+    yield f"written     {', '.join(map(str, written[::-1]))}"
+    yield f"verdict     {result['verdict']}"
+
+
+def _with_pictures(cases: Sequence[dict[str, Any]], parts: Sequence[Part], out: Path) -> Iterator[dict[str, Any]]:
+    """Yield the cases, their pictures and both sides' files copied; a case whose picture is lost has none."""
+    from pytest_dsocr.report.side_files import made_anew  # brings torch
+
+    for case in cases:
+        name = case["picture"]
+        found = [part.folder / name for part in parts if name and (part.folder / name).is_file()]
+        if found:
+            write_whole(out / name, PICTURES.read_bytes(found[0]), shared=True)
+            if (sides := found[0].with_suffix("")).is_dir():
+                _copy_folder(sides, made_anew((out / name).with_suffix("")))
+        yield {**case, "picture": name if found else None}
+
+
+def _copy_folder(source: Path, target: Path) -> None:
+    try:
+        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+    except OSError as error:
+        raise DsocrError(f"{target} cannot be written ({error.strerror}); give another --out") from error
+
+
+def add_history(command: ArgumentParser) -> None:
+    """Add the place, the results to add, and where the page goes."""
+    what = "a folder of nights and of history.jsonl files, or one such file"
+    command.add_argument("place", type=Path, metavar="FOLDER", help=what)
+    add = "add the result in this folder, or this dsocr.json, as a night first; may be given several times"
+    command.add_argument("--add", type=Path, action="append", metavar="RESULT", help=add)
+    command.add_argument("--html", type=Path, metavar="FILE", help="draw it as a page as well")
+
+
+def history(options: Namespace) -> Iterator[str]:
+    """Yield a history as text; write the page where ``--html`` says. The status is 1 where nothing could be read.
+
+    Raises:
+        DsocrError: where there is no history, a result to add cannot be read, or something cannot be written.
+    """
+    place: Path = options.place
+    if place.suffix == ".jsonl" and options.add:
+        raise DsocrError(f"{place} takes times only; name a folder, to which nights are added as files")
+    for result in options.add or ():
+        yield f"{'added':<16}{record.add(place, record.of_run(read_result(result)))}"
+    nights, damaged = record.read(place) if place.is_dir() else ([], [])
+    series, torn = _times(place, nights, is_needed=not (nights or damaged))
+    yield from spells.lines(nights, damaged)
+    yield from of_times.lines_of(series, torn)
+    if options.html:
+        page = html(nights, series, [*damaged, *torn]) if nights else of_times.html(series, torn)
+        write_whole(options.html, page.encode("utf-8", "replace"))
+        yield f"{'written':<16}{options.html}"
+    if not (series or nights):
+        raise DsocrError(f"{place} holds no line that can be read")
+
+
+def _times(place: Path, nights: list[record.Night], *, is_needed: bool) -> tuple[list[of_times.Series], list[str]]:
+    """Read times, those of the nights among them."""
+    has_file = place.is_file() or any(place.rglob(of_times.FILE_NAME))
+    series, torn = of_times.read(place) if has_file or is_needed else ([], [])
+    lines = [line for one in series for line in one.lines]
+    return of_times.in_series([*lines, *(line for night in nights for line in night.times)]), torn

@@ -1,0 +1,248 @@
+"""``dsocr vendor setup``, ``vendor inspect`` and ``watch-vendor``: the vendor's code, and what has changed in it."""
+
+from __future__ import annotations
+
+import platform
+from argparse import ArgumentParser, Namespace
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from textwrap import wrap
+from time import monotonic
+
+from pytest_dsocr.cli.arguments import add_anchors, add_environment, add_vendor
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.foundation.process import progress_bar
+from pytest_dsocr.reference.anchors import CONTRACT, Anchors, Detail, read_anchors
+from pytest_dsocr.reference.drift import change_of, drifts, read_json, to_json
+from pytest_dsocr.reference.environment import (
+    check_vendor_folder,
+    find_environment,
+    named_folder,
+    plan_here,
+    read_stamp,
+)
+from pytest_dsocr.reference.goldens import (
+    ANCHORS,
+    OWN,
+    RECORDINGS,
+    anchors_file,
+    check_writable,
+    golden_folder,
+    recording_places,
+)
+from pytest_dsocr.reference.inspection import Loaded, copies_of, load_in, modules_of, transformers_of
+from pytest_dsocr.reference.installation import is_made, set_up
+from pytest_dsocr.report.markdown import change_lines, change_markdown
+
+COMMAND = "dsocr vendor inspect path/to/folder --write"
+OWN_ANCHORS = OWN / RECORDINGS / ANCHORS
+WIDTH = 120
+STAND_IN = {"torchvision": "any, or a stand-in"}
+
+
+def add_setup(command: ArgumentParser) -> None:
+    """Add the vendor's folder, the environment's, and what is installed there."""
+    add_vendor(command)
+    add_environment(command)
+    command.add_argument("--reuse-torch", action="store_true", help="use the torch installed here, and install none")
+    command.add_argument(
+        "--with",
+        action="append",
+        default=[],
+        dest="extra",
+        metavar="PACKAGE",
+        help="install this package as well; may be given several times",
+    )
+
+
+def setup(options: Namespace) -> Iterator[str]:
+    """Make the environment, unless it is made already, and yield what to tell the user.
+
+    Raises:
+        DsocrError: on a folder without the vendor's files, a folder that setup must not write to, or a failing pip.
+    """
+    check_vendor_folder(options.vendor)
+    if options_of_pip := [name for name in options.extra if name.startswith("-")]:
+        raise DsocrError(
+            f"--with takes packages, not {options_of_pip[0]}; configure pip by its own variables (PIP_...)"
+        )
+    plan = plan_here(reuse_torch=options.reuse_torch, extra=tuple(options.extra))
+    folder = named_folder(options.env) or plan.folder
+    there, started_s = is_made(plan, folder), monotonic()
+    yield f"environment {folder}"
+    with progress_bar(unit=" packages", desc="setup") as bar:
+        for step in set_up(plan, folder):
+            if bar.disable:
+                yield f"  {step}"
+            bar.set_postfix_str(step)
+            bar.update()
+    if stamp := read_stamp(folder):
+        yield "packages    " + ", ".join(f"{name} {version}" for name, version in stamp.versions.items())
+        yield "torch       " + (f"reused from {', '.join(plan.torch_from)}" if plan.torch_from else "its own")
+        yield f"made        {f'on {stamp.date}; nothing to do' if there else f'in {monotonic() - started_s:.0f} s'}"
+    yield f"next        dsocr vendor inspect {options.vendor}"
+
+
+def add_watch(command: ArgumentParser) -> None:
+    """Add the vendor's folder, and what it is held against."""
+    add_vendor(command)
+    add_anchors(command)
+    golden = "folder with vendor/ (recordings) (default: ./golden, or else the shipped one)"
+    command.add_argument("--golden", type=Path, metavar="FOLDER", help=golden)
+    command.add_argument("--markdown", type=Path, metavar="FILE", help="write it as the text of an issue as well")
+
+
+def watch(options: Namespace) -> Iterator[str]:
+    """Yield what has changed. The status is 1 where anything has.
+
+    Raises:
+        DsocrError: where the vendor's files, the anchors or a recording cannot be read, or the Markdown not be written.
+    """
+    places = recording_places(options.golden or golden_folder())
+    change = change_of(options.vendor, options.anchors or anchors_file(), places)
+    options.status = int(not change.is_none)
+    yield from change_lines(change)
+    if options.markdown:
+        write_whole(options.markdown, change_markdown(change).encode("utf-8", "replace"))
+        yield f"{'written':<16}{options.markdown}"
+
+
+def add_inspect(command: ArgumentParser) -> None:
+    """Add the vendor's folder, its environment and the anchors."""
+    add_vendor(command)
+    add_environment(command)
+    add_anchors(command)
+    command.add_argument("--write", action="store_true", help="write what is found to --anchors")
+
+
+def inspect(options: Namespace) -> Iterator[str]:
+    """Yield what the files in a folder contain. The status is 1 if they have changed, or other files are loaded.
+
+    Raises:
+        DsocrError: on a folder without the vendor's files, an environment that cannot import them, or anchors that
+            cannot be read.
+    """
+    anchors = read_anchors(options.vendor)
+    yield f"vendor       {options.vendor.absolute()}"
+    try:
+        python, absent = find_environment(options.env), ""
+    except DsocrError as error:
+        if named_folder(options.env):
+            raise
+        python, absent = None, str(error)
+    loaded = load_in(python, options.vendor) if python else None
+    yield f"environment  {f'{python}, Python {loaded.python}' if loaded else absent}"
+    yield from _files(anchors)
+    yield from _symbols(anchors, options.vendor, loaded if loaded and not loaded.fault else None)
+    yield from _packages(options.vendor, loaded)
+    yield from _copies(options.vendor)
+    if loaded:
+        yield from _strangers(loaded, options)
+    yield from _write(anchors, options.anchors or OWN_ANCHORS) if options.write else _drift(anchors, options)
+    if loaded and loaded.fault:  # last, because what is shown above does not need it
+        raise DsocrError(f"{python} cannot import {options.vendor}; see above what differs ({loaded.fault})")
+
+
+def _files(anchors: Anchors) -> Iterator[str]:
+    yield ""
+    yield f"{'file':<30}{'bytes':>8}  sha256"
+    for name, file in anchors.files.items():
+        yield f"{name:<30}{file.bytes:>8}  {file.sha256}"
+
+
+def _symbols(anchors: Anchors, folder: Path, loaded: Loaded | None) -> Iterator[str]:
+    yield ""
+    yield f"{'stage':<14}{'anchor':<54}{'where':<32}{'tree':<9}{'loaded from' if loaded else ''}".rstrip()
+    for stage, symbol in ((stage, symbol) for stage, symbols in CONTRACT.items() for symbol in symbols):
+        if symbol in anchors.symbols:
+            anchor = anchors.symbols[symbol]
+            where = f"{anchor.file}:{anchor.line}"
+            source = _source(symbol, folder / anchor.file, loaded) if loaded else ""
+            yield f"{stage:<14}{symbol:<54}{where:<32}{anchor.tree[:12]:<13}{source}".rstrip()
+            for name, detail in anchor.details.items():
+                yield from _wrapped(" " * 14, _detail(name, detail))
+        else:
+            yield f"{stage:<14}{symbol:<54}missing"
+    if loaded:
+        yield ""
+        classes = (f"{name} {one.file.name}:{one.line}" for name, one in loaded.attention.items())
+        yield from _wrapped("attention    ", ", ".join(classes))
+
+
+def _source(symbol: str, file: Path, loaded: Loaded) -> str:
+    source = loaded.symbols.get(symbol)
+    if source is None:
+        return "nowhere"
+    return "there" if source.file.samefile(file) else f"{source.file}:{source.line}"
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    return wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * (len(head) + 2))
+
+
+def _detail(name: str, detail: Detail) -> str:
+    lines = ", ".join(str(line) for line in detail.lines)
+    return f"{name}, line{'' if len(detail.lines) == 1 else 's'} {lines}: {detail.text or ', '.join(detail.names)}"
+
+
+def _packages(folder: Path, loaded: Loaded | None) -> Iterator[str]:
+    yield ""
+    yield f"{'module':<16}{'needed':<20}{'installed' if loaded else ''}".rstrip()
+    pins = dict(pin.split("==") for pin in plan_here().pins if "==" in pin)
+    of_config = {"transformers": version} if (version := transformers_of(folder)) else {}
+    wanted = STAND_IN | pins | {"PIL": pins["pillow"]} | of_config
+    for module, is_required in modules_of(folder).items():
+        needed = wanted.get(module, "any") if is_required else "optional"
+        installed = _installed(loaded.versions[module], needed) if loaded else ""
+        yield f"{module:<16}{needed:<20}{installed}".rstrip()
+
+
+def _installed(version: str | None, needed: str) -> str:
+    if version is None:
+        return "missing"
+    return version if not needed[0].isdigit() or version.split("+")[0] == needed else f"{version}, which differs"
+
+
+def _copies(folder: Path) -> Iterator[str]:
+    yield ""
+    for copy, differing in copies_of(folder).items():
+        yield f"copy         {copy}: {'differs in ' if differing else 'the same files'}{', '.join(differing)}"
+
+
+def _strangers(loaded: Loaded, options: Namespace) -> Iterator[str]:
+    """Tell what is loaded from outside the folder: that code runs in place of the code that is shown."""
+    by_source: dict[tuple[Path, str], list[str]] = defaultdict(list)
+    for symbol, source in loaded.symbols.items():
+        if not source.file.resolve().is_relative_to(options.vendor.resolve()):
+            by_source[source.file, source.sha256].append(symbol)
+    for (file, sha256), symbols in by_source.items():
+        yield f"elsewhere    {', '.join(symbols)}: loaded from {file}, sha256 {sha256}"
+    for name in loaded.stale:
+        yield f"stale        {name}: what runs is an older source, compiled in __pycache__; delete that folder"
+    if by_source or loaded.stale:
+        options.status = 1
+
+
+def _write(anchors: Anchors, path: Path) -> Iterator[str]:
+    provenance = {"command": COMMAND, "date": datetime.now(UTC).date().isoformat(), "python": platform.python_version()}
+    check_writable(path, "--anchors FILE")
+    write_whole(path, to_json(anchors, provenance).encode(), shared=True)
+    yield f"written      {path}"
+
+
+def _drift(anchors: Anchors, options: Namespace) -> Iterator[str]:
+    path = options.anchors or anchors_file()
+    expected = read_json(path)
+    found = drifts(expected, anchors)
+    options.status = 1 if found else options.status
+    changed = [name for name, file in anchors.files.items() if file.sha256 != expected.files[name].sha256]
+    if found:
+        yield f"drift        {len(found)} of {len(expected.symbols)} anchors are not as in {path}:"
+        yield from (f"  {line}" for drift in found for line in drift.lines)
+    elif changed:
+        yield f"no drift     from {path}: {', '.join(changed)} differs in comments or layout only"
+    else:
+        yield f"no drift     from {path}: {len(expected.symbols)} anchors, every file the same"

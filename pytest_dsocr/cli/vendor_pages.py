@@ -1,0 +1,266 @@
+"""``dsocr vendor record`` and ``vendor run``: what the vendor's code does with pages, as recordings or as files."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from pytest_dsocr.cli.arguments import PAGES, add, add_environment, add_model, add_vendor
+from pytest_dsocr.contract.artifacts import OURS
+from pytest_dsocr.contract.image import image_size
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
+from pytest_dsocr.foundation.files import seal, write_whole
+from pytest_dsocr.foundation.process import progress_bar
+from pytest_dsocr.foundation.words import count
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.pages.named import Cases, make_cases
+from pytest_dsocr.reference.environment import find_environment
+from pytest_dsocr.reference.goldens import OWN, RECORDINGS, check_writable
+from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
+
+if TYPE_CHECKING:
+    from pytest_dsocr.observation.observation import Observation
+    from pytest_dsocr.reference.counts import Counting
+    from pytest_dsocr.reference.live import LiveReference
+    from pytest_dsocr.reference.recorder import Recorder
+    from pytest_dsocr.reference.recording import Recording
+
+MACHINE = EXIT_STATUS[Ending.INFRASTRUCTURE]
+
+
+def add_record(command: ArgumentParser) -> None:
+    """Add the cases, and where they are recorded."""
+    add_cases(command)
+    add(command, "--golden", "folder of recordings to write to", OWN / RECORDINGS, type=Path, metavar="FOLDER")
+    command.add_argument("--again", action="store_true", help="record the cases anew that are recorded already")
+    flops = "count FLOPs alone, and leave the recordings as they are"
+    command.add_argument("--only-flops", action="store_true", help=flops)
+
+
+def add_run(command: ArgumentParser) -> None:
+    """Add the cases, and the folder of their files."""
+    add_cases(command)
+    command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder with a folder for each case")
+    command.add_argument("--again", action="store_true", help="read the pages anew that are there already")
+
+
+def add_cases(command: ArgumentParser) -> None:
+    """Add the vendor's code, and which pages it reads how."""
+    add_vendor(command)
+    command.add_argument("pages", type=Path, nargs="+", help=PAGES)
+    add_environment(command)
+    add_model(command)
+    add(command, "--presets", "tiny, small, base, large, gundam", ["gundam"], nargs="+", metavar="PRESET")
+    add(
+        command, "--prompts", "prompts' names, or texts with <image> in them", ["markdown"], nargs="+", metavar="PROMPT"
+    )
+    ceiling = "stop after this many tokens (default: as many as the vendor's code)"
+    command.add_argument("--max-new-tokens", type=int, metavar="TOKENS", help=ceiling)
+    add(command, "--time-limit", "longest time without a sign of progress", 600.0, type=float, metavar="SECONDS")
+
+
+def record(options: Namespace) -> Iterator[str]:
+    """Record the cases that ``options`` name, in addition to those recorded before, and count their FLOPs.
+
+    Yields what to tell the user.
+
+    Raises:
+        DsocrError: on a bad option, a reference that cannot answer, or a recording that is damaged or being written by
+            another process; on a page that cannot be opened, after all others are recorded.
+    """
+    check_writable(options.golden, "--golden DIR")
+    found = found_by(options).readable()
+    if not found.good:
+        raise MachineError(found.bad[0].why)
+    yield from (f"left out    {page.why}" for page in found.bad)
+    yield from _recorded(found.good, options)
+    if found.bad:
+        raise MachineError(f"left out {count(len(found.bad), 'page')}, as is said above; mend what is wrong with them")
+
+
+def found_by(options: Namespace) -> Cases:
+    """Give every page in every preset with every prompt that ``options`` name, and the pages that cannot be opened."""
+    return make_cases(options.pages, options.prompts, options.presets, options.max_new_tokens)
+
+
+def _recorded(cases: Sequence[Case], options: Namespace) -> Iterator[str]:
+    from pytest_dsocr.reference.counts import counting
+    from pytest_dsocr.reference.recorder import checkpoint_folder, recorder
+
+    with Progress() as progress, live_reference(options, progress) as reference:
+        made = reference.provenance
+        yield f"reference   {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}"
+        if not options.only_flops:
+            with recorder(options.golden, made) as target:
+                yield from _record(cases, reference, target, progress, options)
+                recording = target.publish()
+        with counting(checkpoint_folder(options.golden, made), made) as counts:
+            yield from _count(cases, reference, counts, progress, options)
+    if not options.only_flops:
+        yield from _summary(recording, options)
+
+
+class Progress:
+    """A progress bar over the cases that shows what the reference is doing; a context manager."""
+
+    def __init__(self) -> None:
+        self.bar: tqdm[Any] = progress_bar(unit="case")
+        self.case_id = ""
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        """Show how far the reference is."""
+        share = f"{done / total:.0%}" if total and what == "weights" else f"{done}"
+        self.bar.set_postfix_str(f"{self.case_id} {what} {share}")
+
+
+def live_reference(options: Namespace, progress: Progress) -> LiveReference:
+    """Return the vendor's code as the options name it; it starts with the first request."""
+    from pytest_dsocr.reference.live import LiveReference
+
+    return LiveReference(
+        options.vendor,
+        options.checkpoint,
+        python=find_environment(options.env),
+        device=options.device,
+        dtype=options.dtype,
+        attention=options.attention,
+        time_limit_s=options.time_limit,
+        keep_values=False,
+        command=_command(options),
+        on_progress=progress,
+    )
+
+
+def _record(
+    cases: Sequence[Case], reference: LiveReference, target: Recorder, progress: Progress, options: Namespace
+) -> Iterator[str]:
+    missing = target.missing(cases, again=options.again)
+    yield f"recording   {target.folder}: {len(cases) - len(missing)} of {len(cases)} cases are there"
+    yield from (f"note        {note}" for note in target.notes)
+    progress.bar.reset(total=len(missing))
+    done = 0
+    try:
+        for case in missing:
+            progress.case_id, started_s = case.id, monotonic()
+            observation = reference.observe(case)
+            target.add(case, observation)
+            done += 1
+            progress.bar.clear()
+            yield line_of(case, observation, monotonic() - started_s)
+            progress.bar.update()
+    except (KeyboardInterrupt, DsocrError):
+        how = "the same command without --again" if options.again else "the same command"
+        yield f"kept        {len(cases) - len(missing) + done} of {len(cases)} cases; {how} continues from there"
+        raise
+
+
+def _count(
+    cases: Sequence[Case], reference: LiveReference, counts: Counting, progress: Progress, options: Namespace
+) -> Iterator[str]:
+    missing = counts.missing(cases, again=options.again)
+    yield f"flops       {counts.path}: {len(cases) - len(missing)} of {len(cases)} cases are there"
+    yield from (f"note        {note}" for note in counts.notes)
+    progress.bar.reset(total=len(missing))
+    for case in missing:
+        progress.case_id = case.id
+        counts.add(case, reference.flops(case))
+        progress.bar.update()
+
+
+def line_of(case: Case, observation: Observation, seconds: float) -> str:
+    """Return what became of a case in a line."""
+    boxes = sum(len(span.boxes) for span in observation.output.spans)
+    return f"  {case.id:<40} {len(observation.steps):>5} tokens {boxes:>4} boxes {seconds:>7.1f} s"
+
+
+def _summary(recording: Recording, options: Namespace) -> Iterator[str]:
+    size_bytes = sum(file.stat().st_size for file in recording.folder.iterdir())
+    cases = len(recording.cases)
+    size = f"{size_bytes / 1e3:.0f} kB, {size_bytes // cases} bytes a case"
+    yield f"holds       {recording.folder}: {cases} cases, {size}"
+    pages = shlex.join(str(page) for page in options.pages)
+    yield f"next        dsocr compare {pages} --reference {options.golden} --checkpoint {options.checkpoint}"
+
+
+def _command(options: Namespace) -> str:
+    """Give the command with everything that the recording depends on, and no path of this machine."""
+    words = ["dsocr", *options.command.split(), _name(options.vendor), *(_name(page) for page in options.pages)]
+    words += ["--checkpoint", _name(options.checkpoint), "--device", options.device]
+    words += ["--dtype", options.dtype, "--attention", options.attention]
+    words += ["--presets", *options.presets, "--prompts", *options.prompts]
+    if options.max_new_tokens is not None:
+        words += ["--max-new-tokens", str(options.max_new_tokens)]
+    if getattr(options, "only_flops", False):
+        words += ["--only-flops"]
+    return shlex.join(words)
+
+
+def _name(path: str | Path) -> str:
+    return Path(path).name if Path(path).is_absolute() else str(path)
+
+
+def run(options: Namespace) -> Iterator[str]:
+    """Read every page that is not read yet, and yield what to tell the user.
+
+    Raises:
+        DsocrError: on a bad option; after all other pages, with the status 10, where one could not be read.
+    """
+    from pytest_dsocr.report.side_files import is_kept, made_anew
+
+    found = found_by(options).readable()
+    made_anew(options.out / ".partial").rmdir()  # a folder that cannot be written is refused before anything is loaded
+    options.status = MACHINE
+    failed = [f"{page.path}: {page.why}" for page in found.bad]
+    yield from (f"left out    {why}" for why in failed)
+    with Progress() as progress, live_reference(options, progress) as reference:
+        made = reference.provenance
+        missing = [case for case in found.good if options.again or not is_kept(options.out / case.id, case, made)]
+        yield f"reference   {made.checkpoint}, {made.device}, {made.dtype}, {made.attention}"
+        yield f"pages       {options.out}: {len(found.good) - len(missing)} of {len(found.good)} are there"
+        progress.bar.reset(total=len(missing))
+        for case in missing:
+            progress.case_id, started_s = case.id, monotonic()
+            try:
+                seen = _keep(case, reference, options.out)
+                told = line_of(case, seen, monotonic() - started_s)
+            except DsocrError as error:
+                failed.append(case.id)
+                told = f"failed      {case.id}: {error}"
+            progress.bar.clear()
+            yield told
+            progress.bar.update()
+    if failed:
+        raise DsocrError(f"{count(len(failed), 'case')} could not be read, as is said above; the others are there")
+    options.status = 0
+
+
+def _keep(case: Case, reference: LiveReference, out: Path) -> Observation:
+    """Have a case read; its folder appears whole, or the one before stays."""
+    from pytest_dsocr.report.side_files import info_of, made_anew
+
+    home, work = out / case.id, made_anew(out / f".{case.id}.partial")
+    started_s = monotonic()
+    try:
+        seen = reference.observe(case, out=work)
+        info = info_of(case, seen, image_size(case.page), monotonic() - started_s)
+        write_whole(work / OURS, seal(info))
+        made_anew(home).rmdir()
+        work.rename(home)
+    except OSError as error:
+        raise DsocrError(f"{home} cannot be written ({error.strerror}); make room, or give another --out") from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return seen

@@ -1,0 +1,251 @@
+"""The run's config: every option resolved once, when something of ours is first used.
+
+The command line counts before the environment, then the ini file, then the default. A project that only has the plugin
+installed is told nothing, and refused nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
+from pytest_dsocr.foundation.process import check_system
+from pytest_dsocr.foundation.words import in_shell
+from pytest_dsocr.observation.config import Config
+from pytest_dsocr.plugin import option_values as read
+from pytest_dsocr.plugin.options import OPTIONS, PREFIX, Option, texts_of, value_of
+from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER, WITNESS
+from pytest_dsocr.plugin.workers import SPREAD, on_own_gpu
+from pytest_dsocr.reference.goldens import golden_folder
+from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
+from pytest_dsocr.report.file import RunIdentity, mark_refused, mark_running, take_witness
+from pytest_dsocr.subjects.calls import current
+
+WORDS = {"checkpoint": ("mini",), "reference": ("recorded", "session")}
+"""Words of options that also take paths. A folder of such a name is written ``./mini``."""
+[OUT] = [option for option in OPTIONS if option.name == "out"]
+NO_RUN = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
+"""Options of pytest's that only show something."""
+UPDATES = ("update_snapshots", "update_new_snapshots_only")
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register every option on the command line and in the ini file."""
+    group = parser.getgroup(PREFIX, "DeepSeek-OCR: compare an implementation under test (subject) with the vendor's")
+    for option in OPTIONS:
+        what: dict[str, Any] = {"action": "store_true"} if option.is_switch else {"metavar": option.metavar}
+        if option.many:
+            what |= {"action": "append"}
+        group.addoption(option.flag, dest=option.ini, default=None, help=option.full_help, **what)
+        kind: Any = "linelist" if option.many else "string"
+        parser.addini(option.ini, f"{option.flag}: {option.full_help}", type=kind, default=None)
+
+
+def own_config(config: pytest.Config) -> Config:
+    """Give the run's options, resolved at the first call.
+
+    Raises:
+        pytest.UsageError: on a bad value, and on Windows.
+    """
+    if CONFIG not in config.stash:
+        try:
+            check_system()
+        except DsocrError as error:
+            raise pytest.UsageError(str(error)) from error
+        own = on_own_gpu(resolve(config), getattr(config, "workerinput", {}).get("workerid", ""))
+        _check_goldens(config, own)
+        current().limit(own.subject_time_limit, last_resort=not _is_timed(config))
+        config.stash[CONFIG] = own
+    return config.stash[CONFIG]
+
+
+def resolve(config: pytest.Config) -> Config:
+    """Give the config of a run.
+
+    Raises:
+        pytest.UsageError: on a bad value. The message says where it was given, and lists the valid ones.
+    """
+    found = {option.name: _value(option, config, config.option) for option in OPTIONS}
+    if not found["isolate"]:  # an isolated subject is not imported into this process
+        _value(replace(OPTIONS[0], read=read.importable_subject), config, config.option)
+    found["tolerances"] = dict(found["tolerances"])
+    found["slower"] = dict(found["slower"])
+    found["may_miss"] = frozenset(found["may_miss"])
+    found["golden"] = found["golden"] or golden_folder()
+    return Config(**found)
+
+
+def are_used(config: pytest.Config) -> bool:
+    """Say whether a run uses any option: on the command line, in the ini file, or ``DSOCR_OUT``.
+
+    Other variables of the environment may be meant for other runs in the same shell.
+    """
+    return bool(os.environ.get(OUT.env, "").strip()) or any(
+        config.getoption(option.ini) is not None or config.getini(option.ini) is not None for option in OPTIONS
+    )
+
+
+def typed_options(config: pytest.Config) -> list[str]:
+    """Give what the user typed behind ``pytest``, without the tests to run; our flags joined to their values."""
+    ours = (*config.args, SPREAD)  # one test is not spread
+    return [word for word in joined(map(str, config.invocation_params.args)) if word not in ours]
+
+
+def joined(words: Iterable[str]) -> list[str]:
+    """Give ``--dsocr-pages=scans`` for ``--dsocr-pages scans``.
+
+    A path that stands apart from a plugin's flag pytest takes for a test to run, and its project for the root.
+    """
+    flags = {option.flag for option in OPTIONS if not option.is_switch}
+    found: list[str] = []
+    for word in words:
+        if found and found[-1] in flags:
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
+
+
+def command_of(config: pytest.Config) -> str:
+    """Give what the user typed."""
+    return in_shell(["pytest", *map(str, config.invocation_params.args)])
+
+
+def only_shows(typed: Any) -> bool:
+    """Say whether pytest is asked to show something and to run nothing."""
+    return any(getattr(typed, name, None) for name in NO_RUN)
+
+
+def start(config: pytest.Config, typed: Any) -> None:
+    """Mark the run's result as running, if one is to be written and it is not marked yet; workers leave it alone.
+
+    Args:
+        config: pytest's, as far as it is configured: the folder of the result is needed before the other options.
+        typed: the parsed command line.
+
+    Raises:
+        pytest.UsageError: where it cannot be written.
+        SystemExit: where the machine is why.
+    """
+    if OUT_FOLDER in config.stash or only_shows(typed) or _is_worker(config):
+        return
+    out: Path | None = _value(OUT, config, typed)
+    if out is None:
+        return
+    config.stash[WITNESS] = take_witness()
+    identity = RunIdentity.now(command_of(config))
+    try:
+        mark_running(out, identity)
+    except DsocrError as error:
+        if is_of_machine(error):
+            sys.stderr.write(f"ERROR: --dsocr-out: {error}\n")
+            raise SystemExit(EXIT_STATUS[Ending.INFRASTRUCTURE]) from error  # a usage error has a status of pytest's
+        raise pytest.UsageError(f"--dsocr-out: {error}") from error
+    config.stash[OUT_FOLDER], config.stash[IDENTITY] = out.absolute(), identity
+
+
+def refused(config: pytest.Config, error: pytest.UsageError) -> None:
+    """Say in the run's result, where one is marked, that the run is refused, and whether the machine is why."""
+    if OUT_FOLDER not in config.stash:
+        return
+    ended_as = Ending.INFRASTRUCTURE if is_of_machine(error) else Ending.REFUSED
+    from pytest_dsocr.report.ci import append_summary, errors
+    from pytest_dsocr.report.markdown import write_summary
+
+    out = config.stash[OUT_FOLDER]
+    with suppress(DsocrError):  # pytest tells the error itself
+        result = mark_refused(out, config.stash[IDENTITY], str(error), ended_as)
+        write_summary(result, out)
+        append_summary(result)
+        sys.stdout.writelines(f"{line}\n" for line in errors(result))
+
+
+def taken_for_tests(config: pytest.Config) -> str | None:
+    """Say where pytest took a path that stands apart from a flag of ours for a test to run, and so a wrong rootdir.
+
+    It looks for its rootdir before it knows the flags of plugins.
+    """
+    chosen = config.getoption("rootdir", None) or config.getoption("inifilename", None)
+    flags = {option.flag for option in OPTIONS}
+    words = [str(word) for word in config.invocation_params.args]
+    apart = [(flag, Path(value)) for flag, value in pairwise(words) if flag in flags]
+    here = config.invocation_params.dir
+    homes = [here, *(here / argument.partition("::")[0] for argument in config.args)]
+    for flag, value in apart:
+        home = config.rootpath
+        is_of_value = (here / value).resolve().is_relative_to(home)
+        if not chosen and is_of_value and not all(one.resolve().is_relative_to(home) for one in homes):
+            return (
+                f"pytest took {home} for its rootdir, with the ini file there, for {flag} {value}; type {flag}={value}"
+            )
+    return None
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    """Say whether this is a worker of pytest-xdist's, whose config is not yet marked as one where it begins."""
+    if hasattr(config, "workerinput"):
+        return True
+    frame = inspect.currentframe()
+    while frame and frame.f_code.co_name != "_prepareconfig":
+        frame = frame.f_back
+    return bool(frame and frame.f_back and frame.f_back.f_globals.get("__name__") == "__channelexec__")
+
+
+def _is_timed(config: pytest.Config) -> bool:
+    """Say whether pytest's own plugin uses the one timer that faulthandler has."""
+    has_plugin = config.pluginmanager.has_plugin("faulthandler")
+    return has_plugin and float(config.getini("faulthandler_timeout") or 0) > 0
+
+
+def _check_goldens(config: pytest.Config, own: Config) -> None:
+    """Refuse goldens that are not there, unless snapshots are to be made, and those that must not be written to."""
+    if any(config.getoption(name, False) for name in UPDATES):
+        from pytest_dsocr.plugin.snapshots import check_update
+
+        try:
+            check_update(own.golden)
+        except DsocrError as error:
+            raise pytest.UsageError(str(error)) from error
+    elif not own.golden.is_dir():
+        raise pytest.UsageError(
+            f"there is no folder {own.golden} of goldens; make one: --snapshot-update, or dsocr vendor record --golden"
+        )
+
+
+def _value(option: Option, config: pytest.Config, typed: Any) -> Any:
+    """Read an option's value, given anywhere; a bad one is a usage error."""
+    try:
+        return value_of(option, _places(option, config, typed))
+    except DsocrError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def _places(option: Option, config: pytest.Config, typed: Any) -> Iterator[tuple[str, Any]]:
+    """Yield where an option was given and its value; the place that counts first comes first."""
+    if (on_command_line := getattr(typed, option.ini, None)) is not None:
+        yield option.flag, on_command_line
+    yield from option.in_environment()
+    if (in_ini_file := config.getini(option.ini)) is not None:
+        beside = [_beside(config, option, text) for text in texts_of(in_ini_file)]
+        yield f"{option.ini} in {config.inipath}", beside if option.many else beside[0]
+
+
+def _beside(config: pytest.Config, option: Option, text: str) -> str:
+    """Give a path from the ini file relative to that file, as pytest does; give any other value unchanged."""
+    home = (config.inipath or Path()).parent
+    if home == Path.cwd():  # unchanged: ./session is a folder, session is not
+        return text
+    beside = home / text
+    is_path = option.read in (read.folder, read.present_folder, read.ledger)
+    may_be = option.read in (read.page, read.reference, read.checkpoint) and text not in WORDS.get(option.name, ())
+    return str(beside) if text and (is_path or (may_be and beside.exists())) else text

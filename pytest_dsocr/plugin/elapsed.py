@@ -1,0 +1,55 @@
+"""Where a process's time goes: each side loaded and asked, answers compared, and each suite's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_dsocr.foundation.elapsed import Elapsed
+from pytest_dsocr.plugin.stash import CASES, CONFIG, SPENT
+from pytest_dsocr.report.times import COLLECTING, STARTING, TESTS, WAITING
+
+if TYPE_CHECKING:
+    from pytest_dsocr.report.payload import SpentPayload
+
+
+class RunElapsed(Elapsed):
+    """Counts what pytest itself does: collecting, tests by suite, and what is between them."""
+
+    def __init__(self) -> None:
+        super().__init__(STARTING)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Count the collecting of tests."""
+        with self.on(COLLECTING):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """Count what is between tests."""
+        with self.on(WAITING):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Count a test as its suite's."""
+        folder = item.path.parent
+        is_ours = folder.parent.name == "suites"
+        with self.on(f"{TESTS} of {folder.name}" if is_ours else TESTS):
+            return (yield)
+
+
+def elapsed_so_far(config: pytest.Config) -> SpentPayload:
+    """Give what this process has spent so far, and on which device."""
+    spent = config.stash[SPENT]
+    spent.settle()
+    return {
+        "worker": getattr(config, "workerinput", {}).get("workerid", ""),
+        "device": config.stash[CONFIG].device,
+        "cases": len(config.stash.get(CASES, {})),
+        "elapsed_s": spent.elapsed_s,
+        "seconds": dict(spent.seconds),
+    }

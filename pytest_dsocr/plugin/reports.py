@@ -1,0 +1,254 @@
+"""What this plugin adds to a test's report: what was compared, why that is not a pass, and its colours."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.foundation.errors import OF_MESSAGE, DsocrError, bounded, message_of, traced
+from pytest_dsocr.foundation.words import COLUMNS, count, fit
+from pytest_dsocr.plugin.elapsed import elapsed_so_far
+from pytest_dsocr.plugin.markers import is_ours
+from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, RUN, TOLD
+from pytest_dsocr.subjects.loading import SESSION
+from pytest_dsocr.subjects.protocol import NotOfferedError
+
+if TYPE_CHECKING:
+    from pytest_dsocr.compare.diff import Line
+    from pytest_dsocr.compare.verdict import Comparison
+    from pytest_dsocr.report.payload import TestPayload
+
+
+def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Report our errors in words, and fail a test that compared nothing or was skipped where skips are not allowed."""
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, DsocrError):
+        _tell(item, error, report)
+    check, missing = item.stash.get(CHECK, None), item.stash.get(LEFT_OUT, None)
+    config = item.config.stash[CONFIG]
+    if report.skipped and not hasattr(report, "wasxfail") and config.no_skip and missing not in config.may_miss:
+        _fail(report, f"skipped, and --dsocr-no-skip is set: {reason_of(report)}")
+    if check is not None and report.when == "call":
+        check.passed = report.passed
+    last = "teardown" if _may_compare_last(item) else "call"
+    if report.when == last and report.passed and check is not None and check.passed and not check.made:
+        _fail(report, "asked for dsocr_check and compared nothing; call it")
+    _hold(item, call, report)
+
+
+class LastWord:
+    """The outermost hook of a report: registered behind every conftest, so that none can undo what is done here."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Fail the report of a test whose comparisons do not pass, and attach what it compared."""
+        report = yield
+        if is_ours(item):
+            _hold(item, call, report)
+            check = item.stash.get(CHECK, None)
+            has_more = report.when == "teardown" and check is not None and len(check.made) > check.reported
+            if report.when == "call" or report.outcome != "passed" or has_more:
+                _carry(item, call.excinfo.value if call.excinfo else None, report)
+        return report
+
+
+def _hold(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Fail a test that went on after a comparison that does not pass, unless it is an expected failure."""
+    check = item.stash.get(CHECK, None)
+    if check is None or report.failed or (report.when == "setup" and report.passed):
+        return
+    made = check.made[check.reported :] if report.when == "teardown" else check.made
+    failing = [one for one in made if not one.passes]
+    if failing and _is_expected(item, call, report):
+        item.config.stash[JOURNAL].add(item.nodeid, check.attempt, expected=True)
+    elif failing:
+        what = f"{count(len(failing), 'comparison')} of dsocr_check did not pass, and the test went on"
+        first = f"{failing[0].what}: {failing[0].measured}"
+        _fail(report, f"{what}; let dsocr_check fail it, or mark it xfail\n{first}")
+
+
+def _is_expected(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> bool:
+    """Say whether a test failed as its author expects, and no conftest alone says so."""
+    is_marked = item.get_closest_marker("xfail") is not None
+    is_called = call.excinfo is not None and isinstance(call.excinfo.value, pytest.xfail.Exception)
+    return hasattr(report, "wasxfail") and report.skipped and (is_marked or is_called)
+
+
+def _may_compare_last(item: pytest.Item) -> bool:
+    """Say whether a fixture may compare when it is torn down."""
+    info = item._fixtureinfo if isinstance(item, pytest.Function) else None
+    by_name = info.name2fixturedefs.values() if info else ()
+    return "request" in getattr(info, "argnames", ()) or any(
+        "dsocr_check" in one.argnames for definitions in by_name for one in definitions
+    )
+
+
+def _carry(item: pytest.Item, error: BaseException | None, report: pytest.TestReport) -> None:
+    payload = _payload(item, error, report)
+    if check := item.stash.get(CHECK, None):
+        check.reported = len(check.made)
+    vars(report)["dsocr"] = payload  # xdist sends on whatever a report holds
+    _add_properties(item, report, payload, _case_id(item))
+
+
+def reason_of(report: pytest.TestReport) -> str:
+    """Give why a test was skipped."""
+    return report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
+
+
+def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
+    from pytest_dsocr.perf.baseline import NoBaselineError
+    from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
+
+    told = bounded(message_of(error), OF_MESSAGE)
+    if isinstance(error, NotOfferedError):
+        item.stash[LEFT_OUT] = str(Reason.NOT_OFFERED)
+        report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {told}")
+        return
+    if isinstance(error, NoBaselineError):
+        item.stash[LEFT_OUT] = "baseline"
+        told = f"NOT-COMPARED: {told}"
+    if isinstance(error, NotRecordedError | NoRecordingError):
+        told += _without_vendor(item.config)
+    if isinstance(error, NotRecordedError | ReferenceFaultError) and hasattr(report, "wasxfail"):
+        report.outcome = "failed"  # a test that is known to fail has failed only where it was compared
+        del report.wasxfail
+    if isinstance(error, NotRecordedError):
+        item.stash[LEFT_OUT] = "recording"
+        if "recording" in item.config.stash[CONFIG].may_miss:
+            report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {told}")
+            return
+        told = f"NOT-COMPARED: {told}; or declare that it may be missing: --dsocr-may-miss=recording"
+    report.longrepr = _once(item, error, told)
+
+
+def _once(item: pytest.Item, error: DsocrError, told: str) -> str:
+    """Show an error in full, with its cause, in the first test that it fails, and in one line in the others."""
+    where = item.config.stash.setdefault(TOLD, {}).setdefault((getattr(error, "stage", None), told), item.nodeid)
+    if where != item.nodeid:
+        return f"{fit(told.partition(chr(10))[0], COLUMNS)}; shown in full by {fit(where)}"
+    return told if error.__cause__ is None else f"{told}\n\n{traced(error.__cause__)}"
+
+
+def _without_vendor(config: pytest.Config) -> str:
+    """Say what to do without the vendor's files; where the session is the subject it cannot be the reference."""
+    own = config.stash[CONFIG]
+    if own.reference is not None or (own.subject == SESSION and LOADED in config.stash):
+        return ""
+    return "; without the vendor's files, let the session stand in: --dsocr-reference=session"
+
+
+def _fail(report: pytest.TestReport, why: str) -> None:
+    report.outcome, report.longrepr = "failed", why
+    vars(report).pop("wasxfail", None)
+
+
+def _payload(item: pytest.Item, error: BaseException | None, report: pytest.TestReport) -> TestPayload:
+    from pytest_dsocr.report.payload import of_comparison, of_fault
+
+    check, case_id = item.stash.get(CHECK, None), _case_id(item)
+    payload: TestPayload = {
+        "case": item.config.stash.get(CASES, {}).get(case_id),
+        "comparisons": [of_comparison(one) for one in check.made] if check else [],
+        "looser": check.looser | _slower(check.made, item.config) if check else {},
+        "left_out": item.stash.get(LEFT_OUT, None),
+        "notes": [*item.config.stash.get(NOTES, ())],
+        "checked": check is not None and check.failure is not None and error is check.failure,
+        "promised": "dsocr_check" in getattr(item, "fixturenames", ()) or item.get_closest_marker("dsocr") is not None,
+        "spent": elapsed_so_far(item.config),
+        "reason": message_of(error) if isinstance(error, DsocrError) else _reason(report),
+    }
+    if isinstance(error, DsocrError) and LEFT_OUT not in item.stash:
+        payload["fault"] = of_fault(error, case_id or None)
+    if perf := item.config.stash.get(PERF, None):
+        payload["perf"] = perf
+    if run := item.config.stash.get(RUN, None):
+        payload["run"] = run
+    return payload
+
+
+def _add_properties(item: pytest.Item, report: pytest.TestReport, payload: TestPayload, case: str) -> None:
+    """Give a test its properties, in the place of those of an earlier phase or try; its later reports have them too."""
+    from pytest_dsocr.report.ci import PREFIX, of_test
+    from pytest_dsocr.report.outcomes import TestResult, outcome_of
+
+    found = TestResult(item.nodeid, outcome_of(report), payload=payload)
+    others = [one for one in item.user_properties if not one[0].startswith(PREFIX)]
+    item.user_properties[:] = [*others, *of_test(found, case, item.config.stash.get(RUN, None))]
+    report.user_properties = list(item.user_properties)
+
+
+def _slower(made: Iterable[Comparison], config: pytest.Config) -> dict[str, tuple[float, float]]:
+    """Give the limits of times that are wider than usual, where times were compared."""
+    from pytest_dsocr.perf.limits import DEFAULT
+    from pytest_dsocr.report.outcomes import OF_TIMES
+
+    limits = config.stash[CONFIG].slower if any(one.what.startswith(OF_TIMES) for one in made) else {}
+    return {f"slower {name}": (limit, DEFAULT) for name, limit in limits.items() if limit > DEFAULT}
+
+
+def _reason(report: pytest.TestReport) -> str | None:
+    """Give why it was skipped, or failed for that."""
+    return reason_of(report) if report.skipped or isinstance(report.longrepr, str) else None
+
+
+def _case_id(item: pytest.Item) -> str:
+    """Give the id of the test's case, where it has one: the plugin's, or the user's own in whatever way it is made."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return getattr({**params, **getattr(item, "funcargs", {})}.get("dsocr_case"), "id", "")
+
+
+@dataclass(frozen=True)
+class Crash:
+    """Where a test failed, and the message of which pytest's short summary shows the first line."""
+
+    path: str
+    lineno: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.lineno}: {self.message}"
+
+
+@dataclass(frozen=True)
+class ColouredText:
+    """A failure's text, under the names by which pytest asks for one."""
+
+    text: str
+    reprcrash: Any
+    by_line: Mapping[str, Line] = field(repr=False)
+    """The pieces of the lines that are coloured."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def toterminal(self, writer: Any) -> None:
+        """Write the text as pytest's terminal writer allows."""
+        from pytest_dsocr.report.failure import MARKUP
+
+        for line in self.text.splitlines():
+            for piece in self.by_line.get(line, ()):
+                writer.write(str(piece), **MARKUP[piece.side])
+            writer.line("" if line in self.by_line else line)
+
+
+def colour(report: pytest.TestReport) -> None:
+    """Colour what the report of a failing test of ours says, and give pytest's short summary a line of it."""
+    if not report.failed or report.longrepr is None:
+        return
+    from pytest_dsocr.report.failure import coloured_pieces
+
+    by_line = coloured_pieces(report.__dict__["dsocr"].get("comparisons", ()))
+    told = isinstance(report.longrepr, str)
+    if told or by_line:
+        path, line, _ = report.location
+        crash = (
+            Crash(path, (line or 0) + 1, str(report.longrepr)) if told else getattr(report.longrepr, "reprcrash", None)
+        )
+        vars(report)["longrepr"] = ColouredText(str(report.longrepr).rstrip("\n"), crash, by_line)

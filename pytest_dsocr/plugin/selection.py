@@ -1,0 +1,101 @@
+"""Which tests are found and not run, and the suites that are run only where they are asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.plugin.options import PREFIX
+from pytest_dsocr.plugin.stash import ALL_CASES, ALL_PAGES, COLLECTED, CONFIG, NOTES
+
+if TYPE_CHECKING:
+    from pytest_dsocr.report.payload import LeftPayload
+
+
+SELECTING = {"keyword": "-k", "markexpr": "-m", "deselect": "--deselect", "lf": "--lf", "stepwise": "--sw"}
+"""Options of pytest's, as it keeps and as it takes them."""
+NAMED = 100
+"""How many tests are named."""
+
+
+def left_out(session: pytest.Session) -> LeftPayload:
+    """Say which of our tests were found and are not among those to be run, but for what our own options leave out."""
+    found, kept = session.config.stash.get(COLLECTED, {}), {item.nodeid for item in session.items}
+    names = [name for name in found if name not in kept]
+    values = {flag: getattr(session.config.option, name, None) for name, flag in SELECTING.items()}
+    by = [flag if value is True else f"{flag} {value}" for flag, value in values.items() if value]
+    return {
+        "tests": len(names),
+        "of": len(found),
+        "by": by if names else [],
+        "names": names[:NAMED],
+        "listed": list(dict.fromkeys(case.page_name for case in session.config.stash.get(ALL_CASES, []))),
+        "whole": session.config.stash.get(ALL_PAGES, []),
+    }
+
+
+MARKER = "dsocr_perf"
+MEASURING = ("perf", "cost")
+ASKING = ("baseline_update", "slower", "rounds", "baseline_days")
+"""Options that mean nothing to a run without times."""
+WORDS = (
+    *(f"--{PREFIX}-{name.replace('_', '-')}" for name in ASKING),
+    *(f"--{PREFIX}-may-miss={name}" for name in ("timings", "baseline")),
+    MARKER,
+)
+"""How the words begin that ask for times on a command line of pytest's."""
+
+
+def asks_for_times(options: Any, prefix: str = "") -> bool:
+    """Say whether a command line names an option of times, or allows them or their baseline to be missing.
+
+    Args:
+        options: as parsed.
+        prefix: in front of the options' names there.
+    """
+    may_miss = getattr(options, f"{prefix}may_miss", None) or ()
+    return not {"timings", "baseline"}.isdisjoint(may_miss) or any(
+        getattr(options, f"{prefix}{name}", None) for name in ASKING
+    )
+
+
+def is_unasked(folder: Path, config: pytest.Config) -> bool:
+    """Say whether a suite that measures came with all suites, and no option asks for it; note that it is left out then.
+
+    Args:
+        folder: of any suite.
+        config: of the run.
+    """
+    if folder.name not in MEASURING or not _came_with_all(folder, config) or _is_selected(folder.name, config):
+        return False
+    note = (
+        f"the suite {folder.name} measures, and is run only where it is asked for: "
+        f"by its own path, pytest_dsocr.suites.{folder.name} with --pyargs, or with -m {MARKER} or -k"
+    )
+    notes = config.stash.setdefault(NOTES, [])
+    notes += [note] if note not in notes else []
+    return True
+
+
+def _came_with_all(folder: Path, config: pytest.Config) -> bool:
+    """Say whether an argument is a folder above it, or the package of all suites, and none is in it."""
+    here, above = config.invocation_params.dir, folder.parent.parent
+    places = []
+    for argument in config.args:
+        path, _, _ = str(argument).partition("::")
+        package, *parts = path.split(".")
+        is_dotted = config.option.pyargs and package == "pytest_dsocr"
+        places.append((above.joinpath(*parts) if is_dotted else here / path).resolve())
+    folder = folder.resolve()
+    is_named = any(place.is_relative_to(folder) for place in places)
+    return not is_named and any(folder.is_relative_to(place) for place in places)
+
+
+def _is_selected(name: str, config: pytest.Config) -> bool:
+    keyword = config.option.keyword or "not "
+    if MARKER in (config.option.markexpr or "") or not keyword.startswith("not "):
+        return True
+    own = config.stash.get(CONFIG, None)
+    return name == "perf" and (asks_for_times(config.option, f"{PREFIX}_") or (own is not None and own.baseline_update))

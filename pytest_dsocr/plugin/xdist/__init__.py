@@ -1,1 +1,0 @@
-"""How pytest-xdist spreads the tests, and what becomes of those whose worker died."""

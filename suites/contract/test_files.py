@@ -1,0 +1,135 @@
+"""Files that hold the same pixels read alike: JPEG, GIF, transparency, EXIF's orientations, several frames.
+
+The subject is held against itself: each file against a plain PNG of what Pillow decodes of it, upright and in RGB, as
+the vendor's code has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dsocr.compare.verdict import as_expected
+from pytest_dsocr.observation.case import make_case
+from pytest_dsocr.plugin.check import Check
+
+from .asked import Asked
+from .hints import hinted
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SIZE_PX = 360, 250
+LARGER = 9
+"""So many times as large, a page has more than twice the sides of every view, and a decoder that scales would."""
+MAX_NEW_TOKENS = 8
+SAME = "as a plain PNG of the same pixels gives"
+TURNED = "turned_palette_with_transparency"
+BY_90 = 6
+"""EXIF's orientation of a page that is upright when it is turned by 270 degrees."""
+
+
+def saved(
+    page: Image,
+    path: Path,
+    kind: str,
+    mode: str = "RGB",
+    orientation: int = 1,
+    *,
+    transparent: bool = False,
+    **how: Any,
+) -> Path:
+    """Write a page in a mode; of a palette the darkest colour may be the transparent one."""
+    from PIL import ExifTags, Image
+
+    stored, exif = page.convert(mode), Image.Exif()
+    if orientation != 1:
+        exif[ExifTags.Base.Orientation] = orientation
+        how["exif"] = exif
+    if transparent:
+        how["transparency"] = _darkest(stored)
+    file = path.with_suffix(f".{kind.lower()}")
+    stored.save(file, kind, **how)
+    return file
+
+
+def large_jpeg(page: Image, path: Path) -> Path:
+    """Write a large page with loss."""
+    return saved(page.resize((LARGER * page.width, LARGER * page.height), 0), path, "JPEG", quality=85)
+
+
+def frames(page: Image, path: Path) -> Path:
+    """Write a file of two pages."""
+    return saved(page, path, "TIFF", save_all=True, append_images=[page.rotate(180)])
+
+
+DROPPED = "that a palette's transparency is dropped, so that its colour comes back"
+FORMS: Mapping[str, tuple[Callable[[Image, Path], Path], str]] = {
+    "jpeg": (large_jpeg, "that a JPEG is decoded at its own size, not at a reduced scale"),
+    "small_jpeg": (partial(saved, kind="JPEG", quality=75), "how a JPEG is read"),
+    "progressive_jpeg": (partial(saved, kind="JPEG", quality=75, progressive=True), "how a JPEG is read"),
+    "grey_jpeg": (partial(saved, kind="JPEG", mode="L", quality=75), "how a JPEG in one channel is read"),
+    "gif": (partial(saved, kind="GIF", mode="P"), "how a palette is read"),
+    "palette_with_transparency": (partial(saved, kind="PNG", mode="P", transparent=True), DROPPED),
+    "turned_jpeg": (partial(saved, kind="JPEG", quality=75, orientation=BY_90), "that EXIF's orientation is followed"),
+    TURNED: (
+        partial(saved, kind="PNG", mode="P", transparent=True, orientation=BY_90),
+        f"{DROPPED}, and that EXIF's orientation is followed",
+    ),
+    **{
+        f"orientation_{k}": (
+            partial(saved, kind="PNG", orientation=k),
+            f"EXIF's orientation {k} of 8, some of which are mirrored",
+        )
+        for k in range(2, 9)
+    },
+    "frames": (frames, "that the first of several frames is read"),
+}
+"""How a page is saved, and what a subject that reads it otherwise may have missed."""
+
+
+@pytest.mark.dsocr_level("L1")
+@pytest.mark.parametrize("form", FORMS)
+def test_its_inputs_are_those_of_a_plain_file(form: str, asked: Asked, tmp_path: Path, dsocr_check: Check) -> None:
+    from .pages import rgb
+
+    file, plain = (asked(page, "tiny").images_ori for page in _two_files(form, rgb(*SIZE_PX), tmp_path))
+    dsocr_check([hinted(as_expected("images_ori", file, plain, SAME), lambda: iter([FORMS[form][1]]))])
+
+
+@pytest.mark.dsocr_level("L0")
+def test_it_reads_as_a_plain_file(dsocr_config: Any, dsocr_subject: Any, tmp_path: Path, dsocr_check: Check) -> None:
+    """The run's first page in another file: all that can be seen of a subject that shows its text alone."""
+    from pytest_dsocr.contract.image import load_image
+    from pytest_dsocr.pages.named import first_pages
+    from pytest_dsocr.subjects.checked import CheckedSubject
+
+    [first] = first_pages(dsocr_config.pages)
+    subject = CheckedSubject(dsocr_subject)
+    file, plain = (
+        subject.read(make_case(page, "markdown", "tiny", MAX_NEW_TOKENS))
+        for page in _two_files(TURNED, load_image(first), tmp_path)
+    )
+    dsocr_check([hinted(as_expected("text", file, plain, SAME), lambda: iter([FORMS[TURNED][1]]))])
+
+
+def _two_files(form: str, page: Image, folder: Path) -> tuple[Path, Path]:
+    """Write a page in a form, and as a plain PNG the pixels that Pillow decodes from that file, upright."""
+    from PIL import Image, ImageOps
+
+    file, plain = FORMS[form][0](page, folder / form), folder / "plain.png"
+    with Image.open(file) as opened:
+        upright = ImageOps.exif_transpose(opened).convert("RGB")
+    Image.frombytes("RGB", upright.size, upright.tobytes()).save(plain, compress_level=0)
+    return file, plain
+
+
+def _darkest(page: Image) -> int:
+    """Return the index of a palette's darkest colour on the page, which its letters are of."""
+    import numpy as np
+
+    return int(np.asarray(page).flat[np.asarray(page.convert("L")).argmin()])

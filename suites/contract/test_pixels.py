@@ -1,0 +1,147 @@
+"""Pixels: what is read of a file, the view of the whole page, and crops cut row by row, against the vendor's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_dsocr.compare.verdict import Comparison, as_expected
+from pytest_dsocr.contract import PIXELS
+from pytest_dsocr.contract.presets import PRESETS, Preset
+from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.plugin.check import Check
+
+from .asked import OWN_PAGES, OWN_PRESETS, Asked, Drawn
+from .facts import Facts
+from .hints import LARGE, hinted
+from .pixels import Pixels
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+pytestmark = pytest.mark.dsocr_level("L1")
+
+CENTRE_PX = 320
+PADDING, WHITE = 127, 255
+WIDE_PX, TALL_PX = (1200, 600), (600, 1200)
+FORMS = {
+    "exif": "rotated by its EXIF orientation",
+    "alpha": "alpha dropped, not composited, so that the colours below it come back",
+    "grey_alpha": "alpha dropped",
+    "palette": "colours looked up",
+    "cmyk": "by Pillow's own conversion",
+    "16_bit": "levels clipped at 255, not scaled",
+    "grey": "the level in every channel",
+    "1_bit": "black and white",
+}
+"""What the vendor's reader makes of a file's rotation, transparency, palette and levels."""
+OWN_SIZES = (
+    "that base_size and image_size are taken as they are given, and no preset of the model card for them; a side of S "
+    "px gives ceil(S / 64) tokens in a row, and crops are 640 px wide whatever they are"
+)
+
+
+@pytest.mark.parametrize("page", FORMS)
+def test_loading(page: str, pixels: Pixels, dsocr_check: Check) -> None:
+    """The pages are seen in Tiny and cut in Gundam: a view may be loaded otherwise than the crops."""
+    found = [pixels.compare("images_ori", page, "tiny"), pixels.compare("images_crop", page, "gundam")]
+    dsocr_check(replace(one, measured=f"{one.measured}; the vendor's: {FORMS[page]}") for one in found)
+
+
+# Crops: the page stretched over its grid, and cut row by row.
+
+
+@pytest.mark.parametrize("page", ["portrait", "landscape", "641_high", "641_wide", "screen"])
+def test_every_bit_of_crops(page: str, pixels: Pixels, dsocr_check: Check) -> None:
+    dsocr_check([pixels.compare("images_crop", page, "gundam")])
+
+
+def test_a_large_page_is_not_shrunk_before_it_is_cut(pixels: Pixels, dsocr_check: Check) -> None:
+    dsocr_check([hinted(pixels.compare("images_crop", "panorama", "gundam"), lambda: iter([LARGE]))])
+
+
+@pytest.mark.parametrize("grid", [(3, 2), (2, 3), (3, 3), (4, 2)], ids=lambda grid: f"{grid[0]}x{grid[1]}")
+def test_order(grid: tuple[int, int], asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
+    """Crop k shows tile k of a page that is painted row by row, each tile in a colour of its own."""
+    from .pages import tile_colour
+
+    columns, rows = grid
+    crops = asked.tensors(drawn.painted(columns, rows))["images_crop"]
+    levels = ((crops[:, :, CENTRE_PX, CENTRE_PX].float() + 1) * 127.5).round().int()
+    tiles = {tile_colour(tile): tile for tile in range(columns * rows)}
+    shown = [tiles.get((red, green, blue), (red, green, blue)) for red, green, blue in levels.tolist()]
+    dsocr_check([as_expected("images_crop", shown, list(range(columns * rows)), "tiles row by row, as the crops show")])
+
+
+@pytest.mark.parametrize("size_px", [(5000, 600), (1225, 490), (700, 1358)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_stretched_and_not_padded(size_px: tuple[int, int], asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
+    darkest = float(asked.tensors(drawn.blank(*size_px))["images_crop"].min())
+    dsocr_check([as_expected("images_crop", darkest, 1.0, "the darkest pixel of a white page")])
+
+
+def test_crops_are_zeros_where_there_are_none(asked: Asked, drawn: Drawn, dsocr_check: Check) -> None:
+    """The vendor's code tells by their sum that there are none."""
+    largest = float(asked.tensors(drawn("tiny"))["images_crop"].abs().max())
+    dsocr_check([as_expected("images_crop", largest, 0.0, "the largest value, of a page that is not cut")])
+
+
+# The view of the whole page: padded with grey, or squashed without crops and up to 640 px.
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("page", ["portrait", "landscape", "exactly_640", "tiny"])
+def test_every_bit_of_the_view(page: str, preset: str, pixels: Pixels, dsocr_check: Check) -> None:
+    dsocr_check([pixels.compare("images_ori", page, preset)])
+
+
+@pytest.mark.parametrize("preset", ["tiny", "gundam"])
+def test_a_large_page_is_resized_at_once(preset: str, pixels: Pixels, dsocr_check: Check) -> None:
+    dsocr_check([hinted(pixels.compare("images_ori", "panorama", preset), lambda: iter([LARGE]))])
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("size_px", [WIDE_PX, TALL_PX], ids=["wide", "tall"])
+def test_bars_beside_a_white_page(
+    size_px: tuple[int, int], preset: str, asked: Asked, drawn: Drawn, dsocr_check: Check
+) -> None:
+    """Two bars of a quarter each; none where the page is squashed."""
+    view = asked.tensors(drawn.blank(*size_px), preset)["images_ori"][0].float().cpu()
+    levels = ((view + 1) * 127.5).round().int()
+    across = levels.transpose(1, 2) if size_px == TALL_PX else levels
+    bar = 0 if PRESETS[preset].is_squashed else PRESETS[preset].view_size // 4
+    parts = {"before": across[:, :bar], "after": across[:, across.shape[1] - bar :]}
+    bars = [_uniform(f"images_ori/{name}", part, PADDING) for name, part in parts.items() if bar]
+    dsocr_check([*bars, _uniform("images_ori/page", across[:, bar : across.shape[1] - bar], WHITE)])
+
+
+def _uniform(what: str, levels: Tensor, expected: int) -> Comparison:
+    found = [int(levels.min()), int(levels.max())]
+    return as_expected(what, found, [expected, expected], "lowest and highest level of 255")
+
+
+# Presets of a user's own: the vendor's ``infer`` takes any sizes, and makes tokens and views of them.
+
+
+@pytest.mark.parametrize("preset", OWN_PRESETS, ids=lambda preset: preset.name)
+@pytest.mark.parametrize("page", OWN_PAGES)
+def test_own_presets(
+    page: str,
+    preset: Preset,
+    pixels: Pixels,
+    facts: Facts,
+    asked: Asked,
+    drawn: Drawn,
+    tokenizer: TextTokenizer,
+    dsocr_check: Check,
+) -> None:
+    actual, recorded = asked(drawn(page), preset), facts.prepared(page, preset.name)
+    tokens = sum(length for value, length in recorded.images_seq_mask if value)
+    sizes = f"where the page's view is {preset.view_size} px wide"
+    found = [
+        *(pixels.compare(what, page, preset) for what in reversed(PIXELS) if what != "images_crop" or preset.crop),
+        as_expected("images_spatial_crop", actual.images_spatial_crop, recorded.images_spatial_crop, sizes),
+        as_expected("input_ids/image", actual.prompt_ids.count(tokenizer.special.image), tokens, sizes),
+    ]
+    dsocr_check([hinted(one, lambda: iter([OWN_SIZES])) for one in found])

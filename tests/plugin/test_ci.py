@@ -1,0 +1,157 @@
+"""What CI reads: pytest's JUnit file with properties; GitHub's annotations and the job's summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from pytest_dsocr.report import ci
+from pytest_dsocr.report.ci import append_summary, errors
+from tests.plugin.conftest import TEST_TEXT, Repository
+from tests.report.made import WRONG, payload, result
+
+TESTS = """
+    def test_text(dsocr_report, dsocr_check):
+        dsocr_check(dsocr_report, "text")
+
+    def test_boxes(dsocr_report, dsocr_check, record_property):
+        record_property("mine", "kept")
+        dsocr_check(dsocr_report, "boxes")
+
+    def test_own(dsocr_reading):
+        pass
+
+    def test_not_ours():
+        pass
+"""
+
+
+def properties() -> tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]:
+    """Those of the run, and of each test by its name."""
+    [suite] = ElementTree.parse("junit.xml").getroot()
+    tests = {str(case.get("name")).partition("[")[0]: _under(case) for case in suite.iter("testcase")}
+    return _under(suite), tests
+
+
+def _under(element: ElementTree.Element) -> dict[str, str]:
+    found = [(str(one.get("name")), str(one.get("value"))) for one in element.findall("properties/property")]
+    assert len({name for name, _ in found}) == len(found), "each once"
+    return dict(found)
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n", "2")], ids=["alone", "two workers"])
+def test_tests_and_the_run_have_their_properties(repository: Repository, arguments: tuple[str, ...]) -> None:
+    repository.settle(subject="Misreader", ini="junit_family = xunit1")
+    repository.run(TESTS, "--junit-xml=junit.xml", *arguments, apart=bool(arguments))
+    run, tests = properties()
+    assert run.items() >= {
+        ("dsocr_ended_as", "wrong"),
+        ("dsocr_subject", "standin:Misreader"),
+        ("dsocr_key", "mini/cpu-float32-eager"),
+        ("dsocr_provenance.vendor_sha256.modeling_deepseekocr.py", "cd" * 32),
+    }
+    assert "--junit-xml=junit.xml" in run["dsocr_command"]
+    assert tests["test_text"].items() >= {
+        ("dsocr_ended_as", "wrong"),
+        ("dsocr_verdict", "WRONG"),
+        ("dsocr_stage", "text"),
+        ("dsocr_case", "page-tiny-markdown"),
+        ("dsocr_key", "mini/cpu-float32-eager"),
+    }
+    right = tests["test_boxes"]
+    assert (right["dsocr_ended_as"], right["dsocr_verdict"], right["mine"]) == ("passes", "MATCH", "kept")
+    assert tests["test_not_ours"] == {}
+
+
+def test_a_fault_is_told_with_its_stage_and_whose_it_is(repository: Repository) -> None:
+    repository.settle(subject="Broken", ini="junit_family = xunit1")
+    repository.run(TESTS, "--junit-xml=junit.xml")
+    fault = properties()[1]["test_text"]
+    assert (fault["dsocr_ended_as"], fault["dsocr_stage"]) == ("wrong", "read")
+    assert "ValueError" in fault["dsocr_fault"]
+    assert properties()[1]["test_own"]["dsocr_stage"] == "read", "where nothing was compared as well"
+    repository.settle(reference="Silent", ini="junit_family = xunit1")
+    repository.run(TESTS, "--junit-xml=junit.xml")
+    run, tests = properties()
+    assert run["dsocr_ended_as"] == tests["test_text"]["dsocr_ended_as"] == "infrastructure"
+
+
+def test_a_project_that_uses_nothing_of_it_has_no_property(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(): pass")
+    pytester.runpytest_inprocess("--junit-xml=junit.xml")
+    assert properties() == ({}, {"test_it": {}})
+
+
+@pytest.fixture
+def on_github(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> Path:
+    """As in a job there; gives the file of its summary."""
+    summary = pytester.path / "step.md"
+    summary.write_text("of a step before\n", encoding="utf-8")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(pytester.path))
+    return summary
+
+
+def shown(run: pytest.RunResult) -> list[str]:
+    return [line for line in run.outlines if line.startswith("::")]
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "two workers"])
+def test_a_failed_test_has_an_annotation_and_the_job_a_summary(
+    repository: Repository, on_github: Path, workers: tuple[str, ...], snapshot: SnapshotAssertion
+) -> None:
+    repository.settle("Misreader")
+    tests = "\n    def test_right(): pass\n" + TEST_TEXT
+    run = repository.run(tests, "--dsocr-out=out", *workers, apart=bool(workers))
+    assert shown(run) == snapshot(name="alike on any number of workers")
+    text = on_github.read_text(encoding="utf-8")
+    assert text.startswith("of a step before\n## DeepSeek-OCR: ")
+    assert text.count("## DeepSeek-OCR") == 1
+    assert Path("out/summary.md").read_text(encoding="utf-8") in text
+
+
+def test_what_could_not_be_compared_is_annotated_as_well(repository: Repository, on_github: Path) -> None:
+    test = "import pytest\n@pytest.mark.dsocr_level('L2')\ndef test_steps(dsocr_check): dsocr_check([])"
+    [line] = shown(repository.run(test, "--dsocr-no-skip"))
+    assert "skipped, and --dsocr-no-skip is set: needs L2 (stages and cache)" in line
+    run = repository.run(TEST_TEXT, "--dsocr-out=out", "--dsocr-checkpoint=gone/such/weights.bin")
+    assert run.ret == pytest.ExitCode.USAGE_ERROR
+    [line] = shown(run)
+    assert line.startswith("::error title=DeepSeek-OCR%3A infrastructure::--dsocr-checkpoint: 'gone/such/weights.bin'")
+    assert "## DeepSeek-OCR: infrastructure" in on_github.read_text(encoding="utf-8")
+
+
+def test_elsewhere_nothing_is_told(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
+    repository.settle("Misreader")
+    assert shown(repository.run()) == []
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", " ")
+    assert append_summary({}) is None
+
+
+def test_a_summary_that_cannot_be_written_is_told_and_changes_nothing(
+    repository: Repository, on_github: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(on_github.parent / "no" / "folder"))
+    run = repository.run()
+    assert run.ret == pytest.ExitCode.OK
+    assert "dsocr: the summary was not appended to" in run.stderr.str()
+
+
+@pytest.mark.usefixtures("on_github")
+def test_annotations_are_few_and_escaped_and_name_the_subject_where_no_file_of_the_checkout_fails() -> None:
+    made = result(*[("failed", payload(WRONG))] * 12)
+    assert len([*errors(made.to_json())]) == ci.MOST
+    test = {"ended_as": "wrong", "nodeid": "a::b,c:d%", "file": None, "line": None, "why": "100%\r\n::warning::, no"}
+    assert [*errors({"tests": [test]})] == ["::error title=wrong%3A b%2Cc%3Ad%25::100%25\\r\\n::warning::, no"]
+    other = {"ended_as": "wrong", "nodeid": "a::b", "file": "/elsewhere/test_a.py", "line": 3, "why": "no"}
+    Path("port").mkdir()
+    Path("port/ocr.py").write_text("import sys\n\nclass Ocrs: pass\nclass Ocr: pass\n", encoding="utf-8")
+    for subject, place in (("port.ocr:Ocr", "file=port/ocr.py,line=4,"), ("port.gone:Ocr", ""), ("cli:x y", "")):
+        assert [*errors({"tests": [other], "run": {"subject": subject}})] == [f"::error {place}title=wrong%3A b::no"]

@@ -1,0 +1,228 @@
+"""Both sides are loaded: where a run says that its time went, what it waits for, and what happens at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.plugin.loading import Waiting
+from pytest_dsocr.report.times import PARTS
+from suites.contract.pages import write_page
+from tests.plugin.conftest import CONFTEST, TEST_TEXT, Repository
+from tests.processes import await_
+from tests.reference.conftest import STAND_IN
+
+SLOW = """
+    import time
+    import standin
+
+    class Slow(standin.Reader):
+        def __init__(self):
+            time.sleep(0.4)
+
+        def read(self, page, **how):
+            time.sleep(0.2)
+            return self.text
+"""
+WATCHFUL = """
+    import threading
+
+    class Watchful:
+        def __init__(self):
+            assert "dsocr-reference" in {thread.name for thread in threading.enumerate()}, "not begun"
+
+        def read(self, page, **how):
+            return ""
+"""
+
+BESIDE = """
+    from threading import Event
+
+    from pytest_dsocr.reference.live import LiveReference
+
+    at_work, may_go_on, observe = Event(), Event(), LiveReference.observe
+    WITHIN_S = {within_s}
+
+    def held(self, case, **how):
+        if case.page.stem == "z":
+            at_work.set()
+            may_go_on.wait(WITHIN_S)
+        return observe(self, case, **how)
+
+    LiveReference.observe = held
+
+    class Beside:
+        def read(self, page, **how):
+            if page.stem == "page":
+                print("the reference is at work:", at_work.wait(WITHIN_S))
+                may_go_on.set()
+            return ""
+"""
+
+
+def elapsed(repository: Repository, *arguments: str, apart: bool = False) -> list[dict[str, Any]]:
+    result = repository.run(TEST_TEXT, "--dsocr-out=out", *arguments, apart=apart)
+    result.stdout.fnmatch_lines(["time * s on *"])
+    written = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text(encoding="utf-8"))
+    found: list[dict[str, Any]] = written["spent"]
+    return found
+
+
+def test_loading_and_reading_are_told_apart(repository: Repository) -> None:
+    repository.pytester.makepyfile(slow=SLOW)
+    [one] = elapsed(repository, "--dsocr-subject=slow:Slow")
+    assert (one["worker"], one["device"], one["cases"]) == ("", "cpu", 1)
+    assert one["seconds"]["loading the subject"] >= 0.4
+    assert one["seconds"]["subject"] >= 0.2
+    assert sum(one["seconds"].values()) == pytest.approx(one["elapsed_s"]), "nothing is left over"
+    assert {*one["seconds"]} == {*PARTS, "tests"} - {"loading the reference", "explaining"}
+    assert min(one["seconds"].values()) > 0
+
+
+def test_each_worker_tells_its_own(repository: Repository) -> None:
+    for name in ("b", "c"):
+        (repository.pytester.path / f"{name}.png").write_bytes((repository.pytester.path / "page.png").read_bytes())
+    pages = [f"--dsocr-pages={name}.png" for name in ("page", "b", "c")]
+    found = elapsed(repository, "-n", "2", *pages, apart=True)
+    assert [one["worker"] for one in found] == ["gw0", "gw1"]
+    assert sum(one["cases"] for one in found) == 3
+
+
+def test_a_live_reference_is_started_before_the_subject_is_loaded(
+    repository: Repository, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest("")
+    pytester.makepyfile(watchful=WATCHFUL)
+    named = (f"--dsocr-reference={STAND_IN}", f"--dsocr-vendor-env={sys.prefix}", "--dsocr-max-new-tokens=2")
+    told = repository.run(TEST_TEXT, *named, "--dsocr-subject=watchful:Watchful", "--dsocr-checkpoint=synthetic:tiny")
+    told.assert_outcomes(failed=1)
+    told.stdout.fnmatch_lines("*reference       live*")
+    assert "not begun" not in told.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("more", "within_s", "is_at_work"),
+    [("", 600, True), ("\n    def test_time(dsocr_stage_timer):\n        pass\n", 0.1, False)],
+    ids=["the next page", "not beside a test that takes times"],
+)
+def test_both_sides_work_at_the_same_time(
+    more: str, within_s: float, is_at_work: bool, repository: Repository, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest("")
+    pytester.makepyfile(beside=BESIDE.format(within_s=within_s))
+    write_page("tiny", pytester.path).rename(pytester.path / "z.png")
+    named = (f"--dsocr-reference={STAND_IN}", f"--dsocr-vendor-env={sys.prefix}", "--dsocr-max-new-tokens=2")
+    pages = ("--dsocr-pages=page.png", "--dsocr-pages=z.png", "--dsocr-fresh", "--dsocr-subject=beside:Beside", "-s")
+    told = repository.run(TEST_TEXT + more, *named, *pages, "--dsocr-checkpoint=synthetic:tiny")
+    told.assert_outcomes(failed=2, passed=1 if more else 0)
+    told.stdout.fnmatch_lines(f"*the reference is at work: {is_at_work}")
+
+
+def test_a_live_reference_that_cannot_be_started_is_told(repository: Repository, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("")
+    python = pytester.path / "env" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to("/bin/false")
+    named = (f"--dsocr-reference={STAND_IN}", "--dsocr-vendor-env=env", "--dsocr-checkpoint=synthetic:tiny")
+    told = repository.run(TEST_TEXT, *named)
+    told.assert_outcomes(errors=1)
+    assert "the vendor's worker could not answer" in " ".join(told.stdout.str().split())
+
+
+HEARD = """
+    import os
+    import threading
+    from pytest_dsocr.plugin import loading
+
+    loading.FIRST_S = {first_s}
+    loading.is_told = threading.Event()
+    write = os.write
+
+    def heard(file, content):
+        write(file, content)
+        if b"waiting" in content:
+            loading.is_told.set()
+
+    os.write = heard
+"""
+SLOW_SUBJECT = """
+    from pytest_dsocr.plugin import loading
+    from standin import Reader
+
+    class Slow(Reader):
+        def __init__(self):
+            loading.is_told.wait()
+
+"""
+HALF = max(1, len(os.sched_getaffinity(0)) // 2)
+ASKS_THREADS = """
+    import os
+
+    def test_threads(dsocr_subject):
+        import torch
+        told = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
+        assert told == eval(os.environ["EXPECTED"]), told
+"""
+
+
+@pytest.mark.parametrize("arguments", [(), ("-s",), ("-n", "1")], ids=["here", "without capture", "on a worker"])
+def test_a_long_wait_is_told_on_the_terminal(repository: Repository, arguments: Sequence[str]) -> None:
+    repository.pytester.makepyfile(slow=SLOW_SUBJECT)
+    waits_for(repository, 0.1)
+    result = repository.run(TEST_TEXT, "--dsocr-subject=slow:Slow", *arguments, apart=True)
+    result.assert_outcomes(passed=1)
+    worker = r" \(gw0\)" if "-n" in arguments else ""
+    told = rf"dsocr: waiting \d+ s for the subject, slow:Slow on mini, cpu, float32{worker}"
+    assert [line for line in result.errlines if re.fullmatch(told, line)]
+    assert "waiting" not in result.stdout.str()
+
+
+def waits_for(repository: Repository, first_s: float) -> None:
+    parts = CONFTEST.format(reference="Reference"), HEARD.format(first_s=first_s)
+    repository.pytester.makeconftest("\n".join(map(dedent, parts)))
+
+
+def test_a_short_one_is_not(repository: Repository) -> None:
+    waits_for(repository, 6000)
+    result = repository.run(TEST_TEXT, apart=True)
+    result.assert_outcomes(passed=1)
+    assert "waiting" not in result.stderr.str() + result.stdout.str()
+
+
+def test_a_longer_one_is_told_again_with_its_progress(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    with told.open("wb", buffering=0) as file:
+        with Waiting("weights\x1b[2J", file.fileno(), first_s=0.1, every_s=0.1) as waiting:
+            await_(lambda: "waiting" in told.read_text())
+            waiting.on_progress("loading", 30, 60)
+            await_(lambda: "50%" in told.read_text())
+        at_the_end = told.read_text()
+        time.sleep(0.3)
+        assert told.read_text() == at_the_end, "when it is over nothing more is told"
+    lines = [line for line in at_the_end.splitlines() if line]
+    assert re.fullmatch(r"dsocr: waiting \d+ s for weights\\x1b\[2J", lines[0])
+    assert re.fullmatch(r"dsocr: waiting \d+ s for weights\\x1b\[2J, loading 50%", lines[-1])
+
+
+def test_workers_share_the_cores_and_a_run_without_workers_has_them_all(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("EXPECTED", f"({torch.get_num_threads()}, None)")
+    repository.run(ASKS_THREADS).assert_outcomes(passed=1)
+    repository.pytester.makeconftest("")  # which imports no torch, as an interpreter does only where it has to
+    for own, expected in ((None, f"({HALF}, '{HALF}')"), ("1", "(1, '1')")):
+        monkeypatch.setenv("EXPECTED", expected)
+        if own:
+            monkeypatch.setenv("OMP_NUM_THREADS", own)
+        repository.run(ASKS_THREADS, "-n", "2", apart=True).assert_outcomes(passed=1)

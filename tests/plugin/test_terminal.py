@@ -1,0 +1,296 @@
+"""What a run shows: header, failures, verdict so far and summary; in colours, folded, and of less than the whole."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from pytest_dsocr.reference.environment import FILES
+from pytest_dsocr.report.file import read_result
+from tests.plugin.conftest import CONFTEST, TEST_TEXT, TWO, Repository, rendered
+
+TITLE = " DeepSeek-OCR: subject and reference "
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+RED, GREEN, END = "\x1b[31m", "\x1b[32m", "\x1b[0m"
+THREE_TIMES = """
+    import pytest
+
+    reports = []
+
+    @pytest.mark.parametrize("again", range(3))
+    def test_text(dsocr_report, dsocr_check, again):
+        reports.append(dsocr_report)
+        assert dsocr_report is reports[0]
+        dsocr_check(dsocr_report, "text")
+
+    @pytest.mark.dsocr(boxes=1)
+    def test_with_limits_of_its_own(dsocr_report, dsocr_check):
+        assert (reports[0].limits.boxes, dsocr_report.limits.boxes) == (0, 1)
+        assert dsocr_report.exchange is reports[0].exchange
+        dsocr_check(dsocr_report, "spans")
+
+    def test_own(dsocr_report):
+        assert dsocr_report.passes, "my own"
+
+    def test_not_ours():
+        assert False
+"""
+OTHERS = """
+    def pytest_sessionstart(session):
+        session.config.pluginmanager.getplugin("terminalreporter").isatty = lambda: {is_terminal}
+
+    def pytest_terminal_summary(terminalreporter):
+        terminalreporter.write_line(f"another plugin sees {{len(terminalreporter.stats.get('failed', []))}}")
+"""
+
+
+def add_to_conftest(repository: Repository, text: str) -> None:
+    conftest = repository.pytester.path / "conftest.py"
+    conftest.write_text(conftest.read_text() + dedent(text))
+
+
+def test_a_run_that_passes(repository: Repository, snapshot: SnapshotAssertion) -> None:
+    assert rendered(repository.run(TEST_TEXT, "--dsocr-out", "out")) == snapshot
+    out = repository.pytester.path / "out"
+    assert sorted(path.relative_to(out).as_posix() for path in out.rglob("*.*")) == snapshot(name="written")
+
+
+def test_a_run_that_fails_tells_one_failure_of_each_break(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
+    """A case is compared once for all tests with the run's limits; a verdict so far is told once in a log."""
+    monkeypatch.setenv("COLUMNS", "200")
+    repository.settle("Misreader")
+    add_to_conftest(repository, OTHERS.format(is_terminal=False))
+    assert rendered(repository.run(THREE_TIMES, "--color=no", "--dsocr-prompts", "free")) == snapshot
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize(("subject", "wrong"), [("Reader", 0), ("Misreader", 1)])
+def test_a_verdict_so_far_is_told_on_a_terminal_and_of_what_is_wrong(
+    subject: str, wrong: int, is_terminal: bool, repository: Repository
+) -> None:
+    repository.settle(subject)
+    add_to_conftest(repository, OTHERS.format(is_terminal=is_terminal))
+    lines = [line for line in repository.run(TWO).outlines if line.startswith("dsocr: 1 compared so far")]
+    assert [f"{wrong} WRONG" in line for line in lines] == [True] * (is_terminal or wrong)
+
+
+@pytest.mark.parametrize(("flags", "shown"), [((), 1), (("-v",), 3)], ids=["folded", "verbose"])
+def test_on_workers_too_failures_are_folded_unless_all_are_asked_for(
+    repository: Repository, flags: tuple[str, ...], shown: int
+) -> None:
+    repository.settle("Misreader")
+    tests = THREE_TIMES.replace("reports.append(dsocr_report)", "").replace("assert dsocr_report is reports[0]", "")
+    lines = repository.run(tests, *flags, "-n", "2", apart=True).outlines
+    assert sum(line.startswith("rerun  ") for line in lines) == shown
+    assert sum(line.startswith("FAILED test_it.py::test_text") for line in lines) == shown
+
+
+def test_a_project_that_has_the_plugin_and_does_not_use_it_is_told_nothing(alone: pytest.Pytester) -> None:
+    alone.makepyfile(
+        "import pytest\ndef test_it(): pass\ndef test_fails(): assert 0\ndef test_later(): pytest.skip('x')"
+    )
+    result = alone.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "dsocr" not in result.stdout.str().lower()
+
+
+def test_the_header_says_what_was_chosen(alone: pytest.Pytester, snapshot: SnapshotAssertion) -> None:
+    alone.makepyfile(mine="def unsaid(setup): return None")
+    alone.makepyfile("def test_it(dsocr_config): pass")
+    vendor = alone.mkdir("vendor")
+    for name in FILES:
+        vendor.joinpath(name).touch()
+    chosen = "--dsocr-subject=mine:unsaid --dsocr-checkpoint=synthetic:tiny --dsocr-dtype=bfloat16 "
+    chosen += "--dsocr-attention=sdpa --dsocr-reference=vendor --dsocr-reference-device=nvidia-h200 "
+    chosen += "--dsocr-reference-attention=eager --dsocr-pages=all --dsocr-presets=tiny --dsocr-presets=base"
+    for name, arguments in {"by default": [], "chosen": chosen.split()}.items():
+        result = alone.runpytest_inprocess(*arguments, "--collect-only")
+        header = [line for line in rendered(result).splitlines() if line.startswith("dsocr: ")]
+        assert header == snapshot(name=name)
+
+
+def test_a_result_of_a_run_that_compares_nothing_is_no_pass(alone: pytest.Pytester) -> None:
+    alone.makepyfile("def test_it(): pass")
+    result = alone.runpytest_inprocess("--dsocr-out=out")
+    assert result.ret == pytest.ExitCode.OK, "the tests are none of ours"
+    assert "verdict         no comparison was made" in result.outlines
+    assert read_result(alone.path / "out")["passes"] is False
+
+
+def test_collecting_compares_nothing_and_promises_nothing(repository: Repository) -> None:
+    result = repository.run(TEST_TEXT, "--collect-only", "-q")
+    assert result.ret == pytest.ExitCode.OK
+    assert result.outlines[0] == "test_it.py::test_text[page-tiny-markdown]"
+    assert TITLE not in result.stdout.str()
+
+
+def test_workers_leave_the_marks_of_a_run_alone(repository: Repository) -> None:
+    seen = "\n    import shutil\n    shutil.copy('out/dsocr.json', 'seen')\n"
+    repository.run(TEST_TEXT + seen, "--dsocr-out=out", "-n", "1", apart=True).assert_outcomes(passed=1)
+    assert json.loads(Path("seen").read_text())["id"] == read_result(Path("out"))["id"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (("--dsocr-out", "other/out"), True),
+        (("--dsocr-out=other/out",), False),
+        (("--dsocr-out", "other/out", "--rootdir=."), False),
+        (("--dsocr-out", "here"), False),
+    ],
+)
+def test_a_path_apart_from_its_flag_that_pytest_took_for_a_test_is_told(
+    repository: Repository, typed: tuple[str, ...], told: bool
+) -> None:
+    """pytest looks for its rootdir before it knows a plugin's flags."""
+    home = repository.pytester.mkdir("home")
+    for folder in ("home/here", "other/out"):
+        (repository.pytester.path / folder).mkdir(parents=True)
+    repository.pytester.path.joinpath("tox.ini").rename(repository.pytester.path / "other" / "pytest.ini")
+    home.joinpath("test_mine.py").write_text("def test_it(): pass")
+    typed = tuple(word.replace("other", str(repository.pytester.path / "other")) for word in typed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        result = repository.pytester.runpytest_subprocess(*typed)
+    found = [line for line in (*result.outlines, *result.errlines) if "for its rootdir" in line]
+    assert [line.rpartition("; ")[2] for line in found] == [f"type --dsocr-out={typed[-1]}"] * told
+
+
+def test_what_cannot_be_written_loses_no_comparison(repository: Repository) -> None:
+    repository.pytester.path.joinpath("taken").write_text("a file")
+    result = repository.run(TEST_TEXT, "--dsocr-out=taken/out")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR, "refused before anything is run"
+    assert "--dsocr-out: taken/out cannot be made (Not a directory)" in result.stderr.str()
+    out = repository.pytester.mkdir("out")
+    out.joinpath("pages").write_text("in the way")
+    result = repository.run(TEST_TEXT, "--dsocr-out=out")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["noticed         there is no picture of page-tiny-markdown: *cannot be written*"])
+    assert read_result(out)["cases"][0]["picture"] is None
+    gone = "import pathlib, shutil\n        shutil.rmtree('out')\n        pathlib.Path('out').touch()"
+    repository.settle("Misreader")
+    result = repository.run(f"{TEST_TEXT}\n    def test_in_the_way():\n        {gone}\n", "--dsocr-out=out", apart=True)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["verdict         1 of 1 test failed; the result was not written:*"])
+
+
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n1")], ids=["here", "in a worker"])
+def test_a_diff_is_coloured_where_the_terminal_is(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+) -> None:
+    repository.settle("Misreader")
+    lines = repository.run(TEST_TEXT, "--color=yes", *workers, apart=True).outlines
+    assert any(f"{RED}[-Minutes-]{END}{GREEN}{{+Minuets+}}{END}" in line for line in lines)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in repository.run().stdout.str()
+
+
+def test_what_a_model_writes_is_no_escape(repository: Repository) -> None:
+    repository.pytester.makepyfile(
+        steering="import standin\nclass Steers(standin.Reader): text = standin.TEXT + '\\x1b[31mword'"
+    )
+    result = repository.run(TEST_TEXT, "--dsocr-subject=steering:Steers", "--color=no", "--junitxml=junit.xml")
+    assert "\x1b" not in result.stdout.str()
+    assert r"{+\x1b[31mword+}" in result.stdout.str()
+    assert r"{+\x1b[31mword+}" in Path("junit.xml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("subject", "style", "found"),
+    [
+        ("Misreader", "line", "text: edit distance 2, 3.51% (allowed 0.00%), from character 54 of 57 on"),
+        ("Broken", "line", "test_it.py:1: the subject's read raised in read (ValueError: no kernel for page.png)"),
+        ("Misreader", "no", ""),
+    ],
+)
+def test_every_style_of_tracebacks_is_shown(repository: Repository, subject: str, style: str, found: str) -> None:
+    repository.settle(subject)
+    result = repository.run(TEST_TEXT, f"--tb={style}")
+    assert any(line.startswith(found) for line in result.outlines)
+    result.assert_outcomes(failed=1)
+
+
+def test_what_breaks_first_names_a_test_of_this_run_or_none(repository: Repository) -> None:
+    repository.pytester.makepyfile(
+        both="import standin\nclass Both(standin.Misreader):\n    text = 'Minuets, no boxes'"
+    )
+    before, subject = "this comes before what this test compares", "--dsocr-subject=both:Both"
+    result = repository.run(TWO, subject, "-v")
+    assert f"{'':<16}{before}; see test_it.py::test_text[page-tiny-markdown]" in result.outlines
+    alone = repository.run(TWO, subject, "-k", "boxes")
+    assert f"{'':<16}{before}, and may be its cause" in alone.outlines
+
+
+def test_a_stage_that_there_is_not_is_answered_with_those_that_there_are(
+    repository: Repository, snapshot: SnapshotAssertion
+) -> None:
+    tests = """
+    import pytest
+
+    @pytest.mark.parametrize("stages", [("bokses",), ("text", "sam.cropz"), ("nothing like it",)])
+    def test_it(dsocr_report, dsocr_check, stages):
+        dsocr_check(dsocr_report, *stages)
+    """
+    result = repository.run(tests)
+    result.assert_outcomes(failed=3)
+    assert [line for line in result.outlines if line.startswith("dsocr_check knows")] == snapshot
+    assert sum("vision_fusion, prefill, prefill_best" in line for line in result.outlines) == 3
+
+
+DROPPING = """
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(items):
+        yield
+        items[:] = items[:1]
+"""
+LOOSER = """
+    @pytest.fixture
+    def dsocr_limits(dsocr_limits):
+        return dsocr_limits.but({"text": 0.5})
+"""
+MARKED = TEST_TEXT.replace("def ", "import pytest\n\n    @pytest.mark.dsocr(text=0.5)\n    def ")
+WITHIN = "passes within looser limits: text=0.5 (0)"
+SPANS = TWO.replace('"text"', '"spans"').replace("test_text", "test_spans")
+
+
+@pytest.mark.parametrize(
+    ("subject", "tests", "how", "verdict"),
+    [
+        ("Misreader", TEST_TEXT, {"ini": "dsocr_tolerances =\n    text=0.5\n    seam=1e-9\n"}, WITHIN),
+        ("Misreader", MARKED, {}, WITHIN),
+        ("Misreader", TEST_TEXT, {"conftest": LOOSER}, WITHIN),
+        ("Reader", SPANS, {"arguments": ("-k", "not second and not third")}, "passes, 2 of 3 pages left out"),
+        ("Reader", SPANS, {"arguments": ("-n", "1", "-k", "page")}, "passes, 2 of 3 pages left out"),
+        ("Reader", SPANS, {"conftest": DROPPING}, "passes, 2 of 3 pages left out"),
+        (
+            "Reader",
+            SPANS,
+            {"arguments": ("--deselect", "test_it.py::test_boxes[third-tiny-markdown]")},
+            "passes, 1 of 6 tests left out",
+        ),
+    ],
+    ids=["ini", "marker", "fixture", "-k", "on a worker", "dropped", "--deselect"],
+)
+def test_looser_limits_and_what_was_left_out_are_in_the_verdict_wherever_it_is_told(
+    repository: Repository, subject: str, tests: str, how: dict[str, Any], verdict: str, snapshot: SnapshotAssertion
+) -> None:
+    repository.settle(subject, ini=how.get("ini", ""))
+    repository.pytester.makeconftest(dedent(CONFTEST.format(reference="Reference")) + dedent(how.get("conftest", "")))
+    for name in ("second", "third"):
+        shutil.copy("page.png", f"{name}.png")
+    pages = [f"--dsocr-pages={name}.png" for name in ("page", "second", "third")]
+    ended = repository.run(tests, *pages, "--dsocr-out=out", *how.get("arguments", ()), apart=True)
+    found = read_result(Path("out"))
+    assert (ended.ret, found["passes"], found["verdict"]) == (0, True, verdict)
+    views = (ended.stdout.str(), *(Path("out", name).read_text("utf-8") for name in ("index.html", "summary.md")))
+    assert all(verdict.partition(" (")[0] in view.replace("\\", "") for view in views)
+    assert (found["looser"], found["left"]["by"], found["left"]["names"]) == snapshot

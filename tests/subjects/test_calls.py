@@ -1,0 +1,361 @@
+"""Calls of a subject: what it raises is an error of its stage, what it changes is put back, what hangs is ended."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.foundation.errors import traced
+from pytest_dsocr.observation.case import Case
+from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
+from pytest_dsocr.subjects.calls import COLUMNS, Watch, at_stage, watching
+from pytest_dsocr.subjects.checked import CheckedSubject
+from pytest_dsocr.subjects.loading import close_subject
+from tests.plugin.misdeeds import DEEDS, Staged
+
+CASE = Case(Path("page.png"), "<image>", PRESETS["tiny"], 4)
+
+
+def _prefilled(asked: CheckedSubject) -> tuple[Any, Any]:
+    return asked.prefill(asked.inputs(CASE), None)
+
+
+CALLS: Mapping[str, Callable[[CheckedSubject, Path], object]] = {
+    "read": lambda asked, _: asked.read(CASE),
+    "tokenizer": lambda asked, _: asked.inputs(CASE),
+    "vision": lambda asked, _: asked.vision(asked.inputs(CASE)),
+    "prefill": lambda asked, _: _prefilled(asked),
+    "decode": lambda asked, _: asked.step(_prefilled(asked)[0], 1),
+    "postprocess": lambda asked, folder: asked.write("", CASE.page, folder),
+    "close": lambda asked, _: close_subject(asked.subject),
+}
+"""Of each stage a call that comes to it."""
+RAISING = (
+    *("system exit", "keyboard interrupt", "skip", "fail", "exit", "generator exit", "stop iteration"),
+    *("unspeakable", "rude", "huge", "many lines", "escapes"),
+)
+
+
+@pytest.mark.parametrize("deed", RAISING)
+@pytest.mark.parametrize("stage", CALLS)
+def test_whatever_it_raises_is_an_error_of_its_stage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stage: str, deed: str
+) -> None:
+    subject = CheckedSubject(Staged())
+    monkeypatch.setenv("MISDEED", f"{stage}:{deed}")
+    with pytest.raises(SubjectFaultError) as caught:
+        CALLS[stage](subject, tmp_path)
+    assert caught.value.stage == stage
+    assert caught.value.__cause__ is not None
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 2 * COLUMNS
+    trace = traced(caught.value.__cause__)
+    assert "misdeeds.py" in trace
+    assert len(trace) < 16_000
+    assert all(line.isprintable() for line in trace.splitlines())
+
+
+def _soon(act: Callable[[], None]) -> None:
+    threading.Timer(0.2, act).start()
+
+
+@pytest.mark.parametrize("deed", ["sleep", "deaf", "loop"])
+def test_a_ctrl_c_is_the_users_whatever_the_subject_makes_of_it(monkeypatch: pytest.MonkeyPatch, deed: str) -> None:
+    """The deaf one goes on until its time is up, in its own sense: what is left of it is made short here."""
+    monkeypatch.setattr("tests.plugin.misdeeds.FOREVER_S", 1)
+    _soon(lambda: os.kill(os.getpid(), signal.SIGINT))
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), at_stage("read", "read"):
+        DEEDS[deed]()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_ctrl_c_counts_though_the_subject_raises_something_else() -> None:
+    def clean_up() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+        finally:
+            raise RuntimeError("interrupted, the engine is gone")
+
+    with pytest.raises(KeyboardInterrupt), at_stage("read", "read"):
+        clean_up()
+
+
+def test_a_handler_of_the_users_own_that_does_not_interrupt_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: heard.append(number))
+    try:
+        with at_stage("read", "read"):
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [signal.SIGINT]
+
+
+def test_what_is_ours_already_is_not_told_again() -> None:
+    fault = SubjectFaultError("vision", "as it was")
+    with pytest.raises(SubjectFaultError) as caught, at_stage("read", "read"):
+        raise fault
+    assert caught.value is fault
+
+
+def test_a_long_way_down_is_told_from_both_ends() -> None:
+    def down(depth: int) -> None:
+        if depth:
+            (down, via)[depth % 2](depth - 1)
+        raise ValueError("here")
+
+    def via(depth: int) -> None:
+        down(depth)
+
+    with pytest.raises(ValueError, match="here") as caught:
+        down(200)
+    lines = traced(caught.value).splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-1] == "ValueError: here"
+    assert any(line.startswith("  ... ") and line.endswith(" lines ...") for line in lines)
+
+
+READINGS: Mapping[str, tuple[str, Callable[[], Any]]] = {
+    "chdir": ("the working directory", Path.cwd),
+    "path": ("sys.path", lambda: [*sys.path]),
+    "environment": ("the environment", lambda: {**os.environ}),
+    "dtype": ("torch's default dtype", torch.get_default_dtype),
+    "device": ("torch's default device", lambda: torch.empty(0).device),
+    "grad": ("torch's grad mode", torch.is_grad_enabled),
+    "precision": ("torch's precision of float32 products", torch.get_float32_matmul_precision),
+    "deterministic": ("torch's choice of deterministic algorithms", torch.are_deterministic_algorithms_enabled),
+    "threads": ("torch's number of threads", torch.get_num_threads),
+}
+"""What a deed changes, as it is told and as it is read."""
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+    monkeypatch.delenv("NEW_VARIABLE", raising=False)
+    with watching([]) as watch:
+        yield watch
+
+
+@pytest.mark.parametrize("deed", READINGS)
+def test_it_is_its_own_while_it_runs_and_nobody_elses(watch: Watch, deed: str) -> None:
+    name, read = READINGS[deed]
+    ours = read()
+    with at_stage("vision", "vision"):
+        DEEDS[deed]()
+        expected = read()
+    assert expected != ours
+    assert read() == ours
+    for _ in range(2):
+        with at_stage("prefill", "prefill"):
+            assert read() == expected
+        assert read() == ours
+    [note] = [note for note in watch.notes if note.startswith(f"the subject's vision changed {name} ")]
+    assert note.endswith("; the run keeps its own")
+
+
+@pytest.mark.parametrize("deed", READINGS)
+def test_it_is_put_back_where_the_call_fails(watch: Watch, deed: str) -> None:
+    _, read = READINGS[deed]
+    ours = read()
+
+    def broken() -> None:
+        DEEDS[deed]()
+        raise RuntimeError
+
+    with pytest.raises(SubjectFaultError), at_stage("vision", "vision"):
+        broken()
+    assert read() == ours
+
+
+@pytest.mark.parametrize("deed", ["chdir", "dtype", "device", "grad", "path"])
+def test_a_step_is_looked_at_as_well(watch: Watch, deed: str) -> None:
+    _, read = READINGS[deed]
+    ours = read()
+    with at_stage("decode", "step"):
+        DEEDS[deed]()
+    assert read() == ours
+    assert len(watch.notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("deed", "told"),
+    [("seed", "torch's seed from "), ("random", "the random numbers of Python (seeded, or drawn from)")],
+)
+def test_seeds_are_told_and_left(watch: Watch, deed: str, told: str) -> None:
+    state, seeded = random.getstate(), torch.get_rng_state()
+    try:
+        for _ in range(2):
+            with at_stage("vision", "vision"):
+                DEEDS[deed]()
+        assert (random.getstate() == state, torch.equal(torch.get_rng_state(), seeded)) != (True, True)
+        [note] = watch.notes
+        assert note.startswith(f"the subject's vision changed {told}")
+        assert note.endswith("; it is left so")
+    finally:
+        random.setstate(state)
+        torch.set_rng_state(seeded)
+
+
+def test_a_thread_that_the_process_will_wait_for_is_told(watch: Watch) -> None:
+    release = threading.Event()
+    with at_stage("vision", "vision"):
+        thread = threading.Thread(target=release.wait, name="leaked")
+        thread.start()
+    release.set()
+    thread.join()
+    limits = re.compile(r", 'pytest_timeout [^']*'")  # a thread that waits beside this test
+    assert [limits.sub("", note).replace("('MainThread')", "('MainThread',)") for note in watch.notes] == [
+        "the subject's vision changed the threads that a process waits for at its end from ('MainThread',) "
+        "to ('MainThread', 'leaked'); it is left so"
+    ]
+
+
+def test_what_we_change_meanwhile_the_subject_finds(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    with at_stage("vision", "vision"):
+        DEEDS["path"]()
+        DEEDS["environment"]()
+    monkeypatch.setenv("OURS", "2")
+    monkeypatch.syspath_prepend("/ours")
+    with at_stage("vision", "vision"):
+        assert (os.environ["OURS"], os.environ["NEW_VARIABLE"]) == ("2", "1")
+        assert sys.path[0] == "/nowhere"
+        assert "/ours" in sys.path
+    assert "NEW_VARIABLE" not in os.environ
+    assert sys.path[0] == "/ours"
+
+
+def test_a_folder_that_it_deletes_is_no_harm(watch: Watch, tmp_path: Path) -> None:
+    ours, expected = Path.cwd(), tmp_path / "expected"
+    expected.mkdir()
+    with at_stage("vision", "vision"):
+        os.chdir(expected)
+        expected.rmdir()
+    assert Path.cwd() == ours
+    with at_stage("vision", "vision"):
+        pass
+    assert Path.cwd() == ours
+
+
+def test_one_that_changes_nothing_leaves_no_note(watch: Watch) -> None:
+    with torch.no_grad(), at_stage("vision", "vision"):
+        torch.ones(2) @ torch.ones(2)
+    assert watch.notes == []
+
+
+LIMIT_S = 0.4
+SCRIPT = """
+import sys
+from pytest_dsocr.subjects.calls import at_stage
+from pytest_dsocr.subjects.calls import watching
+from tests.plugin.misdeeds import DEEDS
+
+with watching([]) as limited:
+    limited.limit(float(sys.argv[2]))
+    with at_stage("vision", "vision"):
+        DEEDS[sys.argv[1]]()
+"""
+
+
+@pytest.fixture
+def limited() -> Iterator[Watch]:
+    with watching([]) as limited:
+        limited.limit(LIMIT_S, last_resort=False)  # this process may have to wait for its turn for longer than that
+        yield limited
+
+
+@pytest.mark.parametrize("deed", ["sleep", "loop", "lock"])
+def test_it_is_interrupted_and_told_with_the_stage_and_the_stack(limited: Watch, deed: str) -> None:
+    with pytest.raises(SubjectHungError) as caught, at_stage("vision", "vision"):
+        DEEDS[deed]()
+    assert caught.value.stage == "vision"
+    assert str(caught.value).startswith("the subject's vision did not return in vision within 0.4 s and was")
+    assert caught.value.__cause__ is not None
+    assert "misdeeds.py" in traced(caught.value.__cause__)
+
+
+def test_the_message_of_an_error_may_hang_as_well(limited: Watch) -> None:
+    class EndlessError(Exception):
+        def __str__(self) -> str:
+            time.sleep(600)
+            return ""
+
+    with pytest.raises(SubjectHungError), at_stage("vision", "vision"):
+        raise EndlessError
+
+
+def test_time_is_counted_from_call_to_call(limited: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watcher is asleep when a call begins, and wakes in time for it."""
+    now_s = 0.0
+    monkeypatch.setattr("pytest_dsocr.subjects.time_limit.time", SimpleNamespace(monotonic=lambda: now_s))
+    for _ in range(4):
+        with at_stage("decode", "step"):
+            now_s += 0.6 * LIMIT_S
+
+    def hang() -> None:
+        nonlocal now_s
+        now_s += LIMIT_S
+        DEEDS["sleep"]()
+
+    with pytest.raises(SubjectHungError), at_stage("decode", "step"):
+        hang()
+
+
+def test_nothing_is_interrupted_but_a_call(limited: Watch) -> None:
+    with at_stage("decode", "step"):
+        pass
+    time.sleep(2 * LIMIT_S)
+    os.kill(os.getpid(), signal.SIGURG)
+    with at_stage("decode", "step"):
+        os.kill(os.getpid(), signal.SIGURG)
+
+
+def test_what_somebody_else_watches_may_take_its_time(limited: Watch) -> None:
+    with at_stage("read", "read"), limited.unlimited():
+        time.sleep(2 * LIMIT_S)
+
+
+def test_without_a_run_nobody_waits_and_nothing_is_started() -> None:
+    before = threading.enumerate()
+    with watching([]), at_stage("read", "read"):
+        assert threading.enumerate() == before
+
+
+def test_the_run_within_a_run_has_a_limit_of_its_own(limited: Watch) -> None:
+    with watching([]) as inner:
+        inner.limit(600, last_resort=False)
+        with at_stage("read", "read"):
+            time.sleep(2 * LIMIT_S)
+    with pytest.raises(SubjectHungError), at_stage("read", "read"):
+        DEEDS["sleep"]()
+
+
+def test_signals_are_as_they_were(limited: Watch) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGURG, signal.SIGALRM, signal.SIGINT)]
+    with at_stage("read", "read"):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert [signal.getsignal(number) for number in (signal.SIGURG, signal.SIGALRM, signal.SIGINT)] == before
+
+
+@pytest.mark.usefixtures("cold")
+def test_one_that_stops_itself_is_killed_and_its_guard_is_gone() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT, "stop", "1"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert re.search(
+        r"dsocr: process \d+ is stopped, or stuck, within a call of the subject's; it is killed", done.stderr
+    )
