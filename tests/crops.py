@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case
 from suites.contract.pages import write_page
 
@@ -17,4 +17,4 @@ CROPPED = "landscape"
 
 def cropped_case(folder: Path, prompt: str, max_new_tokens: int) -> Case:
     """A page that is cut, written into ``folder``."""
-    return Case(write_page(CROPPED, folder), PROMPTS[prompt], CROPS, max_new_tokens)
+    return Case(write_page(CROPPED, folder), DEFAULT.prompts[prompt], CROPS, max_new_tokens)

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from pytest_dsocr.cli import faults
 from pytest_dsocr.cli.main import parser
-from pytest_dsocr.compare.symptoms import SYMPTOMS
 from pytest_dsocr.compare.tolerances import BY_DTYPE, NAMES
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.engine.stages import STAGES
+from pytest_dsocr.explain.catalogue import ports
+from pytest_dsocr.families import STAGE_NAMES
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.plugin import fixtures, perf, stage_fixtures
@@ -120,7 +121,7 @@ def test_tolerances_are_those_of_the_code() -> None:
 
 
 def test_stages_are_those_of_the_code() -> None:
-    assert [row[0].strip("`") for row in table("docs/session.md", "stage")] == [*STAGES]
+    assert [row[0].strip("`") for row in table("docs/session.md", "stage")] == [*STAGE_NAMES]
 
 
 def test_rooms_are_those_that_are_held() -> None:
@@ -129,9 +130,8 @@ def test_rooms_are_those_that_are_held() -> None:
     assert [*told] == [*MAY_IMPORT]
 
 
-def test_every_mistake_that_a_symptom_refers_to_is_described_once() -> None:
-    told = re.findall(r"^- \*\*([A-Z]{3}-\d\d)\*\*", text_of("docs/bugs.md"), re.MULTILINE)
-    assert sorted(told) == sorted({bug for symptom in SYMPTOMS for bug in symptom.bugs})
+def test_the_table_of_bugs_is_of_the_catalogue() -> None:
+    assert text_of("docs/bugs.md") == faults.table(ports())
 
 
 def test_every_file_that_extending_names_is_there() -> None:

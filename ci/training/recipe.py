@@ -28,7 +28,7 @@ from pytest_dsocr.engine.fusion import scatter
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.portable import write_checkpoint
-from pytest_dsocr.engine.stages import Stage, Stages
+from pytest_dsocr.engine.stages import Stages
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.foundation.errors import DsocrError
 
@@ -71,7 +71,7 @@ class LearningPipeline(Pipeline[KVCache]):
     """The engine's stages, with gradients."""
 
     @contextmanager
-    def running(self, stage: Stage) -> Iterator[None]:
+    def running(self, stage: str) -> Iterator[None]:
         """Open a stage; on a GPU its products are in bf16."""
         with torch.autocast("cuda", torch.bfloat16) if self.autocast else nullcontext():
             yield

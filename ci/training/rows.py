@@ -14,18 +14,11 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from ci.training.page import Page, Rect
-from pytest_dsocr.contract.inputs import Inputs, prepare_inputs
+from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import DET_END
-from pytest_dsocr.contract.presets import (
-    CROP_PX,
-    Preset,
-    crop_count,
-    crop_grid,
-    get_preset,
-    image_token_count,
-    tokens_per_side,
-)
+from pytest_dsocr.contract.presets import Preset, crop_count, crop_grid, image_token_count, tokens_per_side
 from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
 PageMaker = Callable[[int, Sequence[str]], Page]
@@ -97,8 +90,8 @@ def make_row(
     page: Page, backend: tokenizers.Tokenizer, preset: str | Preset, *, grounded: bool = True, is_blind: bool = False
 ) -> Row:
     """Turn a page into a row, for the markdown prompt if ``grounded``, else for that of free OCR."""
-    tokenizer, preset = Tokenizer.over(backend), get_preset(preset)
-    inputs = prepare_inputs(page.image, "markdown" if grounded else "free", preset, tokenizer)
+    tokenizer, preset = Tokenizer.over(backend), DEFAULT.preset(preset)
+    inputs = DEFAULT.prepare(page.image, "markdown" if grounded else "free", preset, tokenizer)
     answer = page.answer(grounded=grounded)
     place = token_places(page.image.size, preset)
     firsts = [first for block in _first_ids(page, answer, backend) for first in block]
@@ -120,9 +113,9 @@ def token_places(size_px: tuple[int, int], preset: Preset) -> Callable[[Rect], i
     Tokens lie row by row, each row ended by a newline; the crops', laid out as one page, come before the whole view's.
     """
     width, height = size_px
-    grid = crop_grid(width, height) if preset.crop else (1, 1)
+    grid = crop_grid(width, height, DEFAULT.tiling) if preset.crop else (1, 1)
     if crop_count(grid):
-        side = tokens_per_side(CROP_PX)
+        side = tokens_per_side(DEFAULT.tiling.crop_px)
         columns, rows = grid[0] * side, grid[1] * side
         first, left, top, across, down = 0, 0.0, 0.0, columns / width, rows / height
     elif preset.view_size < READABLE_PX:

@@ -125,11 +125,11 @@ class Chat:
             for line in reply.lines():
                 if not line.startswith(DATA):
                     continue
-                told = line[len(DATA) :].strip().decode(errors="replace")
-                if told == DONE:
+                data = line[len(DATA) :].strip().decode(errors="replace")
+                if data == DONE:
                     is_whole = True
                     break
-                piece, reason = self._piece(told)
+                piece, reason = self._piece(data)
                 ended_by, is_whole = reason or ended_by, is_whole or bool(reason)
                 pieces.append(piece)
                 if piece and first_ms is None:
@@ -143,18 +143,18 @@ class Chat:
         """Return a fault that says what the server did, then what to do."""
         return kind("read", f"the server at {self.endpoint.url} {what}")
 
-    def _piece(self, told: str) -> tuple[str, str]:
+    def _piece(self, data: str) -> tuple[str, str]:
         """Return the text of an event, and why the answer ends with it; empty where it does not."""
         try:
-            event = json.loads(told)
+            event = json.loads(data)
             if "error" in event:
-                told = f"sent an error in mid-answer, {_shown(event['error'])}; see its log"
-                raise self.fault(told, ServerDownError if NO_MEMORY.search(told) else SubjectFaultError)
+                what = f"sent an error in mid-answer, {_shown(event['error'])}; see its log"
+                raise self.fault(what, ServerDownError if NO_MEMORY.search(what) else SubjectFaultError)
             choice = (event["choices"] or [{}])[0]
             piece = (choice.get("delta") or {}).get("content") or ""
             return str(piece), str(choice.get("finish_reason") or "")
         except (ValueError, LookupError, TypeError, AttributeError):
-            raise self.fault(f"sent {_shown(told)}, which is no piece of an answer; see its log") from None
+            raise self.fault(f"sent {_shown(data)}, which is no piece of an answer; see its log") from None
 
     @contextmanager
     def _asked(self, method: str, path: str, body: Mapping[str, Any] | None) -> Iterator[_Reply]:
@@ -178,8 +178,8 @@ class Chat:
         except Overdue as overdue:
             raise ServerHungError("read", str(hung("read", "read", current().limit_s))) from overdue
         except ConnectionRefusedError as error:
-            told = "cannot be reached (connection refused); start it, or name another"
-            raise self.fault(told, ServerDownError) from error
+            what = "cannot be reached (connection refused); start it, or name another"
+            raise self.fault(what, ServerDownError) from error
         except (OSError, http.client.HTTPException) as error:
             raise self._broken(reply, error) from error
         finally:
@@ -194,8 +194,8 @@ class Chat:
             return self.fault(slow, ServerHungError)
         if isinstance(error, http.client.IncompleteRead):
             return self.fault(f"broke off in mid-answer, when it {reply.had}; see its log")
-        told = fit(f"{type(error).__name__}: {error}", SHOWN)
-        return self.fault(f"broke the connection off ({told}), when it {reply.had}; see its log")
+        what = fit(f"{type(error).__name__}: {error}", SHOWN)
+        return self.fault(f"broke the connection off ({what}), when it {reply.had}; see its log")
 
 
 class _Reply:
@@ -220,19 +220,19 @@ class _Reply:
         response = self._response = self._connection.getresponse()
         if response.status != http.client.OK:
             said = response.read(4 * SHOWN).decode(errors="replace")
-            told = f"{response.status} {response.reason} to {what}: {_shown(said)}; see its log"
-            is_down = response.status in OVERLOADED or (response.status >= FAILED and NO_MEMORY.search(told))
+            what = f"{response.status} {response.reason} to {what}: {_shown(said)}; see its log"
+            is_down = response.status in OVERLOADED or (response.status >= FAILED and NO_MEMORY.search(what))
             kind = ServerRefusedError if is_down else RefusedError
-            raise kind(response.status, str(self._chat.fault(f"answered {told}")))
+            raise kind(response.status, str(self._chat.fault(f"answered {what}")))
 
     def json(self) -> Any:
         """Return it as a JSON value."""
-        told = b"".join(self.lines())
+        content = b"".join(self.lines())
         try:
-            return json.loads(told)
+            return json.loads(content)
         except ValueError:
             raise self._chat.fault(
-                f"answered {_shown(told.decode(errors='replace'))}, which is no JSON; name its /v1"
+                f"answered {_shown(content.decode(errors='replace'))}, which is no JSON; name its /v1"
             ) from None
 
     def lines(self) -> Iterator[bytes]:

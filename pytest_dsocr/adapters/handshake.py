@@ -11,8 +11,8 @@ from typing import Any
 from PIL import Image
 
 from pytest_dsocr.adapters.chat import Chat, RefusedError
-from pytest_dsocr.contract.presets import PRESETS, Preset, crop_grid, image_token_count
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.contract.presets import Preset, crop_grid, image_token_count
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.observation.level import SubjectFaultError
@@ -33,17 +33,17 @@ def shake_hands(chat: Chat, model: str, body: Body) -> str:
         DsocrError: where it cannot be asked, or where it changes the text so that no page could be right.
     """
     found = _model(chat, model)
-    page, preset = shipped("dev-3")[0], PRESETS["gundam"]
-    asked = {**body(page, PROMPTS["markdown"], preset, PROBED_TOKENS), "model": found}
+    page, preset = shipped("dev-3")[0], DEFAULT.presets["gundam"]
+    asked = {**body(page, DEFAULT.prompts["markdown"], preset, PROBED_TOKENS), "model": found}
     answer = chat.whole(asked)
-    told = [
+    findings = [
         f"model {found}",
         _special(chat, answer.text),
         _prompt(chat, answer.text, asked),
         _image(answer.prompt_tokens, chat, asked, page),
         _logprobs(chat, asked),
     ]
-    current().note(f"the server at {chat.endpoint.url}: {'; '.join(told)}")
+    current().note(f"the server at {chat.endpoint.url}: {'; '.join(findings)}")
     return found
 
 
@@ -101,9 +101,9 @@ def _image(counted: int | None, chat: Chat, asked: dict[str, Any], page: Path) -
 def _presets_of(tokens: int, page: Path) -> Iterator[str]:
     with Image.open(page) as image:
         size = image.size
-    for name, preset in PRESETS.items():
+    for name, preset in DEFAULT.presets.items():
         # the start of the sequence, or the placeholder of the image, may be there in one of the two prompts alone
-        if abs(image_token_count(preset, crop_grid(*size) if preset.crop else (1, 1)) - tokens) <= 1:
+        if abs(image_token_count(preset, crop_grid(*size, DEFAULT.tiling) if preset.crop else (1, 1)) - tokens) <= 1:
             yield name
 
 

@@ -30,8 +30,8 @@ from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.architecture import Architecture, ClipConfig, SamConfig
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.engine.portable import write_portable
+from pytest_dsocr.families import VISION_SEAMS
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.answer import VISION_SEAMS
 from pytest_dsocr.subjects.protocol import Setup
 
 MODEL_TYPE = "deepseekocr"

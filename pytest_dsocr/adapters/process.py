@@ -1,4 +1,4 @@
-"""A command that runs: what it says is heard up to a limit of time and size, and it ends when it is told to."""
+"""A command that runs: what it says is heard up to a limit of time and size, and it ends when it is what to."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RunningCommand:
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str], *, is_asked: bool = False) -> None:
         self._words = words
-        self._said, self._told = bytearray(), bytearray()
+        self._stdout, self._stderr = bytearray(), bytearray()
         self._deadline, self._limit_s = inf, inf
         try:
             self._process = subprocess.Popen(
@@ -55,7 +55,7 @@ class RunningCommand:
         except (OSError, ValueError) as error:
             raise self.fault(f"cannot be started ({error}); name one that runs in a shell here") from error
         self._selector = selectors.DefaultSelector()
-        for stream, heard in ((self._process.stdout, self._said), (self._process.stderr, self._told)):
+        for stream, heard in ((self._process.stdout, self._stdout), (self._process.stderr, self._stderr)):
             assert stream
             self._selector.register(stream, selectors.EVENT_READ, heard)
 
@@ -74,7 +74,7 @@ class RunningCommand:
             pass
         if status := self._process.returncode:
             raise self.fault(f"{how_it_ended(status)}; make it end with status 0 where it has read the page")
-        return bytes(self._said)
+        return bytes(self._stdout)
 
     def ask(self, line: bytes) -> None:
         """Write a line to it."""
@@ -87,11 +87,11 @@ class RunningCommand:
 
     def line(self) -> bytes:
         """Wait for the next line that it prints, and give that."""
-        while (end := self._said.find(b"\n")) < 0:
+        while (end := self._stdout.find(b"\n")) < 0:
             if not self._hears():
                 raise self._ended_early()
-        line = bytes(self._said[: end + 1])
-        del self._said[: end + 1]
+        line = bytes(self._stdout[: end + 1])
+        del self._stdout[: end + 1]
         return line
 
     def kill(self) -> None:
@@ -131,14 +131,14 @@ class RunningCommand:
             key.data.extend(heard)
             if not heard:
                 self._selector.unregister(key.fileobj)
-        del self._told[:-TRACE_BYTES]
-        if len(self._said) > MOST_BYTES:
+        del self._stderr[:-TRACE_BYTES]
+        if len(self._stdout) > MOST_BYTES:
             raise self.fault(f"printed more than {MOST_BYTES >> 20} MiB; let it print the text of the page alone")
         if is_over and not ready:
             return False
         if time.monotonic() > self._deadline:
-            told = f"took more than {self._limit_s:g} s; if it was only slow, raise its time limit"
-            raise self._of(SubjectHungError, told)
+            what = f"took more than {self._limit_s:g} s; if it was only slow, raise its time limit"
+            raise self._of(SubjectHungError, what)
         return True
 
     def _ended_early(self) -> SubjectFaultError:
@@ -163,4 +163,4 @@ class RunningCommand:
         return TheCommand(f"{in_shell(self._words)}\n{said or 'it said nothing on stderr'}")
 
     def _lines(self) -> list[str]:
-        return [line.rstrip() for line in self._told.decode(errors="replace").splitlines() if line.strip()]
+        return [line.rstrip() for line in self._stderr.decode(errors="replace").splitlines() if line.strip()]

@@ -53,7 +53,7 @@ def offers(spec: str) -> Offers:
 
 def subject(spec: str, setup: Setup) -> ProcessorSubject:
     """Return the subject that ``spec`` names; raise ``DsocrError`` where it cannot be had."""
-    with guarded("load", "processor", lambda error: _told(spec, error)):
+    with guarded("load", "processor", lambda error: _unavailable(spec, error)):
         return ProcessorSubject(_class(spec), setup)
 
 
@@ -157,11 +157,11 @@ def _class(spec: str) -> Any:
     module, _, path = spec.removeprefix(WORD).partition(":")
     if not module or not path:
         raise DsocrError(f"{spec!r} names no processor; give {WORD}package.module:Class")
-    with guarded("load", f"module {module}", lambda error: _told(spec, error)):
+    with guarded("load", f"module {module}", lambda error: _unavailable(spec, error)):
         return reduce(getattr, path.split("."), importlib.import_module(module))
 
 
-def _told(spec: str, error: BaseException) -> DsocrError:
+def _unavailable(spec: str, error: BaseException) -> DsocrError:
     if isinstance(error, DsocrError):
         return error
     return DsocrError(f"{spec} cannot be had ({brief(error)}); run pytest where its package is installed")

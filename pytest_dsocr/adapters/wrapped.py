@@ -19,11 +19,11 @@ from torch import Tensor
 
 from pytest_dsocr.adapters.vendor import vendor_runtime
 from pytest_dsocr.contract.policy import DecodePolicy
-from pytest_dsocr.contract.presets import Preset, get_preset
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.tokenizer import Tokenizer
 from pytest_dsocr.engine.vendor_model import VendorModel
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.page_list import shipped
@@ -72,7 +72,7 @@ class ForkSubject(SessionStages):
     def policy(self) -> DecodePolicy:
         """What ``infer`` tells ``generate`` on how to choose."""
         page, *_ = shipped("dev-3")
-        told = self._handed_over(Case(page, PROMPTS["free"], get_preset("tiny")))
+        told = self._handed_over(Case(page, DEFAULT.prompts["free"], DEFAULT.preset("tiny")))
         return DecodePolicy(told["eos_token_id"], told.get("no_repeat_ngram_size", 0), told["max_new_tokens"])
 
     def _handed_over(self, case: Case) -> dict[str, Any]:

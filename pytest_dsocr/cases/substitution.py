@@ -19,6 +19,7 @@ from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract import COMPARED
+from pytest_dsocr.families import VISION
 from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import BEST_OF_PREFILL, Best, Seam
 from pytest_dsocr.subjects.checked import CheckedSubject
@@ -28,7 +29,6 @@ from pytest_dsocr.subjects.protocol import StagedSubject, TextSubject
 Donor = Callable[[], StagedSubject]
 """Makes a subject whose tensors may be used in place of a recorded reference's, where they agree with the recording."""
 
-VISION = ("sam", "clip", "projector", "vision_fusion")
 TOKENS = ("prefill", *DECODING)
 ROUNDING = tolerances("float32").seam
 """How far a donor's features may be from the recorded ones to be used for them, whatever the run's limits are."""

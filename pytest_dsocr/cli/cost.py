@@ -10,7 +10,6 @@ from pathlib import Path
 
 from pytest_dsocr.cli.arguments import PAGES, add, add_reading
 from pytest_dsocr.contract.image import image_size
-from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.cost.cost import ITEM_BYTES
 from pytest_dsocr.cost.model import activation_peaks, cache_bytes, parameters
 from pytest_dsocr.cost.pages import Priced, priced
@@ -111,7 +110,8 @@ def _work(options: Namespace, model: Model) -> Workload:
     for flag, values in (("dtype", tuple(ITEM_BYTES)), ("attention", ATTENTIONS)):
         if getattr(options, flag) not in values:
             raise DsocrError(f"--{flag}={getattr(options, flag)} is not known; give one of {', '.join(values)}")
-    prompt, preset = options.prompt, get_preset(options.preset)
+    family = model.architecture.family
+    prompt, preset = family.prompts.get(options.prompt, options.prompt), family.preset(options.preset)
     how = {"generated_tokens": options.tokens, "dtype": options.dtype, "attention": options.attention}
     if model.tokenizer is None:
         return Workload(ANY_SIZE, preset, text_tokens(prompt), **how)
@@ -149,7 +149,7 @@ def _measured(
     options: Namespace, model: Model, path: Path, work: Workload, device: Device
 ) -> Iterator[tuple[Measured, Roof]]:
     """Yield what was measured of this page, checkpoint and device; the page is loaded only where some may be of it."""
-    case = make_case(path, options.prompt, options.preset)
+    case = make_case(path, options.prompt, options.preset, family=model.architecture.family)
     wanted = {
         "setup.checkpoint": model.name,
         "setup.dtype": options.dtype,

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "nightly": ("nightly:run", "run every part of a night that a file describes, or merge those of several machines"),
     "history": ("results:history", "show what was found night by night, and measured run by run"),
     "watch-vendor": ("vendor:watch", "have the vendor's files changed, and what does that affect?"),
+    "faults": ("faults:run", "list the known mistakes, or show what one does to a page"),
     "new-adapter": ("adapters:new_adapter", "write a commented file to begin an adapter of your own with"),
     "export": ("adapters:export", "write a checkpoint in the form that another implementation loads"),
     "vendor setup": ("vendor:setup", "make the environment in which the vendor's code runs"),

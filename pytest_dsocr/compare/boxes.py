@@ -1,4 +1,7 @@
-"""Compare spans by their labels in order, and each box with its partner, found by optimal assignment."""
+"""Compare spans by their labels in order, and each box with its partner, found by optimal assignment.
+
+Another label or another order is another reading of the page, and WRONG under any limits.
+"""
 
 from __future__ import annotations
 

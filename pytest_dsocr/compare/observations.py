@@ -14,6 +14,8 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, lost, not_compared
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.families import VISION
+from pytest_dsocr.families.family import PREFILL
 from pytest_dsocr.observation.answer import Answer, Part
 from pytest_dsocr.observation.block_seams import in_stage_order
 from pytest_dsocr.observation.level import Level, SubjectFaultError
@@ -22,7 +24,7 @@ from pytest_dsocr.observation.observation import Observation, Seam
 DECODING = ("prefill_best", "logits", "tokens")
 OUTPUT = ("text", "spans", "boxes")
 FILES = (MMD, "artefacts")
-STAGES = (*COMPARED, "sam", "clip", "projector", "vision_fusion", "prefill", *DECODING, "read", *OUTPUT, *FILES)
+STAGES = (*COMPARED, *VISION, PREFILL, *DECODING, "read", *OUTPUT, *FILES)
 """Of the comparisons of a case, in their order."""
 
 

@@ -17,7 +17,7 @@ from pytest_dsocr.compare.diff import diff
 from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import DET_END, REF
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.words import shown
 
 LONGEST_PERIOD = 256
@@ -27,7 +27,7 @@ CHARACTERS = 24
 """How often a text repeats in a row at least, and how many characters that covers; rows of dots do not count."""
 
 _BYTE_MARKS = {Sign.BYTE_MARKS: ("\u0120", "\u010a"), Sign.BROKEN_CHARACTERS: ("\ufffd",)}
-_ECHOES = tuple(text.rpartition("\n")[2].rpartition(">")[2] for text in PROMPTS.values())
+_ECHOES = tuple(text.rpartition("\n")[2].rpartition(">")[2] for text in DEFAULT.prompts.values())
 
 
 class Astray(NamedTuple):

@@ -13,7 +13,7 @@ from io import BytesIO
 
 from PIL import ExifTags, Image, ImageOps
 
-from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, crop_count
+from pytest_dsocr.contract.presets import Grid, Preset, Tiling, crop_count
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.reading import Format
 
@@ -126,7 +126,7 @@ GREY = (127, 127, 127)
 def global_view(page: Image.Image, preset: Preset) -> Image.Image:
     """Give the square view of the whole RGB page, ``preset.view_size`` px wide.
 
-    The page is centred between grey bars. Without crops and at up to 640 px it is squashed into the square instead.
+    The page is centred between grey bars. Without crops a small view is squashed instead.
 
     Raises:
         DsocrError: where not one pixel of the page's short side would be left. Of the vendor's code, Pillow 13 makes a
@@ -143,14 +143,14 @@ def global_view(page: Image.Image, preset: Preset) -> Image.Image:
     return ImageOps.pad(page, (side, side), color=GREY)
 
 
-def crops(page: Image.Image, grid: Grid) -> list[Image.Image]:
-    """Stretch the RGB page over ``grid`` and give its 640 px crops row by row; none for ``(1, 1)``."""
+def crops(page: Image.Image, grid: Grid, crop_px: int = Tiling.crop_px) -> list[Image.Image]:
+    """Stretch the RGB page over ``grid`` and give its crops of ``crop_px`` row by row; none for ``(1, 1)``."""
     if not crop_count(grid):
         return []
     columns, rows = grid
-    stretched = page.resize((columns * CROP_PX, rows * CROP_PX))
-    corners = [(column * CROP_PX, row * CROP_PX) for row in range(rows) for column in range(columns)]
-    return [stretched.crop((left, top, left + CROP_PX, top + CROP_PX)) for left, top in corners]
+    stretched = page.resize((columns * crop_px, rows * crop_px))
+    corners = [(column * crop_px, row * crop_px) for row in range(rows) for column in range(columns)]
+    return [stretched.crop((left, top, left + crop_px, top + crop_px)) for left, top in corners]
 
 
 SHAPES = ((200, 90), (90, 200))  # a tall and a wide probe, [H, W]

@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,14 +19,11 @@ from torch import Tensor
 from pytest_dsocr.contract import PIXELS, ROWS, TENSORS
 from pytest_dsocr.contract.image import ImageSource, crops, global_view, load_image
 from pytest_dsocr.contract.presets import (
-    CANDIDATES,
-    CROP_PX,
     Grid,
     Preset,
     crop_count,
     crop_grid,
     feature_count,
-    get_preset,
     image_token_count,
 )
 from pytest_dsocr.contract.prompt import SpecialTokens, TextTokenizer, prompt_ids, split_at_images
@@ -48,7 +44,7 @@ class Inputs:
     images_spatial_crop: Tensor
     """``[N, 2]`` int64, columns and rows of crops; always on the CPU."""
     images_crop: Tensor
-    """``[P, 3, 640, 640]`` bf16, the images' crops in order; where there are none, ``[1, 3, base, base]`` of zeros
+    """``[P, 3, C, C]`` bf16, the images' crops in order; where there are none, ``[1, 3, base, base]`` of zeros
     in float32."""
     images_ori: Tensor
     """``[N, 3, V, V]`` bf16, the whole pages; without an image, ``[1, 3, image_size, image_size]`` of zeros in
@@ -93,7 +89,7 @@ class Inputs:
 def prepare_inputs(
     images: ImageSource | Sequence[ImageSource],
     prompt: str,
-    preset: str | Preset,
+    preset: Preset,
     tokenizer: TextTokenizer,
 ) -> Inputs:
     """Turn one page, or several, and a prompt into the model's inputs.
@@ -102,21 +98,22 @@ def prepare_inputs(
 
     Args:
         images: a page for each ``<image>`` of the prompt, in order.
-        prompt: a text, or a name of :data:`~pytest_dsocr.contract.prompt.PROMPTS`.
-        preset: a name, or a ``Preset``.
+        prompt: a text.
+        preset: of the model's family.
         tokenizer: of the model that will read them.
 
     Raises:
-        DsocrError: for a page that cannot be read, a prompt that does not fit the pages, an unknown preset, or one
+        DsocrError: for a page that cannot be read, a prompt that does not fit the pages, or a preset
             whose views do not give as many features as the prompt has image tokens.
     """
-    preset = get_preset(preset)
     pages = [load_image(image) for image in _as_list(images)]
     pieces = split_at_images(prompt, len(pages))
-    grids = [crop_grid(page.width, page.height) if preset.crop else (1, 1) for page in pages]
+    grids = [crop_grid(page.width, page.height, preset.tiling) if preset.crop else (1, 1) for page in pages]
     counts = [image_token_count(preset, grid) for grid in grids]
     ids, mask = prompt_ids(pieces, counts, tokenizer)
-    local_views = [crop for page, grid in zip(pages, grids, strict=True) for crop in crops(page, grid)]
+    local_views = [
+        crop for page, grid in zip(pages, grids, strict=True) for crop in crops(page, grid, preset.tiling.crop_px)
+    ]
     global_views = [global_view(page, preset) for page in pages]
     inputs = Inputs(
         input_ids=torch.tensor([ids]),
@@ -150,9 +147,6 @@ def _as_list(images: ImageSource | Sequence[ImageSource]) -> list[ImageSource]:
 def _blank(side_px: int) -> Tensor:
     return torch.zeros((1, 3, side_px, side_px))
 
-
-if TYPE_CHECKING:
-    from pytest_dsocr.contract.inputs import Inputs
 
 NO_IMAGE: Grid = (0, 0)
 ONE_VIEW: Grid = (1, 1)
@@ -197,10 +191,11 @@ def _grid_problems(spatial_crop: Tensor, preset: Preset) -> Iterator[str]:
     if spatial_crop.device.type != "cpu":
         yield f"images_spatial_crop is on {spatial_crop.device} where it stays on the CPU"
     rows = [tuple(row) for row in spatial_crop.tolist()]
-    allowed = (ONE_VIEW, *CANDIDATES) if preset.crop else (ONE_VIEW,)
+    allowed = (ONE_VIEW, *preset.tiling.grids) if preset.crop else (ONE_VIEW,)
     for row in rows:
         if row not in allowed and rows != [NO_IMAGE]:
-            kind = "2 to 9 crops, or (1, 1)" if preset.crop else "(1, 1), as nothing is cropped"
+            some = f"{preset.tiling.least} to {preset.tiling.most} crops, or (1, 1)"
+            kind = some if preset.crop else "(1, 1), as nothing is cropped"
             yield f"images_spatial_crop has {row} where {preset.name} has {kind}"
 
 
@@ -212,7 +207,9 @@ def _view_problems(inputs: Inputs, grids: list[Grid], preset: Preset) -> Iterato
     else:
         yield from _tensor_problems("images_ori", inputs.images_ori, _square(*whole), torch.bfloat16)
     if crops:
-        yield from _tensor_problems("images_crop", inputs.images_crop, _square(crops, CROP_PX), torch.bfloat16)
+        yield from _tensor_problems(
+            "images_crop", inputs.images_crop, _square(crops, preset.tiling.crop_px), torch.bfloat16
+        )
     else:
         yield from _tensor_problems("images_crop", inputs.images_crop, _square(1, blank_px), torch.float32)
 
@@ -221,7 +218,7 @@ def _count_problems(inputs: Inputs, grids: list[Grid], preset: Preset) -> Iterat
     pages = [grid for grid in grids if grid != NO_IMAGE]
     view_px, crop_px = inputs.images_ori.shape[-1], inputs.images_crop.shape[-1]
     schedule = sum(image_token_count(preset, grid) for grid in pages)
-    features = sum(feature_count(view_px, crop_px, grid) for grid in pages)
+    features = sum(feature_count(view_px, crop_px, grid, preset.layout) for grid in pages)
     if not inputs.image_tokens == schedule == features:
         yield (
             f"the prompt has {inputs.image_tokens} image tokens, {preset.name} asks for {schedule} "

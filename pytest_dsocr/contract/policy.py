@@ -5,14 +5,10 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from pytest_dsocr.foundation.errors import DsocrError
-
-DEFAULT_NGRAM = 20
-VENDOR_MAX_NEW_TOKENS = 8192
-"""The ceiling that the vendor's ``infer`` hard-codes, also used for a model whose config gives no limit."""
 
 
 class DsocrWarning(UserWarning):
@@ -21,7 +17,7 @@ class DsocrWarning(UserWarning):
 
 @dataclass(frozen=True)
 class DecodePolicy:
-    """Greedy decoding until EOS or the ceiling; nothing else stops it.
+    """Greedy decoding until EOS or the ceiling; nothing else stops it. The defaults are DeepSeek-OCR's ``infer``'s.
 
     Args:
         eos_id: the token that ends the output.
@@ -30,8 +26,8 @@ class DecodePolicy:
     """
 
     eos_id: int
-    no_repeat_ngram_size: int = DEFAULT_NGRAM
-    max_new_tokens: int = VENDOR_MAX_NEW_TOKENS
+    no_repeat_ngram_size: int = 20
+    max_new_tokens: int = 8192
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
@@ -39,23 +35,21 @@ class DecodePolicy:
         if self.no_repeat_ngram_size < 0:
             raise DsocrError(f"no_repeat_ngram_size={self.no_repeat_ngram_size} is no length; give 0 to turn it off")
 
-    @classmethod
-    def for_model(cls, eos_id: int, max_position_embeddings: int | None) -> DecodePolicy:
-        """Give the policy whose ceiling is the model's own limit of positions.
+    def for_model(self, eos_id: int, max_position_embeddings: int | None) -> DecodePolicy:
+        """Give this policy of a family for one model, whose ceiling is the model's own limit of positions.
 
-        Where the model has none, the ceiling is :data:`VENDOR_MAX_NEW_TOKENS`, with one ``DsocrWarning`` a process.
+        Where the model has none the ceiling stays, with one ``DsocrWarning`` a process.
         """
         if max_position_embeddings is None:
-            _warn_of_fallback()
-            return cls(eos_id)
-        return cls(eos_id, max_new_tokens=max_position_embeddings)
+            _warn_of_fallback(self.max_new_tokens)
+        return replace(self, eos_id=eos_id, max_new_tokens=max_position_embeddings or self.max_new_tokens)
 
 
 @cache
-def _warn_of_fallback() -> None:
+def _warn_of_fallback(ceiling: int) -> None:
     warnings.warn(
         "the model's config has no max_position_embeddings, so output ends at the vendor's "
-        f"{VENDOR_MAX_NEW_TOKENS} tokens; set max_new_tokens to choose another ceiling",
+        f"{ceiling} tokens; set max_new_tokens to choose another ceiling",
         DsocrWarning,
         stacklevel=3,
     )

@@ -8,85 +8,80 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
 
-CROP_PX = 640
-"""Side of a crop; a page that fits into one is not cut."""
-MIN_CROPS = 2
-MAX_CROPS = 9
+PATCH_PX = 16
+"""Side of the square of pixels that SAM turns into one patch; a view must hold at least one."""
+DOWNSAMPLING = 4
+"""Patches per token along one side."""
 
 Grid = tuple[int, int]
 """Columns and rows of crops."""
 
 
-@cache
-def candidates(most: int) -> tuple[Grid, ...]:
-    """Give the grids of up to ``most`` crops, fewest first."""
-    sides = range(1, most + 1)
-    grids = ((columns, rows) for columns in sides for rows in sides if MIN_CROPS <= columns * rows <= most)
-    return tuple(sorted(grids, key=math.prod))
+@dataclass(frozen=True)
+class Tiling:
+    """How a family cuts pages; the defaults are DeepSeek-OCR's."""
+
+    crop_px: int = 640
+    """Side of a crop; a page that fits into one is not cut."""
+    least: int = 2
+    """The fewest crops of a page that is cut."""
+    most: int = 9
+    squashed_up_to_px: int = 640
+    """Side of a view up to which a page without crops is squashed into it, and not padded."""
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """The grids in the order in which the vendor tries them, fewest crops first.
+
+        Its order among equal numbers of crops is a set's, which no page's choice depends on.
+        """
+        return candidates(self.most, self.least)
 
 
-CANDIDATES = candidates(MAX_CROPS)
-"""The grids in the order in which the vendor tries them. Its order among equal numbers of crops is a set's, which
-no page's choice depends on."""
+@dataclass(frozen=True)
+class Layout:
+    """How an image's tokens stand in the prompt: crops, page, separator; ``engine.fusion.fuse`` lays them out.
 
-
-def crop_count(grid: Grid) -> int:
-    """Count the crops of ``grid``: none for ``(1, 1)``, where the page is not cut."""
-    columns, rows = grid
-    return 0 if columns * rows == 1 else columns * rows
-
-
-def crop_grid(width_px: int, height_px: int, *, most: int = MAX_CROPS) -> Grid:
-    """Give the columns and rows that a page of this size is cut into; ``(1, 1)`` is no cut.
-
-    The grid whose aspect ratio is nearest to the page's. Of grids equally near, a larger one is taken if the page
-    has more than half of its pixels.
-
-    Args:
-        width_px: the page's width.
-        height_px: its height.
-        most: the limit of crops; ports have others than the vendor.
-
-    Raises:
-        DsocrError: where the page has no pixels.
+    The defaults are DeepSeek-OCR's.
     """
-    if width_px < 1 or height_px < 1:
-        raise DsocrError(f"a page of {width_px} x {height_px} has no pixels; give one that has some")
-    if width_px <= CROP_PX and height_px <= CROP_PX:
-        return 1, 1
-    grids = candidates(most)
-    best, least = grids[0], math.inf
-    for grid in grids:
+
+    newlines: bool = True
+    """Whether a newline ends each row."""
+    mosaic: bool = True
+    """Whether the crops are laid out as the page they were cut from; else one stands behind the other."""
+
+    def page_tokens(self, side: int) -> int:
+        """Count the tokens of a whole page of ``side`` rows, and the separator."""
+        return side * (side + self.newlines) + 1
+
+    def crop_tokens(self, side: int, grid: Grid) -> int:
+        """Count the tokens of the crops, ``side`` rows each; none for ``(1, 1)``."""
         columns, rows = grid
-        distance = abs(width_px / height_px - columns / rows)
-        more_than_half = width_px * height_px > 0.5 * CROP_PX**2 * columns * rows
-        if distance < least or (distance == least and more_than_half):
-            best, least = grid, distance
-    return best
-
-
-PATCH_PX = 16
-"""Side of the square of pixels that SAM turns into one patch; a view must hold at least one."""
-SQUASHED_UP_TO_PX = 640
+        if not crop_count(grid):
+            return 0
+        return side * rows * (side * columns + self.newlines * (1 if self.mosaic else columns))
 
 
 @dataclass(frozen=True)
 class Preset:
     """Sizes in pixels, under the names of the vendor's ``infer``, and whether large pages are cut into crops.
 
-    With ``crop`` the whole page is seen at ``base_size``, and ``image_size`` counts the tokens of a crop, which is
-    640 px wide whatever ``image_size`` says. Without it the whole page is seen at ``image_size``.
+    With ``crop`` the whole page is seen at ``base_size``, and ``image_size`` counts the tokens of a crop, which is as
+    wide as the tiling says whatever ``image_size`` is. Without it the whole page is seen at ``image_size``.
     """
 
     name: str
     base_size: int
     image_size: int
     crop: bool
+    tiling: Tiling = field(default=Tiling(), repr=False)
+    layout: Layout = field(default=Layout(), repr=False)
 
     def __post_init__(self) -> None:
         for size_name, size_px in (("base_size", self.base_size), ("image_size", self.image_size)):
@@ -98,28 +93,37 @@ class Preset:
 
     @property
     def is_squashed(self) -> bool:
-        """Whether the whole page is squashed into its view, and not padded: without crops, at up to 640 px."""
-        return not self.crop and self.view_size <= SQUASHED_UP_TO_PX
+        """Whether the whole page is squashed into its view, and not padded: without crops, in a small view."""
+        return not self.crop and self.view_size <= self.tiling.squashed_up_to_px
 
     @property
     def view_size(self) -> int:
         """Side of the square view of the whole page, in pixels."""
         return self.base_size if self.crop else self.image_size
 
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """What a user gives, by the the names of the vendor's ``infer``."""
+        return {
+            "name": self.name,
+            "base_size": self.base_size,
+            "image_size": self.image_size,
+            "crop": self.crop,
+        }
 
-PRESETS: Mapping[str, Preset] = {
-    preset.name: preset
-    for preset in (
-        Preset("tiny", 512, 512, crop=False),
-        Preset("small", 640, 640, crop=False),
-        Preset("base", 1024, 1024, crop=False),
-        Preset("large", 1280, 1280, crop=False),
-        Preset("gundam", 1024, 640, crop=True),
-    )
-}
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Preset:
+        """Read what ``asdict`` gave, or :attr:`sizes` alone."""
+        own = dict(value)
+        tiling, layout = Tiling(**own.pop("tiling", {})), Layout(**own.pop("layout", {}))
+        return cls(**own, tiling=tiling, layout=layout)
+
+    def grid(self, width_px: int, height_px: int) -> Grid:
+        """Give the columns and rows that a page is cut into; ``(1, 1)`` without crops."""
+        return crop_grid(width_px, height_px, self.tiling) if self.crop else (1, 1)
 
 
-def get_preset(name_or_preset: str | Preset) -> Preset:
+def get_preset(name_or_preset: str | Preset, presets: Mapping[str, Preset]) -> Preset:
     """Give the preset of that name, whatever its case; a ``Preset`` is given back as it is.
 
     Raises:
@@ -128,47 +132,75 @@ def get_preset(name_or_preset: str | Preset) -> Preset:
     if isinstance(name_or_preset, Preset):
         return name_or_preset
     try:
-        return PRESETS[name_or_preset.lower()]
+        return presets[name_or_preset.lower()]
     except KeyError:
         raise DsocrError(
-            f"there is no preset {name_or_preset!r}; give one of {', '.join(PRESETS)}, or a Preset of your own"
+            f"there is no preset {name_or_preset!r}; give one of {', '.join(presets)}, or a Preset of your own"
         ) from None
 
 
-DOWNSAMPLING = 4
-"""Patches per token along one side."""
+@cache
+def candidates(most: int, least: int = 2) -> tuple[Grid, ...]:
+    """Give the grids of ``least`` to ``most`` crops, fewest first."""
+    sides = range(1, most + 1)
+    grids = ((columns, rows) for columns in sides for rows in sides if least <= columns * rows <= most)
+    return tuple(sorted(grids, key=math.prod))
+
+
+def crop_count(grid: Grid) -> int:
+    """Count the crops of ``grid``: none for ``(1, 1)``, where the page is not cut."""
+    columns, rows = grid
+    return 0 if columns * rows == 1 else columns * rows
+
+
+def crop_grid(width_px: int, height_px: int, tiling: Tiling = Tiling()) -> Grid:
+    """Give the columns and rows that a page of this size is cut into; ``(1, 1)`` is no cut.
+
+    The grid whose aspect ratio is nearest to the page's. Of grids equally near, a larger one is taken if the page
+    has more than half of its pixels.
+
+    Raises:
+        DsocrError: where the page has no pixels.
+    """
+    if width_px < 1 or height_px < 1:
+        raise DsocrError(f"a page of {width_px} x {height_px} has no pixels; give one that has some")
+    if width_px <= tiling.crop_px and height_px <= tiling.crop_px:
+        return 1, 1
+    grids = tiling.grids
+    best, least = grids[0], math.inf
+    for grid in grids:
+        columns, rows = grid
+        distance = abs(width_px / height_px - columns / rows)
+        more_than_half = width_px * height_px > 0.5 * tiling.crop_px**2 * columns * rows
+        if distance < least or (distance == least and more_than_half):
+            best, least = grid, distance
+    return best
 
 
 def tokens_per_side(size_px: int) -> int:
-    """Give the image tokens along one side of a square view."""
+    """Give the image tokens along one side of a square view, as the vendor's code counts them."""
     return math.ceil(size_px // PATCH_PX / DOWNSAMPLING)
-
-
-def global_token_count(side: int) -> int:
-    """Count the tokens of a whole page: ``side`` rows with a newline each, and the separator."""
-    return side * (side + 1) + 1
-
-
-def crop_token_count(side: int, grid: Grid) -> int:
-    """Count the tokens of the crops, laid out as one page with a newline to each row; none for ``(1, 1)``."""
-    columns, rows = grid
-    return side * rows * (side * columns + 1) if crop_count(grid) else 0
 
 
 def image_token_count(preset: Preset, grid: Grid) -> int:
     """Count the ``<image>`` ids of one page in the prompt."""
-    whole = global_token_count(tokens_per_side(preset.view_size))
-    return whole + crop_token_count(tokens_per_side(preset.image_size), grid)
+    whole, crop = tokens_per_side(preset.view_size), tokens_per_side(preset.image_size)
+    return preset.layout.page_tokens(whole) + preset.layout.crop_tokens(crop, grid)
 
 
-def feature_count(view_px: int, crop_px: int, grid: Grid) -> int:
+def feature_count(view_px: int, crop_px: int, grid: Grid, layout: Layout = Layout()) -> int:
     """Count the vectors that vision gives for a page seen at ``view_px`` with crops of ``crop_px``."""
-    return global_token_count(_encoded_side(view_px)) + crop_token_count(_encoded_side(crop_px), grid)
+    return layout.page_tokens(encoded_side(view_px)) + layout.crop_tokens(encoded_side(crop_px), grid)
 
 
-def _encoded_side(size_px: int) -> int:
+def encoded_side(size_px: int, patch_px: int = PATCH_PX) -> int:
     """Follow one side through SAM: patches, then two convolutions of width 3, stride 2 and padding 1."""
-    side = size_px // PATCH_PX
+    side = size_px // patch_px
     for _ in range(2):
-        side = (side - 1) // 2 + 1
+        side = halved(side)
     return side
+
+
+def halved(side: int) -> int:
+    """Give a side behind a convolution of width 3, stride 2 and padding 1."""
+    return (side - 1) // 2 + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,12 +16,12 @@ PAD = "<｜▁pad▁｜>"
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Token ids; the defaults are the vendor's, which its code hard-codes."""
+    """Token ids."""
 
-    bos: int = 0
-    eos: int = 1
-    pad: int = 2
-    image: int = 128815
+    bos: int
+    eos: int
+    pad: int
+    image: int
 
 
 class TextTokenizer(Protocol):
@@ -38,16 +38,6 @@ class TextTokenizer(Protocol):
         """Give the text of ``ids``, special tokens kept, spaces as they are."""
 
 
-PROMPTS: Mapping[str, str] = {
-    "markdown": "<image>\n<|grounding|>Convert the document to markdown.",
-    "ocr": "<image>\n<|grounding|>OCR this image.",
-    "free": "<image>\nFree OCR.",
-    "figure": "<image>\nParse the figure.",
-    "describe": "<image>\nDescribe this image in detail.",
-}
-"""The model card's prompts that need nothing filled in; :func:`locate` makes the one that does."""
-
-
 def locate(phrase: str) -> str:
     """Give the prompt that asks where ``phrase`` is; raise ``DsocrError`` where it is empty."""
     if not phrase.strip():
@@ -56,16 +46,14 @@ def locate(phrase: str) -> str:
 
 
 def render(prompt: str) -> str:
-    """Apply the vendor's plain template to a prompt, given by its name in :data:`PROMPTS` or as text.
-
-    The template knows no roles and no separators: it strips the white space around the text.
+    """Apply the vendor's plain template to a prompt: it knows no roles, and strips the white space around the text.
 
     Raises:
         DsocrError: where the prompt is empty.
     """
-    text = PROMPTS.get(prompt, prompt).strip()
+    text = prompt.strip()
     if not text:
-        raise DsocrError(f"the prompt is empty; give a text, or one of the names {', '.join(PROMPTS)}")
+        raise DsocrError("the prompt is empty; give a text, or the name of a prompt")
     return text
 
 
@@ -81,7 +69,7 @@ def split_at_images(prompt: str, images: int) -> list[str]:
     if images and not placeholders:
         raise DsocrError(
             f"the prompt {prompt!r} has no {IMAGE} to put the image at; add it, usually in front, "
-            f"or give one of the names {', '.join(PROMPTS)}"
+            "or give the name of a prompt"
         )
     if placeholders != images:
         raise DsocrError(

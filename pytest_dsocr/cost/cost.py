@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
+from pytest_dsocr.families import STAGES
 from pytest_dsocr.foundation.words import count, listed
 
 LAYER_NORM = 7
@@ -36,8 +37,6 @@ UNCOUNTED: Mapping[tuple[str, str], str] = {
 }
 """Operators without a formula in ``torch.utils.flop_counter``, by attention and kind of device. All others are counted:
 ``eager`` as the two products that it is, SDPA on a GPU by its kernels, on ``meta`` as products again."""
-ATTENTION_OF_ENCODERS = "sdpa"
-"""How SAM and CLIP attend, whatever is chosen for the decoder: the session, and the vendor's code."""
 
 WHOLE = ""
 """The name of all that was counted, which every module lies in."""
@@ -140,8 +139,8 @@ def moved(size: int, *, weights: int = 0, read: int = 0, written: int = 0) -> Co
 
 
 def attention_of(stage: str, chosen: str) -> str:
-    """Return the attention that a stage computes with where ``chosen`` is the run's."""
-    return ATTENTION_OF_ENCODERS if stage in ("sam", "clip") else chosen
+    """Give the attention that a stage computes with where ``chosen`` is the run's."""
+    return next((one.attention for one in STAGES if one.name == stage and one.attention), chosen)
 
 
 def as_counted(stage: StageCost, chosen: str, device: str) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from pytest_dsocr.contract.presets import encoded_side, halved
 from pytest_dsocr.cost.cost import (
     GELU,
+    ITEM_BYTES,
     LAYER_NORM,
     QUICK_GELU,
     Cost,
@@ -28,8 +30,8 @@ POSITION_TABLES = 2
 
 
 def features_side(config: SamConfig, view_px: int) -> int:
-    """Return the features along one side of a view: its patches, halved twice."""
-    return _halved(_halved(view_px // config.patch_size))
+    """Give the features along one side of a view: its patches, halved twice."""
+    return encoded_side(view_px, config.patch_size)
 
 
 def sam_parameters(config: SamConfig) -> dict[str, int]:
@@ -113,7 +115,7 @@ def _sam_attention(config: SamConfig, layer: int, side: int, views: int) -> Cost
 def _neck(config: SamConfig, side: int, views: int, size: int) -> Iterator[tuple[str, Cost]]:
     neck = config.neck_channels
     middle, last = config.downsample_channels
-    half, quarter = _halved(side), _halved(_halved(side))
+    half, quarter = halved(side), halved(halved(side))
     norm = each(views * side**2 * neck, LAYER_NORM)
 
     def convolution(inputs: int, outputs: int, before: int, after: int, kernel: int = KERNEL) -> Cost:
@@ -130,11 +132,6 @@ def _neck(config: SamConfig, side: int, views: int, size: int) -> Iterator[tuple
 
 def _table_side(config: SamConfig, layer: int) -> int:
     return config.grid if layer in config.global_attn_indexes else config.window_size
-
-
-def _halved(side: int) -> int:
-    """A convolution of width 3, stride 2 and padding 1."""
-    return (side - 1) // 2 + 1
 
 
 def clip_parameters(config: ClipConfig) -> dict[str, int]:
@@ -193,3 +190,19 @@ def projector(arch: Architecture, side: int, views: int, size: int) -> dict[str,
         size, weights=projector_parameters(arch), read=rows * inputs, written=rows * outputs
     )
     return {PROJECTOR: cost}
+
+
+def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, dict[str, Cost]]:
+    """Give the cost of one call of SAM, of CLIP and of the projector on ``views`` views of ``side_px``."""
+    size, side = ITEM_BYTES[dtype], features_side(arch.sam, side_px)
+    return {
+        "sam": sam_layers(arch.sam, side_px, views, size),
+        "clip": clip_layers(arch.clip, side, views, size),
+        "projector": projector(arch, side, views, size),
+    }
+
+
+def parameters(arch: Architecture) -> dict[str, int]:
+    """Count the parameters of each module of vision."""
+    own = {PROJECTOR: projector_parameters(arch)}
+    return {**sam_parameters(arch.sam), **clip_parameters(arch.clip), **own}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_dsocr.contract.presets import CROP_PX, crop_count
+from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.cost import decoder, encoders
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, StageCost, moved, total
 from pytest_dsocr.cost.decoder import ALIKE, SESSION, Call, Reached, Way, expected
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
+from pytest_dsocr.families.family import load
 
-VISION = ("sam", "clip", "projector")
 NEWLINE = "model.image_newline"
 SEPARATOR = "model.view_seperator"
 WIDE_BYTES = ITEM_BYTES["float32"]
@@ -36,6 +36,7 @@ def stages_of(
         way: what right implementations do differently; the session's if left out.
         reached: how many experts a call reads; as many as are expected if left out.
     """
+    vision = load(arch.family.cost).vision
     of_page = _sum([vision(arch, side_px, views, work.dtype) for side_px, views in calls(work)])
     of_page["vision_fusion"] = _fusion(arch, work)
     of_page["prefill"] = _prefill(arch, work, way, reached)
@@ -47,17 +48,7 @@ def stages_of(
 def calls(work: Workload) -> list[tuple[int, int]]:
     """Return the calls of the encoders for one page: the side of the views in px, and how many there are."""
     crops = crop_count(work.grid)
-    return [*([(CROP_PX, crops)] if crops else []), (work.preset.view_size, 1)]
-
-
-def vision(arch: Architecture, side_px: int, views: int, dtype: str) -> dict[str, Layers]:
-    """Return the cost of one call of SAM, of CLIP and of the projector on ``views`` views of ``side_px``."""
-    size, side = ITEM_BYTES[dtype], encoders.features_side(arch.sam, side_px)
-    return {
-        "sam": encoders.sam_layers(arch.sam, side_px, views, size),
-        "clip": encoders.clip_layers(arch.clip, side, views, size),
-        "projector": encoders.projector(arch, side, views, size),
-    }
+    return [*([(work.preset.tiling.crop_px, crops)] if crops else []), (work.preset.view_size, 1)]
 
 
 def decode_step(
@@ -73,9 +64,7 @@ def decode_step(
 def parameters(arch: Architecture) -> dict[str, int]:
     """Count the parameters of each module in the checkpoint."""
     return {
-        **encoders.sam_parameters(arch.sam),
-        **encoders.clip_parameters(arch.clip),
-        encoders.PROJECTOR: encoders.projector_parameters(arch),
+        **load(arch.family.cost).parameters(arch),
         **dict.fromkeys(OWN, arch.decoder.hidden_size),
         **decoder.parameters(arch.decoder),
     }
@@ -122,7 +111,7 @@ def _times(layers: Mapping[str, Cost], count: int) -> Layers:
 
 def _sum(parts: list[dict[str, Layers]]) -> dict[str, Layers]:
     """Add calls of the same stages up, module by module."""
-    return {stage: {name: total(part[stage][name] for part in parts) for name in parts[0][stage]} for stage in VISION}
+    return {stage: {name: total(part[stage][name] for part in parts) for name in parts[0][stage]} for stage in parts[0]}
 
 
 def activation_peaks(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict[str, int]:

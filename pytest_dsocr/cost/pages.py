@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pytest_dsocr.contract.presets import Grid
 from pytest_dsocr.cost.cost import Cost, StageCost, total
 from pytest_dsocr.cost.model import stages_of
-from pytest_dsocr.cost.roofline import VISION, Bound, Device, bound
+from pytest_dsocr.cost.roofline import Bound, Device, bound
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.families import VISION
 
 
 @dataclass(frozen=True)

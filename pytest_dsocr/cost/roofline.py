@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 
 from pytest_dsocr.cost.cost import Cost
-from pytest_dsocr.cost.model import VISION as ENCODING
 from pytest_dsocr.cost.model import decode_step, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.families import VISION
 from pytest_dsocr.foundation.errors import DsocrError
 
 DEVICES = Path(__file__).with_name("devices.json")
@@ -21,7 +21,6 @@ LAUNCH_BOUND = 0.5
 """Share of a time that the device idles from which on the host's launches are what limits it."""
 NEAR = 0.5
 """Share of the roof, in the time that the device works, from which on the roof is what limits it."""
-VISION = (*ENCODING, "vision_fusion")
 DTYPES = ("bfloat16", "float16", "float32")
 
 
@@ -127,7 +126,7 @@ class Roof:
         """Return that of ``work``."""
         stages = {name: bound(stage.cost, device, work.dtype) for name, stage in stages_of(arch, work).items()}
         decode = stages.pop("decode")
-        vision = sum((stages[name] for name in VISION), Bound())
+        vision = sum((stages[name] for name in VISION if name in stages), Bound())
         first_token = vision + stages["prefill"]
         found = {**stages, "vision": vision, "first_token": first_token, "page": first_token + decode}
         if work.decode_steps:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, crop_count, crop_grid, get_preset, image_token_count
+from pytest_dsocr.contract.presets import Grid, Preset, crop_count, image_token_count
 from pytest_dsocr.contract.prompt import TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.cost.cost import ITEM_BYTES
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
 TOKEN = re.compile(r"<\|[^|]*\|>|\w+|[^\w ]")
@@ -66,18 +67,19 @@ class Workload:
         Raises:
             DsocrError: for a prompt that does not have one image, and for an unknown preset.
         """
-        ids, _ = prompt_ids(split_at_images(prompt, 1), [0], tokenizer)
-        return cls(page_px, get_preset(preset), len(ids), generated_tokens, **more)
+        ids, _ = prompt_ids(split_at_images(DEFAULT.prompts.get(prompt, prompt), 1), [0], tokenizer)
+        own = preset if isinstance(preset, Preset) else DEFAULT.preset(preset)
+        return cls(page_px, own, len(ids), generated_tokens, **more)
 
     @property
     def grid(self) -> Grid:
         """Columns and rows of crops; ``(1, 1)`` where the page is not cut."""
-        return crop_grid(*self.page_px) if self.preset.crop else (1, 1)
+        return self.preset.grid(*self.page_px)
 
     @property
     def views_px(self) -> tuple[int, ...]:
         """Sides of the square views in pixels: the crops, then the whole page."""
-        return (CROP_PX,) * crop_count(self.grid) + (self.preset.view_size,)
+        return (self.preset.tiling.crop_px,) * crop_count(self.grid) + (self.preset.view_size,)
 
     @property
     def image_tokens(self) -> int:
@@ -101,7 +103,7 @@ def text_tokens(prompt: str) -> int:
     Raises:
         DsocrError: where the prompt is empty, or has not one ``<image>``.
     """
-    return 1 + sum(len(TOKEN.findall(piece)) for piece in split_at_images(prompt, 1))
+    return 1 + sum(len(TOKEN.findall(piece)) for piece in split_at_images(DEFAULT.prompts.get(prompt, prompt), 1))
 
 
 @dataclass(frozen=True)
@@ -142,4 +144,5 @@ def _of_view(work: Workload) -> int:
 
 def _of_crops(work: Workload) -> int:
     """Count the crops, which are filled; of another ``image_size`` the vendor counts none."""
-    return OF_CROP * crop_count(work.grid) if work.preset.crop and work.preset.image_size == CROP_PX else 0
+    is_told = work.preset.crop and work.preset.image_size == work.preset.tiling.crop_px
+    return OF_CROP * crop_count(work.grid) * is_told

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from pytest_dsocr.families import DEFAULT, family_of
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.reading import Count, Finite, Format
 
@@ -149,6 +151,7 @@ class Architecture:
     sam: SamConfig = field(default_factory=SamConfig)
     clip: ClipConfig = field(default_factory=ClipConfig)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
+    family: Family = field(default=DEFAULT, repr=False)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -167,7 +170,7 @@ class Architecture:
         found = CONFIG.convert(own, where)
         _refuse_other_decoders(own["language_config"])
         towers = found.vision_config.width
-        return cls(towers.sam, towers.clip, found.language_config)
+        return cls(towers.sam, towers.clip, found.language_config, family_of(config))
 
     @classmethod
     def from_folder(cls, folder: Path) -> Architecture:
@@ -181,7 +184,7 @@ class Architecture:
         towers = {SAM_KEY: _plain(self.sam), CLIP_KEY: _plain(self.clip)}
         projector = {"input_dim": self.projector_input, "n_embed": self.decoder.hidden_size}
         return {
-            "architectures": ["DeepseekOCRForCausalLM"],
+            "architectures": [self.family.vendor.architecture],
             "model_type": "deepseek_vl_v2",
             **OF_ALL,
             "vision_config": {**OF_VISION, "width": towers},

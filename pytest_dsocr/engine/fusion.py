@@ -13,21 +13,36 @@ from torch import Tensor
 from pytest_dsocr.foundation.errors import DsocrError
 
 
+def beside(clip: Tensor, sam: Tensor) -> Tensor:
+    """Put CLIP's features ``[N, 1 + h * w, c]`` without the class token beside SAM's ``[N, c, h, w]``."""
+    return torch.cat([clip[:, 1:], sam.flatten(2).transpose(1, 2)], dim=-1)
+
+
 def fuse(
-    crops_PNC: Tensor | None, page_NC: Tensor, grid: tuple[int, int], newline: Tensor, separator: Tensor
+    crops_PNC: Tensor | None, page_NC: Tensor, grid: tuple[int, int], newline: Tensor | None, separator: Tensor
 ) -> Tensor:
-    """Arrange one image's projected tokens as the decoder reads them: ``[tokens, C]``.
+    """Arrange one image's projected tokens as the decoder reads them, its crops as a mosaic: ``[tokens, C]``.
 
     Args:
         crops_PNC: the crops' tokens ``[P, q * q, C]``, or None where the page is not cropped.
         page_NC: the whole page's tokens ``[h * w, C]``.
         grid: columns and rows of crops.
-        newline: the vector that ends each row, ``[C]``.
+        newline: the vector that ends each row, ``[C]``, or None where nothing does.
         separator: the vector that ends the image, ``[C]``.
     """
     parts = [end_rows(square(page_NC), newline), separator[None]]
     if crops_PNC is not None:
         parts.insert(0, end_rows(mosaic(crops_PNC, grid), newline))
+    return torch.cat(parts)
+
+
+def fuse_in_turn(
+    crops_PNC: Tensor | None, page_NC: Tensor, grid: tuple[int, int], newline: Tensor | None, separator: Tensor
+) -> Tensor:
+    """Arrange one image's projected tokens, one crop behind the other; takes and gives what :func:`fuse` does."""
+    parts = [end_rows(square(page_NC), newline), separator[None]]
+    if crops_PNC is not None:
+        parts.insert(0, end_rows(square(crops_PNC), newline).flatten(0, 1))
     return torch.cat(parts)
 
 
@@ -39,8 +54,10 @@ def mosaic(crops_PNC: Tensor, grid: tuple[int, int]) -> Tensor:
     return tiles.transpose(-4, -3).flatten(-3, -2).flatten(-4, -3)
 
 
-def end_rows(tokens_HWC: Tensor, newline: Tensor) -> Tensor:
-    """Append ``newline`` to each row of ``[..., H, W, C]`` and flatten: ``[..., H * (W + 1), C]``."""
+def end_rows(tokens_HWC: Tensor, newline: Tensor | None) -> Tensor:
+    """Append ``newline``, if there is one, to each row of ``[..., H, W, C]`` and flatten: ``[..., H * (W + 1), C]``."""
+    if newline is None:
+        return tokens_HWC.flatten(-3, -2)
     ends = newline.expand(*tokens_HWC.shape[:-2], 1, -1)
     return torch.cat([tokens_HWC, ends], dim=-2).flatten(-3, -2)
 

@@ -14,7 +14,9 @@ from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.clip import Clip
 from pytest_dsocr.engine.decoder import Layer, LmHead, RmsNorm, Rope, inverse_frequencies
 from pytest_dsocr.engine.experts import MixtureOfExperts
+from pytest_dsocr.engine.fusion import beside
 from pytest_dsocr.engine.sam import Sam
+from pytest_dsocr.families.family import Family, load
 
 
 class DeepseekOCR(nn.Module):
@@ -65,6 +67,11 @@ class DeepseekOCR(nn.Module):
         return self.lm_head.weight.dtype
 
     @property
+    def family(self) -> Family:
+        """The model's family."""
+        return self.arch.family
+
+    @property
     def image_newline(self) -> Tensor:
         """The vector that ends each row of vision tokens, ``[C]``."""
         return self.model.image_newline
@@ -86,6 +93,10 @@ class DeepseekOCR(nn.Module):
     def clip(self, sam: Tensor) -> Tensor:
         """Encode SAM's features ``[N, c, h, w]``: ``[N, 1 + h * w, c]``."""
         return self.model.vision_model(sam)
+
+    def projector(self, clip: Tensor, sam: Tensor) -> Tensor:
+        """Project CLIP's features beside SAM's: ``[N, h * w, C]``."""
+        return self.project(beside(clip, sam))
 
     def project(self, features: Tensor) -> Tensor:
         """Take ``[N, h * w, 2c]`` to the decoder's width ``[N, h * w, C]``."""
@@ -123,10 +134,16 @@ def _give_memory(model: DeepseekOCR, device: torch.device) -> None:
     model._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=device))  # type: ignore[no-untyped-call]
 
 
+def model_class(arch: Architecture) -> type[DeepseekOCR]:
+    """Give the readable model of an architecture's family."""
+    found: type[DeepseekOCR] = load(arch.family.model)
+    return found
+
+
 def weights_bytes(arch: Architecture, dtype: torch.dtype) -> int:
     """Give the bytes of a model's weights; none are allocated."""
     with torch.device("meta"):
-        model = DeepseekOCR(arch)
+        model = model_class(arch)(arch)
     return sum(one.numel() for one in model.parameters()) * dtype.itemsize
 
 

@@ -5,7 +5,7 @@ Shapes: B rows, S prompt tokens, C hidden channels, V vocabulary, N images, P cr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Generic
@@ -15,19 +15,14 @@ from torch import Tensor
 
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
-from pytest_dsocr.contract.presets import crop_count
-from pytest_dsocr.engine.fusion import fuse, scatter
+from pytest_dsocr.contract.presets import Grid, crop_count
+from pytest_dsocr.engine.fusion import fuse, fuse_in_turn, scatter
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
-from pytest_dsocr.engine.stages import Stage, Stages
+from pytest_dsocr.engine.stages import Stages
+from pytest_dsocr.families.family import DECODE, FUSION, PIXELS, PREFILL, VIEWS
 
-
-@dataclass(frozen=True)
-class View:
-    """The seams of one pass through the encoders: the crops together, or the whole page."""
-
-    sam: Tensor
-    clip: Tensor
-    projector: Tensor
+View = Mapping[str, Tensor]
+"""What each stage gave in one pass of the encoders, over the crops together or over the whole page."""
 
 
 @dataclass(frozen=True)
@@ -41,19 +36,14 @@ class Vision:
     @property
     def seams(self) -> dict[str, Tensor]:
         """Every seam by its name: ``sam.crops``, ``sam.page`` and so on where there are crops, ``vision_fusion``."""
-        views = {"crops": self.crops, "page": self.page}
-        of_views = {
-            f"{stage}.{name}": getattr(view, stage)
-            for stage in ("sam", "clip", "projector")
-            for name, view in views.items()
-            if view is not None
-        }
-        return {**of_views, "vision_fusion": self.vision_fusion}
+        views = {name: view for name, view in zip(VIEWS, (self.crops, self.page), strict=True) if view is not None}
+        of_views = {f"{stage}.{name}": view[stage] for stage in self.page for name, view in views.items()}
+        return {**of_views, FUSION: self.vision_fusion}
 
     @property
     def views(self) -> int:
         """Views that went through the encoders: the crops and the page."""
-        return len(self.page.sam) + (len(self.crops.sam) if self.crops else 0)
+        return sum(len(next(iter(view.values()))) for view in (self.crops, self.page) if view)
 
 
 @dataclass
@@ -86,31 +76,29 @@ class Pipeline(Generic[CacheT]):
         self.stages = stages
         self.autocast = autocast
 
-    def sam(self, pixels: Tensor) -> Tensor:
-        """Encode views ``[P, 3, side, side]`` of any float dtype: ``[P, c, h, w]``."""
-        with self.running("sam"):
-            return self.model.sam(pixels.to(self.model.dtype))
-
-    def clip(self, sam: Tensor) -> Tensor:
-        """Encode SAM's features: ``[P, 1 + h * w, c]``, the class token first."""
-        with self.running("clip"):
-            return self.model.clip(sam)
-
-    def projector(self, clip: Tensor, sam: Tensor) -> Tensor:
-        """Project CLIP's features without the class token beside SAM's: ``[P, h * w, C]``."""
-        with self.running("projector"):
-            return self.model.project(torch.cat([clip[:, 1:], sam.flatten(2).transpose(1, 2)], dim=-1))
-
-    def vision_fusion(self, crops: Tensor | None, page: Tensor, grid: tuple[int, int]) -> Tensor:
-        """Arrange the projected crops ``[P, q * q, C]`` and page ``[1, h * w, C]``: ``[tokens, C]``."""
-        with self.running("vision_fusion"):
-            return fuse(crops, page[0], grid, self.model.image_newline, self.model.view_seperator)
+    def encode(self, stage: str, *given: Tensor) -> Tensor:
+        """Run one of the stages that every view goes through, on what it takes; pixels may be of any float dtype."""
+        takes = self.model.family.stage[stage].takes
+        own = [one.to(self.model.dtype) if name == PIXELS else one for name, one in zip(takes, given, strict=True)]
+        with self.running(stage):
+            encoded: Tensor = getattr(self.model, stage)(*own)
+            return encoded
 
     def view(self, pixels: Tensor) -> View:
-        """Run the encoders and the projector on views ``[P, 3, side, side]``."""
-        sam = self.sam(pixels)
-        clip = self.clip(sam)
-        return View(sam, clip, self.projector(clip, sam))
+        """Run those stages in their order on views ``[P, 3, side, side]``."""
+        view: dict[str, Tensor] = {}
+        for stage in self.model.family.of_views:
+            given = (pixels if name == PIXELS else view[name] for name in stage.takes)
+            view[stage.name] = self.encode(stage.name, *given)
+        return view
+
+    def vision_fusion(self, crops: Tensor | None, page: Tensor, grid: Grid) -> Tensor:
+        """Arrange what the last stage gave of the crops ``[P, q * q, C]`` and the page ``[1, h * w, C]``."""
+        layout = self.model.family.layout
+        newline = self.model.image_newline if layout.newlines else None
+        with self.running(FUSION):
+            laid = fuse if layout.mosaic else fuse_in_turn
+            return laid(crops, page[0], grid, newline, self.model.view_seperator)
 
     def vision(self, inputs: Inputs) -> list[Vision]:
         """Run vision on every image; nothing where the vendor's gate is shut."""
@@ -139,7 +127,7 @@ class Pipeline(Generic[CacheT]):
 
     def prefill_with(self, inputs: Inputs, features: Tensor | None, *, all_logits: bool = False) -> DecodeState[CacheT]:
         """Run the prompt through the decoder, with these features ``[tokens, C]`` at its image tokens."""
-        with self.running("prefill"):
+        with self.running(PREFILL):
             embeds = self.model.embed(inputs.input_ids)
             if features is not None:
                 embeds = scatter(embeds, inputs.images_seq_mask, features, inputs.image_tokens)
@@ -149,13 +137,13 @@ class Pipeline(Generic[CacheT]):
 
     def decode_step(self, state: DecodeState[CacheT], tokens: Sequence[int]) -> Tensor:
         """Feed one token a row; the state moves on and its new logits ``[B, V]`` are given. Vision never runs."""
-        with self.running("decode"):
+        with self.running(DECODE):
             ids = torch.tensor(tokens, device=self.model.device)[:, None]
             return self._step(state, self.model.embed(ids))
 
     def redecode_last(self, state: DecodeState[CacheT]) -> Tensor:
         """Decode the last prompt token again, so that the first token comes from a decode step."""
-        with self.running("decode"):
+        with self.running(DECODE):
             state.cache.drop_last()
             return self._step(state, state.last_embeds)
 
@@ -169,7 +157,7 @@ class Pipeline(Generic[CacheT]):
         )
 
     @contextmanager
-    def running(self, stage: Stage) -> Iterator[None]:
+    def running(self, stage: str) -> Iterator[None]:
         """Open a stage: what is within is watched, under the vendor's precision, and without gradients."""
         precision = torch.autocast("cuda", torch.bfloat16) if self.autocast else nullcontext()
         with torch.no_grad(), precision, self.stages(stage):
@@ -183,8 +171,8 @@ class Pipeline(Generic[CacheT]):
     def _one_image(self, crops: Tensor, page: Tensor, grid: tuple[int, int]) -> Vision:
         of_crops = self.view(crops) if len(crops) else None
         of_page = self.view(page)
-        fused = self.vision_fusion(of_crops.projector if of_crops else None, of_page.projector, grid)
-        return Vision(of_crops, of_page, fused)
+        last = self.model.family.of_views[-1].name
+        return Vision(of_crops, of_page, self.vision_fusion(of_crops[last] if of_crops else None, of_page[last], grid))
 
 
 def generate(

@@ -7,11 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
-from pytest_dsocr.foundation.errors import MachineError
+from pytest_dsocr.families import DEFAULT, FAMILIES
+from pytest_dsocr.families.family import Family
+from pytest_dsocr.foundation.errors import DsocrError, MachineError
 
-MINI = "mini"
+MINI = next(iter(DEFAULT.embedded))
 """The embedded checkpoint's name; a folder that is called so as well is ``./mini``."""
-VENDOR_VOCAB_SIZE = 129280
+VENDOR_VOCAB_SIZE = DEFAULT.vocab_size
+EMBEDDED = {name: folder for family in FAMILIES.values() for name, folder in family.embedded.items()}
+MINI_FOLDER = EMBEDDED[MINI]
 SYNTHETIC_SIZES = ("tiny", "small", "full")
 SYNTHETIC_NAME = re.compile(rf"synthetic:(?P<size>{'|'.join(SYNTHETIC_SIZES)})(@(?P<seed>\d+))?")
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
@@ -64,13 +68,18 @@ def synthetic(name: str) -> tuple[Architecture, int] | None:
     return (SYNTHETIC[found["size"]], int(found["seed"] or DEFAULT_SEED)) if found else None
 
 
-MINI_FOLDER = Path(__file__).parents[1] / "mini" / "checkpoint"
-
-
 def architecture_of(path_or_name: str | Path) -> Architecture:
     """Give a checkpoint's dimensions; takes and raises what :func:`~pytest_dsocr.engine.checkpoint.resolve` does."""
     known = synthetic(str(path_or_name))
     return known[0] if known else Architecture.from_folder(folder_of(path_or_name))
+
+
+def family_named(path_or_name: str | Path) -> Family:
+    """Give a checkpoint's family, or the first, where there is no such checkpoint, which whoever loads it is told."""
+    try:
+        return architecture_of(path_or_name).family
+    except DsocrError:
+        return DEFAULT
 
 
 def folder_of(path_or_name: str | Path) -> Path:
@@ -80,8 +89,8 @@ def folder_of(path_or_name: str | Path) -> Path:
         MachineError: where there is none of that name.
     """
     name = str(path_or_name)
-    if path_or_name == MINI:
-        return _embedded()
+    if path_or_name in EMBEDDED:
+        return _embedded(name)
     if synthetic(name):
         raise MachineError(f"{name} is made of random numbers and has no files; give a checkpoint that has a folder")
     folder = Path(name)
@@ -92,10 +101,10 @@ def folder_of(path_or_name: str | Path) -> Path:
     raise MachineError(f"{name!r} is no checkpoint; {VALID_CHECKPOINT}")
 
 
-def _embedded() -> Path:
-    if not MINI_FOLDER.is_dir():
-        raise MachineError(f"this installation of pytest-dsocr is without its checkpoint {MINI!r}; install it again")
-    return MINI_FOLDER
+def _embedded(name: str) -> Path:
+    if not EMBEDDED[name].is_dir():
+        raise MachineError(f"this installation of pytest-dsocr is without its checkpoint {name!r}; install it again")
+    return EMBEDDED[name]
 
 
 def _cached_snapshot(name: str) -> Path:

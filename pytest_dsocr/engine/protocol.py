@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from pytest_dsocr.families.family import Family
+
 
 class CacheView(Protocol):
     """Keys and values of the positions computed so far."""
@@ -52,6 +54,10 @@ class OcrModel(Protocol[CacheT]):
         """The weights' dtype."""
 
     @property
+    def family(self) -> Family:
+        """What the model is one of; it has a method of each stage that views go through."""
+
+    @property
     def image_newline(self) -> Tensor:
         """The vector that ends each row of vision tokens, ``[C]``."""
 
@@ -65,15 +71,6 @@ class OcrModel(Protocol[CacheT]):
 
     def get_submodule(self, target: str) -> nn.Module:
         """Give the module that the vendor calls ``target``; raise ``AttributeError`` where there is none."""
-
-    def sam(self, pixels: Tensor) -> Tensor:
-        """Encode views ``[N, 3, S, S]``: ``[N, c, h, w]``."""
-
-    def clip(self, sam: Tensor) -> Tensor:
-        """Encode SAM's features: ``[N, 1 + h * w, c]``."""
-
-    def project(self, features: Tensor) -> Tensor:
-        """Take CLIP's and SAM's features side by side ``[N, h * w, 2c]`` to ``[N, h * w, C]``."""
 
     def embed(self, input_ids: Tensor) -> Tensor:
         """Look up ``[B, T]`` ids: ``[B, T, C]``."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_dsocr.contract.markup import Box, Markup, Span
-from pytest_dsocr.engine.stages import Stage, StageTime
+from pytest_dsocr.engine.stages import StageTime
 
 FinishReason = Literal["eos", "length"]
 
@@ -34,7 +34,7 @@ class Result:
     markup: Markup
     counts: Counts
     finish_reason: FinishReason
-    stage_times: dict[Stage, StageTime]
+    stage_times: dict[str, StageTime]
     """Of all that the session did since its result before; empty unless its instrument is ``timed``."""
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, get_args
 import torch
 
 from pytest_dsocr.contract.image import ImageSource
-from pytest_dsocr.contract.inputs import Inputs, prepare_inputs
+from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.markup import Markup, parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy
@@ -24,6 +24,7 @@ from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.result import Counts, Result
 from pytest_dsocr.engine.stages import Instrument, Stages
 from pytest_dsocr.engine.tokenizer import TextStream
+from pytest_dsocr.families.family import Family, load
 from pytest_dsocr.foundation.errors import DsocrError
 
 FirstToken = Literal["prefill", "redecode"]
@@ -65,7 +66,7 @@ class Session(Generic[CacheT]):
             autocast = model.device.type == "cuda" and model.dtype == torch.bfloat16
         self.model = model
         self.tokenizer = tokenizer
-        self.policy = policy or DecodePolicy.for_model(tokenizer.special.eos, model.max_position_embeddings)
+        self.policy = policy or model.family.decoding.for_model(tokenizer.special.eos, model.max_position_embeddings)
         self.stages = Stages(model.device, instrument)
         self.pipeline = Pipeline(model, self.stages, autocast=autocast)
 
@@ -88,7 +89,7 @@ class Session(Generic[CacheT]):
             device: ``cpu``, ``cuda`` or ``cuda:N``.
             dtype: ``float32``, ``bfloat16`` or ``float16``.
             attention: ``eager``, ``sdpa`` or ``flash_attention_2``.
-            round_rope: see :meth:`DeepseekOCR.empty`.
+            round_rope: see :meth:`pytest_dsocr.engine.model.DeepseekOCR.empty`.
             engine: ``readable``, equal to the vendor's code to the bit, or ``fast``, see ``engine.fast``.
             on_progress: called with the bytes loaded and their total.
             **options: the session's own arguments.
@@ -98,19 +99,24 @@ class Session(Generic[CacheT]):
         """
         place, number_type, attend = device_named(device), dtype_named(dtype), attention_function(attention)
         checkpoint = resolve(path_or_name)
-        kind = _model_class(engine)
+        kind = _model_class(engine, checkpoint.architecture.family)
         model = kind.empty(checkpoint.architecture, attend, place, number_type, round_rope=round_rope)
         checkpoint.load_into(model, on_progress)
         if place.type == "cuda" or engine == "fast":
             model.stack_experts()
         return Session(model, checkpoint.tokenizer, **options)
 
+    @property
+    def family(self) -> Family:
+        """What the model is one of."""
+        return self.model.family
+
     def prepare(
         self, image: ImageSource | Sequence[ImageSource], *, prompt: str = "markdown", preset: str | Preset = "gundam"
     ) -> Inputs:
         """Turn one page, or one for each ``<image>`` of the prompt, into the model's inputs, on its device."""
         with self.stages("tokenizer"):
-            return prepare_inputs(image, prompt, preset, self.tokenizer).to(self.model.device)
+            return self.family.prepare(image, prompt, preset, self.tokenizer).to(self.model.device)
 
     def prefill(self, inputs: Inputs, *, all_logits: bool = False) -> DecodeState[CacheT]:
         """Run vision and the prompt; the state holds the seams, the cache and the first token's logits."""
@@ -241,11 +247,11 @@ class Session(Generic[CacheT]):
         return replace(self.policy, **{name: value for name, value in given.items() if value is not None})
 
 
-def _model_class(engine: str) -> type[DeepseekOCR]:
+def _model_class(engine: str, family: Family) -> type[DeepseekOCR]:
     if engine not in ENGINES:
         raise DsocrError(f"engine {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
-    if engine == "readable":
-        return DeepseekOCR
-    from pytest_dsocr.engine.fast.model import FastDeepseekOCR
-
-    return FastDeepseekOCR
+    where = family.model if engine == "readable" else family.fast_model
+    if not where:
+        raise DsocrError(f"there is no engine {engine!r} of {family.title}; choose readable")
+    found: type[DeepseekOCR] = load(where)
+    return found

@@ -14,15 +14,13 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from pytest_dsocr.families import STAGE_NAMES, STAGES
 from pytest_dsocr.foundation.errors import DsocrError
-
-Stage = Literal["tokenizer", "sam", "clip", "projector", "vision_fusion", "prefill", "decode", "postprocess"]
-STAGES: tuple[Stage, ...] = get_args(Stage)
-HOST_STAGES = frozenset({"tokenizer", "postprocess"})
 
 Instrument = Literal["off", "nvtx", "timed"]
 INSTRUMENTS: tuple[Instrument, ...] = get_args(Instrument)
 
+ON_HOST = frozenset(stage.name for stage in STAGES if stage.kind == "host")
 _NOTHING = nullcontext()
 
 
@@ -30,7 +28,7 @@ _NOTHING = nullcontext()
 class StageTime:
     """How often a stage ran, and each run's milliseconds."""
 
-    stage: Stage
+    stage: str
     runs_ms: tuple[float, ...]
 
     @property
@@ -51,10 +49,10 @@ class Stages:
             raise DsocrError(f"instrument {instrument!r} is unknown; choose one of {', '.join(INSTRUMENTS)}")
         self.instrument = instrument
         self._gpu = device if device.type == "cuda" else None
-        self._marks: list[tuple[Stage, Any, Any]] = []
+        self._marks: list[tuple[str, Any, Any]] = []
         self._nvtx = None if instrument == "off" else _nvtx_package()
 
-    def __call__(self, stage: Stage) -> AbstractContextManager[None]:
+    def __call__(self, stage: str) -> AbstractContextManager[None]:
         """Give the context of one run of ``stage``."""
         return _NOTHING if self.instrument == "off" else self._watch(stage)
 
@@ -62,18 +60,18 @@ class Stages:
         """Forget the times taken so far."""
         self._marks.clear()
 
-    def times(self) -> dict[Stage, StageTime]:
+    def times(self) -> dict[str, StageTime]:
         """Give the times taken since :meth:`clear`, by stage; waits for the device once."""
         if self._gpu and self._marks:
             torch.cuda.synchronize(self._gpu)
-        runs: dict[Stage, list[float]] = {}
+        runs: dict[str, list[float]] = {}
         for stage, start, end in self._marks:
             elapsed_ms = (end - start) / 1e6 if isinstance(start, int) else start.elapsed_time(end)
             runs.setdefault(stage, []).append(elapsed_ms)
-        return {stage: StageTime(stage, tuple(runs[stage])) for stage in STAGES if stage in runs}
+        return {stage: StageTime(stage, tuple(runs[stage])) for stage in STAGE_NAMES if stage in runs}
 
     @contextmanager
-    def _watch(self, stage: Stage) -> Iterator[None]:
+    def _watch(self, stage: str) -> Iterator[None]:
         if self._nvtx is not None:
             self._nvtx.push_range(stage, domain="dsocr")
         start = self._now(stage)
@@ -85,10 +83,10 @@ class Stages:
             if self._nvtx is not None:
                 self._nvtx.pop_range(domain="dsocr")
 
-    def _now(self, stage: Stage) -> Any:
+    def _now(self, stage: str) -> Any:
         if self.instrument != "timed":
             return None
-        if self._gpu is None or stage in HOST_STAGES:
+        if self._gpu is None or stage in ON_HOST:
             return time.perf_counter_ns()
         event = torch.cuda.Event(enable_timing=True)
         event.record(torch.cuda.current_stream(self._gpu))  # the caller's current device may be another

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.engine.architecture import Architecture
-from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.engine.model import model_class
 from pytest_dsocr.engine.places import DEFAULT_SEED
 from pytest_dsocr.engine.weights import OnBytes
 from pytest_dsocr.foundation.errors import DsocrError
@@ -60,7 +60,7 @@ def synthetic_fingerprint(arch: Architecture, seed: int) -> str:
     """Give a SHA-256 that tells these weights from any other's: of each tensor's shape and first values."""
     digest = hashlib.sha256()
     with torch.device("meta"):
-        parameters = dict(DeepseekOCR(arch).named_parameters())
+        parameters = dict(model_class(arch)(arch).named_parameters())
     for name, parameter in parameters.items():
         first = torch.empty(min(parameter.numel(), FINGERPRINT_VALUES))
         _fill_one(first, name, parameter.shape, seed)

@@ -13,6 +13,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from pytest_dsocr.contract.markup import UNITS
 from pytest_dsocr.contract.prompt import BOS, EOS, IMAGE, PAD, SpecialTokens
 from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.reading import Format
 
@@ -183,7 +184,7 @@ def _added_token(values: _AddedToken) -> tokenizers.AddedToken:
 
 FIRST_BYTE_ID = 3
 
-VENDOR_FIRST_MARKUP_ID = 128815
+VENDOR_FIRST_MARKUP_ID = DEFAULT.special.image
 MARKUP = (
     IMAGE,
     "<|ref|>",

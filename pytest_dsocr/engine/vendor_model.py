@@ -11,6 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pytest_dsocr.engine.fusion import beside
+from pytest_dsocr.families import family_of
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 
 
@@ -79,6 +82,11 @@ class VendorModel:
         return dtype
 
     @property
+    def family(self) -> Family:
+        """The family by the class of the vendor's object."""
+        return family_of({"architectures": [type(self._whole).__name__]})
+
+    @property
     def image_newline(self) -> Tensor:
         """The vector that ends each row of vision tokens, ``[C]``."""
         newline: Tensor = self._core.image_newline
@@ -111,9 +119,9 @@ class VendorModel:
         out: Tensor = self._core.vision_model(sam, sam)
         return out
 
-    def project(self, features: Tensor) -> Tensor:
-        """Run the vendor's projector."""
-        out: Tensor = self._core.projector(features)
+    def projector(self, clip: Tensor, sam: Tensor) -> Tensor:
+        """Run the vendor's projector on CLIP's features beside SAM's."""
+        out: Tensor = self._core.projector(beside(clip, sam))
         return out
 
     def embed(self, input_ids: Tensor) -> Tensor:

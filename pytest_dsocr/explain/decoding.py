@@ -12,9 +12,7 @@ from torch import Tensor
 
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.mmd import clean_output, to_mmd
-from pytest_dsocr.contract.policy import DEFAULT_NGRAM, NgramBan
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.explain.catalogue import groups
@@ -24,6 +22,7 @@ from pytest_dsocr.explain.mistake import Bench, Changes, Mistake
 from pytest_dsocr.explain.question import ActualStep, Answer, Question
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.explain.search import SOMEWHAT_NEARER, Deadline, search
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case
 
 SIZE = "tokens.size-"
@@ -151,7 +150,11 @@ def _choices(clean: Clean, question: Question, deadline: Deadline) -> Answer:
 
     sizes = [one for one in groups()["tokens"] if one.id.startswith(SIZE)]
     return search(
-        sizes, lambda one: differing(int(one.id.removeprefix(SIZE))), differing(DEFAULT_NGRAM), 0.0, deadline
+        sizes,
+        lambda one: differing(int(one.id.removeprefix(SIZE))),
+        differing(DEFAULT.decoding.no_repeat_ngram_size),
+        0.0,
+        deadline,
     )[0]
 
 
@@ -189,10 +192,10 @@ class _Texts:
 
     def other_cases(self) -> Iterator[Mistake]:
         """Yield other presets, and other prompts."""
-        for name in PRESETS:
+        for name in DEFAULT.presets:
             if name != self.case.preset.name:
                 yield self._other(f"the preset {name}", name, self.case.prompt)
-        for name, prompt in PROMPTS.items():
+        for name, prompt in DEFAULT.prompts.items():
             if prompt != self.case.prompt:
                 yield self._other(f"the prompt {name!r}", self.case.preset.name, prompt)
 

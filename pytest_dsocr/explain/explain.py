@@ -15,7 +15,7 @@ from torch import Tensor
 from pytest_dsocr.contract import COMPARED, GRID
 from pytest_dsocr.contract import PIXELS as PIXELS_OF
 from pytest_dsocr.contract import inputs as of_inputs
-from pytest_dsocr.contract.inputs import Inputs, prepare_inputs
+from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.explain.catalogue import groups, pairs
 from pytest_dsocr.explain.decoding import explain_best, explain_reading, explain_steps, explain_written
@@ -112,13 +112,16 @@ class _Inputs:
     def _made(self, one: Mistake | None, *, brief: bool = False) -> dict[str, Tensor]:
         """Make the inputs; briefly without pixels."""
         with Changes() as changes:
+            changes.set(of_inputs, "check_inputs", lambda *_: None)
             if one is not None:
                 one.plant(Bench(self.session, changes))
             if brief:
-                changes.set(of_inputs, "crops", lambda page, grid: [page])
+                changes.set(of_inputs, "crops", lambda page, grid, _px: [page])
                 changes.set(of_inputs, "global_view", lambda page, preset: page)
                 changes.set(of_inputs, "pixels", lambda views: torch.zeros(1, 3, 1, 1))
-            return prepare_inputs(self.case.page, self.case.prompt, self.case.preset, self.session.tokenizer).tensors
+            return self.session.family.prepare(
+                self.case.page, self.case.prompt, self.case.preset, self.session.tokenizer
+            ).tensors
 
     def _equal(self, tensors: dict[str, Tensor]) -> frozenset[str]:
         own = InputsDigest.of(tensors)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.session import Session
@@ -40,6 +41,14 @@ def plant(one: Mistake, session: Session[Any], changes: Changes) -> None:
 
     changes.later(of_prompt.undo)
     changes.set(Pipeline, "prefill_with", prefill_with)
+
+
+@contextmanager
+def in_contract(one: Mistake) -> Iterator[None]:
+    """Have the contract make inputs with a mistake of pixels or of the prompt, which needs no session."""
+    with Changes() as changes:
+        one.plant(Bench(cast(Session[Any], None), changes))
+        yield
 
 
 def _bench(

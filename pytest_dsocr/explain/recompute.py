@@ -92,16 +92,16 @@ class Clean:
     def sam_of(self, view: str) -> Tensor:
         """Return SAM's features of a view, without what comes behind them."""
         if view in self._views:
-            return self._views[view].sam
+            return self._views[view]["sam"]
         if view not in self._sam:
-            self._sam[view] = self.session.pipeline.sam(self.pixels(view))
+            self._sam[view] = self.session.pipeline.encode("sam", self.pixels(view))
         return self._sam[view]
 
     @cached_property
     def fused(self) -> Tensor:
         """What goes into the prompt."""
-        crops = self.view("crops").projector if self.grid != (1, 1) else None
-        return self.session.pipeline.vision_fusion(crops, self.view("page").projector, self.grid)
+        crops = self.view("crops")["projector"] if self.grid != (1, 1) else None
+        return self.session.pipeline.vision_fusion(crops, self.view("page")["projector"], self.grid)
 
     @property
     def image(self) -> tuple[int, int]:
@@ -113,14 +113,14 @@ class Clean:
         """Compute a stage from the right tensors in front of it, of no more than ``most`` views."""
         pipeline = self.session.pipeline
         if stage == "sam":
-            return pipeline.sam(self.pixels(view)[:most])
+            return pipeline.encode("sam", self.pixels(view)[:most])
         if stage == "clip":
-            return pipeline.clip(self.sam_of(view)[:most])
+            return pipeline.encode("clip", self.sam_of(view)[:most])
         if stage == "projector":
-            return pipeline.projector(self.view(view).clip, self.view(view).sam)
+            return pipeline.encode("projector", self.view(view)["clip"], self.view(view)["sam"])
         if stage == "vision_fusion":
-            crops = self.view("crops").projector if self.grid != (1, 1) else None
-            return pipeline.vision_fusion(crops, self.view("page").projector, self.grid)
+            crops = self.view("crops")["projector"] if self.grid != (1, 1) else None
+            return pipeline.vision_fusion(crops, self.view("page")["projector"], self.grid)
         features = self.fused if self.inputs.has_vision else None
         return pipeline.prefill_with(self.inputs, features).logits[0]
 

@@ -1,4 +1,4 @@
-"""Files that are written whole: sealed JSON, locks, and the pages that templates make."""
+"""Files that are written whole, JSON that shows whether it is complete, locks, and pages made of templates."""
 
 from __future__ import annotations
 

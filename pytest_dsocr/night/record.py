@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 from msgspec import Meta
 
 from pytest_dsocr.compare.verdict import Verdict
+from pytest_dsocr.families import STAGE_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.reading import Format, Time
@@ -22,7 +23,7 @@ from pytest_dsocr.report.words import likely_cause
 
 INPUTS, TIMES, OTHER = "tokenizer", "times", "other"
 OUTPUT = "postprocess"
-STAGES = (INPUTS, "sam", "clip", "projector", "vision_fusion", "prefill", "decode", OUTPUT, TIMES, OTHER)
+STAGES = (*STAGE_NAMES, TIMES, OTHER)
 """As the report calls them, in the order of the data; what is of none of them comes last."""
 OF_STAGE: Mapping[str, str] = {
     **dict.fromkeys(("input_ids", "inputs", "dtypes"), INPUTS),

@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from pytest_dsocr.observation.block_seams import ORDER
 from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Artefact, Best, InputsDigest, NotFinite, Output, Seam, SpanSeen, Step
 
@@ -46,9 +45,6 @@ class ForcedStep:
 
 Part = Literal["inputs", "vision", "prefill", "step", "read", "write"]
 """What a subject is asked for, by the method that gives it; ``read`` is also what ``text_of`` gives in its place."""
-
-VISION_SEAMS = ORDER[:-1]
-"""What vision may give, in the stages' order; those of crops only of a page that has some."""
 
 
 class KvSize(NamedTuple):

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pytest_dsocr.families import SEAMS, STAGES
+from pytest_dsocr.families.family import PREFILL
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.exact import exact_tensor
 from pytest_dsocr.observation.observation import Seam
@@ -60,17 +62,8 @@ class SingleViews:
                 yield block, "crops", torch.cat(crops[0])
 
 
-BLOCKS: Mapping[str, str] = {
-    "sam": "model.sam_model.blocks",
-    "clip": "model.vision_model.transformer.layers",
-    "prefill": "model.layers",
-}
-"""Where the vendor's model has the blocks of a stage."""
-ORDER = (
-    *("sam.crops", "sam.page", "clip.crops", "clip.page", "projector.crops", "projector.page"),
-    *("vision_fusion", "prefill"),
-)
-"""The whole stages' seams, as they follow from each other."""
+BLOCKS: Mapping[str, str] = {stage.name: stage.blocks for stage in STAGES if stage.blocks}
+"""Where a vendor's model has the blocks of a stage."""
 
 MOST_WAITING_BYTES = 256 << 20
 """Of a page of nine crops at full size in bf16 the blocks give 440 MB."""
@@ -116,7 +109,7 @@ class DeepSeams:
         """
         if out.shape[1] == 1:
             return
-        if stage != "prefill" and len(out) == 1 and f"{stage}.crops/{depth}" not in self._shapes:
+        if stage != PREFILL and len(out) == 1 and f"{stage}.crops/{depth}" not in self._shapes:
             self._single.keep((stage, depth), module, exact_tensor(out))
             return
         name = f"{_whole(stage, out)}/{depth}"
@@ -169,12 +162,12 @@ def in_stage_order(seams: Mapping[str, Seam]) -> dict[str, Seam]:
 
 def _place(name: str) -> tuple[int, float]:
     whole, _, depth = name.partition("/")
-    return ORDER.index(whole) if whole in ORDER else len(ORDER), int(depth) if depth.isdecimal() else inf
+    return SEAMS.index(whole) if whole in SEAMS else len(SEAMS), int(depth) if depth.isdecimal() else inf
 
 
 def _whole(stage: str, out: Tensor) -> str:
     """Name the stage's seam that ``out`` is inside of; a page is one view, and crops are two at least."""
-    if stage == "prefill":
+    if stage == PREFILL:
         return stage
     return f"{stage}.crops" if len(out) > 1 else f"{stage}.page"
 

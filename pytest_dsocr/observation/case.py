@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
-from pytest_dsocr.contract.presets import Preset, get_preset
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.families import DEFAULT, FAMILIES
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.words import plain
 
@@ -28,13 +29,15 @@ class Case:
     prompt: str
     """The text, with its ``<image>``."""
     preset: Preset
-    max_new_tokens: int = VENDOR_MAX_NEW_TOKENS
+    max_new_tokens: int = DEFAULT.decoding.max_new_tokens
+    family: Family = field(default=DEFAULT, repr=False)
+    """Of the model that is asked."""
 
     @property
     def id(self) -> str:
         """A name for files and reports, such as ``invoice-gundam-markdown``; it can always be printed."""
         stem = "".join(c if c.isprintable() else "_" for c in self.page.stem)
-        return f"{stem}-{self.preset.name}-{prompt_name(self.prompt)}"
+        return f"{stem}-{self.preset.name}-{prompt_name(self.prompt, self.family)}"
 
     @property
     def page_name(self) -> str:
@@ -56,17 +59,26 @@ class Case:
 
     def to_json(self) -> dict[str, Any]:
         """Give what the case is, its page by name and content."""
-        return {
-            "page": self.page_name,
-            "page_sha256": self.page_sha256,
-            "prompt": self.prompt,
-            "preset": asdict(self.preset),
-            "max_new_tokens": self.max_new_tokens,
-        }
+        return {"page": self.page_name, "page_sha256": self.page_sha256, **self.described}
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What the case is, but for its page; the family is named where it is not the first."""
+        asked = {"prompt": self.prompt, "preset": self.preset.sizes, "max_new_tokens": self.max_new_tokens}
+        return asked if self.family is DEFAULT else {**asked, "family": self.family.name}
+
+    @classmethod
+    def from_json(cls, page: Path, described: Mapping[str, Any]) -> Case:
+        """Make the case of ``page`` that :attr:`described` tells; raise ``KeyError`` for an unknown family."""
+        family = FAMILIES[described.get("family", DEFAULT.name)]
+        preset = family.preset(Preset.from_json(described["preset"]))
+        return cls(page, described["prompt"], preset, described["max_new_tokens"], family)
 
 
-def make_case(page: str | Path, prompt: str, preset: str, max_new_tokens: int | None = None) -> Case:
-    """Make a case of what a user types; ``prompt`` is a name of ``PROMPTS`` or a text.
+def make_case(
+    page: str | Path, prompt: str, preset: str, max_new_tokens: int | None = None, family: Family = DEFAULT
+) -> Case:
+    """Make a case of what a user types; ``prompt`` is the name of a prompt of ``family``, or a text.
 
     Raises:
         DsocrError: where there is no such preset or page, or nothing would be decoded.
@@ -75,10 +87,11 @@ def make_case(page: str | Path, prompt: str, preset: str, max_new_tokens: int | 
         raise DsocrError(f"there is no page {page}; give an image file")
     if max_new_tokens is not None and max_new_tokens < 1:
         raise DsocrError(f"max_new_tokens={max_new_tokens} leaves nothing to decode; give at least 1")
-    return Case(Path(page), PROMPTS.get(prompt, prompt), get_preset(preset), max_new_tokens or VENDOR_MAX_NEW_TOKENS)
+    ceiling = max_new_tokens or family.decoding.max_new_tokens
+    return Case(Path(page), family.prompts.get(prompt, prompt), family.preset(preset), ceiling, family)
 
 
-def prompt_name(prompt: str) -> str:
+def prompt_name(prompt: str, family: Family = DEFAULT) -> str:
     """Give a prompt's name; for a text that has none, one made of its hash."""
-    names = {text: name for name, text in PROMPTS.items()}
+    names = {text: name for name, text in family.prompts.items()}
     return names.get(prompt.strip()) or f"prompt_{hashlib.sha256(prompt.encode()).hexdigest()[:8]}"

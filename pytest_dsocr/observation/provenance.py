@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import metadata
 from typing import Any
 
-from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
+from pytest_dsocr.families import DEFAULT
 
 OF_NO_CONSEQUENCE = ("checkpoint", "date", "command")
 """Fields that may differ between equal observations; a checkpoint counts by its content, not by its name."""
@@ -86,9 +86,11 @@ class Provenance:
 
     def with_ceiling(self, max_new_tokens: int) -> Provenance:
         """Give the same for a case that is decoded so far, which is an override unless the vendor's code has it."""
-        if max_new_tokens == VENDOR_MAX_NEW_TOKENS:
+        if max_new_tokens == DEFAULT.decoding.max_new_tokens:
             return self
-        return self.with_override(f"generate: max_new_tokens {max_new_tokens} in place of {VENDOR_MAX_NEW_TOKENS}")
+        return self.with_override(
+            f"generate: max_new_tokens {max_new_tokens} in place of {DEFAULT.decoding.max_new_tokens}"
+        )
 
     def differences(self, other: Provenance) -> list[str]:
         """Say in which respects of consequence the two were made differently, one line each."""

@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 
 from pytest_dsocr.contract.image import image_size, load_image
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.reading import is_regular
 from pytest_dsocr.foundation.shard import Shard
@@ -46,6 +48,7 @@ def make_cases(
     presets: Sequence[str],
     max_new_tokens: int | None = None,
     shard: Shard | None = None,
+    family: Family = DEFAULT,
 ) -> Cases:
     """Give every page named in every preset with every prompt, each case once, and the bad pages.
 
@@ -64,7 +67,9 @@ def make_cases(
         if isinstance(page, BadPage):
             bad.setdefault(page.path, page)
             continue
-        for case in (make_case(page, prompt, preset, max_new_tokens) for preset in presets for prompt in prompts):
+        for case in (
+            make_case(page, prompt, preset, max_new_tokens, family) for preset in presets for prompt in prompts
+        ):
             other = by_id.setdefault(case.id, case)
             if other != case:
                 bad.setdefault(page, BadPage(page, _of_one_name(other, case)))

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pytest_dsocr.families import OF_VIEWS
+from pytest_dsocr.families.family import FUSION, PREFILL
 from pytest_dsocr.foundation.reading import Identity, Time
 
-ENCODERS = ("sam", "clip", "projector")
+ENCODERS = tuple(OF_VIEWS)
 """Stages that are modules within vision."""
-ON_DEVICE = (*ENCODERS, "vision_fusion", "vision", "prefill")
+ON_DEVICE = (*ENCODERS, FUSION, "vision", PREFILL)
 """Stages that a GPU works for once a page. ``vision`` is that of a subject without modules."""
 BEFORE_STEPS = ("tokenizer", *ON_DEVICE)
 """What the first token waits for."""

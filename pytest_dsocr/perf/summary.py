@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from pytest_dsocr.contract.presets import get_preset
 from pytest_dsocr.cost.roofline import LAUNCH_BOUND, Bound, Device, Limit, Roof, Share, limit_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
@@ -52,7 +51,7 @@ def roof_over(measured: Measured, arch: Architecture, page_px: tuple[int, int], 
         return None
     prompt, image, output = (exact[name] for name in TOKENS)
     how = {"dtype": setup["dtype"], "attention": setup["attention"]}
-    return Roof.of(arch, Workload(page_px, get_preset(page["preset"]), prompt - image, output, **how), device)
+    return Roof.of(arch, Workload(page_px, arch.family.preset(page["preset"]), prompt - image, output, **how), device)
 
 
 def nearness(measured: Measured, roof: Roof) -> Iterator[Nearness]:

@@ -237,10 +237,12 @@ def _resolve(config: pytest.Config) -> None:
 
 def _cases(config: pytest.Config) -> tuple[list[Case], list[BadPage]]:
     if ALL_CASES not in config.stash:
+        from pytest_dsocr.engine.places import family_named
         from pytest_dsocr.pages.named import make_cases
 
         own = own_config(config)
-        found = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, own.shard)
+        family = family_named(own.checkpoint)
+        found = make_cases(own.pages, own.prompts, own.presets, own.max_new_tokens, own.shard, family)
         config.stash[ALL_CASES], config.stash[BAD_PAGES] = list(found.good), list(found.bad)
         config.stash[ALL_PAGES] = list(found.pages)
     return config.stash[ALL_CASES], config.stash[BAD_PAGES]
@@ -307,7 +309,7 @@ def _header(config: pytest.Config) -> list[str]:
     lines = [
         f"dsocr: pytest-dsocr {pytest_dsocr.__version__} from {pytest_dsocr.__path__[0]}",
         f"dsocr: subject {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}, {own.attention}; offers "
-        f"{levels or 'what it says when it is loaded'}{offers.told}",
+        f"{levels or 'what it says when it is loaded'}{offers.summary}",
         f"dsocr: reference {how}, {where}, {reference}; "
         f"pages {' '.join(own.pages)}, {' '.join(own.presets)}, {' '.join(own.prompts)}",
         *(f"dsocr: {note}" for note in config.stash.get(NOTES, [])),

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_dsocr.compare.tolerances import NAMES, check_tolerance
-from pytest_dsocr.contract.presets import get_preset
-from pytest_dsocr.contract.prompt import IMAGE, PROMPTS
+from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.places import HUB_NAME, MINI, SYNTHETIC_NAME, VALID_CHECKPOINT
+from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.observation.level import Level
@@ -94,13 +94,17 @@ def readable_page(text: str) -> str:
 
 def preset(text: str) -> str:
     """Read a preset's name."""
-    return get_preset(text).name
+    if text.lower() not in PRESET_NAMES:
+        raise DsocrError(f"there is no preset {text!r}; give one of {', '.join(PRESET_NAMES)}")
+    return text.lower()
 
 
 def prompt(text: str) -> str:
     """Read a prompt's name, or a text with ``<image>``."""
-    if text not in PROMPTS and IMAGE not in text:
-        raise DsocrError(f"{text!r} is not a prompt; give one of {', '.join(PROMPTS)}, or a text with {IMAGE} in it")
+    if text not in PROMPT_NAMES and IMAGE not in text:
+        raise DsocrError(
+            f"{text!r} is not a prompt; give one of {', '.join(PROMPT_NAMES)}, or a text with {IMAGE} in it"
+        )
     return text
 
 

@@ -131,11 +131,10 @@ def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[
     """Hold what the subject reads of the page against the reference: a wrong answer may be fast."""
     from pytest_dsocr.cases.limits import limits_of
     from pytest_dsocr.cases.run import compare_sides
-    from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
     from pytest_dsocr.report.words import counts
 
     subject, reference = request.getfixturevalue("dsocr_subject"), request.getfixturevalue("dsocr_reference")
-    whole = replace(case, max_new_tokens=config.max_new_tokens or VENDOR_MAX_NEW_TOKENS)
+    whole = replace(case, max_new_tokens=config.max_new_tokens or case.family.decoding.max_new_tokens)
     report = compare_sides(
         whole, subject, reference, config.setup, limits_of(config, subject, reference), always_read=True
     )

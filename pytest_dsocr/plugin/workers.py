@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.process import cores
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
@@ -21,7 +20,9 @@ if TYPE_CHECKING:
     from pytest_dsocr.report.payload import TestPayload
 
 
-CASE = re.compile(rf"\[(?P<case>.+-(?:{'|'.join(PRESETS)})-(?:{'|'.join(PROMPTS)}|prompt_[0-9a-f]{{8}}))[-\]]")
+CASE = re.compile(
+    rf"\[(?P<case>.+-(?:{'|'.join(DEFAULT.presets)})-(?:{'|'.join(DEFAULT.prompts)}|prompt_[0-9a-f]{{8}}))[-\]]"
+)
 """Finds the id of a case in a test's: ``form-gundam-markdown`` in ``test_x[form-gundam-markdown-2]``."""
 SPREAD = "--numprocesses=auto"
 """What ``dsocr compare`` adds where the user says nothing to pytest; in this very form, which marks it as ours."""

@@ -14,15 +14,10 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
 
-FILES = (
-    "modeling_deepseekocr.py",
-    "modeling_deepseekv2.py",
-    "deepencoder.py",
-    "conversation.py",
-    "configuration_deepseek_v2.py",
-)
+FILES = DEFAULT.vendor.files
 
 
 def check_vendor_folder(folder: Path) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import InputsDigest, Observation
@@ -88,9 +86,9 @@ class Explaining(Protocol):
 
 def pack_case(case: Case) -> dict[str, Any]:
     """Take a case apart for JSON; its page is named so that any process finds it."""
-    return {**asdict(case), "page": str(case.page.absolute())}
+    return {**case.described, "page": str(case.page.absolute())}
 
 
 def unpack_case(packed: Mapping[str, Any]) -> Case:
     """Put a case together again."""
-    return Case(**{**packed, "page": Path(packed["page"]), "preset": Preset(**packed["preset"])})
+    return Case.from_json(Path(packed["page"]), packed)

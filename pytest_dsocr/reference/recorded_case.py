@@ -147,8 +147,7 @@ def up_to(
 
 def case_in(pages: Path, described: Mapping[str, Any]) -> Case:
     """Return the case that is described, its page in the folder ``pages``."""
-    preset = Preset(**described["preset"])
-    return Case(pages / described["page"], described["prompt"], preset, described["max_new_tokens"])
+    return Case.from_json(pages / described["page"], described)
 
 
 def traits(described: Mapping[str, Any]) -> dict[str, str]:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.report.outcomes import FAILING, TestResult
 from pytest_dsocr.report.payload import CasePayload
 from pytest_dsocr.report.words import likely_cause
-
-if TYPE_CHECKING:
-    from pytest_dsocr.report.outcomes import TestResult
 
 
 class Outside(TypedDict):

@@ -115,6 +115,7 @@ def _page_to_json(page: Priced, device: Device, layers: bool) -> dict[str, Any]:
     return {
         "page": page.name,
         **asdict(work),
+        "preset": work.preset.sizes,
         "grid": work.grid,
         "views_px": work.views_px,
         "image_tokens": work.image_tokens,

@@ -64,7 +64,7 @@ class Difference:
     """Newly compared, and right."""
     common: int = 0
     """How many comparisons both hold."""
-    untold: str = ""
+    times_left_out: str = ""
     """Why times are not compared, where either file has some."""
 
     @property
@@ -82,12 +82,12 @@ def difference(old: Result, new: Result) -> Difference:
     if obstacles := [*_obstacles(old, new)]:
         return Difference(obstacles)
     before, after = states(old), states(new)
-    found = Difference(common=len(before.keys() & after.keys()), untold=why_untold(old, new))
+    found = Difference(common=len(before.keys() & after.keys()), times_left_out=why_times_are_left_out(old, new))
     mended = {*_mended(old, new)}
     for key in dict.fromkeys([*after, *before]):
         now = after.get(key, State(RIGHT, "its tests pass") if key in mended else NOTHING)
         _sort_in(found, key, before.get(key, NOTHING), now)
-    if not found.untold:
+    if not found.times_left_out:
         _times(found, old, new)
     return found
 
@@ -162,7 +162,7 @@ def _obstacles(old: Result, new: Result) -> Iterator[str]:
         yield "they hold no comparison in common"
 
 
-def why_untold(old: Result, new: Result) -> str:
+def why_times_are_left_out(old: Result, new: Result) -> str:
     """Say why the times of two results are not compared; empty where they are, and where neither has any."""
     was, now = old.get("perf"), new.get("perf")
     if not was and not now:
@@ -226,8 +226,8 @@ def lines(found: Difference, old: Result, new: Result) -> Iterator[str]:
             yield from entry("", f"and {len(changes) - MOST} more")
     for reading in readings(old, new)[:MOST]:
         yield from entry("reads", f"{reading.case}, {reading.what}: {reading.old}; now: {reading.new}")
-    if found.untold:
-        yield from entry("times", found.untold)
+    if found.times_left_out:
+        yield from entry("times", found.times_left_out)
     yield from entry("verdict", verdict(found))
 
 
@@ -294,4 +294,4 @@ def _markdown(found: Difference, old: Result, new: Result) -> Iterator[str]:
     for title, changes in _parts(found):
         yield from part(title.capitalize(), table(("case", "what", "before", "after"), changes))
     yield from part("Read differently", table(("case", "what", "old", "new"), readings(old, new)))
-    yield from part("Times", (cell(one) for one in (found.untold,) if one))
+    yield from part("Times", (cell(one) for one in (found.times_left_out,) if one))

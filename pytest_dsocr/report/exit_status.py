@@ -1,4 +1,7 @@
-"""How a run ended, in one word and one exit status, so that CI can tell a wrong model from a machine out of order."""
+"""How a run ended, in one word and one exit status, so that CI can tell a wrong model from a machine out of order.
+
+The exit statuses of all commands are here; ``docs/running.md`` is held to them.
+"""
 
 from __future__ import annotations
 

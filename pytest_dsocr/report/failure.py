@@ -13,16 +13,15 @@ from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import SEVERITY, Comparison, Verdict
 from pytest_dsocr.contract import COMPARED
 from pytest_dsocr.contract.artifacts import MMD
+from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.foundation.words import COLUMNS, MARGIN, entry, fit, near, plain
 from pytest_dsocr.report.commands import rerun
 from pytest_dsocr.report.payload import ComparisonPayload, RunPayload, of_run, picture_name
 from pytest_dsocr.report.words import first_wrong, reference_in_words, subject_in_words
 
 if TYPE_CHECKING:
-    from pytest_dsocr.compare.case import CaseReport
     from pytest_dsocr.observation.config import Config
     from pytest_dsocr.reference.protocol import Reference
-
 
 LEGEND: Line = (
     Piece(Side.REFERENCE, "only in the reference"),
@@ -209,7 +208,7 @@ class _Failure:
         if explanation:
             yield from entry("explained", explanation.text)
         if explanation is None or not explanation.is_proven:
-            yield from entry("check", divergence.cause)
+            yield from entry("check", hint(divergence))
         for finding in (self.report.exchange.findings if self.report else ())[:MOST_FINDINGS]:
             yield from entry("found", finding, LINES_OF_FINDING)
 
@@ -217,7 +216,7 @@ class _Failure:
         """Say what to check where there is no case, but inputs or files that were held against something recorded."""
         found = None if self.report else first_divergence([one for one in self.failing if _told_alone(one)])
         if found is not None:
-            yield from entry("check", found.cause)
+            yield from entry("check", hint(found))
 
     def _accepting(self) -> Iterator[str]:
         """Say which tolerance would let it pass, if a reasonable one would."""

@@ -13,6 +13,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pytest_dsocr.compare.verdict import Comparison
+from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.foundation.errors import is_of_machine, message_of
 from pytest_dsocr.foundation.files import sha256
 from pytest_dsocr.foundation.words import plain, printable
@@ -257,7 +258,7 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
         "worst_error": of_number(report.worst_error),
         "first_wrong": divergence.first.what if divergence else None,
         "right_before": divergence.right if divergence else 0,
-        "cause": divergence.cause if divergence else None,
+        "cause": hint(divergence) if divergence else None,
         "explained": exchange.explanation.text if exchange.explanation else None,
         "proven": exchange.explanation is not None and exchange.explanation.is_proven,
         "fault": of_fault(report.fault, report.case.id) if report.fault else None,

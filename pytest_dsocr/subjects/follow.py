@@ -16,9 +16,10 @@ from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.artifacts import MMD
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
-from pytest_dsocr.contract.policy import DEFAULT_NGRAM, DecodePolicy, NgramBan
+from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
 from pytest_dsocr.engine.pipeline import pick
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.answer import Answer, ForcedStep, Part
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case
@@ -264,7 +265,7 @@ def steps_along(
 
 def forced_steps(asked: CheckedSubject, inputs: Mapping[str, Tensor], expected: Sequence[Step]) -> ForcedSteps:
     """Prepare to see the steps along the reference's, by the rule that the subject says it chooses by."""
-    size = asked.policy.no_repeat_ngram_size if asked.policy else DEFAULT_NGRAM
+    size = asked.policy.no_repeat_ngram_size if asked.policy else DEFAULT.decoding.no_repeat_ngram_size
     return ForcedSteps(expected, size, inputs["input_ids"][0].tolist())
 
 

@@ -59,7 +59,7 @@ def way_of(spec: str) -> Way | None:
     for beginning, module in ADAPTERS.items():
         if spec.startswith(beginning):
             found: Any = importlib.import_module(f"pytest_dsocr.adapters.{module}")
-            return cast(Way, found)
+            return cast("Way", found)
     return None
 
 

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_dsocr.contract.presets import PRESETS, Preset
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.protocol import CacheView
+from pytest_dsocr.families import PRESET_NAMES, PROMPT_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.observation.config import Setup as Setup
@@ -150,7 +150,7 @@ def level_of(subject: Any) -> Level:
     return offered
 
 
-OFFERABLE = {"presets": PRESETS, "prompts": PROMPTS}
+OFFERABLE = {"presets": PRESET_NAMES, "prompts": PROMPT_NAMES}
 
 
 class NotOfferedError(DsocrError):
@@ -181,13 +181,16 @@ class Offers:
         """Raise :class:`NotOfferedError` where a case is not of them."""
         from pytest_dsocr.observation.case import prompt_name  # brings Pillow, and levels are told without
 
-        asked = {"preset": (case.preset.name, self.presets), "prompt": (prompt_name(case.prompt), self.prompts)}
+        asked = {
+            "preset": (case.preset.name, self.presets),
+            "prompt": (prompt_name(case.prompt, case.family), self.prompts),
+        }
         for what, (name, offered) in asked.items():
             if offered is not None and name not in offered:
                 raise NotOfferedError(f"not offered: the {what} {name}; the subject offers {listed([*offered])}")
 
     @property
-    def told(self) -> str:
-        """What is said of it beside its level; empty where it offers all."""
+    def summary(self) -> str:
+        """A summary for the header, beside the level; empty where it offers all."""
         given = {what: getattr(self, what) for what in OFFERABLE}
         return "".join(f"; {what}: {', '.join(names)}" for what, names in given.items() if names is not None)

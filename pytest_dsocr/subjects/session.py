@@ -15,7 +15,6 @@ from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.session import Engine, Session
-from pytest_dsocr.observation.answer import VISION_SEAMS
 from pytest_dsocr.subjects.protocol import Setup
 
 
@@ -26,10 +25,13 @@ class SessionStages:
         session: any session, around the engine's model or the vendor's.
     """
 
-    seams = VISION_SEAMS
-
     def __init__(self, session: Session[Any]) -> None:
         self.session = session
+
+    @property
+    def seams(self) -> tuple[str, ...]:
+        """What its vision gives."""
+        return self.session.family.vision_seams
 
     @property
     def dtype(self) -> str:

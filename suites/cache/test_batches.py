@@ -18,8 +18,8 @@ import pytest
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.plugin.check import Check
@@ -53,7 +53,7 @@ def test_pages_of_unlike_lengths_read_as_alone(
     pages = _unlike_pages(tmp_path)
     if dsocr_config.checkpoint != MINI:  # which reads something of any page
         pages[1] = first_page
-    cases = [Case(page, PROMPTS["markdown"], OWN, OF_UNLIKE) for page in pages]
+    cases = [Case(page, DEFAULT.prompts["markdown"], OWN, OF_UNLIKE) for page in pages]
     dsocr_check(_together(dsocr_subject, dsocr_config, cases, range(len(pages)), UNLIKE))
 
 

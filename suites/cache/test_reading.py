@@ -107,12 +107,16 @@ def test_another_prompt_of_a_page_is_another_reading(
 def _repeated(ids: Sequence[int]) -> Comparison:
     """Judge how often a text's own tokens stand again in it, as many in a row as the rule forbids."""
     from pytest_dsocr.compare.verdict import as_expected
-    from pytest_dsocr.contract.policy import DEFAULT_NGRAM
+    from pytest_dsocr.families import DEFAULT
 
-    ngrams = [tuple(ids[at : at + DEFAULT_NGRAM]) for at in range(len(ids) - DEFAULT_NGRAM + 1)]
-    why = f"times that {DEFAULT_NGRAM} tokens in a row stand again in the text"
+    ngrams = [
+        tuple(ids[at : at + DEFAULT.decoding.no_repeat_ngram_size])
+        for at in range(len(ids) - DEFAULT.decoding.no_repeat_ngram_size + 1)
+    ]
+    why = f"times that {DEFAULT.decoding.no_repeat_ngram_size} tokens in a row stand again in the text"
     found = as_expected("text/n-grams", len(ngrams) - len({*ngrams}), 0, why)
-    hint = f"check: the rule for n-grams (no_repeat_ngram_size={DEFAULT_NGRAM}, over prompt and output)"
+    rule = f"no_repeat_ngram_size={DEFAULT.decoding.no_repeat_ngram_size}, over prompt and output"
+    hint = f"check: the rule for n-grams ({rule})"
     return replace(found, details=(hint,) * (found.verdict is Verdict.WRONG))
 
 

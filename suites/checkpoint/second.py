@@ -13,9 +13,9 @@ from pytest_dsocr.cases.run import compare_sides
 from pytest_dsocr.compare.case import CaseReport, judge
 from pytest_dsocr.compare.tolerances import Tolerances
 from pytest_dsocr.compare.verdict import Comparison
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.config import Config
@@ -72,7 +72,7 @@ class Second:
         """
         own = self.config_in(dtype)
         self._check_offered(own)
-        case = Case(self.folder / f"{PAGES[dtype]}.png", PROMPT, PRESETS["tiny"], CEILING)
+        case = Case(self.folder / f"{PAGES[dtype]}.png", PROMPT, DEFAULT.presets["tiny"], CEILING)
         is_half = dtype == "bfloat16"
         with _loaded(own) as subject:
             limits = limits_of(own, subject, reference)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.contract import PIXELS
-from pytest_dsocr.contract.presets import Preset, get_preset
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ class Asked:
         self._subject = subject
         self._digests: dict[tuple[Path, str | Preset, str], InputsDigest] = {}
 
-    def __call__(self, page: Path, preset: str | Preset = "gundam", prompt: str = PROMPTS["markdown"]) -> InputsDigest:
+    def __call__(
+        self, page: Path, preset: str | Preset = "gundam", prompt: str = DEFAULT.prompts["markdown"]
+    ) -> InputsDigest:
         """Give the digest of a page's inputs."""
         from pytest_dsocr.observation.observation import InputsDigest
 
@@ -92,9 +94,9 @@ class Asked:
         return InputsDigest.of({**tensors, **{name: tensors[name][:0] for name in PIXELS}})
 
     def tensors(
-        self, page: Path, preset: str | Preset = "gundam", prompt: str = PROMPTS["markdown"]
+        self, page: Path, preset: str | Preset = "gundam", prompt: str = DEFAULT.prompts["markdown"]
     ) -> Mapping[str, Tensor]:
         """Give the inputs themselves, made anew."""
         from pytest_dsocr.subjects.checked import CheckedSubject
 
-        return CheckedSubject(self._subject).inputs(Case(page, prompt, get_preset(preset)))
+        return CheckedSubject(self._subject).inputs(Case(page, prompt, DEFAULT.preset(preset)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected
 from pytest_dsocr.contract import PIXELS
+from pytest_dsocr.families import DEFAULT
 
 if TYPE_CHECKING:
     from pytest_dsocr.contract.prompt import TextTokenizer
@@ -91,9 +92,8 @@ class PromptFact:
 
     def ids_in(self, tokenizer: TextTokenizer) -> list[int]:
         """Give the same prompt's ids in another vocabulary: the same pieces at the same places."""
-        from pytest_dsocr.contract.prompt import SpecialTokens
 
-        image = SpecialTokens().image
+        image = DEFAULT.special.image
         first, count = self.input_ids.index(image), self.input_ids.count(image)
         before, after = self.input_ids[1:first], self.input_ids[first + count :]
         pieces = {tuple(ids): text for text, ids in self.encoded.items()}

@@ -1,31 +1,29 @@
-"""What a wrong fact of the contract resembles: a known way in which ports make inputs otherwise."""
+"""What a wrong fact of the contract resembles: inputs are made again under the known mistakes of inputs."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from math import log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.contract.presets import CANDIDATES, MAX_CROPS, MIN_CROPS, Grid, Preset, crop_grid
+from pytest_dsocr.contract.presets import Grid, Preset, crop_grid
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.families import DEFAULT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor
 
-LIMITS = (range(MIN_CROPS, MAX_CROPS), range(MAX_CROPS + 1, 33))
-"""Limits of crops that a port may have in place of the vendor's: below it, and above."""
-MARKS = re.compile(r"<\|/?\w+\|>")
 LARGE = "that a large page is not shrunk first, nor resized in two steps (reducing_gap)"
-RIGHT_GRID = f"infer takes up to {MAX_CROPS}, and compares exact aspect ratios, width over height, by their difference"
-Nearness = Callable[[int, int, int, int], float]
-"""How far a grid is from a page: of its width and height, and of the grid's columns and rows."""
-NEAR_LEVELS = 2.0
-"""Two views that differ by less than so many of 255 levels on average were made alike."""
+MOST = 3
+"""So many mistakes are told that give what the subject gave."""
+SAME_LEVEL = 2.0**-8
+"""Pixels from -1 to 1 that differ by less come of the same of 255 levels."""
+NEARER = 0.5
+"""A mistake explains pixels that are nearer to its own than to the vendor's by this factor."""
+OF_VIEWS = ("pixels.opened-", "pixels.squashed", "pixels.not-squashed", "pixels.size-", "pixels.bars-")
 
 
 def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparison:
@@ -34,109 +32,86 @@ def hinted(compared: Comparison, hints: Callable[[], Iterator[str]]) -> Comparis
     return replace(compared, details=(f"check: {hint}", *compared.details)) if hint else compared
 
 
-def of_grid(size_px: tuple[int, int], mine: Grid) -> Iterator[str]:
+def _under(begins: str | tuple[str, ...], make: Callable[[], Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the words of each mistake of inputs whose id begins so, and what the contract makes with it."""
+    from pytest_dsocr.explain.catalogue import mistakes
+    from pytest_dsocr.explain.planted import in_contract
+
+    for one in mistakes().values():
+        if one.id.startswith(begins):
+            with in_contract(one):
+                try:
+                    made = make()
+                except Exception:  # a mistake may not fit this page
+                    continue
+            yield one.words, made
+
+
+def of_grid(size_px: tuple[int, int], actual: Grid) -> Iterator[str]:
     """Yield what leads to this grid of a page of this size, where it is not the vendor's."""
-    columns, rows = crop_grid(*size_px)
-    ways = [
-        f"of {way}" for way, measures in NEARNESS.items() if any(_is_nearest(size_px, mine, one) for one in measures)
-    ]
-    for limits in LIMITS:
-        if found := [most for most in limits if crop_grid(*size_px, most=most) == mine]:
-            ways.append("of a limit of " + " to ".join(map(str, dict.fromkeys((found[0], found[-1])))) + " crops")
-    if ways:
-        yield f"how a grid is chosen: this one comes {', or '.join(ways)}; {RIGHT_GRID}"
-    if mine == (rows, columns):
-        yield "the order of columns and rows: they are exchanged"
-    if (columns, rows) == (1, 1):
-        yield "when a page is cut: not where both its sides are within 640 px, as here"
-    elif mine == (1, 1):
-        yield "when a page is cut: where its width or its height is above 640 px, and not both; into two crops at least"
+    from pytest_dsocr.contract import inputs
+
+    if actual != crop_grid(*size_px, DEFAULT.tiling):
+        ways = [
+            words
+            for words, made in _under("pixels.grid-", lambda: vars(inputs)["crop_grid"](*size_px, DEFAULT.tiling))
+            if made == actual
+        ]
+        if ways:
+            yield f"how a grid is chosen: {', or '.join(ways[:MOST])}"
 
 
-def of_no_crops(mine: str) -> Iterator[str]:
+def of_no_crops(shown: str) -> Iterator[str]:
     """Yield what is wrong with ``images_crop`` of a page that is not cut, shown as its dtype and shape."""
-    if mine.startswith("bfloat16"):
+    if shown.startswith("bfloat16"):
         yield "what stands for the crops of a page without any: zeros in float32, where infer casts real crops to bf16"
 
 
-def of_cut_prompt(mine: Sequence[int], bos: int) -> Iterator[str]:
+def of_cut_prompt(actual: Sequence[int], bos: int) -> Iterator[str]:
     """Yield that a prompt was cut, where its BOS is gone."""
-    if mine[0] != bos:
-        yield f"that prompts are not cut: this one has {len(mine)} ids and lost its BOS, with what stood behind it"
+    if actual[0] != bos:
+        yield f"that prompts are not cut: this one has {len(actual)} ids and lost its BOS, with what stood behind it"
 
 
-def _is_nearest(size_px: tuple[int, int], mine: Grid, measure: Nearness) -> bool:
-    """Tell whether a grid is among the nearest by another measure, and by the vendor's is not."""
-    by_other, by_vendors = ({one: way(*size_px, *one) for one in CANDIDATES} for way in (measure, _apart))
-    return mine in by_other and by_other[mine] == min(by_other.values()) and by_vendors[mine] > min(by_vendors.values())
+def of_pixels(
+    what: str, actual: Tensor, vendors: Tensor, page: Path, preset: str | Preset, tokenizer: TextTokenizer
+) -> Iterator[str]:
+    """Yield what makes a view ``[N, 3, V, V]`` differ from the vendor's of the same shape."""
 
-
-def _apart(width: int, height: int, columns: int, rows: int) -> float:
-    return abs(width / height - columns / rows)
-
-
-def _both_rounded(digits: int) -> Nearness:
-    return lambda w, h, i, j: abs(round(w / h, digits) - round(i / j, digits))
-
-
-def _page_rounded(digits: int) -> Nearness:
-    return lambda w, h, i, j: abs(round(w / h, digits) - i / j)
-
-
-NEARNESS: Mapping[str, Sequence[Nearness]] = {
-    "height over width": [lambda w, h, i, j: abs(h / w - j / i)],
-    "the quotient of aspect ratios": [lambda w, h, i, j: abs(log(w / h) - log(i / j))],
-    "aspect ratios rounded before they are compared": [
-        way(n) for way in (_both_rounded, _page_rounded) for n in (1, 2, 3)
-    ],
-}
-"""How ports measure how near a grid is to a page, in place of the vendor's way."""
-
-
-def of_view(mine: Tensor, page: Path, preset: Preset) -> Iterator[str]:
-    """Yield how a view of a whole page ``[1, 3, V, V]`` was made, where that is not as the vendor makes it."""
-    import numpy as np
-    import torch
-    from PIL import ImageOps
-
-    from pytest_dsocr.compare.inputs import inside_bars
-    from pytest_dsocr.contract.image import load_image
-
-    image, side = load_image(page), (preset.view_size, preset.view_size)
-    padded = ImageOps.pad(image, side, color=(127, 127, 127))
-    other = padded if preset.is_squashed else image.resize(side)
-    levels = torch.from_numpy(np.asarray(other).copy()).permute(2, 0, 1).float()
-    if mine.shape[-2:] == levels.shape[-2:] and ((mine[0] + 1) * 127.5 - levels).abs().mean() < NEAR_LEVELS:
-        yield _OF_VIEW[preset.is_squashed]
-    whole = torch.from_numpy(np.asarray(padded).copy()).permute(2, 0, 1).float() / 127.5 - 1
-    if not preset.is_squashed and inside_bars(mine[0]) != inside_bars(whole):
-        yield _OF_BARS
-
-
-_OF_BARS = (
-    "how wide the bars are: infer rounds the page's shorter side, and puts half of what is left, rounded to even, in "
-    "front of it"
-)
-_OF_VIEW = {
-    False: "whether the page is squashed: it is here, and infer pads it with grey; it squashes only without crops and "
-    "up to 640 px",
-    True: "whether the page is padded: it is here, and infer squashes it, as without crops and up to 640 px",
-}
-
-
-def of_prompt(mine: Sequence[int], text: str, tokenizer: TextTokenizer) -> Iterator[str]:
-    """Yield how a prompt's ids were made, where they are not the vendor's."""
-    image = tokenizer.special.image
-    pieces, stripped = ([tokenizer.encode(piece) for piece in one.split("<image>")] for one in (text, text.strip()))
-    if len(pieces) != 2 or image not in mine:
+    if actual.shape != vendors.shape:
         return
-    lost = [mark for mark in MARKS.findall(text) if tokenizer.encode(mark)[0] not in mine]
-    if lost:
-        yield f"the markup in the prompt's text: {lost[0]} is a token of its own there, and nothing is escaped"
-    after = list(mine[len(mine) - list(reversed(mine)).index(image) :])
-    if stripped[0] and mine[1] == image:
-        yield "where the image stands: at the prompt's <image>, which need not be in front"
-    if after != stripped[1] and (mine[1] != image or after == pieces[1]):
-        yield "the white space around the prompt: infer strips it"
-    if after != stripped[1]:
-        yield "what stands beside the prompt's text: infer strips white space, and adds none"
+    found, right = actual.float().cpu(), vendors.float()
+    if (found - right).abs().max() < SAME_LEVEL:
+        name = str(actual.dtype).removeprefix("torch.")
+        yield f"the rounding: they are the vendor's levels in {name}; infer rounds pixels to bf16"
+        return
+    limit, nearest = float((found - right).abs().mean()) * NEARER, ""
+    for words, view in _under(OF_VIEWS, lambda: getattr(DEFAULT.prepare(page, "markdown", preset, tokenizer), what)):
+        if view.shape == found.shape and (apart := float((view.float() - found).abs().mean())) < limit:
+            limit, nearest = apart, words
+    if nearest:
+        yield f"whether it comes of {nearest}"
+
+
+def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer) -> Iterator[str]:
+    """Yield how a prompt's ids were made, where they are not the vendor's; how many an image has is left aside."""
+    from PIL import Image
+
+    page, image = Image.new("RGB", (64, 64)), tokenizer.special.image
+
+    def make() -> Any:
+        return DEFAULT.prepare([page], text, "tiny", tokenizer).input_ids[0].tolist()
+
+    def once(ids: Sequence[int]) -> list[int]:
+        return [one for at, one in enumerate(ids) if one != image or not at or ids[at - 1] != image]
+
+    begins = tuple(f"prompt.{row}" for row in _rows_of_text())
+    ways = [words for words, made in _under(begins, make) if once(made) == once(actual)]
+    if ways:
+        yield f"whether it comes of {', or '.join(ways[:MOST])}"
+
+
+def _rows_of_text() -> tuple[str, ...]:
+    from pytest_dsocr.explain.catalogue.prompt import BUILT, TEXTS
+
+    return (*TEXTS, *BUILT, "not-stripped", "encoded-whole", "special-as-text")

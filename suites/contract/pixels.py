@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, equal
-from pytest_dsocr.contract import PIXELS
-from pytest_dsocr.contract.presets import Preset, get_preset
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.families import DEFAULT
 
 from .asked import Asked, Drawn
 from .facts import Facts
-from .hints import hinted, of_view
+from .hints import hinted, of_pixels
 
 
 @dataclass(frozen=True)
@@ -34,24 +33,16 @@ class Pixels:
         The contract's own pixels do, where they have the recorded hash; they tell as well how the page was opened.
         """
         from pytest_dsocr.compare.seams import compare_seam
-        from pytest_dsocr.contract.inputs import prepare_inputs
         from pytest_dsocr.observation.observation import Seam, pixels_sha256
 
-        from .openings import of_pixels
-
-        page, recorded = self.drawn(name), self.facts.prepared(name, get_preset(preset).name)
+        page, recorded = self.drawn(name), self.facts.prepared(name, DEFAULT.preset(preset).name)
         compared = equal(what, getattr(self.asked(page, preset), what), getattr(recorded, what), "every bit")
         if compared.verdict is Verdict.MATCH:
             return compared
-        vendors = getattr(prepare_inputs(page, "markdown", preset, self.tokenizer), what)
+        vendors = getattr(DEFAULT.prepare(page, "markdown", preset, self.tokenizer), what)
         if pixels_sha256(vendors) != getattr(recorded, what):
             return compared
         actual = self.asked.tensors(page, preset)[what]
         found = compare_seam(what, Seam.of(actual, keep_values=True), Seam.of(vendors, keep_values=True), 0.0)
-
-        def hints() -> Iterator[str]:
-            if what == PIXELS[1]:
-                yield from of_view(actual.float().cpu(), page, get_preset(preset))
-            yield from of_pixels(what, actual, vendors, page, preset, self.tokenizer)
-
-        return hinted(replace(found, verdict=Verdict.WRONG), hints)
+        wrong = replace(found, verdict=Verdict.WRONG)
+        return hinted(wrong, lambda: of_pixels(what, actual, vendors, page, preset, self.tokenizer))

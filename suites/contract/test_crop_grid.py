@@ -10,8 +10,8 @@ import math
 import pytest
 
 from pytest_dsocr.compare.verdict import as_expected, equal
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.plugin.check import Check
 
 from .asked import Asked, Drawn
@@ -42,7 +42,7 @@ def test_grid(
     inputs = asked.without_pixels(drawn.blank(width_px, height_px))
     [actual], recorded = inputs.images_spatial_crop, facts.grid((width_px, height_px))
     grid = equal("images_spatial_crop", actual, recorded, f"{math.prod(recorded)} crops, columns and rows")
-    image_id, expected = tokenizer.special.image, image_token_count(PRESETS["gundam"], actual)
+    image_id, expected = tokenizer.special.image, image_token_count(DEFAULT.presets["gundam"], actual)
     why = f"for the page and {actual[0]} x {actual[1]} crops{resembling(inputs.prompt_ids.count(image_id), actual)}"
     told = hinted(facts.with_origin(grid), lambda: of_grid((width_px, height_px), actual))
     counts = compare_image_tokens(inputs, image_id, expected, why)

@@ -9,8 +9,9 @@ import pytest
 
 from pytest_dsocr.compare.verdict import Comparison, as_expected
 from pytest_dsocr.contract import PIXELS
-from pytest_dsocr.contract.presets import PRESETS, Preset
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import TextTokenizer
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.plugin.check import Check
 
 from .asked import OWN_PAGES, OWN_PRESETS, Asked, Drawn
@@ -90,7 +91,7 @@ def test_crops_are_zeros_where_there_are_none(asked: Asked, drawn: Drawn, dsocr_
 # The view of the whole page: padded with grey, or squashed without crops and up to 640 px.
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", DEFAULT.presets)
 @pytest.mark.parametrize("page", ["portrait", "landscape", "exactly_640", "tiny"])
 def test_every_bit_of_the_view(page: str, preset: str, pixels: Pixels, dsocr_check: Check) -> None:
     dsocr_check([pixels.compare("images_ori", page, preset)])
@@ -101,7 +102,7 @@ def test_a_large_page_is_resized_at_once(preset: str, pixels: Pixels, dsocr_chec
     dsocr_check([hinted(pixels.compare("images_ori", "panorama", preset), lambda: iter([LARGE]))])
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", DEFAULT.presets)
 @pytest.mark.parametrize("size_px", [WIDE_PX, TALL_PX], ids=["wide", "tall"])
 def test_bars_beside_a_white_page(
     size_px: tuple[int, int], preset: str, asked: Asked, drawn: Drawn, dsocr_check: Check
@@ -110,7 +111,7 @@ def test_bars_beside_a_white_page(
     view = asked.tensors(drawn.blank(*size_px), preset)["images_ori"][0].float().cpu()
     levels = ((view + 1) * 127.5).round().int()
     across = levels.transpose(1, 2) if size_px == TALL_PX else levels
-    bar = 0 if PRESETS[preset].is_squashed else PRESETS[preset].view_size // 4
+    bar = 0 if DEFAULT.presets[preset].is_squashed else DEFAULT.presets[preset].view_size // 4
     parts = {"before": across[:, :bar], "after": across[:, across.shape[1] - bar :]}
     bars = [_uniform(f"images_ori/{name}", part, PADDING) for name, part in parts.items() if bar]
     dsocr_check([*bars, _uniform("images_ori/page", across[:, bar : across.shape[1] - bar], WHITE)])

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.contract.prompt import render
-from pytest_dsocr.cost import encoders
 from pytest_dsocr.cost.cost import WHOLE, Cost, Difference, by_module, differences, with_those_around
 from pytest_dsocr.cost.decoder import HEAD, LAYERS, NORM, SESSION, Way
 from pytest_dsocr.cost.model import decode_step, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.families import OF_VIEWS, VISION
 from pytest_dsocr.foundation.words import count, listed
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pytest_dsocr.perf.probe.flops import Flops
 
 
-ENCODERS = {"sam": encoders.SAM, "clip": encoders.CLIP, "projector": encoders.PROJECTOR}
 WAYS = {
     "": SESSION,
     ", with the logits of all positions": Way(all_logits=True),
@@ -118,8 +117,8 @@ def _copied(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def vision_of(arch: Architecture, counted: Counted) -> list[Comparison]:
     """Compare the encoders and the projector, one by one where they are seen as modules."""
     stages = stages_of(arch, counted.work)
-    found, flops = _apart(by_module(stages[stage] for stage in (*ENCODERS, "vision_fusion")), counted.vision), []
-    for stage, root in ENCODERS.items():
+    found, flops = _apart(by_module(stages[stage] for stage in VISION if stage in stages), counted.vision), []
+    for stage, root in OF_VIEWS.items():
         if root in counted.vision.modules:
             inside = [one for one in found if f"{one.module}.".startswith(f"{root}.")]
             found = [one for one in found if one not in inside]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_dsocr.contract.presets import CROP_PX, PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS, locate
+from pytest_dsocr.contract.prompt import locate
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.plugin.check import Check
 
 if TYPE_CHECKING:
@@ -22,16 +22,16 @@ LOCATED = locate("the total of all items")
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: "{}x{}".format(*grid))
 def test_grid(grid: tuple[int, int], scales: Scales, dsocr_check: Check) -> None:
     """In Gundam, a page that is as large as its crops."""
-    _check((CROP_PX * grid[0], CROP_PX * grid[1]), "free", "gundam", scales, dsocr_check)
+    _check((DEFAULT.tiling.crop_px * grid[0], DEFAULT.tiling.crop_px * grid[1]), "free", "gundam", scales, dsocr_check)
 
 
-@pytest.mark.parametrize("preset", [name for name, preset in PRESETS.items() if not preset.crop])
+@pytest.mark.parametrize("preset", [name for name, preset in DEFAULT.presets.items() if not preset.crop])
 def test_preset(preset: str, scales: Scales, dsocr_check: Check) -> None:
     """Without crops, whatever the page's size."""
     _check((300, 700), "free", preset, scales, dsocr_check)
 
 
-@pytest.mark.parametrize("prompt", [*PROMPTS, LOCATED], ids=[*PROMPTS, "locate"])
+@pytest.mark.parametrize("prompt", [*DEFAULT.prompts, LOCATED], ids=[*DEFAULT.prompts, "locate"])
 def test_prompt(prompt: str, scales: Scales, dsocr_check: Check) -> None:
     """In Tiny, which is the quickest."""
     _check((512, 512), prompt, "tiny", scales, dsocr_check)

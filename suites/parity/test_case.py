@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_dsocr.families import VISION
 from pytest_dsocr.plugin.check import Check
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def test_inputs(dsocr_report: CaseReport, dsocr_check: Check) -> None:
 
 
 @pytest.mark.dsocr_level("L2")
-@pytest.mark.parametrize("stage", ["sam", "clip", "projector", "vision_fusion"])
+@pytest.mark.parametrize("stage", VISION)
 def test_vision(dsocr_report: CaseReport, dsocr_check: Check, stage: str) -> None:
     """Features of the crops and of the whole page; of a subject with named modules after every block."""
     dsocr_check(dsocr_report, stage)

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.level import Level, SubjectFaultError, SubjectHungError
@@ -32,7 +31,7 @@ KEPT = f"--keep {READER} --stay"
 def read(spec: str, page: str = "fine", subject: Any = None) -> str:
     found = subject or load_subject(spec, Setup())
     text: str = found.read(
-        Path(page).with_suffix(".png"), prompt=PROMPTS["free"], preset=PRESETS["tiny"], max_new_tokens=7
+        Path(page).with_suffix(".png"), prompt=DEFAULT.prompts["free"], preset=DEFAULT.presets["tiny"], max_new_tokens=7
     )
     return text
 

@@ -12,10 +12,10 @@ import torch
 from transformers import AutoTokenizer
 
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.weights import read_weights
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
 
 ALL_KEYS = """
@@ -55,7 +55,7 @@ def test_every_id_has_a_text_and_a_row(exported: Path) -> None:
 
 def test_transformers_encodes_the_same(exported: Path) -> None:
     expected, own = AutoTokenizer.from_pretrained(exported), resolve("mini").tokenizer
-    for text in (*PROMPTS.values(), "Straße, 12 %", "\x00\x02 any"):
+    for text in (*DEFAULT.prompts.values(), "Straße, 12 %", "\x00\x02 any"):
         assert expected.encode(text, add_special_tokens=False) == own.encode(text)
 
 

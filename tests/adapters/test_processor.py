@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import shipped
@@ -27,7 +26,7 @@ def loaded(name: str) -> Any:
 @pytest.mark.parametrize("preset", ["tiny", "gundam"])
 def test_a_right_processor_gives_the_sessions_inputs_and_text(name: str, preset: str) -> None:
     subject, session = loaded(name), session_subject(Setup())
-    asked: dict[str, Any] = {"prompt": f" {PROMPTS['markdown']}\n", "preset": PRESETS[preset]}
+    asked: dict[str, Any] = {"prompt": f" {DEFAULT.prompts['markdown']}\n", "preset": DEFAULT.presets[preset]}
     page = shipped("dev-3")[0]
     actual, expected = subject.inputs(page, **asked), session.inputs(page, **asked)
     for key, value in expected.items():
@@ -71,4 +70,4 @@ def test_one_that_is_not_there_is_told(spec: str) -> None:
 def test_one_that_is_another_kind_is_told(name: str, told: str) -> None:
     subject = loaded(name)
     with pytest.raises(DsocrError, match=told):
-        subject.inputs(shipped("dev-3")[0], prompt=PROMPTS["markdown"], preset=PRESETS["tiny"])
+        subject.inputs(shipped("dev-3")[0], prompt=DEFAULT.prompts["markdown"], preset=DEFAULT.presets["tiny"])

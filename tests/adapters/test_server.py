@@ -13,8 +13,7 @@ import pytest
 
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.level import Level, SubjectFaultError, SubjectHungError
@@ -38,7 +37,9 @@ def loaded(spec: str) -> tuple[Any, str]:
 
 
 def read(subject: Any) -> str:
-    text: str = subject.read(shipped("dev-3")[0], prompt=PROMPTS["markdown"], preset=PRESETS["tiny"], max_new_tokens=7)
+    text: str = subject.read(
+        shipped("dev-3")[0], prompt=DEFAULT.prompts["markdown"], preset=DEFAULT.presets["tiny"], max_new_tokens=7
+    )
     return text
 
 
@@ -59,7 +60,7 @@ def test_what_it_is_asked(address: str, monkeypatch: pytest.MonkeyPatch) -> None
     subject, note = loaded(f"{address}/tells/v1?{query}")
     assert json.loads(read(subject)) == {
         "model": "one",
-        "messages": [{"type": "text", "text": f"{PROMPTS['markdown']}!"}],
+        "messages": [{"type": "text", "text": f"{DEFAULT.prompts['markdown']}!"}],
         "max_tokens": 7,
         "temperature": 0,
         "preset": "tiny",

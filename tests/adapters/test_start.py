@@ -8,7 +8,7 @@ import pytest
 
 from pytest_dsocr.adapters.start import KINDS
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import Setup
@@ -19,7 +19,7 @@ OURS = "http://localhost:8000/v1"
 
 def read(spec: str, page: Path) -> str:
     subject = load_subject(spec, Setup("synthetic:tiny"))
-    return subject.read(page, prompt="<image>\nFree OCR.", preset=PRESETS["tiny"], max_new_tokens=3)
+    return subject.read(page, prompt="<image>\nFree OCR.", preset=DEFAULT.presets["tiny"], max_new_tokens=3)
 
 
 @pytest.mark.parametrize("kind", KINDS)

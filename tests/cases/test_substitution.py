@@ -18,7 +18,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.fusion import fuse
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.engine.stages import STAGES
+from pytest_dsocr.families import STAGE_NAMES, VISION
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
@@ -158,7 +158,7 @@ def test_the_blocks_inside_of_a_stage_are_not_asked_again(session: Session[Any],
 
 
 def test_parts_are_the_stages_of_their_kind() -> None:
-    assert (substitution.TOKENS[0], *substitution.VISION) == (STAGES[5], *STAGES[1:5])
+    assert (substitution.TOKENS[0], *VISION) == (STAGE_NAMES[5], *STAGE_NAMES[1:5])
 
 
 def unneeded() -> Any:

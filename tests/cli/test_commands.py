@@ -18,8 +18,8 @@ from syrupy.assertion import SnapshotAssertion
 
 import pytest_dsocr
 from pytest_dsocr.cli.main import COMMANDS, main, parser
-from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.engine.places import MINI_IS_FOR
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.pages.named import pages_in
@@ -129,10 +129,12 @@ def test_cases_are_every_page_in_every_preset_with_every_prompt_once(folder: Pat
         (page, preset, prompt)
         for page in pages
         for preset in ("tiny", "base")
-        for prompt in (PROMPTS["free"], "<image>What?")
+        for prompt in (DEFAULT.prompts["free"], "<image>What?")
     ]
     assert {case.max_new_tokens for case in cases} == {8192}
-    twice = recorded(pages[1], folder, pages[1], "--presets", "tiny", "tiny", "--prompts", "free", PROMPTS["free"])
+    twice = recorded(
+        pages[1], folder, pages[1], "--presets", "tiny", "tiny", "--prompts", "free", DEFAULT.prompts["free"]
+    )
     assert [case.page.name for case in twice] == IMAGES
     [case] = recorded(pages[1], "--max-new-tokens", "7")
     assert (case.id, case.max_new_tokens) == ("a-gundam-markdown", 7)

@@ -16,12 +16,11 @@ from PIL import Image
 
 import suites
 from pytest_dsocr.cli.main import main
-from pytest_dsocr.contract.inputs import prepare_inputs
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import SYNTHETIC
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import PAGES, shipped
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90
 from tests.contract.test_pdf import pdf_of
@@ -123,7 +122,7 @@ def test_json_holds_the_arithmetic(cost: Cost) -> None:
 def test_the_prompt_has_as_many_tokens_as_the_inputs(checkpoint: str, preset: str, cost: Cost) -> None:
     cost(INVOICE, "--checkpoint", checkpoint, "--preset", preset, "--prompt", "ocr", "--json", "cost.json")
     [page] = json.loads(Path("cost.json").read_text(encoding="utf-8"))["pages"]
-    inputs = prepare_inputs(INVOICE, "ocr", preset, resolve(checkpoint).tokenizer)
+    inputs = DEFAULT.prepare(INVOICE, "ocr", preset, resolve(checkpoint).tokenizer)
     assert (page["prompt_tokens"], page["image_tokens"]) == (inputs.prompt_tokens, inputs.image_tokens)
 
 
@@ -133,7 +132,7 @@ def test_a_folder_without_a_tokenizer_is_counted_by_words(cost: Cost) -> None:
     _, out, err = cost(INVOICE, "--checkpoint", "model", "--json", "cost.json")
     assert "by its words" in out, err
     [page] = json.loads(Path("cost.json").read_text(encoding="utf-8"))["pages"]
-    work = Workload((1140, 1101), PRESETS["gundam"], 9, 1024)
+    work = Workload((1140, 1101), DEFAULT.presets["gundam"], 9, 1024)
     assert page["stages"]["sam"]["matrix_flops"] == stages_of(SYNTHETIC["tiny"], work)["sam"].cost.matrix_flops
 
 

@@ -22,7 +22,9 @@ def test_the_cause_is_looked_for_where_the_error_begins() -> None:
     begins = drifting("clip.page/0", 5e-5)
     divergence = found(drifting("sam.page", 2e-7), begins, drifting("clip.page/1", 2e-4, Verdict.WRONG))
     assert (divergence.first.what, divergence.begins, divergence.right) == ("clip.page/1", "clip.page/0", 2)
-    assert divergence.cause.startswith("it begins at clip.page/0 with a relative error of 5e-05, within the tolerance")
+    assert divergence.preface.startswith(
+        "it begins at clip.page/0 with a relative error of 5e-05, within the tolerance"
+    )
 
 
 def test_what_is_rounding_begins_nothing() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_dsocr.contract.prompt import SpecialTokens
+from pytest_dsocr.families import DEFAULT
 from tests.recordings import recording_of
 
 RECORDED = recording_of("inputs")
@@ -13,7 +13,7 @@ RECORDED = recording_of("inputs")
 class RecordedTokenizer:
     """Encodes the texts that were recorded with the real vocabulary, and no others."""
 
-    special = SpecialTokens()
+    special = DEFAULT.special
 
     def __init__(self, encoded: Mapping[str, list[int]]) -> None:
         self._encoded = encoded

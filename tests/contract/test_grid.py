@@ -7,7 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from pytest_dsocr.contract.presets import CANDIDATES, Grid, crop_grid
+from pytest_dsocr.contract.presets import Grid, crop_grid
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from tests.contract.recorded_inputs import RECORDED
 
@@ -15,8 +16,10 @@ from tests.contract.recorded_inputs import RECORDED
 def test_grids_are_the_vendors() -> None:
     table = RECORDED["grids"]
     assert len(table) >= 80
-    assert {tuple(row[2:]) for row in table} == set(CANDIDATES), "some grid is never chosen, so it compares nothing"
-    mine = [[width, height, *crop_grid(width, height)] for width, height, *_ in table]
+    assert {tuple(row[2:]) for row in table} == set(DEFAULT.tiling.grids), (
+        "some grid is never chosen, so it compares nothing"
+    )
+    mine = [[width, height, *crop_grid(width, height, DEFAULT.tiling)] for width, height, *_ in table]
     assert mine == table
 
 
@@ -39,13 +42,13 @@ def test_grids_are_the_vendors() -> None:
     ],
 )
 def test_named_sizes(width: int, height: int, grid: Grid) -> None:
-    assert crop_grid(width, height) == grid
+    assert crop_grid(width, height, DEFAULT.tiling) == grid
 
 
 def test_all_grids_of_two_to_nine_crops_are_candidates() -> None:
     every = {(i, j) for i, j in itertools.product(range(1, 10), repeat=2) if 2 <= i * j <= 9}
-    assert len(CANDIDATES) == len(every) == 22
-    assert set(CANDIDATES) == every
+    assert len(DEFAULT.tiling.grids) == len(every) == 22
+    assert set(DEFAULT.tiling.grids) == every
 
 
 def test_the_order_among_equal_numbers_of_crops_decides_nothing() -> None:
@@ -53,15 +56,15 @@ def test_the_order_among_equal_numbers_of_crops_decides_nothing() -> None:
 
     Two of them are equally near only to a ratio half-way between theirs, and there another grid is nearer than both.
     """
-    pairs = [(a, b) for a, b in itertools.combinations(CANDIDATES, 2) if a[0] * a[1] == b[0] * b[1]]
+    pairs = [(a, b) for a, b in itertools.combinations(DEFAULT.tiling.grids, 2) if a[0] * a[1] == b[0] * b[1]]
     assert len(pairs) == 22
     for a, b in pairs:
         middle = (Fraction(*a) + Fraction(*b)) / 2
-        nearest = min(abs(middle - Fraction(*grid)) for grid in CANDIDATES)
+        nearest = min(abs(middle - Fraction(*grid)) for grid in DEFAULT.tiling.grids)
         assert nearest < abs(middle - Fraction(*a)) - Fraction(1, 100), (a, b)
 
 
 @pytest.mark.parametrize(("width", "height"), [(0, 100), (100, 0), (-5, 700)])
 def test_a_page_without_pixels_is_refused(width: int, height: int) -> None:
     with pytest.raises(DsocrError, match=f"{width} x {height} has no pixels"):
-        crop_grid(width, height)
+        crop_grid(width, height, DEFAULT.tiling)

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.inputs import Inputs, check_inputs, prepare_inputs
-from pytest_dsocr.contract.presets import PRESETS, Preset
-from pytest_dsocr.contract.prompt import SpecialTokens
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import rgb
 from tests.contract.recorded_inputs import RecordedTokenizer
 
-IMAGE_ID = SpecialTokens().image
-GUNDAM, BASE = PRESETS["gundam"], PRESETS["base"]
+IMAGE_ID = DEFAULT.special.image
+GUNDAM, BASE = DEFAULT.presets["gundam"], DEFAULT.presets["base"]
 TEXT = "\nFree OCR."
 TOKENIZER = RecordedTokenizer({"": [], TEXT: [201, 21431, 126041, 16], " ": [223], "Hello.": [5, 6]})
 
@@ -28,10 +28,10 @@ def prepared(preset: Preset, *sizes: tuple[int, int]) -> Inputs:
     return prepare_inputs([rgb(*size) for size in sizes], prompt, preset, TOKENIZER)
 
 
-@pytest.mark.parametrize("preset", PRESETS.values(), ids=list(PRESETS))
+@pytest.mark.parametrize("preset", DEFAULT.presets.values(), ids=list(DEFAULT.presets))
 @pytest.mark.parametrize("sizes", [(), ((1000, 1000),), ((300, 200),), ((700, 500), (30, 20), (500, 900))])
 def test_prepared_inputs_pass(preset: Preset, sizes: tuple[tuple[int, int], ...]) -> None:
-    check_inputs(prepared(preset, *sizes), preset, SpecialTokens())
+    check_inputs(prepared(preset, *sizes), preset, DEFAULT.special)
 
 
 # The prompt is BOS, the image ids (693 for 2 x 2 crops, 273 for none) and 4 ids of text.
@@ -158,11 +158,11 @@ FAULTS = [
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_named(fault: Fault) -> None:
     preset = BASE if fault.of is PLAIN else GUNDAM
-    check_inputs(fault.of, preset, SpecialTokens())
+    check_inputs(fault.of, preset, DEFAULT.special)
     with pytest.raises(DsocrError, match=re.escape(fault.message)):
-        check_inputs(replace(fault.of, **fault.change), preset, SpecialTokens())
+        check_inputs(replace(fault.of, **fault.change), preset, DEFAULT.special)
 
 
 def test_inputs_of_one_preset_are_not_those_of_another() -> None:
     with pytest.raises(DsocrError, match="images_ori is"):
-        check_inputs(PLAIN, PRESETS["large"], SpecialTokens())
+        check_inputs(PLAIN, DEFAULT.presets["large"], DEFAULT.special)

@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 from transformers import NoRepeatNGramLogitsProcessor
 
 from pytest_dsocr.contract import policy
-from pytest_dsocr.contract.policy import (
-    VENDOR_MAX_NEW_TOKENS,
-    DecodePolicy,
-    DsocrWarning,
-    NgramBan,
-)
+from pytest_dsocr.contract.policy import DecodePolicy, DsocrWarning, NgramBan
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from tests.contract.recorded_inputs import RECORDED
 
@@ -29,7 +25,7 @@ def test_the_defaults_are_what_the_vendor_hands_to_generate() -> None:
     mine = DecodePolicy(eos_id=1)
     assert mine.eos_id == plain["eos_token_id"]
     assert mine.no_repeat_ngram_size == plain["no_repeat_ngram_size"]
-    assert mine.max_new_tokens == VENDOR_MAX_NEW_TOKENS == plain["max_new_tokens"]
+    assert mine.max_new_tokens == DEFAULT.decoding.max_new_tokens == plain["max_new_tokens"]
     assert evaluation == plain | {"no_repeat_ngram_size": 35, "streamer": False}
     known = {"eos_token_id", "no_repeat_ngram_size", "max_new_tokens", "temperature", "use_cache", "streamer"}
     assert plain.keys() == known, "another stop criterion or a sampler would be a part of the policy"
@@ -37,17 +33,17 @@ def test_the_defaults_are_what_the_vendor_hands_to_generate() -> None:
 
 
 def test_the_ceiling_is_the_models_own_limit() -> None:
-    assert DecodePolicy.for_model(1, 4096) == DecodePolicy(1, max_new_tokens=4096)
+    assert DecodePolicy(1).for_model(1, 4096) == DecodePolicy(1, max_new_tokens=4096)
 
 
 def test_the_fallback_is_warned_about_once() -> None:
     policy._warn_of_fallback.cache_clear()
     with pytest.warns(DsocrWarning, match="8192.*max_new_tokens") as caught:
-        assert DecodePolicy.for_model(1, None) == DecodePolicy(1)
+        assert DecodePolicy(1).for_model(1, None) == DecodePolicy(1)
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        DecodePolicy.for_model(1, None)
+        DecodePolicy(1).for_model(1, None)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pytest
 
-from pytest_dsocr.contract.presets import PRESETS, Preset, get_preset
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.asked import OWN_PRESETS
 from tests.contract.recorded_inputs import RECORDED
@@ -21,23 +20,23 @@ MODEL_CARD = {
 
 
 def test_presets_are_the_model_cards() -> None:
-    mine = {name: (preset.base_size, preset.image_size, preset.crop) for name, preset in PRESETS.items()}
+    mine = {name: (preset.base_size, preset.image_size, preset.crop) for name, preset in DEFAULT.presets.items()}
     assert mine == MODEL_CARD
-    assert [preset.name for preset in PRESETS.values()] == list(MODEL_CARD)
+    assert [preset.name for preset in DEFAULT.presets.values()] == list(MODEL_CARD)
 
 
 def test_the_recording_was_made_with_these_presets() -> None:
-    assert [asdict(preset) for preset in (*PRESETS.values(), *OWN_PRESETS)] == RECORDED["provenance"]["presets"]
+    assert [preset.sizes for preset in (*DEFAULT.presets.values(), *OWN_PRESETS)] == RECORDED["provenance"]["presets"]
 
 
 @pytest.mark.parametrize("name", ["gundam", "Gundam", "GUNDAM"])
 def test_a_name_is_found_whatever_its_case(name: str) -> None:
-    assert get_preset(name) is PRESETS["gundam"]
+    assert DEFAULT.preset(name) is DEFAULT.presets["gundam"]
 
 
 def test_a_custom_preset_is_given_back() -> None:
     preset = Preset("mine", 768, 768, crop=False)
-    assert get_preset(preset) is preset
+    assert DEFAULT.preset(preset) is preset
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def test_the_page_is_seen_at_the_size_that_the_mode_names(preset: Preset, view_p
 
 def test_an_unknown_name_is_answered_with_the_valid_ones() -> None:
     with pytest.raises(DsocrError, match=r"'huge'.*tiny, small, base, large, gundam"):
-        get_preset("huge")
+        DEFAULT.preset("huge")
 
 
 @pytest.mark.parametrize(

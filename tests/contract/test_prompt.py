@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.contract.prompt import PROMPTS, locate, render, split_at_images
+from pytest_dsocr.contract.prompt import locate, render, split_at_images
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from tests.contract.recorded_inputs import RECORDED
 
@@ -18,13 +19,13 @@ MODEL_CARD = {
 
 
 def test_prompts_are_the_model_cards() -> None:
-    assert PROMPTS == MODEL_CARD
+    assert DEFAULT.prompts == MODEL_CARD
     assert locate("the title") == "<image>\nLocate <|ref|>the title<|/ref|> in the image."
 
 
 def test_every_named_prompt_was_recorded() -> None:
     recorded = {case["name"]: case["text"] for case in RECORDED["prompts"]}
-    assert {**PROMPTS, "locate": locate("the title")}.items() <= recorded.items()
+    assert {**DEFAULT.prompts, "locate": locate("the title")}.items() <= recorded.items()
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.presets import MAX_CROPS
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import View
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.synthetic import fill
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.conftest import model_of
@@ -28,13 +28,14 @@ class ClipTwice(SessionSubject):
 
     def __init__(self, session: Session[Any]) -> None:
         super().__init__(session)
-        once = session.pipeline.clip
+        once = session.pipeline.encode
 
-        def twice(sam: Tensor) -> Tensor:
-            once(sam)
-            return once(sam)
+        def twice(stage: str, *given: Tensor) -> Tensor:
+            if stage == "clip":
+                once(stage, *given)
+            return once(stage, *given)
 
-        session.pipeline.clip = twice  # type: ignore[method-assign]
+        session.pipeline.encode = twice  # type: ignore[method-assign]
 
 
 class NineCrops(SessionSubject):
@@ -48,8 +49,8 @@ class NineCrops(SessionSubject):
             views = len(pixels)
             if views == 1:
                 return one(pixels)
-            seen = one(torch.cat([pixels, pixels.new_zeros(MAX_CROPS - views, *pixels.shape[1:])]))
-            return View(seen.sam[:views], seen.clip[:views], seen.projector[:views])
+            seen = one(torch.cat([pixels, pixels.new_zeros(DEFAULT.tiling.most - views, *pixels.shape[1:])]))
+            return {stage: features[:views] for stage, features in seen.items()}
 
         session.pipeline.view = padded  # type: ignore[method-assign]
 

@@ -7,18 +7,18 @@ from dataclasses import replace
 from functools import cache
 
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.cost.cost import UNCOUNTED, as_counted
 from pytest_dsocr.cost.decoder import VENDOR
-from pytest_dsocr.cost.model import VISION, stages_of
+from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.families import DEFAULT, OF_VIEWS
 from pytest_dsocr.pages.page_list import shipped
 from tests.markdown import blocks, table, text_of
 
 DOC = "docs/cost.md"
 FULL = Architecture()
-PAGE = Workload((1400, 1400), PRESETS["gundam"], text_tokens=10, generated_tokens=65)
+PAGE = Workload((1400, 1400), DEFAULT.presets["gundam"], text_tokens=10, generated_tokens=65)
 WAYS = (("eager", "cpu"), ("sdpa", "cpu"), ("flash_attention_2", "cuda"))
 
 
@@ -62,7 +62,7 @@ def test_shipped_pages() -> None:
 @cache
 def _vision_tflop(page_px: tuple[int, int]) -> float:
     stages = stages_of(FULL, replace(PAGE, page_px=page_px))
-    return sum(stages[stage].cost.matrix_flops for stage in VISION) / 1e12
+    return sum(stages[stage].cost.matrix_flops for stage in OF_VIEWS) / 1e12
 
 
 def test_the_example_runs() -> None:

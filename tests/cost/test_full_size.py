@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsocr.contract.presets import CROP_PX, PRESETS
 from pytest_dsocr.cost.cost import as_counted, by_module
 from pytest_dsocr.cost.decoder import Way
-from pytest_dsocr.cost.model import VISION, cache_bytes, decode_step, parameters, stages_of
+from pytest_dsocr.cost.model import cache_bytes, decode_step, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.families import DEFAULT, OF_VIEWS
 from tests.cost.full_size import FULL, apart, decode, model, vision
 
 WHOLE_PAGE = "gundam, 1400 px"
 GRIDS = [*((columns, rows) for columns in (1, 2, 3) for rows in (1, 2, 3)), (1, 9), (9, 1), (2, 4)]
 PAGES = {
-    **{f"gundam {columns}x{rows}": ((CROP_PX * columns, CROP_PX * rows), "gundam") for columns, rows in GRIDS},
-    **{name: ((900, 1200), name) for name, preset in PRESETS.items() if not preset.crop},
+    **{
+        f"gundam {columns}x{rows}": ((DEFAULT.tiling.crop_px * columns, DEFAULT.tiling.crop_px * rows), "gundam")
+        for columns, rows in GRIDS
+    },
+    **{name: ((900, 1200), name) for name, preset in DEFAULT.presets.items() if not preset.crop},
     WHOLE_PAGE: ((1400, 1400), "gundam"),
 }
 TEXT_TOKENS, TOKENS = 10, 65
@@ -29,15 +32,17 @@ def full() -> DeepseekOCR:
 
 def work_of(page: str, attention: str = "eager") -> Workload:
     size, preset = PAGES[page]
-    return Workload(size, PRESETS[preset], TEXT_TOKENS, TOKENS, attention=attention)
+    return Workload(size, DEFAULT.presets[preset], TEXT_TOKENS, TOKENS, attention=attention)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_each_layer_of_vision_is_as_counted(full: DeepseekOCR, page: str) -> None:
     stages = stages_of(FULL, work_of(page))
     found = vision(full, work_of(page))
-    assert not apart(by_module(stages[stage] for stage in VISION), found)
-    assert found.algorithmic == found.as_counted == sum(as_counted(stages[stage], "eager", "meta") for stage in VISION)
+    assert not apart(by_module(stages[stage] for stage in OF_VIEWS), found)
+    assert (
+        found.algorithmic == found.as_counted == sum(as_counted(stages[stage], "eager", "meta") for stage in OF_VIEWS)
+    )
     assert not found.unknown
 
 

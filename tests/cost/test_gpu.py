@@ -63,8 +63,8 @@ def test_flops(full: Session[Any], attention: str) -> None:
 def test_peaks(full: Session[Any], attention: str) -> None:
     pipeline, inputs = full.pipeline, full.prepare(PAGE, prompt="free", preset="gundam")
     bound = activation_peaks(FULL, work_of(full, attention))
-    sam, sam_bytes = peak_of(lambda: pipeline.sam(inputs.images_crop))
-    _, clip_bytes = peak_of(lambda: pipeline.clip(sam))
+    sam, sam_bytes = peak_of(lambda: pipeline.encode("sam", inputs.images_crop))
+    _, clip_bytes = peak_of(lambda: pipeline.encode("clip", sam))
     features = pipeline.vision(inputs)[0].vision_fusion
     state, prefill_bytes = peak_of(lambda: pipeline.prefill_with(inputs, features))
     _, decode_bytes = peak_of(lambda: full.decode_step(state, TOKEN))

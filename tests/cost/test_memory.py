@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -81,7 +82,7 @@ def test_peaks_on_the_cpu(checkpoint: str, attention: str, page_px: tuple[int, i
 
     pipeline = session.pipeline
     for pixels in [inputs.images_ori, *([inputs.images_crop] if inputs.images_spatial_crop.prod() > 1 else [])]:
-        live("clip", pipeline.clip, live("sam", pipeline.sam, pixels))
+        live("clip", partial(pipeline.encode, "clip"), live("sam", partial(pipeline.encode, "sam"), pixels))
     seen = pipeline.vision(inputs)[0].vision_fusion
     state = live("prefill", lambda features: pipeline.prefill_with(inputs, features), seen)
     found["prefill"] -= sum(one.untyped_storage().nbytes() for one in _of_cache(state.cache))

@@ -130,13 +130,13 @@ def test_other_operations_are_what_torch_runs(tiny: Session[Any], stage: str) ->
     pipeline, work = tiny.pipeline, work_of(tiny)
     inputs = tiny.prepare(Image.new("RGB", PAGE_PX, "white"), prompt="free", preset="gundam")
     views = [inputs.images_crop, inputs.images_ori]
-    features = [pipeline.sam(view) for view in views]
+    features = [pipeline.encode("sam", view) for view in views]
     seen = pipeline.vision(inputs)[0].vision_fusion
     with Elementwise() as counted:
         if stage == "sam":
-            [pipeline.sam(view) for view in views]
+            [pipeline.encode("sam", view) for view in views]
         elif stage == "clip":
-            [pipeline.clip(feature) for feature in features]
+            [pipeline.encode("clip", feature) for feature in features]
         else:
             pipeline.prefill_with(inputs, seen)
     expected = stages_of(model_of(tiny).arch, work)[stage].cost.other_flops

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 import suites
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.cost.cost import Cost
 from pytest_dsocr.cost.model import decode_step, stages_of
 from pytest_dsocr.cost.roofline import (
     DTYPES,
     LAUNCH_BOUND,
-    VISION,
     Bound,
     Device,
     Limit,
@@ -27,6 +25,7 @@ from pytest_dsocr.cost.roofline import (
 )
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.places import SYNTHETIC
+from pytest_dsocr.families import DEFAULT, VISION
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.perf.baseline import read
 
@@ -34,7 +33,7 @@ DEVICE = Device("A GPU", ("A GPU",), {"bfloat16": 100.0, "float32": 10.0}, 1000.
 """100 TFLOP/s and 1000 GB/s: 100 operations a byte."""
 PRODUCT = Cost(matrix_flops=10**12, other_flops=10**15, weight_bytes=10**9, read_bytes=10**9, written_bytes=2 * 10**9)
 FULL, H200 = SYNTHETIC["full"], devices()["h200"]
-PAGE = Workload((1140, 1101), PRESETS["gundam"], 36, 64)
+PAGE = Workload((1140, 1101), DEFAULT.presets["gundam"], 36, 64)
 
 
 def test_the_roof_is_the_longer_of_two_times_and_those_in_a_row_add_up() -> None:

@@ -10,14 +10,14 @@ from unittest.mock import MagicMock
 import pytest
 
 from pytest_dsocr.contract.image import image_size, load_image
-from pytest_dsocr.contract.presets import PRESETS, Preset, crop_grid
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.contract.presets import Preset, crop_grid
 from pytest_dsocr.cost import pages as pages_module
 from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.pages import FIGURES, Priced, by_grid, five_numbers, priced
 from pytest_dsocr.cost.roofline import devices
 from pytest_dsocr.cost.workload import Compression, Workload, compression, text_tokens
 from pytest_dsocr.engine.places import SYNTHETIC
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import shipped
 from tests.cost.compressed import FACTS
@@ -29,7 +29,7 @@ FULL = SYNTHETIC["full"]
     "wrong", [{"batch": -2}, {"batch": 0}, {"dtype": "fp8"}, {"page_px": (0, 9)}, {"text_tokens": -1}]
 )
 def test_work_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
-    what = {"page_px": (9, 9), "preset": PRESETS["tiny"], "text_tokens": 1, "generated_tokens": 1, **wrong}
+    what = {"page_px": (9, 9), "preset": DEFAULT.presets["tiny"], "text_tokens": 1, "generated_tokens": 1, **wrong}
     with pytest.raises(DsocrError, match=f"a workload has {next(iter(wrong))}="):
         Workload(**what)
 
@@ -44,7 +44,7 @@ def test_work_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
     ],
 )
 def test_words_and_marks_of_a_prompt_are_counted(prompt: str, tokens: int) -> None:
-    assert text_tokens(prompt) == text_tokens(PROMPTS.get(prompt, prompt)) == tokens
+    assert text_tokens(prompt) == text_tokens(DEFAULT.prompts.get(prompt, prompt)) == tokens
     with pytest.raises(DsocrError, match="has no <image>"):
         text_tokens("What is it?")
 
@@ -57,11 +57,11 @@ def test_compression_of_shipped_pages_is_as_recorded() -> None:
     """Live, the figures of the vendor's ``test_compress`` are held in ``tests/vendor_live``."""
     sizes = {page.stem: load_image(page).size for page in shipped("all") if page.stem in FACTS}
     found = {
-        name: tuple(figures(size, preset).valid_image_tokens for preset in PRESETS.values())
+        name: tuple(figures(size, preset).valid_image_tokens for preset in DEFAULT.presets.values())
         for name, size in sizes.items()
     }
     assert found == FACTS
-    assert figures((1140, 1101), PRESETS["gundam"], 1000).ratio == 1.55
+    assert figures((1140, 1101), DEFAULT.presets["gundam"], 1000).ratio == 1.55
     assert figures((1280, 1280), Preset("of their own", 1024, 512, crop=True)).valid_image_tokens == 256
     uncounted = figures((600, 600), Preset("of their own", 768, 768, crop=False))
     assert uncounted.valid_image_tokens == 0
@@ -71,7 +71,7 @@ def test_compression_of_shipped_pages_is_as_recorded() -> None:
 
 def works(preset: str = "gundam") -> Iterator[tuple[str, Workload]]:
     for path in shipped("all"):
-        yield path.name, Workload(image_size(path), PRESETS[preset], 9, 64)
+        yield path.name, Workload(image_size(path), DEFAULT.presets[preset], 9, 64)
 
 
 @pytest.fixture(scope="module")

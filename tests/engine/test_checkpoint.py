@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_dsocr import mini
 from pytest_dsocr.engine import places
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
@@ -70,7 +69,7 @@ def test_a_folder_by_path_or_text(kind: type, written: Path) -> None:
 @pytest.fixture
 def embedded(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installation whose embedded checkpoint is ``written``."""
-    monkeypatch.setattr(places, "MINI_FOLDER", written)
+    monkeypatch.setitem(places.EMBEDDED, "mini", written)
     return written
 
 
@@ -92,7 +91,7 @@ def test_a_folder_of_the_embedded_checkpoints_name_is_typed_as_a_path(
 
 
 def test_an_installation_without_the_embedded_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "MINI_FOLDER", tmp_path / "absent")
+    monkeypatch.setitem(places.EMBEDDED, "mini", tmp_path / "absent")
     with pytest.raises(DsocrError, match="without its checkpoint 'mini'; install it again"):
         resolve("mini")
 
@@ -103,10 +102,6 @@ def test_the_sizes_alone_are_those_of_the_checkpoint(name: str, written: Path) -
     assert places.architecture_of(written) == SYNTHETIC["tiny"]
     with pytest.raises(DsocrError, match="'nowhere' is no checkpoint"):
         places.architecture_of("nowhere")
-
-
-def test_the_embedded_checkpoint_is_the_packages_own() -> None:
-    assert Path(mini.__file__).with_name("checkpoint") == places.MINI_FOLDER
 
 
 def test_progress_is_passed_on(written: Path) -> None:

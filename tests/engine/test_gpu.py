@@ -74,8 +74,8 @@ def test_bf16_runs_under_autocast_as_the_vendors_infer_does() -> None:
     session = Session.from_checkpoint("synthetic:tiny", device="cuda", dtype="bfloat16")
     assert session.pipeline.autocast
     state = session.prefill(session.prepare(PAGES["tiny"]()))
-    assert state.visions[0].page.sam.dtype == torch.bfloat16
-    assert state.visions[0].page.clip.dtype == torch.float32, "CLIP's residual stream is float32 under autocast"
+    assert state.visions[0].page["sam"].dtype == torch.bfloat16
+    assert state.visions[0].page["clip"].dtype == torch.float32, "CLIP's residual stream is float32 under autocast"
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.engine.stages import STAGES
 from pytest_dsocr.engine.vendor_model import VendorModel
+from pytest_dsocr.families import STAGE_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES
 from tests.conftest import model_of
@@ -36,8 +36,8 @@ def test_every_stage_is_timed_and_decode_once_a_step(tiny: Session[Any]) -> None
     session = Session(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument="timed")
     result = session.run(PAGES[CROPPED](), preset=CROPS, max_new_tokens=TOKENS)
     runs = {stage: len(times.runs_ms) for stage, times in result.stage_times.items()}
-    assert tuple(runs) == STAGES
-    assert runs == {**dict.fromkeys(STAGES, 1), "sam": 2, "clip": 2, "projector": 2, "decode": TOKENS - 1}
+    assert tuple(runs) == STAGE_NAMES
+    assert runs == {**dict.fromkeys(STAGE_NAMES, 1), "sam": 2, "clip": 2, "projector": 2, "decode": TOKENS - 1}
     assert all(ms > 0 for times in result.stage_times.values() for ms in times.runs_ms)
 
 
@@ -118,7 +118,7 @@ def test_other_dtypes_stay_near_float32(tiny: Session[Any], dtype: str) -> None:
     rounded = Session.from_checkpoint("synthetic:tiny", dtype=dtype)
     page = PAGES["landscape"]()
     wide, narrow = (s.prefill(s.prepare(page, preset="tiny")) for s in (tiny, rounded))
-    assert narrow.visions[0].page.sam.dtype == getattr(torch, dtype)
+    assert narrow.visions[0].page["sam"].dtype == getattr(torch, dtype)
     assert narrow.logits.dtype == torch.float32
     error = (narrow.logits - wide.logits).norm() / wide.logits.norm()
     assert 0 < error < 0.1

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from pytest_dsocr.engine import stages as stages_module
-from pytest_dsocr.engine.stages import STAGES, Stages
+from pytest_dsocr.engine.stages import Stages
+from pytest_dsocr.families import STAGE_NAMES
 from pytest_dsocr.foundation.errors import DsocrError
 
 CPU = torch.device("cpu")
@@ -29,7 +30,7 @@ class Ranges:
 
 
 def test_the_names_are_the_designs() -> None:
-    assert STAGES == (
+    assert STAGE_NAMES == (
         "tokenizer",
         "sam",
         "clip",

@@ -243,7 +243,7 @@ def test_greedy_output_goes_on_and_varies(page: str, outputs: dict[str, tuple[in
 def test_activations_neither_die_nor_blow_up(tiny: Session[Any]) -> None:
     state = tiny.prefill(tiny.prepare(PAGES[CROPPED](), preset=CROPS))
     view = state.visions[0].page
-    seams = {"sam": view.sam, "clip": view.clip, "projector": view.projector, "logits": state.logits}
+    seams = {**view, "logits": state.logits}
     sizes = {name: float(seam.pow(2).mean().sqrt()) for name, seam in seams.items()}
     assert all(0.3 < size < 5 for size in sizes.values()), sizes
 

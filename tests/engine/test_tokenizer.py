@@ -15,6 +15,7 @@ from tokenizers import AddedToken, processors
 
 from pytest_dsocr.contract.prompt import BOS, EOS, PAD, SpecialTokens
 from pytest_dsocr.engine.tokenizer import TextStream, Tokenizer, byte_level_vocabulary
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
 VENDOR_IDS = {
@@ -230,7 +231,7 @@ def test_wrapped_transformers_tokenizer_adds_strips_and_tidies_nothing() -> None
     )
     assert theirs.encode("a")[0] == 0, "it adds no BOS, so this shows nothing"
     tokenizer = Tokenizer.wrap(theirs)
-    assert tokenizer.special == SpecialTokens()
+    assert tokenizer.special == DEFAULT.special
     assert tokenizer.encode(PAGE) == BYTES.encode(PAGE)
     assert tokenizer.decode(BYTES.encode(PAGE)) == PAGE
 

@@ -77,7 +77,7 @@ def run_instead(patch: pytest.MonkeyPatch, module: nn.Module, forward: Callable[
 def change_inputs(patch: pytest.MonkeyPatch, change: Any) -> None:
     """Change what is handed to the model, behind the contract's own checks."""
     right = inputs.prepare_inputs
-    patch.setattr(session, "prepare_inputs", lambda *args: change(right(*args)))
+    patch.setattr(inputs, "prepare_inputs", lambda *args: change(right(*args)))
 
 
 def change_ids(patch: pytest.MonkeyPatch, change: Any) -> None:
@@ -93,7 +93,7 @@ def change_ids(patch: pytest.MonkeyPatch, change: Any) -> None:
 def change_prompt(patch: pytest.MonkeyPatch, change: Any) -> None:
     """Change the prompt that is asked for."""
     right = inputs.prepare_inputs
-    patch.setattr(session, "prepare_inputs", lambda page, prompt, *rest: right(page, change(prompt), *rest))
+    patch.setattr(inputs, "prepare_inputs", lambda page, prompt, *rest: right(page, change(prompt), *rest))
 
 
 def resized(table_HWC: Tensor, size: int, **options: Any) -> Tensor:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from pytest_dsocr.cases.run import ask
 from pytest_dsocr.compare.case import CaseReport, Explanation, judge
 from pytest_dsocr.compare.tolerances import tolerances
-from pytest_dsocr.contract import image
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.engine import clip, pipeline
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.fusion import end_rows, mosaic, square
 from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.explain.catalogue import mistakes
 from pytest_dsocr.explain.explainer import Explainer
+from pytest_dsocr.explain.mistake import Changes
+from pytest_dsocr.explain.planted import plant
 from pytest_dsocr.explain.question import question_of
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.config import Setup
@@ -35,7 +32,6 @@ from tests.recordings import FOLDER, find_recording
 
 ENOUGH_S = 600
 """However loaded the machine is."""
-Plant = Callable[[pytest.MonkeyPatch, SessionSubject], None]
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +60,12 @@ def case(stem: str = "figures_201") -> Case:
     return make_case(page, "markdown", "gundam")
 
 
-def judged(plant: Plant) -> CaseReport:
-    """The page, held against its recording with a mistake planted."""
+def judged(*planted: str) -> CaseReport:
+    """The page, held against its recording with mistakes planted."""
     reference()
-    with pytest.MonkeyPatch.context() as patch:
-        plant(patch, subject())
+    with Changes() as changes:
+        for name in planted:
+            plant(mistakes()[name], subject().session, changes)
         return judge(ask(subject(), reference(), case(), tokenizer=resolve(MINI).tokenizer), tolerances("float32"))
 
 
@@ -81,39 +78,20 @@ def explained(explainer: Explainer, report: CaseReport) -> Explanation:
     return told
 
 
-def white_bars(patch: pytest.MonkeyPatch, planted: SessionSubject) -> None:
-    patch.setattr(image, "GREY", (255, 255, 255))
-
-
-def exact_gelu(patch: pytest.MonkeyPatch, planted: SessionSubject) -> None:
-    patch.setattr(clip, "quick_gelu", F.gelu)
-
-
-def separator_in_front(patch: pytest.MonkeyPatch, planted: SessionSubject) -> None:
-    def fuse(crops: Any, page: Tensor, grid: tuple[int, int], newline: Tensor, separator: Tensor) -> Tensor:
-        laid = [] if crops is None else [end_rows(mosaic(crops, grid), newline)]
-        return torch.cat([separator[None], *laid, end_rows(square(page), newline)])
-
-    patch.setattr(pipeline, "fuse", fuse)
-
-
-def no_shared_experts(patch: pytest.MonkeyPatch, planted: SessionSubject) -> None:
-    for layer in model_of(planted.session).model.decoder_layers()[1:]:
-        weight = layer.mlp.get_parameter("shared_experts.down_proj.weight")
-        patch.setattr(weight, "data", torch.zeros_like(weight))
-
-
-PLANTED: Mapping[str, tuple[Plant, str, tuple[str, ...]]] = {
-    "pixels": (white_bars, "images_ori", ("bars of the colour (255, 255, 255)", "all of the inputs")),
-    "clip": (exact_gelu, "clip.page/0", ("CLIP's exact GELU in place of the quick GELU", "all of clip behind it")),
-    "fusion": (separator_in_front, "vision_fusion", ("the separator in front",)),
-    "decoder": (no_shared_experts, "prefill/1", ("no shared experts", "all of prefill behind it")),
+GELU, FRONT = "clip.activation-erf", "vision_fusion.separator-first"
+PLANTED: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "pixels.bars-white": ("images_ori", ("bars of the colour (255, 255, 255)", "all of the inputs")),
+    GELU: ("clip.page/0", ("CLIP's exact GELU in place of the quick GELU", "all of clip behind it")),
+    FRONT: ("vision_fusion", ("the separator in front",)),
+    "prefill.no-shared": ("prefill/1", ("no shared experts", "all of prefill behind it")),
 }
 
 
-@pytest.mark.parametrize(("plant", "what", "words"), PLANTED.values(), ids=PLANTED)
-def test_a_mistake_is_named(explainer: Explainer, plant: Plant, what: str, words: Sequence[str]) -> None:
-    told = explained(explainer, judged(plant))
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_mistake_is_named(explainer: Explainer, name: str) -> None:
+    what, words = PLANTED[name]
+    told = explained(explainer, judged(name))
+    assert name in told.mistakes
     assert told.is_proven, told.text
     assert f"the session gives at {what} what the subject gave" in told.text
     for one in words:
@@ -121,30 +99,24 @@ def test_a_mistake_is_named(explainer: Explainer, plant: Plant, what: str, words
 
 
 def test_what_no_mistake_explains_is_said_so_and_the_process_goes_on(explainer: Explainer) -> None:
-    def noise(patch: pytest.MonkeyPatch, planted: SessionSubject) -> None:
-        bias = model_of(planted.session).model.projector.layers.bias
-        made = torch.Generator().manual_seed(1)
-        patch.setattr(bias, "data", bias.data + torch.randn(bias.shape, generator=made))
-
-    told = explained(explainer, judged(noise))
+    bias = model_of(subject().session).model.projector.layers.bias
+    made = torch.Generator().manual_seed(1)
+    with Changes() as changes:
+        changes.weight(bias, bias.data + torch.randn(bias.shape, generator=made))
+        told = explained(explainer, judged())
     assert not told.is_proven
     assert told.text.startswith("by none of ")
-    assert explained(explainer, judged(separator_in_front)).is_proven
+    assert explained(explainer, judged(FRONT)).is_proven
 
 
 def test_two_mistakes_in_one_stage_are_not_taken_for_one(explainer: Explainer) -> None:
-    def both(patch: pytest.MonkeyPatch, planted: SessionSubject) -> None:
-        exact_gelu(patch, planted)
-        for layer in model_of(planted.session).model.vision_model.transformer.layers:
-            patch.setattr(layer.get_submodule("self_attn.out_proj").bias, "data", torch.zeros(192))
-
-    told = explained(explainer, judged(both))
+    told = explained(explainer, judged(GELU, "clip.no-bias-self_attn.out_proj"))
     assert not told.is_proven
     assert not told.text.startswith("with ")
 
 
 def test_a_stage_is_asked_about_once_and_its_proof_told_of_each_case_that_breaks_there(explainer: Explainer) -> None:
-    report = judged(exact_gelu)
+    report = judged(GELU)
     asking = Explainer(Setup(), ENOUGH_S)
     asking._client = explainer._client
     first, again = asking.explain(report), asking.explain(report)
@@ -156,11 +128,11 @@ def test_a_stage_is_asked_about_once_and_its_proof_told_of_each_case_that_breaks
 
 
 def test_without_seconds_nothing_is_asked() -> None:
-    assert Explainer(Setup(), 0).explain(judged(exact_gelu)) is None
+    assert Explainer(Setup(), 0).explain(judged(GELU)) is None
 
 
 def test_seconds_that_end_are_told(explainer: Explainer) -> None:
-    question = question_of(judged(exact_gelu), ENOUGH_S)
+    question = question_of(judged(GELU), ENOUGH_S)
     assert question is not None
     told = explainer.answered(replace(question, budget_s=1e-9))
     assert told is None or "ended in front of" in told.text
@@ -168,7 +140,7 @@ def test_seconds_that_end_are_told(explainer: Explainer) -> None:
 
 def test_what_cannot_be_loaded_is_said_in_a_line(tmp_path: Path) -> None:
     made = Explainer(Setup(checkpoint=str(tmp_path)), ENOUGH_S)
-    told = made.explain(judged(exact_gelu))
+    told = made.explain(judged(GELU))
     made.close()
     assert told is not None
     assert told.text.startswith("nothing was tried: ")

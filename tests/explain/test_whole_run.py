@@ -12,18 +12,6 @@ import pytest
 from pytest_dsocr.pages.page_list import shipped
 from tests.checkout import CHECKOUT
 
-SUBJECT = """
-import torch.nn.functional as F
-
-from pytest_dsocr.subjects.session import session_subject
-
-
-def port(setup):
-    made = session_subject(setup)
-    for layer in made.session.model.model.vision_model.transformer.layers:
-        layer.mlp.forward = lambda x, mlp=layer.mlp: mlp.fc2(F.gelu(mlp.fc1(x)))
-    return made
-"""
 TEST = """
 def test_all(dsocr_report, dsocr_check):
     dsocr_check(dsocr_report)
@@ -37,11 +25,10 @@ WORDS = "with CLIP's exact GELU in place of the quick GELU"
 
 def run(folder: Path, seconds: str, tests: str, *flags: str, out: bool = True) -> str:
     """What a run on the page that is soonest read says."""
-    (folder / "own_port.py").write_text(SUBJECT)
     (folder / "test_port.py").write_text(tests)
     [page] = (page for page in shipped("dev-3") if page.stem == "figures_201")
     options = [
-        "--dsocr-subject=own_port:port",
+        "--dsocr-subject=pytest_dsocr.explain.planted:CLP_01",
         f"--dsocr-pages={page}",
         *["--dsocr-out=out"] * out,
         f"--dsocr-explain={seconds}",

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_dsocr.compare.case import CaseReport
 from pytest_dsocr.explain.catalogue import Port, mistakes, ports
+from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.explain.mistake import Changes, Mistake
 from pytest_dsocr.explain.planted import plant, spec_of
 from pytest_dsocr.subjects.session import SessionSubject
@@ -121,9 +122,9 @@ class Outcome:
 def outcome_of(fault: Fault, page: str, report: CaseReport) -> Outcome | None:
     """Say how a page shows the mistake; None where the page passes."""
     if report.divergence is not None:
-        found, hint, begins = report.divergence.first, report.divergence.cause, report.divergence.begins
+        found, begins, said = report.divergence.first, report.divergence.begins, hint(report.divergence)
         at = next((one for one in report.comparisons if one.what == begins), found)
-        return Outcome(fault.id, True, page, begins or found.what, stage_of(at.stage) == fault.stage, hint)
+        return Outcome(fault.id, True, page, begins or found.what, stage_of(at.stage) == fault.stage, said)
     if report.fault is not None:
         right = stage_of(report.fault.stage) == fault.stage
         return Outcome(fault.id, True, page, f"error in {report.fault.stage}", right, str(report.fault))

@@ -14,11 +14,11 @@ from ci.training.page import load_page
 from ci.training.quality import Quality, measure
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.contract.prompt import SpecialTokens
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI, MINI_FOLDER
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.weights import read_headers
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.pages.page_list import shipped
@@ -106,4 +106,4 @@ def test_it_reads_and_stops() -> None:
 
 def _quality(path: Path, seen: Observation) -> Quality:
     truth = parse(load_page(path).answer(grounded=True))
-    return measure(truth, parse(seen.output.text), ended=seen.token_ids[-1] == SpecialTokens().eos)
+    return measure(truth, parse(seen.output.text), ended=seen.token_ids[-1] == DEFAULT.special.eos)

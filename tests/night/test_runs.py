@@ -28,7 +28,7 @@ from pytest_dsocr.pages.page_list import shipped
 from tests.checkout import CHECKOUT
 from tests.night.conftest import commits, git, nightly, run_night, write_config
 
-PAGE, OTHER = (next(page for page in shipped("dev-20") if page.stem == name) for name in ("figures_201", "receipt_086"))
+PAGE, OTHER = (next(page for page in shipped("dev-20") if page.stem == name) for name in ("figures_201", "figures_009"))
 STAND_IN = CHECKOUT / "tests" / "reference" / "stand_in"
 TEXT = 'pytest = ["-k", "test_case and test_text"]'
 SHORT = 'pytest = ["-k", "test_text or test_length"]'
@@ -292,7 +292,7 @@ def test_a_planted_wrong_stage_is_found_past_a_commit_that_cannot_be_run(
         ],
     )
     allowed = ["--may-miss=gpu", "--may-miss=vendor", "--may-miss=snapshot"]
-    words = [str(PAGE), "--subject=my_ocr:MyOcr", *allowed, "--", "-k", "test_case"]
+    words = [str(PAGE), "--subject=my_ocr:MyOcr", *allowed, "--", "-k", "test_inputs"]
     status = main(["bisect", made[0], "main", *words])
     told = capsys.readouterr().out
     assert status == 12, told

@@ -16,10 +16,11 @@ from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.contract.presets import PRESETS, Preset
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.block_seams import BLOCKS, in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case, make_case
@@ -55,7 +56,7 @@ def names(stage: str, count: int) -> list[str]:
     return [f"{stage}/{depth}" for depth in range(count)]
 
 
-@pytest.mark.parametrize(("preset", "views"), [(CROPS, ["crops", "page"]), (PRESETS["tiny"], ["page"])])
+@pytest.mark.parametrize(("preset", "views"), [(CROPS, ["crops", "page"]), (DEFAULT.presets["tiny"], ["page"])])
 def test_every_block_is_seen_in_the_stages_order(
     tiny: Session[Any], preset: Preset, views: list[str], tmp_path: Path
 ) -> None:
@@ -84,7 +85,7 @@ def test_a_seam_is_what_the_next_module_is_handed(tiny: Session[Any], tmp_path: 
         same(deep.seams[f"clip.{view}/0"], to_second[k])
         of_view = whole[k]
         assert of_view is not None
-        same(deep.seams[f"clip.{view}/{last['clip']}"], of_view.clip)
+        same(deep.seams[f"clip.{view}/{last['clip']}"], of_view["clip"])
     same(deep.seams[f"prefill/{last['prefill']}"], to_norm[0])
 
 

@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pytest_dsocr.contract.policy import VENDOR_MAX_NEW_TOKENS
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case, make_case, prompt_name
 from suites.contract.pages import ORIENTATION_TAG, ROTATED_BY_90, rgb
 
-FREE = PROMPTS["free"]
+FREE = DEFAULT.prompts["free"]
 
 
 @pytest.fixture
@@ -26,7 +24,7 @@ def page(tmp_path: Path) -> Path:
 
 
 def sha256(page: Path) -> str:
-    return Case(page, FREE, PRESETS["tiny"]).page_sha256
+    return Case(page, FREE, DEFAULT.presets["tiny"]).page_sha256
 
 
 def test_the_same_page_in_another_file_has_the_same_hash(page: Path, tmp_path: Path) -> None:
@@ -63,7 +61,11 @@ def test_the_hash_is_the_recorded_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("prompt", "name"),
-    [*((text, name) for name, text in PROMPTS.items()), (f" {FREE}\n", "free"), ("<image>\nWhat?", "prompt_9ed483f5")],
+    [
+        *((text, name) for name, text in DEFAULT.prompts.items()),
+        (f" {FREE}\n", "free"),
+        ("<image>\nWhat?", "prompt_9ed483f5"),
+    ],
 )
 def test_prompts_by_name(prompt: str, name: str) -> None:
     assert prompt_name(prompt) == name
@@ -79,9 +81,11 @@ def test_an_id_names_page_preset_and_prompt(page: Path) -> None:
 
 
 def test_what_a_user_types_becomes_a_case(page: Path) -> None:
-    assert make_case(str(page), "free", "base", 12) == Case(page, FREE, PRESETS["base"], 12)
-    assert make_case(page, "<image>x", "base") == Case(page, "<image>x", PRESETS["base"], VENDOR_MAX_NEW_TOKENS)
-    assert VENDOR_MAX_NEW_TOKENS == 8192
+    assert make_case(str(page), "free", "base", 12) == Case(page, FREE, DEFAULT.presets["base"], 12)
+    assert make_case(page, "<image>x", "base") == Case(
+        page, "<image>x", DEFAULT.presets["base"], DEFAULT.decoding.max_new_tokens
+    )
+    assert DEFAULT.decoding.max_new_tokens == 8192
 
 
 def test_a_case_as_json_tells_all_that_decides_its_output(page: Path) -> None:

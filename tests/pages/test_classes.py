@@ -15,9 +15,10 @@ from pathlib import Path
 from PIL import Image
 
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.contract.presets import CROP_PX, Grid, candidates, crop_grid
+from pytest_dsocr.contract.presets import Grid, candidates, crop_grid
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.pages.page_list import shipped
@@ -51,7 +52,7 @@ class Shown:
     @property
     def grid(self) -> Grid:
         """Columns and rows of crops."""
-        return crop_grid(*self.size_px)
+        return crop_grid(*self.size_px, DEFAULT.tiling)
 
     @property
     def mode(self) -> str:
@@ -96,7 +97,7 @@ CLASSES: Mapping[str, tuple[str, Callable[[Shown], bool]]] = {
     "bars above and below": ("the page put at the top of its view", lambda page: page.size_px[0] > page.size_px[1]),
     "a side shorter than a crop": (
         "a crop that is enlarged",
-        lambda page: min(page.size_px) < CROP_PX and prod(page.grid) > 1,
+        lambda page: min(page.size_px) < DEFAULT.tiling.crop_px and prod(page.grid) > 1,
     ),
     "more than 1,024 positions": ("ceilings and tables of 1,024", lambda page: page.positions > MANY_POSITIONS),
     "more than 200 tokens": ("caches that are kept short", lambda page: len(page.seen.token_ids) > 200),

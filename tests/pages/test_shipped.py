@@ -11,6 +11,7 @@ import pytest
 from ci.training.page import load_page
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.presets import crop_grid
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.pages.page_list import PAGES, SUBSETS, shipped
 
@@ -48,7 +49,9 @@ def test_every_grid_is_among_them() -> None:
 
 def test_quick_pages_are_quick_and_differ() -> None:
     pages = [load_page(path) for path in shipped("dev-3")]
-    assert len({page.kind for page in pages}) == len({crop_grid(*page.image.size) for page in pages}) == 3
+    assert (
+        len({page.kind for page in pages}) == len({crop_grid(*page.image.size, DEFAULT.tiling) for page in pages}) == 3
+    )
     assert all(sum(len(block.words) for block in page.blocks) <= 40 for page in pages)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -64,8 +63,7 @@ class OneByOne(SessionSubject):
 
         def view(pixels: Tensor) -> View:
             views = [whole(one) for one in pixels.split(1)]
-            rows = ([getattr(one, field.name) for one in views] for field in fields(View))
-            return View(*map(torch.cat, rows))
+            return {stage: torch.cat([one[stage] for one in views]) for stage in views[0]}
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(self.session.pipeline, "view", view)

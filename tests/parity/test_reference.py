@@ -14,10 +14,9 @@ from pytest_dsocr.compare.tokens import is_tie
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.reference.opening import Wanted, open_reference
 from pytest_dsocr.reference.protocol import Reference
@@ -100,7 +99,7 @@ def test_session_in_float32_is_the_vendors_on_a_gpu(
 def test_the_recordings_cover_what_they_should(recording: Recording) -> None:
     cases = [case.case(Path()) for case in recording.cases.values()]
     assert len({case.page for case in cases}) >= 12
-    assert {case.preset for case in cases} == set(PRESETS.values())
-    assert {case.prompt for case in cases} >= {PROMPTS["markdown"], PROMPTS["free"]}
+    assert {case.preset for case in cases} == set(DEFAULT.presets.values())
+    assert {case.prompt for case in cases} >= {DEFAULT.prompts["markdown"], DEFAULT.prompts["free"]}
     outputs = {case.observation.token_ids for case in recording.cases.values()}
     assert len(outputs) == len(cases), "outputs that are the same for two cases tell little"

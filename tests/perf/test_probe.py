@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.perf.probe import page as page_module
 from pytest_dsocr.perf.probe.flops import Flops, counted_flops
 from pytest_dsocr.perf.probe.gpu_work import BEFORE, kernels_by_stage
@@ -37,7 +37,7 @@ class Reader:
 
 @pytest.fixture
 def probe() -> Iterator[PageProbe]:
-    yield PageProbe(Reader(), Path("page.png"), prompt="", preset=PRESETS["tiny"], max_new_tokens=8)
+    yield PageProbe(Reader(), Path("page.png"), prompt="", preset=DEFAULT.presets["tiny"], max_new_tokens=8)
     gc.unfreeze()
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.cost.roofline import Roof, devices
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.places import architecture_of
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.plugin.perf_run import roof_of
@@ -27,7 +27,7 @@ def run() -> Measured:
 
 @pytest.mark.parametrize("checkpoint", ["mini", "synthetic:full"])
 def test_it_is_that_of_the_checkpoint_and_the_page(checkpoint: str, run: Measured) -> None:
-    work = Workload((1140, 1101), PRESETS["gundam"], 36, 64)
+    work = Workload((1140, 1101), DEFAULT.presets["gundam"], 36, 64)
     assert roof_of(run, checkpoint, PAGE) == Roof.of(architecture_of(checkpoint), work, devices()["h200"])
 
 

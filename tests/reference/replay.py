@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.observation import (
     Observation,
@@ -25,7 +24,11 @@ from suites.contract.pages import write_page
 from tests.crops import CROPS
 
 NEW_TOKENS = 6
-CASES = (("tiny", "free", PRESETS["tiny"]), ("square", "markdown", CROPS), ("landscape", "markdown", PRESETS["small"]))
+CASES = (
+    ("tiny", "free", DEFAULT.presets["tiny"]),
+    ("square", "markdown", CROPS),
+    ("landscape", "markdown", DEFAULT.presets["small"]),
+)
 MADE = Provenance(
     checkpoint="synthetic:tiny",
     checkpoint_sha256="c0" * 32,
@@ -43,7 +46,9 @@ MADE = Provenance(
 
 def make_cases(folder: Path) -> list[Case]:
     """Three pages in three presets, of which one has crops."""
-    return [Case(write_page(page, folder), PROMPTS[prompt], preset, NEW_TOKENS) for page, prompt, preset in CASES]
+    return [
+        Case(write_page(page, folder), DEFAULT.prompts[prompt], preset, NEW_TOKENS) for page, prompt, preset in CASES
+    ]
 
 
 @dataclass

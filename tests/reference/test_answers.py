@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import pytest_dsocr
-from pytest_dsocr.contract.presets import get_preset
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.observation.case import Case, PageFaultError, make_case
 from pytest_dsocr.observation.observation import Observation
@@ -118,7 +118,7 @@ def test_a_page_counts_by_its_pixels(runs: Runs, case: Case, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "changed", [{"prompt": "<image>Read."}, {"max_new_tokens": 2}, {"preset": get_preset("small")}]
+    "changed", [{"prompt": "<image>Read."}, {"max_new_tokens": 2}, {"preset": DEFAULT.preset("small")}]
 )
 def test_another_question_is_asked(changed: dict[str, Any], runs: Runs, case: Case) -> None:
     runs.ask(case)

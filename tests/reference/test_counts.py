@@ -78,12 +78,6 @@ def test_what_is_not_counted_is_said(made: Made, golden: Path) -> None:
         opened(golden).flops(made.cases[0])
 
 
-def test_another_page_of_the_same_name_is_not_counted(made: Made, golden: Path, tmp_path: Path) -> None:
-    page = write_page("portrait", tmp_path).rename(tmp_path / made.cases[0].page.name)
-    with pytest.raises(NotRecordedError, match="holds no FLOPs of"):
-        opened(golden).flops(replace(made.cases[0], page=page))
-
-
 def test_counts_of_another_device_dtype_and_pillow_stand(made: Made, golden: Path) -> None:
     before = file_in(golden).read_bytes()
     tally(golden, made.cases[:2], ON_A_GPU)

@@ -20,9 +20,9 @@ import pytest
 
 from pytest_dsocr.compare.seams import compare_seam
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.packing import pack, pack_inputs
@@ -196,7 +196,7 @@ def no_worker_is_left(temporary: Path, request: pytest.FixtureRequest) -> Iterat
 
 def asked(deed: str) -> Case:
     """A case at which a misbehaving worker does a deed."""
-    return Case(Path("page.png"), deed, PRESETS["tiny"])
+    return Case(Path("page.png"), deed, DEFAULT.presets["tiny"])
 
 
 def misbehaving(python: Path, checkpoint: str = "nothing", limit_s: float = LIMIT_S, **how: Any) -> LiveReference:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import seal, sha256, unseal
 from pytest_dsocr.observation.case import Case
@@ -253,8 +253,8 @@ def test_a_page_is_known_by_its_content(written: Written, folder: Path, tmp_path
     ("other", "nearest"),
     [
         ({"prompt": "<image>\nFree the OCR."}, r"tiny-tiny-free \(prompt free\)"),
-        ({"preset": PRESETS["small"]}, r"tiny-tiny-free \(preset tiny 512/512\)"),
-        ({"preset": replace(PRESETS["tiny"], base_size=640)}, r"tiny-tiny-free \(preset tiny 512/512\)"),
+        ({"preset": DEFAULT.presets["small"]}, r"tiny-tiny-free \(preset tiny 512/512\)"),
+        ({"preset": replace(DEFAULT.presets["tiny"], base_size=640)}, r"tiny-tiny-free \(preset tiny 512/512\)"),
         ({"max_new_tokens": 7}, r"tiny-tiny-free \(max_new_tokens 6\)"),
     ],
 )

@@ -16,8 +16,9 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.model import DeepseekOCR
+from pytest_dsocr.families import VISION_SEAMS
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.answer import VISION_SEAMS, Answer, ForcedStep
+from pytest_dsocr.observation.answer import Answer, ForcedStep
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation

@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.cost.pages import Priced, priced
 from pytest_dsocr.cost.roofline import bound, devices
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.places import SYNTHETIC
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.report import costs
 from pytest_dsocr.report.costs import BOTTOM, HEIGHT, MARGIN, Chart, chart, ticks
 
@@ -29,7 +29,7 @@ SIZES = {
 
 @pytest.fixture(scope="module")
 def pages() -> list[Priced]:
-    works = ((name, Workload(size, PRESETS["gundam"], 9, 65)) for name, size in SIZES.items())
+    works = ((name, Workload(size, DEFAULT.presets["gundam"], 9, 65)) for name, size in SIZES.items())
     return priced(FULL, works)
 
 
@@ -49,12 +49,12 @@ def test_the_table_has_a_row_a_stage_and_the_sum(pages: list[Priced]) -> None:
     least = sum(pages[0].bound(stage, H200).ms for stage in pages[0].stages)
     assert rows[-1].endswith(f"  {least:.1f} ms  memory-bound"), "stage after stage, and not all at once"
     assert step.startswith("a step ")
-    [once] = priced(FULL, [("a.png", Workload((600, 400), PRESETS["tiny"], 9, 1))])
+    [once] = priced(FULL, [("a.png", Workload((600, 400), DEFAULT.presets["tiny"], 9, 1))])
     assert [*costs.table(once, H200)][-1].startswith("page "), "of a page without a step none is told"
 
 
 def test_what_torchs_counter_does_not_see_is_told_beside_it() -> None:
-    work = Workload((1200, 1200), PRESETS["gundam"], 9, 65, attention="flash_attention_2")
+    work = Workload((1200, 1200), DEFAULT.presets["gundam"], 9, 65, attention="flash_attention_2")
     [page] = priced(FULL, [("a.png", work)])
     rows = [*costs.table(page, H200)]
     prefill = next(row for row in rows if row.startswith("prefill"))
@@ -88,7 +88,7 @@ def test_a_bar_is_as_high_as_its_page_costs(pages: list[Priced]) -> None:
 
 
 def test_bars_stand_apart_and_inside() -> None:
-    many = priced(FULL, [(f"{k}.png", Workload((600, 400), PRESETS["tiny"], 9, 2)) for k in range(500)])
+    many = priced(FULL, [(f"{k}.png", Workload((600, 400), DEFAULT.presets["tiny"], 9, 2)) for k in range(500)])
     found = drawn(many)
     lefts = [piece for piece in found.pieces if piece.stage == "sam"]
     assert all(one.x + one.width < other.x for one, other in pairwise(lefts))

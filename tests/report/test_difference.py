@@ -125,8 +125,8 @@ def test_what_is_compared_only_where_it_fails_is_mended_by_its_test() -> None:
 def test_times_against_other_baselines_are_not_compared_and_this_is_told() -> None:
     found = difference(paced(1.0), paced(2.0, {"made": "2026-11-21", "commit": "cd"}))
     assert (found.slower, found.status) == ([], Status.NOTHING_WORSE)
-    assert "none in common" in found.untold
-    assert difference(paced(1.0), night(*GOOD)).untold == "only one of the two took times"
+    assert "none in common" in found.times_left_out
+    assert difference(paced(1.0), night(*GOOD)).times_left_out == "only one of the two took times"
 
 
 def _provenance(name: str, value: Any) -> Callable[[dict[str, Any]], None]:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import traced
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import SubjectFaultError, SubjectHungError
@@ -27,7 +27,7 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import close_subject
 from tests.plugin.misdeeds import DEEDS, Staged
 
-CASE = Case(Path("page.png"), "<image>", PRESETS["tiny"], 4)
+CASE = Case(Path("page.png"), "<image>", DEFAULT.presets["tiny"], 4)
 
 
 def _prefilled(asked: CheckedSubject) -> tuple[Any, Any]:
@@ -343,13 +343,6 @@ def test_the_run_within_a_run_has_a_limit_of_its_own(limited: Watch) -> None:
             time.sleep(2 * LIMIT_S)
     with pytest.raises(SubjectHungError), at_stage("read", "read"):
         DEEDS["sleep"]()
-
-
-def test_signals_are_as_they_were(limited: Watch) -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGURG, signal.SIGALRM, signal.SIGINT)]
-    with at_stage("read", "read"):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    assert [signal.getsignal(number) for number in (signal.SIGURG, signal.SIGALRM, signal.SIGINT)] == before
 
 
 @pytest.mark.usefixtures("cold")

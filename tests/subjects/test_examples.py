@@ -16,6 +16,7 @@ from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.places import MINI
+from pytest_dsocr.explain.hints import hint
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.opening import Wanted
@@ -88,7 +89,7 @@ def test_halves_in_the_wrong_order_are_laid_to_the_fusion() -> None:
     found = report(SWAPPED, WITH_CROPS)
     assert found.divergence is not None
     assert (found.divergence.first.what, found.divergence.right) == ("vision_fusion", 12)
-    assert "order" in found.divergence.cause
+    assert "the whole page in front of the crops" in hint(found.divergence)
     assert found.exchange.findings == ("tokens are right when given the reference's vision features",)
 
 

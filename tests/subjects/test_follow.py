@@ -16,11 +16,10 @@ from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.contract.policy import DEFAULT_NGRAM
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.families import DEFAULT, SEAMS
 from pytest_dsocr.observation.answer import ForcedStep
-from pytest_dsocr.observation.block_seams import ORDER
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Best, Observation, Step
@@ -167,11 +166,11 @@ def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
     assert answer.inputs is not None
     assert every_bit(answer.inputs) == every_bit(expected.inputs)
     assert (answer.inputs.values is not None) is keep_values
-    assert [name for name in answer.seams if "/" not in name] == list(ORDER) == list(expected.seams)
+    assert [name for name in answer.seams if "/" not in name] == list(SEAMS) == list(expected.seams)
     for name, seam in expected.seams.items():
         assert every_bit(answer.seams[name]) == every_bit(seam)
     assert answer.prefill_best == expected.prefill_best
-    assert answer.promised == {*ORDER}
+    assert answer.promised == {*SEAMS}
 
 
 def test_the_blocks_of_named_modules_are_seen_in_front_of_their_stage(tiny: Session[Any], pages: Path) -> None:
@@ -271,7 +270,7 @@ def test_extra_tensors_of_the_inputs_go_on_to_the_subject_and_are_not_compared(t
 def test_a_subject_that_says_nothing_of_its_policy_is_held_to_the_vendors(
     tiny: Session[Any], case: Case, own: Observation
 ) -> None:
-    expected = observation(steps=own.steps[:DEFAULT_NGRAM] * 2)
+    expected = observation(steps=own.steps[: DEFAULT.decoding.no_repeat_ngram_size] * 2)
     free, ruled = (
         follow(subject, case, expected).forced or ()
         for subject in (with_rule(tiny, no_repeat_ngram_size=0), only(SessionSubject(tiny), Level.STAGES))

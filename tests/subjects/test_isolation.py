@@ -18,7 +18,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from pytest_dsocr.contract.presets import PRESETS
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, traced
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
@@ -34,7 +34,7 @@ from tests.crops import cropped_case
 from tests.processes import await_ended
 
 STAGED = "tests.plugin.misdeeds:Staged"
-CASE = Case(Path("page.png"), "<image>", PRESETS["tiny"], 4)
+CASE = Case(Path("page.png"), "<image>", DEFAULT.presets["tiny"], 4)
 TINY = Setup("synthetic:tiny")
 LIMIT_S = 60.0
 Misdo = Callable[[str], object]

@@ -14,8 +14,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.adapters import vendor
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
+from pytest_dsocr.engine.attention import attention_function
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.level import Level
@@ -23,6 +23,7 @@ from pytest_dsocr.subjects.checked import CheckedSubject
 from pytest_dsocr.subjects.loading import level_before_loading, load_subject, offers_before_loading
 from pytest_dsocr.subjects.protocol import NotOfferedError, Offers, Setup, level_of
 from pytest_dsocr.subjects.session import SessionSubject
+from tests.conftest import model_of
 
 MODULE = """
 from __future__ import annotations
@@ -133,13 +134,14 @@ def test_classes_without_arguments_and_inside_of_others_are_factories(spec: str)
 
 @pytest.mark.parametrize(("spec", "model"), [("session", "DeepseekOCR"), ("session:fast", "FastDeepseekOCR")])
 def test_the_session_is_loaded_as_the_setup_says(spec: str, model: str) -> None:
-    subject = load_subject(spec, Setup("synthetic:tiny", dtype="bfloat16"))
+    subject = load_subject(spec, Setup("synthetic:tiny", dtype="bfloat16", attention="sdpa"))
     assert isinstance(subject, SessionSubject)
-    assert (type(subject.session.model).__name__, subject.dtype, subject.policy) == (
-        model,
-        "bfloat16",
-        subject.session.policy,
-    )
+    assert (type(subject.session.model).__name__, subject.dtype) == (model, "bfloat16")
+    assert subject.policy is subject.session.policy
+    if spec == "session":
+        [attend] = {layer.self_attn.attend for layer in model_of(subject.session).model.decoder_layers()}
+        assert attend is attention_function("sdpa")
+    assert subject.module("lm_head") is subject.session.model.get_submodule("lm_head")
     assert level_of(subject) is level_of(SessionSubject) is Level.MODULES
     with pytest.raises(AttributeError):
         subject.module("model.layers.99")
@@ -194,12 +196,12 @@ def test_the_current_folder_comes_first_and_once(folder: Path) -> None:
     assert sys.path.count(str(folder)) == 1
 
 
-GUNDAM = Case(Path("page.png"), PROMPTS["markdown"], PRESETS["gundam"], 4)
+GUNDAM = Case(Path("page.png"), DEFAULT.prompts["markdown"], DEFAULT.presets["gundam"], 4)
 
 
 @pytest.mark.parametrize(
     ("change", "what"),
-    [({"preset": PRESETS["tiny"]}, "preset tiny"), ({"prompt": PROMPTS["free"]}, "prompt free")],
+    [({"preset": DEFAULT.presets["tiny"]}, "preset tiny"), ({"prompt": DEFAULT.prompts["free"]}, "prompt free")],
 )
 def test_what_is_not_offered_is_not_asked(change: dict[str, Any], what: str) -> None:
     subject = CheckedSubject(load_subject("their_model:Offering", SETUP))
@@ -210,11 +212,11 @@ def test_what_is_not_offered_is_not_asked(change: dict[str, Any], what: str) -> 
 
 
 def test_what_is_offered_is_known_before_it_is_loaded() -> None:
-    assert offers_before_loading("their_model:Offering").told == "; presets: gundam; prompts: markdown"
+    assert offers_before_loading("their_model:Offering").summary == "; presets: gundam; prompts: markdown"
     assert offers_before_loading("cli:--presets=tiny,base cat {page}") == Offers(("tiny", "base"))
     assert Offers.of(load_subject("cli:--prompts=ocr cat {page}", Setup())) == Offers(prompts=("ocr",))
     for included in ("session", "session:fast", "vendor:absent"):
-        assert offers_before_loading(included).told == ""
+        assert offers_before_loading(included).summary == ""
     for spec, told in {
         "their_model:Misnamed": "the subject's presets name 'huge'; give names of tiny, small, base, large, gundam",
         "cli:--prompts=none cat {page}": "the subject's prompts name 'none'; give names of markdown, ocr, free, ",

@@ -14,9 +14,10 @@ from ci.training.page import Block, Page, Rect, Word, load_page
 from ci.training.rows import IGNORED, collate, make_row, token_places, words_of
 from ci.training.typeset import ANSWERS, typeset
 from pytest_dsocr.contract.markup import parse
-from pytest_dsocr.contract.presets import PRESETS, image_token_count
+from pytest_dsocr.contract.presets import image_token_count
 from pytest_dsocr.engine.places import MINI_FOLDER
 from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
 BACKEND = tokenizers.Tokenizer.from_file(str(MINI_FOLDER / "tokenizer.json"))
@@ -79,9 +80,9 @@ def test_a_place_on_the_page_is_a_token(
     preset: str, size: tuple[int, int], middle: tuple[int, int], token: int | None
 ) -> None:
     x, y = middle
-    place = token_places(size, PRESETS[preset])
+    place = token_places(size, DEFAULT.presets[preset])
     assert (place and place(Rect(x - 5, y - 5, x + 5, y + 5))) == token
-    assert place is None or place(Rect(*size, *size)) < image_token_count(PRESETS[preset], (2, 1))
+    assert place is None or place(Rect(*size, *size)) < image_token_count(DEFAULT.presets[preset], (2, 1))
 
 
 def test_a_row_asks_for_the_answer_and_for_each_word() -> None:

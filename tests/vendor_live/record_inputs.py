@@ -26,9 +26,10 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from pytest_dsocr.contract.image import resampling
-from pytest_dsocr.contract.presets import PRESETS, Preset
-from pytest_dsocr.contract.prompt import PROMPTS, locate
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.contract.prompt import locate
 from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.reference.vendor_code.code import VendorCode, cuda_stays, load_vendor_code
 from pytest_dsocr.reference.vendor_code.observe import inputs_of
 from pytest_dsocr.reference.vendor_code.runtime import synthetic_tokenizer
@@ -109,8 +110,8 @@ def prepared(recorder: Recorder, files: dict[str, str]) -> list[dict[str, Any]]:
     tokenizer = synthetic_tokenizer(VENDOR_VOCAB_SIZE)
     cases = []
     for page, file in files.items():
-        for preset in (*PRESETS.values(), *(OWN_PRESETS if page in OWN_PAGES else ())):
-            given = recorder.infer(file, preset, PROMPTS["markdown"], tokenizer, eval_mode=True).inputs()
+        for preset in (*DEFAULT.presets.values(), *(OWN_PRESETS if page in OWN_PAGES else ())):
+            given = recorder.infer(file, preset, DEFAULT.prompts["markdown"], tokenizer, eval_mode=True).inputs()
             cases.append({"page": page, "preset": preset.name, **digest(given), **_gate(page, given)})
     return cases
 
@@ -123,11 +124,13 @@ def _gate(page: str, given: dict[str, Tensor]) -> dict[str, Any]:
 
 
 def prompts(recorder: Recorder, file: str, tokenizer: Any) -> list[dict[str, Any]]:
-    texts = {**PROMPTS, "locate": locate("the title"), **ODD_PROMPTS}
+    texts = {**DEFAULT.prompts, "locate": locate("the title"), **ODD_PROMPTS}
     cases = []
     for name, text in texts.items():
         encoded: dict[str, list[int]] = {}
-        given = recorder.infer(file, PRESETS["gundam"], text, _Noting(tokenizer, encoded), eval_mode=True).inputs()
+        given = recorder.infer(
+            file, DEFAULT.presets["gundam"], text, _Noting(tokenizer, encoded), eval_mode=True
+        ).inputs()
         row = digest(given)
         ids = {"input_ids": row["input_ids"], "images_seq_mask": row["images_seq_mask"]}
         cases.append({"name": name, "text": text, "encoded": encoded, **ids})
@@ -154,7 +157,9 @@ class _Noting:
 def decoding(recorder: Recorder, file: str, tokenizer: Any) -> dict[str, Any]:
     names = {"infer": False, "infer_eval_mode": True}
     return {
-        name: recorder.infer(file, PRESETS["tiny"], PROMPTS["free"], tokenizer, eval_mode=eval_mode).arguments()
+        name: recorder.infer(
+            file, DEFAULT.presets["tiny"], DEFAULT.prompts["free"], tokenizer, eval_mode=eval_mode
+        ).arguments()
         for name, eval_mode in names.items()
     }
 
@@ -174,7 +179,7 @@ def origin(code: VendorCode, vocabulary: Path) -> dict[str, Any]:
         "vocabulary": "that of DeepSeek-V3 with DeepSeek-OCR's own added tokens",
         "vocabulary_sha256": hashlib.sha256(vocabulary.read_bytes()).hexdigest(),
         "resampling": resampling(),
-        "presets": [asdict(preset) for preset in (*PRESETS.values(), *OWN_PRESETS)],
+        "presets": [asdict(preset) for preset in (*DEFAULT.presets.values(), *OWN_PRESETS)],
     }
 
 

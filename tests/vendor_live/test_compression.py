@@ -13,9 +13,8 @@ import pytest
 import torch
 
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.contract.presets import PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.cost.workload import Workload, compression
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
 from pytest_dsocr.reference.vendor_code.runtime import VendorRuntime
@@ -43,13 +42,13 @@ def told(vendor: VendorRuntime, page: Path, preset: str, out: Path, monkeypatch:
     def written(ids: torch.Tensor, **_: Any) -> torch.Tensor:
         return torch.cat([ids, torch.arange(300, 300 + TEXT_TOKENS)[None] % 200 + 3], dim=1)
 
-    sizes = PRESETS[preset]
+    sizes = DEFAULT.presets[preset]
     monkeypatch.setattr(sys.modules[type(vendor.model).__module__], "print", write, raising=False)
     monkeypatch.setattr(vendor.model, "generate", written)
     with vendor_on_cpu(vendor.model):
         vendor.model.infer(
             vendor.tokenizer,
-            prompt=PROMPTS["free"],
+            prompt=DEFAULT.prompts["free"],
             image_file=str(page),
             output_path=str(out),
             base_size=sizes.base_size,
@@ -60,14 +59,14 @@ def told(vendor: VendorRuntime, page: Path, preset: str, out: Path, monkeypatch:
     return printed
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", DEFAULT.presets)
 def test_shipped_pages(vendor: VendorRuntime, preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for page in shipped("all"):
         size = load_image(page).size
         printed = told(vendor, page, preset, tmp_path, monkeypatch)
         text_tokens = printed["output texts tokens (valid)"]
-        found = compression(Workload(size, PRESETS[preset], 5, 1), text_tokens)
+        found = compression(Workload(size, DEFAULT.presets[preset], 5, 1), text_tokens)
         assert (found.valid_image_tokens, found.ratio) == (printed["valid image tokens"], printed["compression ratio"])
         assert printed["image size"] == size
         if page.stem in FACTS:
-            assert FACTS[page.stem][[*PRESETS].index(preset)] == printed["valid image tokens"]
+            assert FACTS[page.stem][[*DEFAULT.presets].index(preset)] == printed["valid image tokens"]

@@ -11,9 +11,9 @@ import pytest
 from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
-from pytest_dsocr.contract.presets import PRESETS
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.engine.vendor_model import VendorModel
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.reference.vendor_code.observe import observe_infer
@@ -48,7 +48,7 @@ def pair() -> Pair:
     return Pair(session, vendor)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", DEFAULT.presets)
 @pytest.mark.parametrize("page", PAGES)
 def test_session_is_the_vendors(pair: Pair, page: str, preset: str, tmp_path: Path) -> None:
     case = make_case(write_page(page, tmp_path), "markdown", preset, NEW_TOKENS)

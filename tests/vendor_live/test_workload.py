@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pytest_dsocr.contract.presets import CROP_PX, PRESETS
-from pytest_dsocr.contract.prompt import PROMPTS
 from pytest_dsocr.cost.cost import by_module, with_those_around
 from pytest_dsocr.cost.decoder import VENDOR
 from pytest_dsocr.cost.model import decode_step, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.perf.probe.flops import counted_flops
 from pytest_dsocr.reference.vendor_code.observe import observe_infer
@@ -28,11 +27,16 @@ CHECKPOINT = "synthetic:tiny"
 GRIDS = [*((columns, rows) for columns in (1, 2, 3) for rows in (1, 2, 3)), (1, 9), (9, 1), (2, 4)]
 PAGES = {
     **{
-        f"gundam {columns}x{rows}": ((CROP_PX * columns, CROP_PX * rows), "free", "gundam", 2)
+        f"gundam {columns}x{rows}": (
+            (DEFAULT.tiling.crop_px * columns, DEFAULT.tiling.crop_px * rows),
+            "free",
+            "gundam",
+            2,
+        )
         for columns, rows in GRIDS
     },
-    **{name: ((300, 700), "free", name, 2) for name, preset in PRESETS.items() if not preset.crop},
-    **{f"prompt {name}": ((300, 700), name, "tiny", 2) for name in PROMPTS},
+    **{name: ((300, 700), "free", name, 2) for name, preset in DEFAULT.presets.items() if not preset.crop},
+    **{f"prompt {name}": ((300, 700), name, "tiny", 2) for name in DEFAULT.prompts},
     "30 tokens": ((300, 700), "free", "tiny", 30),
 }
 """Size, prompt, preset, and a ceiling of the tokens that are written."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.image import ImageSource
-from pytest_dsocr.contract.inputs import Inputs, prepare_inputs
+from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.contract.policy import DecodePolicy
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.cache import KVCache
@@ -191,7 +191,7 @@ def _prepared(
 
     def prepare(image: ImageSource) -> Inputs:
         with session.stages("tokenizer"):
-            return prepare_inputs(image, prompt, preset, session.tokenizer)
+            return session.family.prepare(image, prompt, preset, session.tokenizer)
 
     ahead = deque[Future[Inputs]]()
     with ThreadPoolExecutor(PREPARED_AHEAD) as pool:

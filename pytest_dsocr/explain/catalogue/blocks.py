@@ -295,7 +295,13 @@ def add_numbers(group: Group, name: str) -> None:
         group.add(f"gives-{key}", f"what {name}'s blocks give rounded to {key}", partial(_gives, dtype=dtype))
     for key, dtype in DTYPES.items():
         group.add(f"wholly-{key}", f"all of {name} in {key}", partial(_wholly, dtype=dtype))
+    group.add("never-filled", f"weights of {name}'s blocks left as they were allocated", _never_filled)
     group.add("inputs-tf32", f"the products in {name}'s blocks computed in TF32", _tf32)
+
+
+def _never_filled(on: Bench) -> None:
+    for module in [*on.modules(nn.Linear)][:1]:
+        on.changes.weight(module.weight, torch.full_like(module.weight, torch.nan))
 
 
 def _int8(value: Tensor, by_row: bool = True) -> Tensor:

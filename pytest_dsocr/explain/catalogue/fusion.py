@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pytest_dsocr.engine import pipeline
 from pytest_dsocr.engine.fusion import end_rows, mosaic, square
-from pytest_dsocr.engine.pipeline import Pipeline
+from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.explain.catalogue.blocks import DTYPES, rounded, rounding
 from pytest_dsocr.explain.mistake import Bench, Group
 
@@ -128,6 +128,10 @@ LINEARS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
         "the projector's tokens divided by the root of their width",
         lambda linear, x: _linear(linear, x) / linear.weight.shape[0] ** 0.5,
     ),
+    "never-filled": (
+        "the projector's weights left as they were allocated",
+        lambda linear, x: _linear(linear, x) * torch.nan,
+    ),
     "halves": (
         "the halves of the projector's weight exchanged",
         lambda linear, x: F.linear(x, torch.cat(linear.weight.chunk(2, 1)[::-1], 1), linear.bias),
@@ -158,11 +162,10 @@ def _rounded(linear: Any, x: Tensor, *, to: torch.dtype, what: str) -> Tensor:
 
 
 def _pairs(on: Bench, pairing: Pairing) -> None:
-    def projector(self: Pipeline[Any], clip: Tensor, sam: Tensor) -> Tensor:
-        with self.running("projector"):
-            return self.model.project(torch.cat(pairing(Seen(clip, sam)), -1))
+    def projector(self: DeepseekOCR, clip: Tensor, sam: Tensor) -> Tensor:
+        return self.project(torch.cat(pairing(Seen(clip, sam)), -1))
 
-    on.changes.set(Pipeline, "projector", projector)
+    on.changes.set(DeepseekOCR, "projector", projector)
 
 
 def _projects(on: Bench, run: Callable[[Any, Tensor], Tensor]) -> None:
@@ -252,6 +255,10 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "newline-separator": ("the separator in the place of newlines", {"newline": lambda newline, separator: separator}),
     "separator-newline": ("a newline in the place of the separator", {"separator": lambda newline, separator: newline}),
     "separator-zero": ("a separator of zeros", {"separator": lambda newline, separator: 0 * separator}),
+    "never-filled": (
+        "newlines left as they were allocated",
+        {"newline": lambda newline, separator: newline * torch.nan},
+    ),
     "exchanged": (
         "newline and separator exchanged",
         {"newline": lambda newline, separator: separator, "separator": lambda newline, separator: newline},

@@ -20,9 +20,11 @@ from torch import Tensor
 from pytest_dsocr.contract import inputs
 from pytest_dsocr.contract.image import GREY, load_image
 from pytest_dsocr.contract.inputs import normalise
-from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, candidates, crop_count, crop_grid
+from pytest_dsocr.contract.presets import Grid, Preset, candidates, crop_count, crop_grid
 from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.families import DEFAULT
 
+CROP_PX = DEFAULT.tiling.crop_px
 Page = Image.Image
 Size = tuple[int, int]
 Colour = tuple[int, int, int]
@@ -50,8 +52,8 @@ def _plant(on: Bench, how: Mapping[str, Any]) -> None:
     recipe = replace(Recipe(), **how)
     on.changes.set(inputs, "load_image", recipe.opened)
     on.changes.set(inputs, "global_view", recipe.view)
-    on.changes.set(inputs, "crops", recipe.crops)
-    on.changes.set(inputs, "crop_grid", recipe.grid)
+    on.changes.set(inputs, "crops", lambda page, grid, _px: recipe.crops(page, grid))
+    on.changes.set(inputs, "crop_grid", lambda width, height, _tiling: recipe.grid(width, height))
     on.changes.set(inputs, "normalise", recipe.levels)
     on.changes.set(inputs, "check_inputs", lambda *_: None)
 
@@ -114,7 +116,15 @@ def _size(grid: Grid) -> Size:
 def _tiles(stretched: Page, by_column: bool = False) -> list[Page]:
     columns, rows = stretched.width // CROP_PX, stretched.height // CROP_PX
     places = [(c, r) for r in range(rows) for c in range(columns)]
-    boxes = [(c * CROP_PX, r * CROP_PX, (c + 1) * CROP_PX, (r + 1) * CROP_PX) for c, r in places]
+    boxes = [
+        (
+            c * CROP_PX,
+            r * CROP_PX,
+            (c + 1) * CROP_PX,
+            (r + 1) * CROP_PX,
+        )
+        for c, r in places
+    ]
     return [stretched.crop(box) for box in (sorted(boxes) if by_column else boxes)]
 
 
@@ -152,7 +162,10 @@ CUTS: dict[str, tuple[str, Callable[[Recipe, Page, Grid], Sequence[Page]]]] = {
     "before-resize": ("each crop cut first and resized then", _cut_first),
     "thumbnail": (
         "the whole page as a crop of its own behind the others",
-        lambda recipe, page, grid: [*_cut(recipe, page, grid), recipe.resize(page, (CROP_PX, CROP_PX))],
+        lambda recipe, page, grid: [
+            *_cut(recipe, page, grid),
+            recipe.resize(page, (CROP_PX, CROP_PX)),
+        ],
     ),
     "backwards": ("crops in the opposite order", lambda recipe, page, grid: _cut(recipe, page, grid)[::-1]),
 }
@@ -301,13 +314,13 @@ GRIDS: dict[str, tuple[str, Callable[[int, int], Grid]]] = {
     },
     "tie-first": ("the first of grids that are equally near", partial(_nearest, tie="first")),
     "tie-last": ("the last of grids that are equally near", partial(_nearest, tie="last")),
+    "both-sides": ("only pages cut both of whose sides are above 640 px", partial(_nearest, both=True)),
     "always": ("pages cut that fit into one crop", partial(_nearest, limit=0)),
     "never": ("no page cut", lambda width, height: (1, 1)),
     "from-one": ("a grid of one crop among those to choose from", partial(_nearest, least=1)),
     "ceil": ("a grid of as many crops as the page's sides hold, rounded up", _ceil),
     "limit-1024": ("pages of up to 1024 px not cut", partial(_nearest, limit=1024)),
     "limit-639": ("pages of exactly 640 px cut", partial(_nearest, limit=639)),
-    "both-sides": ("only pages cut both of whose sides are above 640 px", partial(_nearest, both=True)),
     **{key: (f"the grid nearest {words}", partial(_nearest, by=by)) for key, (words, by) in NEARNESS.items()},
     **{
         f"always-{tie}": (

@@ -7,9 +7,11 @@ from functools import partial
 from typing import Any
 
 from pytest_dsocr.contract import inputs, presets
-from pytest_dsocr.contract.presets import PRESETS, Grid, Preset, get_preset
-from pytest_dsocr.contract.prompt import IMAGE, PROMPTS, TextTokenizer, prompt_ids, split_at_images
+from pytest_dsocr.contract.presets import Grid, Preset
+from pytest_dsocr.contract.prompt import IMAGE, TextTokenizer, prompt_ids, split_at_images
 from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 
 Ids = tuple[list[int], list[bool]]
 """A prompt's ids, and the mask of its image's tokens."""
@@ -23,9 +25,9 @@ def prompt_mistakes() -> Group:
     group.add("not-stripped", "the prompt not stripped", _raw)
     group.add("encoded-whole", "the prompt encoded as a whole, not piece by piece", _whole_text)
     group.add("special-as-text", "special tokens of the prompt read as plain text", _special_as_text)
-    prompts = {key: (repr(prompt), prompt) for key, prompt in PROMPTS.items()}
+    prompts = {key: (repr(prompt), prompt) for key, prompt in DEFAULT.prompts.items()}
     group.rows("prompt-", prompts, _other_prompt, words="the prompt {} in place of the one asked for")
-    every = {key: (key, lambda _, preset=preset: preset) for key, preset in PRESETS.items()}
+    every = {key: (key, lambda _, preset=preset: preset) for key, preset in DEFAULT.presets.items()}
     group.rows("preset-", every, _other_preset, words="the preset {} in place of the one asked for")
     group.rows("preset-", {"nearest": ("the preset nearest to the sizes asked for", _nearest)}, _other_preset)
     group.rows("counts-", COUNTS, _counts)
@@ -193,13 +195,12 @@ def _other_prompt(on: Bench, prompt: str) -> None:
     on.changes.set(inputs, "split_at_images", lambda _, images: split_at_images(prompt, images))
 
 
-def _other_preset(on: Bench, choose: Callable[[str | Preset], Preset]) -> None:
-    on.changes.set(inputs, "get_preset", choose)
+def _other_preset(on: Bench, choose: Callable[[Preset], Preset]) -> None:
+    on.changes.set(Family, "preset", lambda _family, asked: choose(asked))
 
 
-def _nearest(asked: str | Preset) -> Preset:
-    own = get_preset(asked)
-    return min(PRESETS.values(), key=lambda one: (one.crop != own.crop, abs(one.view_size - own.view_size)))
+def _nearest(own: Preset) -> Preset:
+    return min(DEFAULT.presets.values(), key=lambda one: (one.crop != own.crop, abs(one.view_size - own.view_size)))
 
 
 Counted = Callable[[Preset, Grid], int]
@@ -208,10 +209,10 @@ Part = Callable[[int, Grid], int]
 
 
 def _page(side: int, grid: Grid) -> int:
-    return presets.global_token_count(side)
+    return DEFAULT.layout.page_tokens(side)
 
 
-def _sum(page: Part = _page, crops: Part = presets.crop_token_count, page_px: str = "", crop_px: str = "") -> Counted:
+def _sum(page: Part = _page, crops: Part = DEFAULT.layout.crop_tokens, page_px: str = "", crop_px: str = "") -> Counted:
     """Count by other parts than the vendor's, or by other sizes of a preset."""
 
     def count(preset: Preset, grid: Grid) -> int:
@@ -240,11 +241,11 @@ COUNTS: dict[str, tuple[str, Counted]] = {
     "crop-separators": ("a separator counted for each crop", _sum(crops=lambda s, g: (s * (s + 1) + 1) * g[0] * g[1])),
     "two-separators": (
         "a separator counted behind the crops as well",
-        _sum(crops=lambda s, g: presets.crop_token_count(s, g) + 1),
+        _sum(crops=lambda s, g: DEFAULT.layout.crop_tokens(s, g) + 1),
     ),
     "exchanged": (
         "newlines counted by columns, not by rows",
-        _sum(crops=lambda s, g: presets.crop_token_count(s, (g[1], g[0]))),
+        _sum(crops=lambda s, g: DEFAULT.layout.crop_tokens(s, (g[1], g[0]))),
     ),
     "no-crops": ("no tokens counted for the crops", _sum(crops=lambda s, g: 0)),
     "no-page": ("no tokens counted for the whole page", _sum(page=lambda s, g: 1)),

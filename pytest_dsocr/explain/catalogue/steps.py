@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytest_dsocr.contract.policy import DEFAULT_NGRAM
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
 from pytest_dsocr.explain.catalogue.blocks import rounded, rounding
 from pytest_dsocr.explain.mistake import Bench, Group
+from pytest_dsocr.families import DEFAULT
 
 
 def step_mistakes(prefill: Group) -> Group:
@@ -51,7 +51,11 @@ def token_mistakes() -> Group:
     """Make those of the policy: how long the n-grams are that its rule forbids, and where it ends."""
     group = Group("tokens")
     for size in (0, *range(1, 65)):
-        words = f"an n-gram rule of {size} tokens in place of {DEFAULT_NGRAM}" if size else "no n-gram rule"
+        words = (
+            f"an n-gram rule of {size} tokens in place of {DEFAULT.decoding.no_repeat_ngram_size}"
+            if size
+            else "no n-gram rule"
+        )
         group.add(f"size-{size}", words, partial(_policy, no_repeat_ngram_size=size))
     group.add("eos-2", "another id, 2, taken for EOS", partial(_policy, eos_id=2))
     return group

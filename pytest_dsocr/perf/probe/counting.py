@@ -125,8 +125,8 @@ def _cache_bytes(state: Any) -> int | None:
 
 @contextmanager
 def _views(subject: Any) -> Iterator[list[int] | None]:
-    """Note how many views each call of SAM encodes; None where the subject does not show it as a module."""
-    module = module_of(subject, MODULES["sam"])
+    """Note how many views each call of the first encoder takes; None where the subject does not show it as a module."""
+    module = module_of(subject, next(iter(MODULES.values())))
     if module is None:
         yield None
         return

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.families import OF_VIEWS
 from pytest_dsocr.perf.probe.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from pytest_dsocr.perf.probe.page import PageProbe
 
-MODULES = {"sam": "model.sam_model", "clip": "model.vision_model", "projector": "model.projector"}
-"""Stages that are modules, by the vendor's names."""
+MODULES = {stage: module for stage, module in OF_VIEWS.items() if module}
+"""Stages that are modules, by the names that the vendor gives them."""
 FIRST_LAYER = "model.layers.0"
 BLOCK = (True, False, False, True)
 """On and off, so that what grows along the page weighs on both alike."""

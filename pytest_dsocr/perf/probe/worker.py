@@ -30,7 +30,7 @@ class Worker:
         """Load the subject; return the machine, the versions and the threads that it runs on."""
         import torch
 
-        from pytest_dsocr.contract.presets import PRESETS
+        from pytest_dsocr.engine.places import family_named
         from pytest_dsocr.perf.probe.machine import machine, versions
         from pytest_dsocr.perf.probe.page import PageProbe
         from pytest_dsocr.subjects.loading import load_subject
@@ -38,7 +38,7 @@ class Worker:
 
         self._subject = load_subject(spec, Setup(**setup))
         asked = {name: reading[name] for name in ("prompt", "max_new_tokens")}
-        self._reading = {**asked, "preset": PRESETS[reading["preset"]]}
+        self._reading = {**asked, "preset": family_named(setup["checkpoint"]).preset(reading["preset"])}
         self._page = Path(reading["path"])
         self._probe = PageProbe(self._subject, self._page, **self._reading, device=setup["device"], **how)
         return {"machine": machine(setup["device"]), "versions": versions(), "threads": torch.get_num_threads()}

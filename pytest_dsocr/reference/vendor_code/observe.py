@@ -14,6 +14,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,7 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.contract import GRID, ROWS
-from pytest_dsocr.contract.prompt import SpecialTokens
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import FUSION, VIEWS, Family
 from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case
 from pytest_dsocr.observation.columns import Columns, best_of_steps, fetched_best
@@ -30,7 +33,7 @@ from pytest_dsocr.observation.observation import Best, Seam, Step
 from pytest_dsocr.reference.vendor_code.code import vendor_on_cpu
 from pytest_dsocr.reference.vendor_code.meters import Meter, clock_of
 
-VENDOR_IMAGE_ID = SpecialTokens().image
+VENDOR_IMAGE_ID = DEFAULT.special.image
 
 OnStage = Callable[[str, int], None]
 """Called as a stage ends with its name and how often it has ended; ``token`` for each token."""
@@ -42,9 +45,8 @@ class VendorRun:
 
     generate_kwargs: dict[str, Any] = field(default_factory=dict)
     """``input_ids``, ``images``, masks and decoding arguments, as handed to ``generate``."""
-    sam: list[Tensor] = field(default_factory=list)
-    clip: list[Tensor] = field(default_factory=list)
-    projector: list[Tensor] = field(default_factory=list)
+    encoded: dict[str, list[Tensor]] = field(default_factory=dict)
+    """What the stages of the views gave, by stage and in their order."""
     deep: dict[str, Seam] = field(default_factory=dict)
     """What each block and layer gave, summed up."""
     prompt_embeds: Tensor | None = None
@@ -67,7 +69,7 @@ class VendorRun:
     forwards: list[float] = field(default_factory=list)
     """What each forward of the whole model took, in the meter's unit; the first holds vision and prefill."""
     stages: dict[str, float] = field(default_factory=dict)
-    """What ``sam``, ``clip`` and ``projector`` took, in the meter's unit."""
+    """What the stages of the views took, in the meter's unit."""
 
     @property
     def by_stage(self) -> dict[str, float]:
@@ -97,16 +99,15 @@ class VendorRun:
 
         None where the vendor's image gate was shut.
         """
-        if not self.sam:
+        if not self.encoded:
             return {}
-        views = ["crops", "page"] if len(self.sam) == 2 else ["page"]
         of_views = {
             f"{stage}.{view}": tensor
-            for stage, tensors in (("sam", self.sam), ("clip", self.clip), ("projector", self.projector))
-            for view, tensor in zip(views, tensors, strict=True)
+            for stage, tensors in self.encoded.items()
+            for view, tensor in zip(VIEWS if len(tensors) == len(VIEWS) else VIEWS[1:], tensors, strict=True)
         }
         assert self.prompt_embeds is not None
-        return {**of_views, "vision_fusion": self.prompt_embeds[self.generate_kwargs["images_seq_mask"]]}
+        return {**of_views, FUSION: self.prompt_embeds[self.generate_kwargs["images_seq_mask"]]}
 
 
 def observe_infer(
@@ -139,7 +140,7 @@ def observe_infer(
     """
     run = VendorRun()
     device = model.lm_head.weight.device
-    watch = _Watch(run, meter or clock_of(device), keep_tensors, keep_logits, on_stage)
+    watch = _Watch(run, meter or clock_of(device), keep_tensors, keep_logits, on_stage, case.family)
     on_cpu = vendor_on_cpu(model) if device.type == "cpu" else contextlib.nullcontext()
     deep = watch_deep(model.get_submodule) if keep_tensors else contextlib.nullcontext()
     with on_cpu, watch.meter.running(), watch.hooks(model), deep as seen, _listening(model, run), _silence():
@@ -170,7 +171,10 @@ def inputs_of(generate_kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
 class _Watch:
     """Hooks that copy what passes between the vendor's modules, and read the meter there."""
 
-    def __init__(self, run: VendorRun, meter: Meter, keep: bool, keep_logits: bool, on_stage: OnStage) -> None:
+    def __init__(
+        self, run: VendorRun, meter: Meter, keep: bool, keep_logits: bool, on_stage: OnStage, family: Family
+    ) -> None:
+        self.encoders = family.of_views
         self.run, self.meter, self.keep, self.keep_logits, self.on_stage = run, meter, keep, keep_logits, on_stage
         self.marks: list[tuple[str, Any, Any]] = []
         self.ended: Counter[str] = Counter()
@@ -179,13 +183,14 @@ class _Watch:
 
     @contextlib.contextmanager
     def hooks(self, model: Any) -> Iterator[None]:
-        core, run = model.model, self.run
+        encoders = (
+            self._metered(stage.name, model.get_submodule(stage.module), partial(self._keep_encoded, stage.name))
+            for stage in self.encoders
+        )
         handles = [
-            *self._metered("sam", core.sam_model, run.sam.append),
-            *self._metered("clip", core.vision_model, run.clip.append),
-            *self._metered("projector", core.projector, run.projector.append),
+            *chain.from_iterable(encoders),
             *self._metered("token", model, self._keep_logits),
-            core.layers[0].register_forward_pre_hook(self._keep_prompt_embeds),
+            model.model.layers[0].register_forward_pre_hook(self._keep_prompt_embeds),
         ]
         try:
             yield
@@ -206,7 +211,7 @@ class _Watch:
 
     def _metered(self, name: str, module: nn.Module, keep: Callable[[Any], None]) -> list[Any]:
         """Read from the end of the encoder before, so that what joins two encoders counts as the later one's."""
-        starts_afresh = name in ("sam", "token")
+        starts_afresh = name in (self.encoders[0].name, "token")
         opened: list[Any] = []
 
         def before(*_: Any) -> None:
@@ -221,6 +226,9 @@ class _Watch:
             self.on_stage(name, self.ended[name])
 
         return [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
+
+    def _keep_encoded(self, stage: str, out: Tensor) -> None:
+        self.run.encoded.setdefault(stage, []).append(out)
 
     def _keep_prompt_embeds(self, _module: nn.Module, args: tuple[Tensor, ...]) -> None:
         if self.keep and self.run.prompt_embeds is None:

@@ -91,7 +91,7 @@ class SubjectServer:
 
     def _on_call(self, stage: str, method: str, given: Any, named: Mapping[str, Any]) -> Any:
         with at_stage(stage, method):
-            return _told(getattr(self._subject, method)(*map(self._placed, given), **named))
+            return _with_devices(getattr(self._subject, method)(*map(self._placed, given), **named))
 
     def _on_prefill(self, inputs: Mapping[str, Any], vision_fusion: Any) -> dict[str, Any]:
         with at_stage("prefill", "prefill"):
@@ -148,7 +148,7 @@ class SubjectServer:
         }
 
 
-def _told(value: Any) -> dict[str, Any]:
+def _with_devices(value: Any) -> dict[str, Any]:
     """Return what a method gave, and on which devices its tensors are."""
     items = value.items() if isinstance(value, Mapping) else ()
     return {"value": value, "devices": {str(name): str(item.device) for name, item in items if hasattr(item, "device")}}

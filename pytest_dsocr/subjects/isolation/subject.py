@@ -170,7 +170,9 @@ class IsolatedSubject:
         try:
             self._loaded()
         except LostError as lost:
-            raise DsocrError(f"{spec} could not make its subject: {lost.told}; see what it said last") from lost.cause
+            raise DsocrError(
+                f"{spec} could not make its subject: {lost.summary}; see what it said last"
+            ) from lost.cause
 
     def __getattr__(self, name: str) -> Any:
         offered = self.__dict__.get("_offered", {})
@@ -220,7 +222,7 @@ class IsolatedSubject:
             if lost.is_hung:
                 raise hung(stage, method, self.limit_s) from lost.cause
             raise SubjectFaultError(
-                stage, f"the subject's process ended in {stage}, under {method}: {lost.told}; see what it said last"
+                stage, f"the subject's process ended in {stage}, under {method}: {lost.summary}; see what it said last"
             ) from lost.cause
 
     def _loaded(self) -> ChildProcess:
@@ -273,15 +275,15 @@ class IsolatedSubject:
             process.kill()
 
     def _call(self, method: str, *given: Any, **named: Any) -> Any:
-        told = self.ask(STAGES[method], method, "call", stage=STAGES[method], method=method, given=given, named=named)
-        self._devices.update(told["devices"])
-        return told["value"]
+        answer = self.ask(STAGES[method], method, "call", stage=STAGES[method], method=method, given=given, named=named)
+        self._devices.update(answer["devices"])
+        return answer["value"]
 
     def _prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> IsolatedState:
-        told = self.ask("prefill", "prefill", "prefill", inputs={**inputs}, vision_fusion=vision_fusion)
+        answer = self.ask("prefill", "prefill", "prefill", inputs={**inputs}, vision_fusion=vision_fusion)
         assert self._process
         given = {**inputs, **({} if vision_fusion is None else {"vision_fusion": vision_fusion})}
-        return IsolatedState(self, self._process, told["state"], told["logits"], given)
+        return IsolatedState(self, self._process, answer["state"], answer["logits"], given)
 
     def _step(self, state: IsolatedState, token: int) -> Tensor:
         logits: Tensor = state.ask("step", "step", token=token, changed=state.changed())
@@ -325,7 +327,7 @@ class LostError(Exception):
     def __init__(self, lost: ProcessLostError, limit_s: float) -> None:
         super().__init__(lost.how)
         self.how, self.is_hung = lost.how, lost.is_hung
-        self.told = f"it took more than {limit_s:g} s" if lost.is_hung else f"it {lost.how}"
+        self.summary = f"it took more than {limit_s:g} s" if lost.is_hung else f"it {lost.how}"
         self.cause = InItsProcess(f"the end of what it said:\n{lost.trace}") if lost.trace else None
 
 

@@ -112,7 +112,7 @@ def _unpack(packed: JsonValue, buffers: Sequence[bytearray]) -> Any:
     if "map" in packed:
         return {_unpack(key, buffers): _unpack(item, buffers) for key, item in packed["map"]}
     if "preset" in packed:
-        return Preset(**packed["preset"])
+        return Preset.from_json(packed["preset"])
     if "path" in packed:
         return Path(packed["path"])
     if "other" in packed:

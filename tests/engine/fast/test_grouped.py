@@ -156,4 +156,4 @@ def test_a_cast_after_loading_is_not_computed_with_old_tables() -> None:
     assert isinstance(model, FastDeepseekOCR)
     model.double()
     assert (model.vision, model.weights) == (None, None)
-    assert prefilled(session).visions[0].page.sam.dtype == torch.float64
+    assert prefilled(session).visions[0].page["sam"].dtype == torch.float64

@@ -39,7 +39,7 @@ def by_kind(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         made = right(self, inputs)
         if len(made) < 2:
             return made
-        pages = [one.page.projector.shape[1] + int(one.page.projector.shape[1] ** 0.5) + 1 for one in made]
+        pages = [one.page["projector"].shape[1] + int(one.page["projector"].shape[1] ** 0.5) + 1 for one in made]
         crops = [one.vision_fusion[:-count] for one, count in zip(made, pages, strict=True)]
         wholes = [one.vision_fusion[-count:] for one, count in zip(made, pages, strict=True)]
         joined = [torch.cat(crops), torch.cat(wholes)]

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from PIL import Image, ImageOps
 
 from pytest_dsocr.contract import image, inputs, presets
-from pytest_dsocr.contract.presets import CROP_PX, Preset
+from pytest_dsocr.contract.presets import Preset
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.exam.planting import BICUBIC, CROPS, TALL, change_inputs, mistake
 
@@ -107,7 +108,7 @@ def stored_size(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         return page
 
     patch.setattr(inputs, "load_image", remember)
-    patch.setattr(inputs, "crop_grid", lambda width, height: right(*sizes.get((width, height), (width, height))))
+    patch.setattr(inputs, "crop_grid", lambda width, height, _: right(*sizes.get((width, height), (width, height))))
 
 
 @mistake("HLD-07", "Levels of 16 bits scaled", "tokenizer", "a page of 16 bits")
@@ -188,7 +189,7 @@ def by_torch(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def own_boxes(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """resize(box=...) in place of one resize that is then cut: where a box has no whole pixels, others are weighed."""
 
-    def crops(page: Image.Image, of: presets.Grid) -> list[Image.Image]:
+    def crops(page: Image.Image, of: presets.Grid, _: int) -> list[Image.Image]:
         columns, rows = of
         if columns * rows == 1:
             return []
@@ -196,7 +197,7 @@ def own_boxes(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         boxes = [
             (c * width, r * height, (c + 1) * width, (r + 1) * height) for r in range(rows) for c in range(columns)
         ]
-        return [page.resize((CROP_PX, CROP_PX), box=box) for box in boxes]
+        return [page.resize((DEFAULT.tiling.crop_px, DEFAULT.tiling.crop_px), box=box) for box in boxes]
 
     patch.setattr(inputs, "crops", crops)
 
@@ -205,13 +206,13 @@ def own_boxes(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def rounded_ratios(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Ratios are compared with two decimals, so that grids become equally near."""
 
-    def crop_grid(width: int, height: int) -> presets.Grid:
-        if width <= CROP_PX and height <= CROP_PX:
+    def crop_grid(width: int, height: int, _: presets.Tiling) -> presets.Grid:
+        if width <= DEFAULT.tiling.crop_px and height <= DEFAULT.tiling.crop_px:
             return 1, 1
-        best, least = presets.CANDIDATES[0], math.inf
-        for columns, rows in presets.CANDIDATES:
+        best, least = DEFAULT.tiling.grids[0], math.inf
+        for columns, rows in DEFAULT.tiling.grids:
             distance = abs(round(width / height, 2) - round(columns / rows, 2))
-            large = width * height > 0.5 * CROP_PX**2 * columns * rows
+            large = width * height > 0.5 * DEFAULT.tiling.crop_px**2 * columns * rows
             if distance < least or (distance == least and large):
                 best, least = (columns, rows), distance
         return best
@@ -223,7 +224,7 @@ def rounded_ratios(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def by_area(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A page is left whole where it has no more pixels than a crop."""
     right = presets.crop_grid
-    patch.setattr(inputs, "crop_grid", lambda w, h: (1, 1) if w * h <= CROP_PX**2 else right(w, h))
+    patch.setattr(inputs, "crop_grid", lambda w, h, to: (1, 1) if w * h <= to.crop_px**2 else right(w, h))
 
 
 @mistake("HLD-17", "Bars of zero", "tokenizer", TALL)
@@ -242,7 +243,9 @@ def bars_of_zero(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("HLD-18", "Small with bars", "tokenizer", "preset Small, a page that is no square")
 def small_with_bars(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """< in place of <=: views below 640 px are squashed, and not those of 640 px."""
-    patch.setattr(Preset, "is_squashed", property(lambda self: not self.crop and self.view_size < CROP_PX))
+    patch.setattr(
+        Preset, "is_squashed", property(lambda self: not self.crop and self.view_size < DEFAULT.tiling.crop_px)
+    )
 
 
 @mistake("HLD-19", "The area's mean where a page is shrunk", "tokenizer", "a page larger than its views")

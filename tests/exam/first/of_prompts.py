@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_dsocr.contract import inputs, presets
+from pytest_dsocr.contract import inputs
 from pytest_dsocr.contract import prompt as prompt_module
-from pytest_dsocr.contract.presets import global_token_count, tokens_per_side
+from pytest_dsocr.contract.presets import tokens_per_side
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.exam.planting import LONG, TALL, change_ids, change_prompt, mistake
 
@@ -53,8 +54,8 @@ def exchanged_count(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 
     def count(preset: Any, grid: tuple[int, int]) -> int:
         side = tokens_per_side(preset.image_size)
-        crops = presets.crop_token_count(side, grid[::-1])
-        return global_token_count(tokens_per_side(preset.view_size)) + crops
+        crops = DEFAULT.layout.crop_tokens(side, grid[::-1])
+        return DEFAULT.layout.page_tokens(tokens_per_side(preset.view_size)) + crops
 
     patch.setattr(inputs, "image_token_count", count)
     patch.setattr(inputs, "check_inputs", lambda *args: None)

@@ -15,9 +15,8 @@ from PIL import Image, ImageOps
 from pytest_dsocr.contract import image, inputs, presets
 from pytest_dsocr.contract import prompt as prompt_module
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.contract.presets import CROP_PX, Grid, Preset, get_preset
-from pytest_dsocr.contract.prompt import PROMPTS
-from pytest_dsocr.engine import session
+from pytest_dsocr.contract.presets import Grid, Preset
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.exam.first.of_pages import _opened, _resized, scaled_levels
@@ -88,11 +87,11 @@ def pad_offset(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def area_by_view(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The rule for ties compares areas of base_size, 1024, in place of 640."""
 
-    def crop_grid(width: int, height: int) -> Grid:
-        if width <= CROP_PX and height <= CROP_PX:
+    def crop_grid(width: int, height: int, _: presets.Tiling) -> Grid:
+        if width <= DEFAULT.tiling.crop_px and height <= DEFAULT.tiling.crop_px:
             return 1, 1
-        best, least = presets.CANDIDATES[0], math.inf
-        for columns, rows in presets.CANDIDATES:
+        best, least = DEFAULT.tiling.grids[0], math.inf
+        for columns, rows in DEFAULT.tiling.grids:
             distance = abs(width / height - columns / rows)
             if distance < least or (distance == least and width * height > 0.5 * 1024**2 * columns * rows):
                 best, least = (columns, rows), distance
@@ -106,8 +105,8 @@ def crops_keep_aspect(patch: pytest.MonkeyPatch, subject: SessionSubject) -> Non
     """The page is padded to the grid's shape, its aspect kept, where the vendor stretches it."""
     right = image.crops
 
-    def crops(page: Image.Image, of: Grid) -> list[Image.Image]:
-        size = (of[0] * CROP_PX, of[1] * CROP_PX)
+    def crops(page: Image.Image, of: Grid, _: int) -> list[Image.Image]:
+        size = (of[0] * DEFAULT.tiling.crop_px, of[1] * DEFAULT.tiling.crop_px)
         return right(ImageOps.pad(page, size, color=image.GREY), of)
 
     patch.setattr(inputs, "crops", crops)
@@ -120,13 +119,12 @@ def crop_side_of_preset(patch: pytest.MonkeyPatch, subject: SessionSubject) -> N
 
     def prepare(page: Any, prompt: str, preset: Any, tokenizer: Any) -> Inputs:
         with pytest.MonkeyPatch.context() as sides:
-            if get_preset(preset).crop:
-                sides.setattr(image, "CROP_PX", get_preset(preset).image_size)
-                sides.setattr(presets, "CROP_PX", get_preset(preset).image_size)
+            if preset.crop:
+                preset = replace(preset, tiling=replace(preset.tiling, crop_px=preset.image_size))
             sides.setattr(inputs, "check_inputs", lambda *args: None)
             return right(page, prompt, preset, tokenizer)
 
-    patch.setattr(session, "prepare_inputs", prepare)
+    patch.setattr(inputs, "prepare_inputs", prepare)
 
 
 @mistake("NEW-020", "Text after the image stripped", "tokenizer")
@@ -148,7 +146,7 @@ def blank_kept(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The prompt is encoded as it came, and is not stripped."""
 
     def render(prompt: str) -> str:
-        text = PROMPTS.get(prompt, prompt)
+        text = DEFAULT.prompts.get(prompt, prompt)
         if not text.strip():
             raise DsocrError("the prompt is empty")
         return text
@@ -160,5 +158,5 @@ def blank_kept(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def grid_transposed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """(rows, columns) is written for (columns, rows) in the grid's tensor and in the schedule, consistently."""
     choose, cut = presets.crop_grid, image.crops
-    patch.setattr(inputs, "crop_grid", lambda width, height: choose(width, height)[::-1])
-    patch.setattr(inputs, "crops", lambda page, of: cut(page, of[::-1]))
+    patch.setattr(inputs, "crop_grid", lambda width, height, _: choose(width, height)[::-1])
+    patch.setattr(inputs, "crops", lambda page, of, _: cut(page, of[::-1]))

@@ -14,7 +14,6 @@ from pytest_dsocr.engine import clip, fusion, sam
 from pytest_dsocr.engine.clip import Clip, Embeddings
 from pytest_dsocr.engine.fusion import mosaic as right_mosaic
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.engine.sam import Sam, relative_table, resize_grid
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.exam.first.of_vision import cut_relative, padding_masked
@@ -141,12 +140,11 @@ def sam_flattened_by_channel(patch: pytest.MonkeyPatch, subject: SessionSubject)
     """[c, h, w] is viewed as [h * w, c] without a permutation."""
 
     def projector(self: Any, of_clip: Tensor, of_sam: Tensor) -> Tensor:
-        with self.running("projector"):
-            flat = of_sam.reshape(len(of_sam), -1, of_sam.shape[1])
-            made: Tensor = self.model.project(torch.cat([of_clip[:, 1:], flat], dim=-1))
-            return made
+        flat = of_sam.reshape(len(of_sam), -1, of_sam.shape[1])
+        made: Tensor = self.project(torch.cat([of_clip[:, 1:], flat], dim=-1))
+        return made
 
-    patch.setattr(Pipeline, "projector", projector)
+    patch.setattr(DeepseekOCR, "projector", projector)
 
 
 @mistake("NEW-054", "Newline from the vocabulary", "vision_fusion")

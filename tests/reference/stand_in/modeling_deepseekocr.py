@@ -19,10 +19,9 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.inputs import prepare_inputs
 from pytest_dsocr.contract.markup import Span, parse
 from pytest_dsocr.contract.mmd import clean_output
-from pytest_dsocr.contract.policy import DEFAULT_NGRAM, VENDOR_MAX_NEW_TOKENS
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.contract.prompt import SpecialTokens
 from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.families import DEFAULT
 
 from . import planted
 from .configuration_deepseek_v2 import DeepseekOCRConfig
@@ -78,13 +77,13 @@ class DeepseekOCRForCausalLM(Decoding):
         Path(output_path, "images").mkdir(parents=True, exist_ok=True)
         page, preset = load_image(image_file), Preset("stand-in", base_size, image_size, crop_mode)
         inputs = prepare_inputs(page, render(prompt), preset, Tokenizer.wrap(tokenizer))
-        ids = inputs.input_ids.masked_fill(inputs.images_seq_mask, SpecialTokens().image)
+        ids = inputs.input_ids.masked_fill(inputs.images_seq_mask, DEFAULT.special.image)
         options: dict[str, Any] = {
             "images": inputs.images,
             "images_seq_mask": inputs.images_seq_mask,
             "images_spatial_crop": inputs.images_spatial_crop,
-            "max_new_tokens": VENDOR_MAX_NEW_TOKENS,
-            "no_repeat_ngram_size": DEFAULT_NGRAM,
+            "max_new_tokens": DEFAULT.decoding.max_new_tokens,
+            "no_repeat_ngram_size": DEFAULT.decoding.no_repeat_ngram_size,
             "eos_token_id": tokenizer.eos_token_id,
         }
         generated = self.generate(ids, **options)

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from pytest_dsocr.contract.image import GREY, load_image
 from pytest_dsocr.contract.inputs import Inputs, pixels
-from pytest_dsocr.contract.presets import CROP_PX, Preset
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.session import Session
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.protocol import Setup
 
 MISTAKEN = Image.Resampling.BILINEAR
@@ -38,7 +39,9 @@ class Bilinear:
         columns, rows = prepared.images_spatial_crop[0].tolist()
         if columns * rows == 1:
             return prepared
-        stretched = image.resize((columns * CROP_PX, rows * CROP_PX), MISTAKEN)
-        corners = [(x * CROP_PX, y * CROP_PX) for y in range(rows) for x in range(columns)]
-        crops = [stretched.crop((x, y, x + CROP_PX, y + CROP_PX)) for x, y in corners]
+        stretched = image.resize((columns * DEFAULT.tiling.crop_px, rows * DEFAULT.tiling.crop_px), MISTAKEN)
+        corners = [
+            (x * DEFAULT.tiling.crop_px, y * DEFAULT.tiling.crop_px) for y in range(rows) for x in range(columns)
+        ]
+        crops = [stretched.crop((x, y, x + DEFAULT.tiling.crop_px, y + DEFAULT.tiling.crop_px)) for x, y in corners]
         return replace(prepared, images_crop=pixels(crops))

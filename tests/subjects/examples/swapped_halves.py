@@ -21,7 +21,7 @@ class SwappedHalves(Staged):
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         [seen] = self.engine.pipeline.vision(Inputs(**inputs))
-        side = isqrt(seen.page.projector.shape[1])
+        side = isqrt(seen.page["projector"].shape[1])
         of_page = side * (side + 1)
         crops, page, separator = seen.vision_fusion.split([len(seen.vision_fusion) - of_page - 1, of_page, 1])
         return {**seen.seams, "vision_fusion": torch.cat([page, crops, separator])}

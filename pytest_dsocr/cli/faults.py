@@ -1,0 +1,125 @@
+"""``dsocr faults``: list the known mistakes, show what one does to a page, or write a table of those seen in ports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping
+from html import escape
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest_dsocr
+from pytest_dsocr.foundation.errors import DsocrError
+from pytest_dsocr.foundation.files import write_whole
+from pytest_dsocr.pages.page_list import shipped
+
+if TYPE_CHECKING:
+    from pytest_dsocr.explain.catalogue import Port
+
+PAGE, TEST = "receipt_086", Path("parity", "test_case.py")
+HEAD = """# Mistakes of real ports
+
+Made by `dsocr faults --table=docs/bugs.md` of `pytest_dsocr/explain/catalogue`, whose `ports.toml` says what was seen.
+Each is a mistake that ports of DeepSeek-OCR have made in public, or that the vendor's code invites.
+`dsocr faults NUMBER page.png` plants it and shows what becomes of a page; where there is no id, nothing plants it.
+"""
+INDEX = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Known mistakes</title>
+<style>body{{font:15px sans-serif;max-width:60em;margin:2em auto}}</style>
+<h1>Known mistakes, planted in the session</h1><p>Each is planted alone, and a page is read.</p><ul>{}</ul></html>
+"""
+
+
+def add_run(command: ArgumentParser) -> None:
+    """Add what may be asked for."""
+    command.usage = "dsocr faults [ID] [PAGE] [--out=FOLDER] [--gallery] [--table=FILE]"
+    command.add_argument("id", nargs="?", metavar="ID", help="a number such as SAM-09, or an id of the list")
+    command.add_argument("page", nargs="?", type=Path, metavar="PAGE", help="an image; a shipped page if left out")
+    command.add_argument("--out", type=Path, default=Path("dsocr-out"), help="the folder of reports and pictures")
+    command.add_argument("--gallery", action="store_true", help="show every mistake that was seen in a port")
+    command.add_argument("--table", type=Path, metavar="FILE", help="write those that were seen in ports as Markdown")
+
+
+def run(options: Namespace) -> Iterator[str]:
+    """Yield the list, or what is said of one mistake; ``options.status`` becomes that of the run that shows it.
+
+    Raises:
+        DsocrError: where there is no such mistake.
+    """
+    from pytest_dsocr.explain.catalogue import ports
+
+    if options.table:
+        write_whole(options.table, table(ports()).encode())
+        yield str(options.table)
+    elif options.gallery:
+        yield from _gallery(options.page, options.out)
+    elif options.id is None:
+        yield from _listed()
+    else:
+        yield from described(options.id)
+        options.status = subprocess.run(command(options.id, options.page, options.out), check=False).returncode
+
+
+def _listed() -> Iterator[str]:
+    from pytest_dsocr.explain.catalogue import mistakes, ports
+
+    numbers: dict[str, list[str]] = {}
+    for port in ports().values():
+        numbers.setdefault(port.mistake, []).append(port.id)
+    for one in mistakes().values():
+        seen = f" ({', '.join(numbers[one.id])})" if one.id in numbers else ""
+        yield f"{one.id:<40} {one.words}{seen}"
+
+
+def described(name: str) -> Iterator[str]:
+    """Say what a mistake is, and where it shows."""
+    from pytest_dsocr.explain.catalogue import ports, resolve
+
+    if (one := resolve(name)) is None:
+        raise DsocrError(f"{name} is no mistake that can be planted; dsocr faults lists them")
+    yield f"{one.id}: {one.words}"
+    for port in (port for port in ports().values() if port.mistake == one.id):
+        yield f"{port.id:<16}{port.text}"
+        if port.shows:
+            yield f"{'shows at':<16}{port.shows}, on {port.page}"
+
+
+def command(name: str, page: Path | None, out: Path) -> list[str]:
+    """Return the command; with a page of one's own the subject is isolated, for the reference is the same code."""
+    from pytest_dsocr.explain.planted import spec_of
+
+    [usual] = [one for one in shipped("dev-20") if one.stem == PAGE]
+    own = [] if page is None else ["--reference=session", "--isolate"]
+    package = Path(pytest_dsocr.__path__[0])
+    folder = next(one for one in (package / "suites", package.parent / "suites") if one.is_dir())
+    return [
+        *(sys.executable, "-m", "pytest_dsocr", "compare", str((page or usual).absolute())),
+        *(f"--subject={spec_of(name)}", f"--out={out.absolute()}", f"--tests={folder / TEST}", *own),
+        *("--", "-x", "-q", "-p", "no:cacheprovider"),
+    ]
+
+
+def _gallery(page: Path | None, out: Path) -> Iterator[str]:
+    """Show each mistake that was seen in a port in a folder of its own; the index is written anew behind each."""
+    from pytest_dsocr.explain.catalogue import ports
+
+    rows: list[str] = []
+    for port in (one for one in ports().values() if one.mistake):
+        subprocess.run(command(port.id, page, out / port.id), check=False, stdout=subprocess.DEVNULL)
+        rows.append(f'<li><a href="{port.id}/index.html">{port.id}</a>: {escape(port.text)}</li>')
+        write_whole(out / "index.html", INDEX.format("\n".join(rows)).encode())
+        yield port.id
+    yield str(out / "index.html")
+
+
+def table(every: Mapping[str, Port]) -> str:
+    """Write those that were seen in ports as Markdown, topic by topic."""
+    seen = [one for one in every.values() if one.topic]
+    lines = [HEAD]
+    for topic, rows in groupby(seen, key=lambda one: one.topic):
+        lines += [f"## {topic}", "", "| | what is done wrong, and how it shows | planted by |", "| --- | --- | --- |"]
+        cells = [(one.id, one.text.replace("|", "\\|"), f"`{one.mistake}`" if one.mistake else "") for one in rows]
+        lines += [f"| **{number}** | {text} | {mistake} |" for number, text, mistake in cells] + [""]
+    return "\n".join(lines)

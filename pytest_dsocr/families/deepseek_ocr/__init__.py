@@ -1,0 +1,74 @@
+"""DeepSeek-OCR: SAM and CLIP beside each other, 640 px crops laid out as one page, rows that end with a newline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_dsocr.contract.policy import DecodePolicy
+from pytest_dsocr.contract.presets import Layout, Preset, Tiling
+from pytest_dsocr.contract.prompt import SpecialTokens
+from pytest_dsocr.families.family import PIXELS, CachePolicy, Family, Stage, Vendor
+
+TILING = Tiling(crop_px=640, least=2, most=9, squashed_up_to_px=640)
+LAYOUT = Layout(newlines=True, mosaic=True)
+
+FAMILY = Family(
+    name="deepseek_ocr",
+    title="DeepSeek-OCR",
+    stages=(
+        Stage("tokenizer", "host"),
+        Stage("sam", "view", "model.sam_model", "model.sam_model.blocks", takes=(PIXELS,), attention="sdpa"),
+        Stage(
+            "clip",
+            "view",
+            "model.vision_model",
+            "model.vision_model.transformer.layers",
+            takes=("sam",),
+            attention="sdpa",
+        ),
+        Stage("projector", "view", "model.projector", takes=("clip", "sam")),
+        Stage("vision_fusion", "fusion"),
+        Stage("prefill", "prompt", blocks="model.layers"),
+        Stage("decode", "step"),
+        Stage("postprocess", "host"),
+    ),
+    presets={
+        name: Preset(name, base_px, image_px, crop, TILING, LAYOUT)
+        for name, base_px, image_px, crop in (
+            ("tiny", 512, 512, False),
+            ("small", 640, 640, False),
+            ("base", 1024, 1024, False),
+            ("large", 1280, 1280, False),
+            ("gundam", 1024, 640, True),
+        )
+    },
+    default_preset="gundam",
+    prompts={
+        "markdown": "<image>\n<|grounding|>Convert the document to markdown.",
+        "ocr": "<image>\n<|grounding|>OCR this image.",
+        "free": "<image>\nFree OCR.",
+        "figure": "<image>\nParse the figure.",
+        "describe": "<image>\nDescribe this image in detail.",
+    },
+    special=SpecialTokens(bos=0, eos=1, pad=2, image=128815),
+    vocab_size=129280,
+    decoding=DecodePolicy(eos_id=1, no_repeat_ngram_size=20, max_new_tokens=8192),
+    cache=CachePolicy(),
+    vendor=Vendor(
+        architecture="DeepseekOCRForCausalLM",
+        files=(
+            "modeling_deepseekocr.py",
+            "modeling_deepseekv2.py",
+            "deepencoder.py",
+            "conversation.py",
+            "configuration_deepseek_v2.py",
+        ),
+        encoder="deepencoder.py",
+        build="pytest_dsocr.reference.vendor_code.build:build_vendor_model",
+    ),
+    model="pytest_dsocr.engine.model:DeepseekOCR",
+    fast_model="pytest_dsocr.engine.fast.model:FastDeepseekOCR",
+    cost="pytest_dsocr.cost.encoders",
+    mistakes="pytest_dsocr.explain.families",
+    embedded={"mini": Path(__file__).parent / "mini"},
+)

@@ -1,0 +1,174 @@
+"""What is true of one model and no other, as one value that everything else derives from; light to import.
+
+What needs torch is named, as ``module:name``, and imported by :func:`load` when it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_dsocr.contract.policy import DecodePolicy
+from pytest_dsocr.contract.presets import Layout, Preset, Tiling, get_preset
+from pytest_dsocr.contract.prompt import SpecialTokens, TextTokenizer
+
+if TYPE_CHECKING:
+    from pytest_dsocr.contract.image import ImageSource
+    from pytest_dsocr.contract.inputs import Inputs
+
+Kind = Literal["host", "view", "fusion", "prompt", "step"]
+"""What a stage works on: ``host``, outside of the model; each ``view`` of a page; all views (``fusion``); the
+``prompt``; and each ``step`` of decoding."""
+FUSION, PREFILL, DECODE = "vision_fusion", "prefill", "decode"
+"""Stages that every family has: the image's tokens, the decoder on the prompt, the decoder on each new token."""
+VIEWS = ("crops", "page")
+PIXELS = "pixels"
+"""What the first stage of the views takes."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of the model, named alike in ranges, times, seams, costs and reports."""
+
+    name: str
+    kind: Kind
+    module: str = ""
+    """The vendor's module that does it, such as ``model.sam_model``; empty where it is not one module's work."""
+    blocks: str = ""
+    """The vendor's list of its numbered blocks, such as ``model.sam_model.blocks``."""
+    takes: tuple[str, ...] = ()
+    """Of a view's stage: the stages whose features it takes, or :data:`PIXELS`."""
+    attention: str = ""
+    """What it attends with, where the user's choice does not matter."""
+
+    @property
+    def seams(self) -> tuple[str, ...]:
+        """The tensors that it hands on."""
+        if self.kind == "view":
+            return tuple(f"{self.name}.{view}" for view in VIEWS)
+        return (self.name,) if self.kind in ("fusion", "prompt") else ()
+
+
+@dataclass(frozen=True)
+class CachePolicy:
+    """Which keys and values a decode step sees."""
+
+    ring: int | None = None
+    """Generated tokens that are kept beside the prompt; None keeps all."""
+
+    def length(self, prompt: int, generated: int) -> int:
+        """Count the positions held after a prompt and so many tokens fed."""
+        return prompt + (generated if self.ring is None else min(generated, self.ring))
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """The vendor's Python code, and where it is hooked."""
+
+    architecture: str
+    """Its class, as ``architectures`` of a checkpoint's ``config.json`` has it."""
+    files: tuple[str, ...]
+    """Their names, the one with the class first; their sums are in ``golden/vendor/anchors.json``."""
+    encoder: str
+    """The one with the vision encoders."""
+    build: str
+    """Makes its model of a config: ``module:name``, see :mod:`pytest_dsocr.reference.vendor_code.build`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """A model: what its vendor's code does that no other's does."""
+
+    name: str
+    title: str
+    stages: tuple[Stage, ...]
+    """In the order of the data."""
+    presets: Mapping[str, Preset]
+    """By name; each holds the family's tiling and its layout of tokens."""
+    default_preset: str
+    prompts: Mapping[str, str]
+    """The model card's prompts that need nothing filled in."""
+    special: SpecialTokens
+    vocab_size: int
+    decoding: DecodePolicy
+    """How the vendor's ``infer`` decodes."""
+    cache: CachePolicy
+    vendor: Vendor
+    model: str
+    """The engine's model of it, ``module:name``: :class:`pytest_dsocr.engine.model.DeepseekOCR` or a subclass, with a
+    method of each view's stage."""
+    fast_model: str
+    """The same with fast decode steps; empty where there is none."""
+    cost: str
+    """What its views' stages cost: a module with the functions of :mod:`pytest_dsocr.cost.encoders`."""
+    mistakes: str
+    """The catalogue of its known mistakes, a module."""
+    embedded: Mapping[str, Path] = field(default_factory=dict)
+    """Folders of the checkpoints that are shipped with it, by name."""
+
+    @cached_property
+    def stage(self) -> Mapping[str, Stage]:
+        """The stages by name."""
+        return {stage.name: stage for stage in self.stages}
+
+    @cached_property
+    def of_views(self) -> tuple[Stage, ...]:
+        """The stages that every view goes through, in order; the last one's features are laid out in the prompt."""
+        return tuple(stage for stage in self.stages if stage.kind == "view")
+
+    @cached_property
+    def vision_seams(self) -> tuple[str, ...]:
+        """The tensors that vision gives, in order; those of crops only of a page that has some."""
+        return tuple(seam for stage in self.stages if stage.kind in ("view", "fusion") for seam in stage.seams)
+
+    @property
+    def tiling(self) -> Tiling:
+        """How it cuts pages."""
+        return self.presets[self.default_preset].tiling
+
+    @property
+    def layout(self) -> Layout:
+        """How it lays out an image's tokens."""
+        return self.presets[self.default_preset].layout
+
+    def preset(self, name: str | Preset) -> Preset:
+        """Give the preset of that name, whatever its case; of a ``Preset`` its sizes, as the family cuts pages."""
+        found, own = get_preset(name, self.presets), (self.tiling, self.layout)
+        return found if (found.tiling, found.layout) == own else replace(found, tiling=own[0], layout=own[1])
+
+    def prepare(
+        self,
+        images: ImageSource | Sequence[ImageSource],
+        prompt: str,
+        preset: str | Preset,
+        tokenizer: TextTokenizer,
+    ) -> Inputs:
+        """Make the inputs of ``prompt``, a name or a text; see :func:`pytest_dsocr.contract.inputs.prepare_inputs`."""
+        from pytest_dsocr.contract.inputs import prepare_inputs
+
+        return prepare_inputs(images, self.prompts.get(prompt, prompt), self.preset(preset), tokenizer)
+
+
+def merged(families: Iterable[Family]) -> tuple[Stage, ...]:
+    """Give the stages of all families, each once, so that each family's own are in its order."""
+    found: list[Stage] = []
+    for family in families:
+        place = 0
+        for stage in family.stages:
+            names = [one.name for one in found]
+            place = names.index(stage.name) if stage.name in names else place
+            if stage.name not in names:
+                found.insert(place, stage)
+            place += 1
+    return tuple(found)
+
+
+def load(where: str) -> Any:
+    """Import what ``module:name``, or a module's name, stands for."""
+    module, _, name = where.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, name) if name else found

@@ -1,1 +1,0 @@
-"""The embedded checkpoint, and nothing else; its README says how it was made."""

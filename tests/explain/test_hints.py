@@ -1,0 +1,80 @@
+"""Where nothing explains a failure, the known mistakes that fit what is seen are told, the likeliest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from pytest_dsocr.compare.divergence import Divergence, first_divergence
+from pytest_dsocr.compare.signs import Sign
+from pytest_dsocr.compare.verdict import Comparison, Verdict
+from pytest_dsocr.explain.catalogue import mistakes
+from pytest_dsocr.explain.hints import MOST, OF_STAGES, SIGNS, hint
+
+STAGES = ("projector", "vision_fusion", "prefill", "prefill_best", "logits", "tokens", "read", "text")
+
+
+def wrong(what: str, *signs: Sign, error: float | None = None) -> Comparison:
+    return Comparison(what, Verdict.WRONG, "", error, signs=frozenset(signs))
+
+
+def right(what: str) -> Comparison:
+    return Comparison(what, Verdict.MATCH, "equal", 0.0)
+
+
+def broken(*found: Comparison) -> Divergence:
+    divergence = first_divergence(found)
+    assert divergence is not None
+    return divergence
+
+
+SCENES: dict[str, tuple[Sequence[Comparison], str]] = {
+    "prompt.no-bos": ([wrong("input_ids", Sign.NO_BOS)], "no BOS in front of the prompt"),
+    "grid": ([wrong("input_ids"), wrong("images_spatial_crop", Sign.UP_TO_SIX)], "at most 6 crops"),
+    "bars": ([wrong("images_ori", Sign.BARS_ALONE)], "bars of the colour (128, 128, 128)"),
+    "crops_alone": (
+        [right("sam.page/0"), wrong("sam.crops/0", error=0.3)],
+        "SAM's absolute positions resized bicubic, without antialias",
+    ),
+    "crops_alone_deeper": (
+        [right("sam.crops/0"), right("sam.page/2"), wrong("sam.crops/2", error=0.3)],
+        "SAM's tables of relative positions resized linearly with corners aligned",
+    ),
+    "neck": (
+        [right("sam.page/0"), wrong("sam.page", error=0.5)],
+        "the norms of SAM's neck over rows, not channels",
+    ),
+    "small": ([wrong("clip.page/0", error=1e-3)], "an epsilon of 1e-06 in place of 1e-05 in the norms of CLIP"),
+    "not_finite": ([wrong("clip.page", Sign.NOT_FINITE)], "all of CLIP in float16"),
+    "shuffled": ([wrong("vision_fusion", Sign.SHUFFLED)], "the whole page in front of the crops"),
+    "still": ([wrong("logits", Sign.STANDS_STILL)], "the prompt's logits given at every step"),
+    "blind": (
+        [wrong("read"), wrong("text", Sign.UNRELATED)],
+        "a prompt read a second time without the image's features",
+    ),
+    "text_alone": ([wrong("text", Sign.EMPTINESS)], "no BOS in front of the prompt"),
+    "links": ([wrong("result.mmd")], "one span from the first mark to the last, taken out greedily"),
+}
+
+
+@pytest.mark.parametrize(("found", "words"), SCENES.values(), ids=SCENES)
+def test_the_likeliest_mistakes_are_told(found: Sequence[Comparison], words: str) -> None:
+    told = hint(broken(*found))
+    assert words in told
+    assert told.count(", or ") < MOST
+    assert ("offer inputs and stages" in told) is (found[0].what == "text")
+
+
+def test_every_stage_and_sign_has_a_mistake() -> None:
+    for stage in (*OF_STAGES, *STAGES):
+        assert hint(broken(wrong(stage))) != f"what makes {stage}", stage
+    begins = [begin for row in (*SIGNS.values(), *OF_STAGES.values()) for begin in row if "{" not in begin]
+    assert [one for one in begins if not any(name.startswith(one) for name in mistakes())] == []
+
+
+def test_what_begins_within_the_tolerance_is_laid_to_where_it_begins() -> None:
+    begins = Comparison("clip.page/0", Verdict.DRIFT, "", 5e-5)
+    told = hint(broken(begins, wrong("clip.page/1", error=2e-4)))
+    assert told.startswith("it begins at clip.page/0")
+    assert "CLIP" in told
