@@ -90,10 +90,10 @@ class Check:
 
         options = typed_options(self.item.config)
         return failure_text(
-            failing, report, self.config, self.item.nodeid, self.reference, options, told_by=self._told_by
+            failing, report, self.config, self.item.nodeid, self.reference, options, told_by=self._first_reported_by
         )
 
-    def _told_by(self, wrong: Comparison) -> str | None:
+    def _first_reported_by(self, wrong: Comparison) -> str | None:
         """Give the test that failed over a comparison of the same case before this one did."""
         for item in self.item.session.items:
             check = item.stash.get(stash.CHECK, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dsocr.foundation.elapsed import Elapsed
-from pytest_dsocr.plugin.stash import CASES, CONFIG, SPENT
+from pytest_dsocr.plugin.stash import CASES, CONFIG, ELAPSED
 from pytest_dsocr.report.times import COLLECTING, STARTING, TESTS, WAITING
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class RunElapsed(Elapsed):
 
 def elapsed_so_far(config: pytest.Config) -> SpentPayload:
     """Give what this process has spent so far, and on which device."""
-    spent = config.stash[SPENT]
+    spent = config.stash[ELAPSED]
     spent.settle()
     return {
         "worker": getattr(config, "workerinput", {}).get("workerid", ""),

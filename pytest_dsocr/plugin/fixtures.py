@@ -22,9 +22,9 @@ from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.plugin.config import own_config
-from pytest_dsocr.plugin.loading import Begun, is_live, is_needed, waiting_for
+from pytest_dsocr.plugin.loading import StartedReference, is_live, is_needed, waiting_for
 from pytest_dsocr.plugin.markers import arguments_of
-from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, LOADED, RUN, SPENT, Latest, leave_out
+from pytest_dsocr.plugin.stash import ALL_CASES, CASES, CHECK, ELAPSED, LOADED, RUN, Latest, leave_out
 from pytest_dsocr.report.times import COMPARING
 from pytest_dsocr.subjects.calls import current
 from pytest_dsocr.subjects.protocol import level_of
@@ -51,7 +51,7 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
 
     To name one for a repository, set ``dsocr_subject`` in its ini file, or override this fixture.
     """
-    with request.config.stash[SPENT].on("loading the subject"):
+    with request.config.stash[ELAPSED].on("loading the subject"):
         import pytest_dsocr.cases.run  # noqa: F401 - brings torch
         from pytest_dsocr.subjects.loading import close_subject, open_subject
 
@@ -60,8 +60,8 @@ def dsocr_subject(request: pytest.FixtureRequest, dsocr_config: Config) -> Itera
     what = f"the subject, {own.subject} on {own.checkpoint}, {own.device}, {own.dtype}"
     share_threads(_workers(request.config))
     if is_live(own) and is_needed(request.session):
-        request.getfixturevalue("_dsocr_reference_begun")
-    loading = request.config.stash[SPENT].on("loading the subject")
+        request.getfixturevalue("_dsocr_reference_started")
+    loading = request.config.stash[ELAPSED].on("loading the subject")
     with _or_stop(request.session, "subject"), waiting_for(what, request.config), loading:
         subject = open_subject(own.subject, own.setup, own.subject_time_limit if own.isolate else None)
         if (promised := own.level) is not None and (offered := level_of(subject)) < promised:
@@ -86,12 +86,14 @@ def dsocr_reference(request: pytest.FixtureRequest, dsocr_config: Config) -> Ite
     """
     from pytest_dsocr.cases.reference import reference_of
 
-    begun: Begun | None = request.getfixturevalue("_dsocr_reference_begun") if is_live(dsocr_config) else None
+    started: StartedReference | None = (
+        request.getfixturevalue("_dsocr_reference_started") if is_live(dsocr_config) else None
+    )
     share_threads(_workers(request.config))
     what = f"the reference, {dsocr_config.reference or 'recorded'}, of {dsocr_config.checkpoint}"
-    loading = request.config.stash[SPENT].on("loading the reference")
+    loading = request.config.stash[ELAPSED].on("loading the reference")
     with _or_stop(request.session, "reference"), waiting_for(what, request.config) as waiting, loading:
-        reference = begun.ready(waiting.on_progress) if begun else reference_of(dsocr_config, waiting.on_progress)
+        reference = started.ready(waiting.on_progress) if started else reference_of(dsocr_config, waiting.on_progress)
     yield reference
     reference.close()
 
@@ -135,12 +137,14 @@ def _dsocr_compared(
         from pytest_dsocr.cases.run import run_case
         from pytest_dsocr.report.payload import of_run
 
-        told = _as_told(request, dsocr_config)
-        request.config.stash[RUN] = of_run(told, dsocr_reference, level_of(dsocr_subject))
+        reported = _reported(request, dsocr_config)
+        request.config.stash[RUN] = of_run(reported, dsocr_reference, level_of(dsocr_subject))
         all_cases = request.config.stash.get(ALL_CASES, [])
         place = all_cases.index(dsocr_case) if dsocr_case in all_cases else 0
-        elapsed = request.config.stash[SPENT]
-        report, payload = run_case(dsocr_case, place, dsocr_subject, dsocr_reference, told, elapsed, _dsocr_explainer)
+        elapsed = request.config.stash[ELAPSED]
+        report, payload = run_case(
+            dsocr_case, place, dsocr_subject, dsocr_reference, reported, elapsed, _dsocr_explainer
+        )
         request.config.stash.setdefault(CASES, {})[dsocr_case.id] = payload
         return report
 
@@ -172,7 +176,7 @@ def dsocr_report(
         return _dsocr_compared
     from pytest_dsocr.compare.case import judge
 
-    with request.config.stash[SPENT].on(COMPARING):
+    with request.config.stash[ELAPSED].on(COMPARING):
         return _dsocr_judged.get(lambda: judge(_dsocr_compared.exchange, dsocr_limits), dsocr_limits, _dsocr_compared)
 
 
@@ -186,7 +190,7 @@ def dsocr_check(request: pytest.FixtureRequest, dsocr_config: Config) -> Check:
         from pytest_dsocr.cases.limits import limits_between
 
         usual = limits_between(request.getfixturevalue("dsocr_subject"), reference, dsocr_config.setup)
-    check = Check(request.node, _as_told(request, dsocr_config), reference, usual)
+    check = Check(request.node, _reported(request, dsocr_config), reference, usual)
     request.node.stash[CHECK] = check
     return check
 
@@ -224,16 +228,16 @@ def dsocr_snapshot(request: pytest.FixtureRequest, dsocr_config: Config, dsocr_s
     option = request.config.option
     may_write = option.update_snapshots or option.update_new_snapshots_only
     extension = snapshot_extension(
-        _as_told(request, dsocr_config), key_of(dsocr_config.setup), limits, may_write=may_write
+        _reported(request, dsocr_config), key_of(dsocr_config.setup), limits, may_write=may_write
     )
     return request.getfixturevalue("snapshot").use_extension(extension)
 
 
 @pytest.fixture(scope="session")
-def _dsocr_reference_begun(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[Begun]:
-    begun = Begun(dsocr_config, request.session)
-    yield begun
-    begun.close()
+def _dsocr_reference_started(request: pytest.FixtureRequest, dsocr_config: Config) -> Iterator[StartedReference]:
+    started = StartedReference(dsocr_config, request.session)
+    yield started
+    started.close()
 
 
 @pytest.fixture(scope="session")
@@ -283,7 +287,7 @@ def _workers(config: pytest.Config) -> int:
     return int(getattr(config, "workerinput", {}).get("workercount", 1))
 
 
-def _as_told(request: pytest.FixtureRequest, config: Config) -> Config:
+def _reported(request: pytest.FixtureRequest, config: Config) -> Config:
     """Give the config for reports. A subject that comes from the user's own fixture is named by its type."""
     if "dsocr_subject" not in request.fixturenames:
         return config

@@ -29,20 +29,20 @@ from pytest_dsocr.plugin.loading import is_live
 from pytest_dsocr.plugin.markers import arguments_of, check_markers, is_ours, registration_lines
 from pytest_dsocr.plugin.reports import LastWord, amend
 from pytest_dsocr.plugin.run import Run
-from pytest_dsocr.plugin.selection import left_out
+from pytest_dsocr.plugin.selection import deselected
 from pytest_dsocr.plugin.stash import (
     ALL_CASES,
     ALL_PAGES,
     BAD_PAGES,
     COLLECTED,
     CONFIG,
+    DESELECTED,
+    ELAPSED,
     IDENTITY,
     JOURNAL,
     JOURNALS,
-    LEFT,
     NOTES,
     OUT_FOLDER,
-    SPENT,
     UNMATCHED,
     forget,
     leave_out,
@@ -76,7 +76,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers and the collector of results, and resolve the options of a run that uses any."""
-    elapsed = config.stash[SPENT] = RunElapsed()
+    elapsed = config.stash[ELAPSED] = RunElapsed()
     config.pluginmanager.register(elapsed, "dsocr-elapsed")
     for line in registration_lines():
         config.addinivalue_line("markers", line)
@@ -182,7 +182,7 @@ def pytest_runtest_makereport(
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """Have the last word on reports, for every conftest is loaded by now; note which of our tests were taken out."""
-    session.config.stash[LEFT] = left_out(session)
+    session.config.stash[DESELECTED] = deselected(session)
     session.config.pluginmanager.register(LastWord(), "dsocr-last-word")
     return (yield)
 
@@ -211,18 +211,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take over the ledger's unmatched lines and the journal from a worker."""
-    told = getattr(node, "workeroutput", {})
-    node.config.stash[UNMATCHED] = told.get("dsocr_unmatched", [])
-    node.config.stash.setdefault(JOURNALS, []).extend(told.get("dsocr_journal", []))
-    if left := told.get("dsocr_left"):  # each worker collects everything
-        node.config.stash[LEFT] = left
+    sent = getattr(node, "workeroutput", {})
+    node.config.stash[UNMATCHED] = sent.get("dsocr_unmatched", [])
+    node.config.stash.setdefault(JOURNALS, []).extend(sent.get("dsocr_journal", []))
+    if left := sent.get("dsocr_left"):  # each worker collects everything
+        node.config.stash[DESELECTED] = left
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Send the ledger's unmatched lines and the journal from a worker to the controller."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["dsocr_unmatched"] = session.config.stash.get(UNMATCHED, [])
-        session.config.workeroutput["dsocr_left"] = session.config.stash.get(LEFT, None)
+        session.config.workeroutput["dsocr_left"] = session.config.stash.get(DESELECTED, None)
         session.config.workeroutput["dsocr_journal"] = session.config.stash[JOURNAL].entries
 
 

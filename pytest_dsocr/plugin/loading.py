@@ -27,7 +27,7 @@ TIMED = {"dsocr_stage_timer", "_dsocr_perf_case"}
 """Fixtures of tests that take times."""
 
 
-class Begun:
+class StartedReference:
     """Opens the reference of a run in a thread, at once. The thread ends with the process, whatever it waits for.
 
     Args:

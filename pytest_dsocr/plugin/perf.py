@@ -85,7 +85,7 @@ def dsocr_pace(request: pytest.FixtureRequest, _dsocr_alone: None) -> Callable[[
             return Comparison(f"perf/{quantity}", Verdict.MATCH, run.no_baseline)
         if run.baseline is None:
             leave_out(request.node, "baseline", run.no_baseline)
-        return told_or_left(comparison_of(run, quantity, request.node), request.node)
+        return checked_or_left_out(comparison_of(run, quantity, request.node), request.node)
 
     return judge
 
@@ -115,7 +115,7 @@ def leave_isolated_out(item: pytest.Item, config: Config) -> None:
         leave_out(item, "timings", "the subject is timed and counted in this process; run this without --dsocr-isolate")
 
 
-def told_or_left(found: Comparison, item: pytest.Item) -> Comparison:
+def checked_or_left_out(found: Comparison, item: pytest.Item) -> Comparison:
     """Return a comparison; leave the test out where the times do not tell."""
     if found.verdict is Verdict.NOT_COMPARED:
         leave_out(item, "timings", found.measured)

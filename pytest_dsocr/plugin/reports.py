@@ -13,7 +13,7 @@ from pytest_dsocr.foundation.errors import OF_MESSAGE, DsocrError, bounded, mess
 from pytest_dsocr.foundation.words import COLUMNS, count, fit
 from pytest_dsocr.plugin.elapsed import elapsed_so_far
 from pytest_dsocr.plugin.markers import is_ours
-from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, RUN, TOLD
+from pytest_dsocr.plugin.stash import CASES, CHECK, CONFIG, JOURNAL, LEFT_OUT, LOADED, NOTES, PERF, REPORTED, RUN
 from pytest_dsocr.subjects.loading import SESSION
 from pytest_dsocr.subjects.protocol import NotOfferedError
 
@@ -27,7 +27,7 @@ def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     """Report our errors in words, and fail a test that compared nothing or was skipped where skips are not allowed."""
     error = call.excinfo.value if call.excinfo else None
     if isinstance(error, DsocrError):
-        _tell(item, error, report)
+        _report_error(item, error, report)
     check, missing = item.stash.get(CHECK, None), item.stash.get(LEFT_OUT, None)
     config = item.config.stash[CONFIG]
     if report.skipped and not hasattr(report, "wasxfail") and config.no_skip and missing not in config.may_miss:
@@ -54,7 +54,7 @@ class LastWord:
             check = item.stash.get(CHECK, None)
             has_more = report.when == "teardown" and check is not None and len(check.made) > check.reported
             if report.when == "call" or report.outcome != "passed" or has_more:
-                _carry(item, call.excinfo.value if call.excinfo else None, report)
+                _attach(item, call.excinfo.value if call.excinfo else None, report)
         return report
 
 
@@ -89,7 +89,7 @@ def _may_compare_last(item: pytest.Item) -> bool:
     )
 
 
-def _carry(item: pytest.Item, error: BaseException | None, report: pytest.TestReport) -> None:
+def _attach(item: pytest.Item, error: BaseException | None, report: pytest.TestReport) -> None:
     payload = _payload(item, error, report)
     if check := item.stash.get(CHECK, None):
         check.reported = len(check.made)
@@ -102,7 +102,7 @@ def reason_of(report: pytest.TestReport) -> str:
     return report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
 
 
-def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
+def _report_error(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> None:
     from pytest_dsocr.perf.baseline import NoBaselineError
     from pytest_dsocr.reference.protocol import NoRecordingError, NotRecordedError, ReferenceFaultError
 
@@ -130,7 +130,7 @@ def _tell(item: pytest.Item, error: DsocrError, report: pytest.TestReport) -> No
 
 def _once(item: pytest.Item, error: DsocrError, told: str) -> str:
     """Show an error in full, with its cause, in the first test that it fails, and in one line in the others."""
-    where = item.config.stash.setdefault(TOLD, {}).setdefault((getattr(error, "stage", None), told), item.nodeid)
+    where = item.config.stash.setdefault(REPORTED, {}).setdefault((getattr(error, "stage", None), told), item.nodeid)
     if where != item.nodeid:
         return f"{fit(told.partition(chr(10))[0], COLUMNS)}; shown in full by {fit(where)}"
     return told if error.__cause__ is None else f"{told}\n\n{traced(error.__cause__)}"

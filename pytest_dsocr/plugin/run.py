@@ -14,7 +14,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import plain
 from pytest_dsocr.plugin.config import command_of, own_config, typed_options
 from pytest_dsocr.plugin.reports import colour
-from pytest_dsocr.plugin.stash import JOURNAL, JOURNALS, LEFT, UNMATCHED, WITNESS
+from pytest_dsocr.plugin.stash import DESELECTED, JOURNAL, JOURNALS, UNMATCHED, WITNESS
 from pytest_dsocr.plugin.workers import given_up, lost
 from pytest_dsocr.report.collection import DIED, Plan
 
@@ -175,7 +175,7 @@ class Run:
                 options=typed_options(self.config),
                 root=self.config.rootpath,
             )
-        self._result.left = self.config.stash.get(LEFT, self._result.left)
+        self._result.left = self.config.stash.get(DESELECTED, self._result.left)
         return self._result
 
     def take_journal(self) -> bool:

@@ -20,7 +20,7 @@ NAMED = 100
 """How many tests are named."""
 
 
-def left_out(session: pytest.Session) -> LeftPayload:
+def deselected(session: pytest.Session) -> LeftPayload:
     """Say which of our tests were found and are not among those to be run, but for what our own options leave out."""
     found, kept = session.config.stash.get(COLLECTED, {}), {item.nodeid for item in session.items}
     names = [name for name in found if name not in kept]

@@ -218,7 +218,7 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         for path in cls.folder.glob(f"*/*/{glob.escape(str(name))}"):
             folder = path.parents[len(name.parts) - 1]
             pairs = zip(("checkpoint", "device", "dtype", "attention"), _traits(folder), wanted, strict=True)
-            differing[folder] = [field for field, theirs, own in pairs if theirs != own]
+            differing[folder] = [field for field, other, own in pairs if other != own]
         nearest = sorted(differing, key=lambda folder: (len(differing[folder]), folder))[:NEAREST]
         told = [f"{folder.relative_to(cls.folder)} (another {', '.join(differing[folder])})" for folder in nearest]
         return ", but of " + "; ".join(told) if told else ", nor of any other key"
@@ -232,13 +232,13 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
             return ""  # a damaged one, which is told
         return f"there is none of {cls.origin['subject']}; that of {other}" if other != cls.origin["subject"] else ""
 
-    def _differences(self, mine: bytes, kept: bytes) -> Iterator[str]:
+    def _differences(self, actual: bytes, kept: bytes) -> Iterator[str]:
         try:
             accepted = SNAPSHOTS.decode(kept, ACCEPTED)
         except DsocrError as error:
             yield str(error)
             return
-        value = json.loads(mine)["value"]
+        value = json.loads(actual)["value"]
         weights = checkpoint_of(accepted)
         if weights != self.origin["checkpoint_sha256"]:
             own = self.origin["checkpoint_sha256"]
@@ -246,37 +246,37 @@ class GoldenSnapshots(SingleFileSnapshotExtension):
         yield from differences(value, accepted["value"], self.limits)
 
 
-def differences(mine: Any, kept: Any, limits: Tolerances) -> Iterator[str]:
+def differences(actual: Any, accepted: Any, limits: Tolerances) -> Iterator[str]:
     """Yield in which respects two values of snapshots differ beyond limits, a line each."""
-    if not (isinstance(mine, dict) and isinstance(kept, dict)):
-        mine, kept = {"value": mine}, {"value": kept}
-    for name in dict.fromkeys([*kept, *mine]):
-        if name not in mine or name not in kept:
-            yield f"{name}: only in the {'snapshot' if name in kept else 'test'}"
+    if not (isinstance(actual, dict) and isinstance(accepted, dict)):
+        actual, accepted = {"value": actual}, {"value": accepted}
+    for name in dict.fromkeys([*accepted, *actual]):
+        if name not in actual or name not in accepted:
+            yield f"{name}: only in the {'snapshot' if name in accepted else 'test'}"
         elif name == "spans":
             try:
-                SPANS.convert(kept[name], ACCEPTED)
-                yield from _spans_apart(mine[name], kept[name], limits)
+                SPANS.convert(accepted[name], ACCEPTED)
+                yield from _spans_apart(actual[name], accepted[name], limits)
             except DsocrError as error:
                 yield str(error)
-        elif mine[name] != kept[name] and not (
-            name in COUNTS and _is_near(mine[name], kept[name], COUNTS[name], limits)
+        elif actual[name] != accepted[name] and not (
+            name in COUNTS and _is_near(actual[name], accepted[name], COUNTS[name], limits)
         ):
-            yield f"{name}: {shown(mine[name])}; {ACCEPTED} has {shown(kept[name])}"
+            yield f"{name}: {shown(actual[name])}; {ACCEPTED} has {shown(accepted[name])}"
 
 
-def _is_near(mine: Any, kept: Any, most: Callable[[Tolerances, float], float], limits: Tolerances) -> bool:
-    return isinstance(kept, int | float) and abs(mine - kept) <= most(limits, kept)
+def _is_near(actual: Any, accepted: Any, most: Callable[[Tolerances, float], float], limits: Tolerances) -> bool:
+    return isinstance(accepted, int | float) and abs(actual - accepted) <= most(limits, accepted)
 
 
-def _spans_apart(mine: Spans, kept: Spans, limits: Tolerances) -> Iterator[str]:
-    ours, theirs = (
-        [SpanSeen(label, tuple(Box(*box) for box in boxes)) for label, boxes in own] for own in (mine, kept)
+def _spans_apart(actual: Spans, accepted: Spans, limits: Tolerances) -> Iterator[str]:
+    found, expected = (
+        [SpanSeen(label, tuple(Box(*box) for box in boxes)) for label, boxes in own] for own in (actual, accepted)
     )
     for compare in (compare_spans, compare_boxes):
-        found = compare(ours, theirs, limits, ACCEPTED)
-        if not found.passes:
-            yield from (f"{found.what}: {found.measured}", *found.details)
+        compared = compare(found, expected, limits, ACCEPTED)
+        if not compared.passes:
+            yield from (f"{compared.what}: {compared.measured}", *compared.details)
 
 
 @cache

@@ -31,7 +31,7 @@ ALL_PAGES: pytest.StashKey[list[str]] = pytest.StashKey()
 """Of the config: every page that they name, those of other shards as well, in order."""
 COLLECTED: pytest.StashKey[dict[str, None]] = pytest.StashKey()
 """Of the config: our tests that were found, but for those that the run's own level and shard leave out."""
-LEFT: pytest.StashKey[LeftPayload] = pytest.StashKey()
+DESELECTED: pytest.StashKey[LeftPayload] = pytest.StashKey()
 """Of the config: which of them were then not to be run."""
 BAD_PAGES: pytest.StashKey[list[BadPage]] = pytest.StashKey()
 """Of the config: every page that they name and that cannot be had."""
@@ -52,11 +52,11 @@ LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
 ``Reason.NOT_OFFERED``."""
 PERF: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
 """Of the config: what was measured, as JSON values."""
-SPENT: pytest.StashKey[Elapsed] = pytest.StashKey()
+ELAPSED: pytest.StashKey[Elapsed] = pytest.StashKey()
 """Of the config: where the time of this process goes."""
 LOADED: pytest.StashKey[object] = pytest.StashKey()
 """Of the config: the subject loaded from options, where no fixture of the user's replaces it."""
-TOLD: pytest.StashKey[dict[tuple[str | None, str], str]] = pytest.StashKey()
+REPORTED: pytest.StashKey[dict[tuple[str | None, str], str]] = pytest.StashKey()
 """Of the config: the errors that were told, by stage and message, and the test that told each whole."""
 UNMATCHED: pytest.StashKey[list[str]] = pytest.StashKey()
 """Of the config: lines of the ledger of known failures that match no test."""
@@ -118,4 +118,4 @@ class Latest(Generic[T]):
         if self._of is None:
             return False
         of_case, of_sides = self._of
-        return of_case == case and all(mine is other for mine, other in zip(of_sides, sides, strict=True))
+        return of_case == case and all(one is other for one, other in zip(of_sides, sides, strict=True))

@@ -119,7 +119,7 @@ def lost(crashitem: str, report: pytest.TestReport) -> None:
     """Make pytest-xdist's report of the test whose worker died an error of its case, where it is of one."""
     if case := case_of(crashitem):
         report.longrepr = f"{report.longrepr}: {KILLED}"
-        _carry(report, case, KILLED)
+        _attach(report, case, KILLED)
 
 
 def given_up(scheduler: Any, crashitem: str) -> Iterator[pytest.TestReport]:
@@ -129,11 +129,11 @@ def given_up(scheduler: Any, crashitem: str) -> Iterator[pytest.TestReport]:
         path = test.partition("::")[0]
         why = f"not run, for its case killed a worker in {crashitem}"
         report = pytest.TestReport(test, (path, None, path), {}, "failed", why, DIED)  # type: ignore[arg-type]
-        _carry(report, case_of(test), KILLED)
+        _attach(report, case_of(test), KILLED)
         yield report
 
 
-def _carry(report: pytest.TestReport, case: str | None, why: str) -> None:
+def _attach(report: pytest.TestReport, case: str | None, why: str) -> None:
     payload: TestPayload = {
         "comparisons": [],
         "fault": {"case": case, "stage": None, "why": why, "infrastructure": False},

@@ -78,16 +78,16 @@ def _as_alone(text: str, own: int, alone: Sequence[str], is_exact: bool, why: st
     """Compare a text of several with the page's own reading, and say where it is another page's."""
     from pytest_dsocr.compare.text import compare_text
 
-    mine = compare_text(text, alone[own], 0.0)
-    named = replace(mine, what=WHAT)
-    if mine.verdict is Verdict.MATCH:
+    compared = compare_text(text, alone[own], 0.0)
+    named = replace(compared, what=WHAT)
+    if compared.verdict is Verdict.MATCH:
         return named
     others = [_edits(text, other) for at, other in enumerate(alone) if at != own]
     if min(others) < _edits(text, alone[own]):
-        named = replace(named, measured=f"{mine.measured}; {EXCHANGED}")
+        named = replace(named, measured=f"{compared.measured}; {EXCHANGED}")
     elif not is_exact:
-        return replace(named, verdict=Verdict.DRIFT, measured=f"{mine.measured}; {ROUNDED}")
-    return replace(named, details=(why, *mine.details)) if why else named
+        return replace(named, verdict=Verdict.DRIFT, measured=f"{compared.measured}; {ROUNDED}")
+    return replace(named, details=(why, *compared.details)) if why else named
 
 
 def _unlike_pages(folder: Path) -> list[Path]:

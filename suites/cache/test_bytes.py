@@ -16,8 +16,7 @@ from pytest_dsocr.plugin.stash import leave_out
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView
 
-from .memory import Peak, compare_peaks
-from .walk import Walk
+from .walk import Peak, Walk, compare_peaks
 
 pytestmark = pytest.mark.dsocr_level("L2")
 

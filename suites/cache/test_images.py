@@ -11,7 +11,7 @@ import pytest
 from pytest_dsocr.compare.verdict import as_expected
 from pytest_dsocr.plugin.check import Check
 
-from .walk import Walk
+from .walk import Walk, compare_ways
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,8 +27,6 @@ def test_steps_do_not_change_with_the_pixels(
 ) -> None:
     """Pixels and features are overwritten after prefill, in the very tensors that prefill was given."""
     from pytest_dsocr.subjects.calls import at_stage
-
-    from .close import compare_ways
 
     given, features = walk.copies(), walk.features.clone()
     with at_stage("prefill", "prefill"):

@@ -14,7 +14,7 @@ from pytest_dsocr.compare.verdict import Comparison, as_expected, not_compared
 from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.plugin.check import Check
 
-from .walk import Walk
+from .walk import Walk, compare_ways
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.tolerances import Tolerances
@@ -38,8 +38,6 @@ def test_it_is_the_beginning_of_a_longer_one(walk: Walk, limits: Tolerances, dso
 
 
 def _both_ways(walk: Walk, limits: Tolerances) -> list[Comparison]:
-    from .close import compare_ways
-
     state, _ = walk.subject.prefill(walk.text_only(), None)
     length = state.cache.length
     [found] = walk.steps(state, walk.tokens[:1])

@@ -14,7 +14,7 @@ from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.plugin.check import Check
 from pytest_dsocr.subjects.kv_probe import KvProbe
 
-from .walk import QUICK, Walk
+from .walk import QUICK, Walk, compare_ways
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,8 +32,6 @@ ALIKE = (
 def test_a_prefill_begins_with_an_empty_cache(
     two_pages: tuple[Path, Path], walk: Walk, limits: Tolerances, dsocr_subject: Any, dsocr_check: Check
 ) -> None:
-    from .close import compare_ways
-
     _, before = walk.start()
     other = Walk.along(dsocr_subject, two_pages[1])
     state, logits = other.start()

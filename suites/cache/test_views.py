@@ -12,7 +12,7 @@ from pytest_dsocr.compare.verdict import as_expected, not_compared
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.plugin.check import Check
 
-from .walk import QUICK
+from .walk import QUICK, compare_ways
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.tolerances import Tolerances
@@ -32,7 +32,6 @@ def test_a_crop_among_nine_is_seen_as_among_two(
 
     from ..contract.hints import hinted
     from ..contract.pages import write_page
-    from .close import compare_ways
 
     checked = CheckedSubject(dsocr_subject)
     inputs = checked.inputs(make_case(write_page("landscape", tmp_path), "markdown", "gundam"))

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_dsocr.plugin.check import Check
 
-from .walk import STEPS, Walk
+from .walk import STEPS, Walk, compare_ways
 
 if TYPE_CHECKING:
     from pytest_dsocr.compare.tolerances import Tolerances
@@ -18,8 +18,6 @@ pytestmark = pytest.mark.dsocr_level("L2")
 
 def test_step_by_step_is_one_call(walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
     """The logits after each step are those of a prefill of the prompt with the tokens so far."""
-    from .close import compare_ways
-
     stepped = walk.steps(walk.start()[0], walk.tokens)
     at_once = [walk.start(walk.tokens[:count])[1] for count in range(1, STEPS + 1)]
     dsocr_check(
@@ -30,8 +28,6 @@ def test_step_by_step_is_one_call(walk: Walk, limits: Tolerances, dsocr_check: C
 
 @pytest.mark.parametrize("prefilled", [1, STEPS // 2, STEPS - 1])
 def test_going_on_from_a_cache_is_one_call(prefilled: int, walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
-    from .close import compare_ways
-
     state, _ = walk.start(walk.tokens[:prefilled])
     found = walk.steps(state, walk.tokens[prefilled:])[-1]
     expected = walk.start(walk.tokens)[1]
@@ -40,8 +36,6 @@ def test_going_on_from_a_cache_is_one_call(prefilled: int, walk: Walk, limits: T
 
 @pytest.mark.parametrize("kind", ["keys", "values"])
 def test_the_cache_holds_the_same_by_either_way(kind: str, walk: Walk, limits: Tolerances, dsocr_check: Check) -> None:
-    from .close import compare_ways
-
     stepped, at_once = walk.start()[0], walk.start(walk.tokens)[0]
     walk.steps(stepped, walk.tokens)
     dsocr_check(

@@ -1,12 +1,14 @@
-"""Prefill and decode steps of one page, made by the subject (L2) as often as they are asked for."""
+"""The subject's steps after a page, two ways to the same numbers, and what memory both take on a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.case import make_case
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_dsocr.subjects.checked import CheckedSubject
     from pytest_dsocr.subjects.protocol import DecodeView
+
 
 QUICK = "tiny"
 STEPS = 8
@@ -106,3 +109,58 @@ class Walk:
 
 def _copied(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in inputs.items()}
+
+
+def compare_ways(what: str, found: Tensor, expected: Tensor, allowed: float) -> Comparison:
+    """Compare tensors by the largest difference over the largest value, of finite ones; where all are alike, nothing.
+
+    Args:
+        what: what they are of.
+        found: by one way.
+        expected: by the other, which is taken for right.
+        allowed: the relative error that is DRIFT.
+    """
+    if found.shape != expected.shape:
+        measured = f"shape {list(found.shape)}; expected {list(expected.shape)}"
+        return Comparison(what, Verdict.WRONG, measured)
+    if not expected.numel() or bool((expected == expected.flatten()[0]).all()):
+        measured = f"all alike in {list(expected.shape)}, which tells nothing; give what was computed"
+        return not_compared(what, Reason.TELLS_NOTHING, measured)
+    apart = (found.float() - expected.float()).abs()
+    error = float(apart.max() / expected.float().abs().max())
+    verdict = Verdict.MATCH if error == 0.0 else Verdict.DRIFT if error <= allowed else Verdict.WRONG
+    return Comparison(what, verdict, f"relative error at most {error:.1e} (allowed {allowed:.0e})", error)
+
+
+MB = 1_000_000
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Bytes allocated by torch on one GPU."""
+
+    before: int
+    most: int
+
+    @classmethod
+    def of(cls, work: Callable[[], T], device: str) -> tuple[T, Peak]:
+        """Do ``work``; give what it gave, and the peak on ``device``, whichever is current."""
+        import torch
+
+        gpu = torch.device(device)
+        torch.cuda.reset_peak_memory_stats(gpu)
+        before = torch.cuda.memory_allocated(gpu)
+        done = work()
+        return done, cls(before, torch.cuda.max_memory_allocated(gpu))
+
+
+def compare_peaks(prefill: Peak, decode: Peak, device: str) -> Comparison:
+    """Compare decode's with the one from vision to the prompt's end, where that shows that the subject was there."""
+    what = "decode/peak memory"
+    if prefill.most <= prefill.before:
+        why = f"torch allocated nothing on {device} in vision and prefill"
+        return not_compared(what, Reason.TELLS_NOTHING, f"{why}; see that the subject computes there, and in torch")
+    verdict = Verdict.MATCH if decode.most <= prefill.most else Verdict.WRONG
+    told = f"{decode.most / MB:.1f} MB at most in decode, {prefill.most / MB:.1f} MB in vision and prefill (allowed)"
+    return Comparison(what, verdict, f"{told}, on {device}")

@@ -11,7 +11,7 @@ from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.perf.counts import FLAGS, flag
 from pytest_dsocr.plugin.check import Check
-from pytest_dsocr.plugin.perf import leave_isolated_out, leave_unmeasured_out, told_or_left
+from pytest_dsocr.plugin.perf import checked_or_left_out, leave_isolated_out, leave_unmeasured_out
 from pytest_dsocr.plugin.stash import leave_out
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_watching_costs_little(request: pytest.FixtureRequest, dsocr_check: Chec
     found = watching_costs(lambda pages: instrumentation(probe, pages))
     if found is None:
         leave_out(request.node, Reason.NOT_OFFERED, f"instrumented: {Reason.NOT_OFFERED} by the subject")
-    dsocr_check([told_or_left(found, request.node)])
+    dsocr_check([checked_or_left_out(found, request.node)])
 
 
 @pytest.mark.usefixtures("_dsocr_alone")
@@ -61,4 +61,4 @@ def test_a_step_grows_with_the_cache_alone(request: pytest.FixtureRequest, dsocr
     run: PerfRun = request.getfixturevalue("dsocr_perf_run")
     if "decode.late" not in run.measured.quantities:
         leave_unmeasured_out(request.node, run, "decode.late")
-    dsocr_check([told_or_left(growth(run.measured), request.node)])
+    dsocr_check([checked_or_left_out(growth(run.measured), request.node)])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_dsocr.compare.verdict import Verdict
-from suites.cache.memory import Peak, compare_peaks
+from suites.cache.walk import Peak, compare_peaks
 from tests.checkout import CHECKOUT
 
 TEST = "suites/cache/test_bytes.py::test_decode_peaks_no_higher_than_prefill"

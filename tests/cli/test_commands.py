@@ -40,6 +40,7 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "cost": ["a"],
     "nightly": ["a"],
     "history": ["a"],
+    "faults": [],
     "watch-vendor": ["a"],
     "new-adapter": ["cli", "a"],
     "export": ["mini", "--to=hf", "a"],

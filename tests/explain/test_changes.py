@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pytest_dsocr.engine.session import Session
 from pytest_dsocr.explain.catalogue import groups, mistakes, pairs
 from pytest_dsocr.explain.explain import STAGES
 from pytest_dsocr.explain.mistake import Bench, Changes, Mistake
+from pytest_dsocr.families import DEFAULT
 from tests.conftest import model_of
 
 
@@ -46,6 +48,10 @@ def test_what_is_changed_is_put_back_where_an_error_ends_it() -> None:
     with pytest.raises(ValueError, match="planted"):
         broken()
     assert clip.quick_gelu is before
+
+
+def test_the_family_names_its_catalogue() -> None:
+    assert import_module(DEFAULT.mistakes).mistakes() is mistakes()
 
 
 def test_ids_and_words_are_of_one_mistake_each() -> None:

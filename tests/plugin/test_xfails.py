@@ -27,8 +27,8 @@ TESTS = """
 
 @pytest.fixture
 def items(pytester: pytest.Pytester) -> list[pytest.Item]:
-    """The tests above, of ``suites/parity/test_it.py``."""
-    folder = pytester.mkpydir("suites") / "parity"
+    """The tests above, of ``checks/parity/test_it.py``."""
+    folder = pytester.mkpydir("checks") / "parity"
     folder.mkdir()
     folder.joinpath("__init__.py").touch()
     path = pytester.makepyfile(test_it=TESTS).rename(folder / "test_it.py")
@@ -47,7 +47,7 @@ def marked(items: list[pytest.Item], text: str) -> tuple[dict[str, str], tuple[s
 @pytest.mark.parametrize(
     ("listed", "test"),
     [
-        ("suites/parity/test_it.py::test_boxes[a-gundam]", "test_boxes[a-gundam]"),
+        ("checks/parity/test_it.py::test_boxes[a-gundam]", "test_boxes[a-gundam]"),
         ("test_it.py::test_boxes[a-gundam]", "test_boxes[a-gundam]"),
         ("test_boxes[a-gundam]", "test_boxes[a-gundam]"),
         ("TestIt::test_text", "test_text"),

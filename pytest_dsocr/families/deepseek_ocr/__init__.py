@@ -69,6 +69,6 @@ FAMILY = Family(
     model="pytest_dsocr.engine.model:DeepseekOCR",
     fast_model="pytest_dsocr.engine.fast.model:FastDeepseekOCR",
     cost="pytest_dsocr.cost.encoders",
-    mistakes="pytest_dsocr.explain.families",
+    mistakes="pytest_dsocr.explain.catalogue",
     embedded={"mini": Path(__file__).parent / "mini"},
 )
