@@ -67,7 +67,7 @@ def add_run(command: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Measure, and yield what to tell the user. ``options.status`` becomes that of the comparison.
+    """Measure, and yield what to print. ``options.status`` becomes that of the comparison.
 
     Raises:
         DsocrError: where a side cannot be run, or an option is bad.
@@ -108,7 +108,7 @@ def _judged(options: Namespace, task: Task, commit: str) -> Judged:
 def _compared(options: Namespace, task: Task) -> Iterator[str]:
     with _watching("pair") as watch:
         bench = compare(options.sides, task, watch)
-    options.status = bench.status  # before anything is told, for the reader may close our output
+    options.status = bench.status  # before anything is printed, for the reader may close our output
     yield from lines_of(bench)
     places = [OWN / BASELINES, *baseline_places(golden_folder())]
     quantities = [one.quantity for one in bench.judgements]
@@ -156,7 +156,7 @@ def _task(options: Namespace) -> Task:
 
 
 def _sha256(checkpoint: str) -> str:
-    """Give the hash of the weights; nothing of a checkpoint that only a subject of the user's own can read."""
+    """Return the hash of the weights; nothing of a checkpoint that only a subject of the user's own can read."""
     from pytest_dsocr.engine.checkpoint import resolve
 
     try:

@@ -11,8 +11,7 @@ from pathlib import Path
 from pytest_dsocr.cli.arguments import PAGES, add, add_reading
 from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.cost.cost import ITEM_BYTES
-from pytest_dsocr.cost.memory import activation_peaks
-from pytest_dsocr.cost.model import cache_bytes, parameters
+from pytest_dsocr.cost.model import activation_peaks, cache_bytes, parameters
 from pytest_dsocr.cost.pages import Priced, priced
 from pytest_dsocr.cost.roofline import Device, Roof, device_called
 from pytest_dsocr.cost.workload import Workload, text_tokens
@@ -67,7 +66,7 @@ def run(options: Namespace) -> Iterator[str]:
     """Calculate the pages that ``options`` name, and yield what to tell the user.
 
     Raises:
-        DsocrError: on a bad option; on a page that cannot be opened, after all others are told.
+        DsocrError: on a bad option; on a page that cannot be opened, after all others are printed.
     """
     device, model = device_called(options.device), _model(options.checkpoint)
     works, bad = _works(options, _work(options, model))
@@ -105,7 +104,7 @@ def _model(checkpoint: str | None) -> Model:
 
 
 def _work(options: Namespace, model: Model) -> Workload:
-    """Give the work that a page of any size is."""
+    """Return the work that a page of any size is."""
     if options.tokens < 1:
         raise DsocrError(f"--tokens={options.tokens} leaves nothing to decode; give at least 1")
     for flag, values in (("dtype", tuple(ITEM_BYTES)), ("attention", ATTENTIONS)):
@@ -120,7 +119,7 @@ def _work(options: Namespace, model: Model) -> Workload:
 
 
 def _works(options: Namespace, work: Workload) -> tuple[list[tuple[Path, Workload]], list[str]]:
-    """Give each page with its work, and why others are left out."""
+    """Return each page with its work, and why others are left out."""
     good, bad = [], []
     for page in pages_in(options.pages):
         if isinstance(page, BadPage):

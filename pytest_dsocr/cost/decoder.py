@@ -36,7 +36,7 @@ class Way:
     """What right implementations do differently, and what it adds."""
 
     all_logits: bool = False
-    """Give logits of every position of the prompt, though one is used."""
+    """Return logits of every position of the prompt, though one is used."""
     angle_products: bool = False
     """Compute the angles of the rotary positions as a matrix product, in each layer again."""
 
@@ -124,13 +124,13 @@ def expert_parameters(config: DecoderConfig) -> int:
 
 
 def cache_bytes(config: DecoderConfig, positions: int, size: int) -> int:
-    """Give the bytes of keys and values of ``positions``, in all layers."""
+    """Return the bytes of keys and values of ``positions``, in all layers."""
     a_layer = KEYS_AND_VALUES * config.num_key_value_heads * config.head_dim * size
     return config.num_hidden_layers * a_layer * positions
 
 
 def layers(config: DecoderConfig, call: Call) -> dict[str, Cost]:
-    """Give the cost of one call, without the embeddings."""
+    """Return the cost of one call, without the embeddings."""
     weights = parameters(config)
     norm = each(call.tokens * config.hidden_size, RMS_NORM) + moved(call.size, weights=config.hidden_size)
     found: dict[str, Cost] = {}

@@ -54,7 +54,7 @@ def sam_parameters(config: SamConfig) -> dict[str, int]:
 
 
 def sam_layers(config: SamConfig, view_px: int, views: int, size: int) -> dict[str, Cost]:
-    """Give the cost of one call on ``views`` views of ``view_px``, in numbers of ``size`` bytes."""
+    """Return the cost of one call on ``views`` views of ``view_px``, in numbers of ``size`` bytes."""
     found = {
         **dict(_patches(config, view_px, views, size)),
         **dict(_blocks(config, view_px // config.patch_size, views, size)),
@@ -152,7 +152,7 @@ def clip_parameters(config: ClipConfig) -> dict[str, int]:
 
 
 def clip_layers(config: ClipConfig, side: int, views: int, size: int) -> dict[str, Cost]:
-    """Give the cost of one call on ``views`` views of ``side`` x ``side`` features, in numbers of ``size`` bytes."""
+    """Return the cost of one call on ``views`` views of ``side`` x ``side`` features, in numbers of ``size`` bytes."""
     positions, width, inner = side**2 + 1, config.width, config.mlp_ratio * config.width  # the class token is one more
     rows = views * positions
     numbers = rows * width
@@ -184,7 +184,7 @@ def projector_parameters(arch: Architecture) -> int:
 
 
 def projector(arch: Architecture, side: int, views: int, size: int) -> dict[str, Cost]:
-    """Give the cost of one call on CLIP's and SAM's features side by side, without the class token."""
+    """Return the cost of one call on CLIP's and SAM's features side by side, without the class token."""
     rows, inputs, outputs = views * side**2, arch.projector_input, arch.decoder.hidden_size
     cost = product(rows, inputs, outputs, bias=True) + moved(
         size, weights=projector_parameters(arch), read=rows * inputs, written=rows * outputs

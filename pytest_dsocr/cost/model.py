@@ -1,4 +1,4 @@
-"""What a page costs, stage by stage and module by module: the towers, the fusion, the prefill, the decode steps."""
+"""What a page costs, stage by stage and module by module, and the memory that its activations take at most."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pytest_dsocr.cost import decoder, encoders
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, StageCost, moved, total
 from pytest_dsocr.cost.decoder import ALIKE, SESSION, Call, Reached, Way, expected
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.architecture import Architecture
+from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
 from pytest_dsocr.families.family import load
 
 NEWLINE = "model.image_newline"
 SEPARATOR = "model.view_seperator"
+WIDE_BYTES = ITEM_BYTES["float32"]
+"""Of numbers that are computed in float32, whatever the dtype."""
 OWN = (NEWLINE, SEPARATOR)
 """Parameters that are vectors of their own."""
 
@@ -23,7 +25,7 @@ Layers = dict[str, Cost]
 def stages_of(
     arch: Architecture, work: Workload, *, way: Way = SESSION, reached: Reached = expected
 ) -> dict[str, StageCost]:
-    """Give the cost of each stage of ``work``: all its pages, all its views, all its decode steps.
+    """Return the cost of each stage of ``work``: all its pages, all its views, all its decode steps.
 
     Pages of a batch go through vision and prefill one by one, and are decoded together. Weights are read once in each
     call: of an encoder for the crops together and for the whole page, of the prefill, of each step.
@@ -44,7 +46,7 @@ def stages_of(
 
 
 def calls(work: Workload) -> list[tuple[int, int]]:
-    """Give the calls of the encoders for one page: the side of the views in px, and how many there are."""
+    """Return the calls of the encoders for one page: the side of the views in px, and how many there are."""
     crops = crop_count(work.grid)
     return [*([(work.preset.tiling.crop_px, crops)] if crops else []), (work.preset.view_size, 1)]
 
@@ -52,7 +54,7 @@ def calls(work: Workload) -> list[tuple[int, int]]:
 def decode_step(
     arch: Architecture, work: Workload, length: int, *, way: Way = SESSION, reached: Reached = expected
 ) -> StageCost:
-    """Give the cost of one step after which the cache of every row holds ``length`` positions, the new one included."""
+    """Return the cost of one step after which the cache of every row holds ``length`` positions, with the new one."""
     size, config = ITEM_BYTES[work.dtype], arch.decoder
     call = Call(work.batch, range(length - 1, length), size, way, reached)
     embedded = decoder.embedding(config, work.batch, size)
@@ -69,7 +71,7 @@ def parameters(arch: Architecture) -> dict[str, int]:
 
 
 def cache_bytes(arch: Architecture, work: Workload) -> int:
-    """Give the bytes of keys and values when the last token has been written."""
+    """Return the bytes of keys and values when the last token has been written."""
     positions = work.batch * (work.prompt_tokens + work.decode_steps)
     return decoder.cache_bytes(arch.decoder, positions, ITEM_BYTES[work.dtype])
 
@@ -110,3 +112,55 @@ def _times(layers: Mapping[str, Cost], count: int) -> Layers:
 def _sum(parts: list[dict[str, Layers]]) -> dict[str, Layers]:
     """Add calls of the same stages up, module by module."""
     return {stage: {name: total(part[stage][name] for part in parts) for name in parts[0][stage]} for stage in parts[0]}
+
+
+def activation_peaks(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict[str, int]:
+    """Return the most bytes of activations alive at once in ``sam``, ``clip``, ``prefill`` and ``decode``.
+
+    A bound for code that is written as the session is: each operator's result is stored; attention of the towers is
+    fused, but for its bias, which a kernel may copy to a size that it likes. Two fifths of it are used at least.
+    """
+    size = ITEM_BYTES[work.dtype]
+    sides = [(side_px, encoders.features_side(arch.sam, side_px), n) for side_px, n in calls(work)]
+    return {
+        "sam": max(size * _sam_bytes(arch.sam, side_px // arch.sam.patch_size, n) for side_px, _, n in sides),
+        "clip": max(size * _clip_bytes(arch.clip, n * (side**2 + 1)) for _, side, n in sides),
+        "prefill": _prefill_bytes(arch.decoder, work, size, way),
+        "decode": _decode_bytes(arch.decoder, work, size),
+    }
+
+
+def _sam_bytes(config: SamConfig, side: int, views: int) -> int:
+    """Input, norm, windows, queries with keys and values, and the output twice, beside the bias in its making."""
+    peaks = [views * side**2 * config.width * (3 + 2 * config.mlp_ratio)]
+    for layer in range(config.layers):
+        window = side if layer in config.global_attn_indexes else config.window_size
+        patches = views * (-(-side // window) * window) ** 2
+        bias = 2 * patches * config.heads * (window**2 + window)
+        peaks.append(bias + 8 * patches * config.width)
+    return max(peaks)
+
+
+def _clip_bytes(config: ClipConfig, rows: int) -> int:
+    """Input, norm and output, and four steps of the activation; attention takes less."""
+    return rows * config.width * (3 + 4 * config.mlp_ratio)
+
+
+def _prefill_bytes(config: DecoderConfig, work: Workload, size: int, way: Way) -> int:
+    tokens, width = work.prompt_tokens, config.hidden_size
+    around = tokens * width * (4 * size + 3 * WIDE_BYTES)
+    pairs = tokens**2 * config.num_attention_heads if work.attention == "eager" else 0
+    attention = pairs * (2 * size + 2 * WIDE_BYTES) + 8 * tokens * width * size
+    dense = (decoder.MATRICES + 1) * tokens * config.intermediate_size * size
+    routed = tokens * config.num_experts_per_tok * width * (3 * size + 2 * WIDE_BYTES)
+    logits = (tokens if way.all_logits else 1) * config.vocab_size * (size + decoder.LOGIT_BYTES)
+    return around + max(attention, dense, routed, logits)
+
+
+def _decode_bytes(config: DecoderConfig, work: Workload, size: int) -> int:
+    """On a GPU the weights of the chosen experts are copied together."""
+    pairs = work.batch * (work.prompt_tokens + work.decode_steps) * config.num_attention_heads
+    gathered = work.batch * config.num_experts_per_tok * decoder.expert_parameters(config) * size
+    logits = work.batch * config.vocab_size * (size + decoder.LOGIT_BYTES)
+    around = work.batch * (8 * config.hidden_size + 4 * config.intermediate_size) * WIDE_BYTES
+    return around + max(pairs * (2 * size + 2 * WIDE_BYTES), gathered, logits)

@@ -1,4 +1,4 @@
-"""What many pages cost: how their costs lie, and by which grids."""
+"""What many pages cost: the distribution of their costs, and their grids."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Priced:
         return total(self.stages[name].cost for name in VISION)
 
     def bound(self, stage: str, device: Device) -> Bound:
-        """Give the least time of a stage."""
+        """Return the least time of a stage."""
         return bound(self.stages[stage].cost, device, self.work.dtype)
 
     def least(self, device: Device) -> Bound:
-        """Give the least time of the page, whose stages follow one another."""
+        """Return the least time of the page, whose stages follow one another."""
         return sum((self.bound(stage, device) for stage in self.stages), Bound())
 
 
@@ -52,7 +52,7 @@ FIGURES: Mapping[str, Callable[[Priced], float]] = {
     "page TFLOP": lambda page: page.cost.matrix_flops / 1e12,
     "page GB": lambda page: page.cost.bytes / 1e9,
 }
-"""What is told of a page; FLOPs are those of matrices."""
+"""What is shown of a page; FLOPs are those of matrices."""
 
 
 def priced(arch: Architecture, pages: Iterable[tuple[str, Workload]]) -> list[Priced]:
@@ -68,7 +68,7 @@ def priced(arch: Architecture, pages: Iterable[tuple[str, Workload]]) -> list[Pr
 
 
 def five_numbers(values: Sequence[float]) -> tuple[float, float, float, float, float]:
-    """Give the least, the quartiles and the greatest."""
+    """Return the least, the quartiles and the greatest."""
     if len(values) == 1:
         return (values[0],) * 5
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")

@@ -41,7 +41,7 @@ class Device:
 
     name: str
     gpus: tuple[str, ...]
-    """The names that its driver gives it."""
+    """Its names in the driver."""
     tflops: Mapping[str, float]
     """By dtype: of matrix products without sparsity, accumulated in float32; ``float32`` without TF32."""
     bandwidth_gb_s: float
@@ -73,7 +73,7 @@ class Bound:
         return Limit.COMPUTE if self.compute_ms > self.memory_ms else Limit.MEMORY
 
     def share(self, measured_ms: float) -> Share:
-        """Give what a measured time is beside it."""
+        """Return what a measured time is beside it."""
         return Share(self.ms / measured_ms, self.compute_ms / measured_ms, self.memory_ms / measured_ms)
 
 
@@ -89,7 +89,7 @@ class Share:
 
 
 def bound(cost: Cost, device: Device, dtype: str) -> Bound:
-    """Give the least time of a cost: that of its matrix products or that of its bytes, whichever is longer."""
+    """Return the least time of a cost: that of its matrix products or that of its bytes, whichever is longer."""
     compute_ms = cost.matrix_flops / (device.tflops[dtype] * 1e9)
     memory_ms = cost.bytes / (device.bandwidth_gb_s * 1e6)
     return Bound(max(compute_ms, memory_ms), compute_ms, memory_ms)
@@ -123,7 +123,7 @@ class Roof:
 
     @classmethod
     def of(cls, arch: Architecture, work: Workload, device: Device) -> Roof:
-        """Give that of ``work``."""
+        """Return that of ``work``."""
         stages = {name: bound(stage.cost, device, work.dtype) for name, stage in stages_of(arch, work).items()}
         decode = stages.pop("decode")
         vision = sum((stages[name] for name in VISION if name in stages), Bound())
@@ -136,7 +136,7 @@ class Roof:
 
     @property
     def prefill_in_steps(self) -> float | None:
-        """Give how many decode steps the prefill would take as long as; None where nothing is decoded."""
+        """Return how many decode steps the prefill would take as long as; None where nothing is decoded."""
         return self.bounds["prefill"].ms / self.bounds["decode"].ms if "decode" in self.bounds else None
 
     @property
@@ -147,13 +147,13 @@ class Roof:
 
 @cache
 def devices() -> Mapping[str, Device]:
-    """Give every device that is known, by its short name."""
+    """Return every device that is known, by its short name."""
     found = json.loads(DEVICES.read_text(encoding="utf-8"))
     return {key: Device(**{**values, "gpus": tuple(values["gpus"])}) for key, values in found.items()}
 
 
 def device_called(name: str) -> Device:
-    """Give the device of a short name, or of the name that its driver gives it.
+    """Return the device of a short name, or of its name in the driver.
 
     Raises:
         DsocrError: where it is not known.
@@ -165,5 +165,5 @@ def device_called(name: str) -> Device:
 
 
 def device_of_gpu(gpu: str) -> Device | None:
-    """Give the device whose driver calls it so; None where it is not known."""
+    """Return the device whose driver calls it so; None where it is not known."""
     return next((one for one in devices().values() if gpu in one.gpus), None)

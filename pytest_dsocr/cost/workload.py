@@ -18,7 +18,7 @@ TOKEN = re.compile(r"<\|[^|]*\|>|\w+|[^\w ]")
 OF_VIEW: Mapping[int, int] = {1024: 256, 1280: 400}
 """Tokens of a whole page, by ``base_size``, of which the part counts that is not padding."""
 OF_SQUASHED_VIEW: Mapping[int, int] = {640: 100, 512: 64}
-"""The same where a page is squashed into its view, which has no padding; not told of pages with crops."""
+"""The same where a page is squashed into its view, which has no padding; pages with crops have none."""
 OF_CROP = 100
 
 
@@ -108,7 +108,7 @@ def text_tokens(prompt: str) -> int:
 
 @dataclass(frozen=True)
 class Compression:
-    """What is told of one page."""
+    """How far one page is compressed."""
 
     valid_image_tokens: int
     """Image tokens that show the page; those of padding, of rows' ends and of the separator are not counted."""
@@ -131,7 +131,7 @@ class Compression:
 
 
 def compression(work: Workload, text_tokens_written: int) -> Compression:
-    """Give the figures of a page that was read as so many tokens of text."""
+    """Return the figures of a page that was read as so many tokens of text."""
     return Compression(_of_view(work) + _of_crops(work), text_tokens_written)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pytest_dsocr.doctor import machine, model, references, times
+from pytest_dsocr.doctor import inputs, machine
 from pytest_dsocr.doctor.finding import Finding, Level, Wanted
 from pytest_dsocr.foundation.errors import DsocrError
 
@@ -13,13 +13,13 @@ CHECKS: dict[str, Callable[[Wanted], Iterator[Finding]]] = {
     "torch": machine.torch,
     "attention": machine.attention,
     "gpu": machine.gpus,
-    "weights": model.weights,
-    "pages": model.pages,
-    "vendor": references.vendor,
-    "vendor's env": references.environment,
-    "recordings": references.recordings,
-    "pillow": references.pillow,
-    "baselines": times.baselines,
+    "weights": inputs.weights,
+    "pages": inputs.pages,
+    "vendor": inputs.vendor,
+    "vendor's env": inputs.environment,
+    "recordings": inputs.recordings,
+    "pillow": inputs.pillow,
+    "baselines": inputs.baselines,
     "disk": machine.disk,
 }
 

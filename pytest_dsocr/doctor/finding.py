@@ -1,4 +1,4 @@
-"""What is asked for, and what a check found."""
+"""The run that a machine is examined for, and the finding of a check."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Finding:
         return f"{self.told}; {self.todo}" if self.todo else self.told
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON values."""
+        """Return it as JSON values."""
         return asdict(self)
 
 
@@ -74,5 +74,5 @@ class Wanted:
 
 
 def needed(is_needed: bool) -> Level:
-    """Give the level of something that is not there."""
+    """Return the level of something that is not there."""
     return Level.FAULT if is_needed else Level.NOTE

@@ -131,7 +131,7 @@ def _gpu(wanted: Wanted, name: str) -> Finding:
 
 
 def wanted_bytes(wanted: Wanted) -> int:
-    """Give the bytes of the model's weights in the dtype of the run."""
+    """Return the bytes of the model's weights in the dtype of the run."""
     from pytest_dsocr.engine.checkpoint import dtype_named, resolve
     from pytest_dsocr.engine.model import weights_bytes
 

@@ -15,6 +15,7 @@ from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison
 
 MOST = 3
+TENSORS = ("sam", "clip", "projector", "vision_fusion", "prefill")
 OF_STAGES: Mapping[str, tuple[str, ...]] = {
     "input_ids": ("prompt.",),
     "images_seq_mask": ("prompt.mask", "prompt.no-mask", "prompt.counts-"),
@@ -125,9 +126,10 @@ def _likely(scene: Scene) -> Sequence[tuple[str, str]]:
 
 
 def _pointed(compared: Comparison | None, stage: str) -> Iterator[str]:
-    """Yield what the signs of a comparison point at."""
+    """Yield what the signs of a comparison point at; of a tensor, in its own stage alone."""
     for sign in compared.signs if compared else ():
-        yield from (begin.format(stage) for begin in SIGNS.get(sign, ()))
+        begins = [begin.format(stage) for begin in SIGNS.get(sign, ())]
+        yield from (begin for begin in begins if stage not in TENSORS or begin.startswith(f"{stage}."))
 
 
 def _beginning(begins: Sequence[str]) -> Iterator[str]:

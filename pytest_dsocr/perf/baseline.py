@@ -150,7 +150,7 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
 
 
 def _is_baseline(data: bytes) -> bool:
-    """Tell one, though damaged at one end, from figures of other kinds."""
+    """Say one, though damaged at one end, from figures of other kinds."""
     return data.startswith(b'{\n "format"') or b'\n "sha256": "' in data[-SEAL_BYTES:]
 
 

@@ -34,7 +34,7 @@ class Status(IntEnum):
 
     NOT_SLOWER = 0
     SLOWER = 1
-    UNTOLD = 2
+    UNDECIDED = 2
     NOT_RUN = 3
 
 
@@ -85,14 +85,14 @@ class Bench:
     def decision(self) -> tuple[Status, str]:
         """The exit status and why, in words: more of what is counted is worse, whether or not times could be judged."""
         if not self.is_same_work:
-            return Status.UNTOLD, "could not tell: the sides do different work, so that their times do not compare"
+            return Status.UNDECIDED, "could not tell: the sides do different work, so that their times do not compare"
         slower = self._of(Pace.SLOWER) + [f"{one.quantity} (counted)" for one in self.changes if one.is_worse]
         if slower:
             return Status.SLOWER, f"B is slower: {listed(slower)}"
         if open_ones := self._of(Pace.AMBIGUOUS, Pace.NOT_COMPARED):
-            return Status.UNTOLD, f"could not tell: {listed(open_ones)}"
+            return Status.UNDECIDED, f"could not tell: {listed(open_ones)}"
         if not self.judgements:
-            return Status.UNTOLD, "could not tell: no round was fit for use"
+            return Status.UNDECIDED, "could not tell: no round was fit for use"
         faster = self._of(Pace.FASTER)
         return Status.NOT_SLOWER, f"B is faster: {listed(faster)}" if faster else "B is the same"
 
@@ -107,7 +107,7 @@ class Bench:
         return self.decision[1]
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON values."""
+        """Return it as JSON values."""
         return {
             "verdict": self.verdict,
             "status": int(self.status),

@@ -119,7 +119,7 @@ def measure(
 
 
 def _from(start: int, pairs: int, watch: Watcher) -> Callable[..., None]:
-    """Return what is called with how many pairs one process has taken, and calls ``watch`` with how many all have."""
+    """Return a watcher of one process that reports to ``watch`` the pairs of all."""
     return lambda what, done=0, *_: watch(what, start + done, pairs)
 
 

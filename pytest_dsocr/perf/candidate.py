@@ -1,4 +1,4 @@
-"""From what a user names to what is run: a commit, a wheel, an environment, a subject, or the files as they are."""
+"""What a side runs, by the name a user gives it: a commit, a wheel, an environment, a subject, or the files here."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Candidate:
     commit: str = ""
     """See :func:`pytest_dsocr.foundation.process.commit_here`."""
     is_required: bool = False
-    """Whether code of ``path`` has to be what runs, for the name says nothing else."""
+    """Whether code of ``path`` must be loaded, for the name stands for nothing else."""
 
     def environment(self) -> Mapping[str, str]:
-        """Give the variables of its process."""
+        """Return the variables of its process."""
         given = [Path(one).absolute() for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
         own = [OWN_ROOT] if self.python == Path(sys.executable) else []
         return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*self.path, *given, *own)))}
@@ -51,7 +51,7 @@ class Candidate:
 
 @contextmanager
 def opened(name: str) -> Iterator[Candidate]:
-    """Make what ``name`` names; what is made in temporary folders for that is removed again.
+    """Prepare what ``name`` stands for; temporary folders are removed at the end.
 
     Raises:
         DsocrError: where it names nothing; the message says what is valid.

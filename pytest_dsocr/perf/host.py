@@ -1,4 +1,4 @@
-"""How fast the host was in each round, and what of a time is due to that alone.
+"""Correct times for the pace of the host in each round.
 
 The same cores are a tenth slower an hour later, or for some seconds, where others share them or their clock falls; what
 waits for launches follows. Around each lap the host does the same small work (``Yardstick``), and times are corrected
@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
 from statistics import median
 
 from pytest_dsocr.perf.rounds import ON_DEVICE, Measured, Round
 from pytest_dsocr.perf.statistics import Sides
 
 MOST = 1.33
-"""A host that is faster or slower by more is as good as another machine, and times are not judged."""
+"""The greatest ratio of the host's paces at which times are judged; beyond it, it is as good as another machine."""
 STEEPEST = 1.5
-"""How far times follow the host at most; beside a busy neighbour on the same core, decode steps did so by 1.25."""
+"""The steepest slope of log times over log pace; beside a busy neighbour on the same core, decode steps had 1.25."""
 
 
 def host_ms(rounds: Sequence[Round], quantity: str) -> float | None:
-    """Give the milliseconds of the same small work around a quantity, at the median; None where a round has none."""
+    """Return the milliseconds of the same small work around a quantity, at the median; None where a round has none."""
     if not rounds or not all(quantity in one.host_ms for one in rounds):
         return None
     return median(one.host_ms[quantity] for one in rounds)
 
 
 def host_ratio(before: Measured, after: Measured) -> float:
-    """Give how much longer the host took for the same work in the second run: 1.07 is 7 %; 1 where it was not timed."""
+    """Return how much longer the host took for the same work in the second run, 1.07 for 7 %; 1 if not timed."""
     ratios = [*_ratios(before, after)]
     return median(ratios) if ratios else 1.0
 
@@ -42,18 +41,18 @@ def _ratios(before: Measured, after: Measured) -> Iterator[float]:
 
 
 def is_another(ratio: float) -> bool:
-    """Say whether the host changed by more than times can be corrected for."""
+    """Say whether the host changed by more than can be corrected."""
     return not 1 / MOST <= ratio <= MOST
 
 
 def of_runs(before: Measured, after: Measured, quantity: str) -> Sides:
-    """Give a quantity's milliseconds in two runs, as if the host had always been as fast as at the first's median."""
+    """Return a quantity's milliseconds in two runs, corrected to the median pace of the first run's host."""
     pace = host_ms(before.good, quantity) if host_ms(after.good, quantity) else None
     return at_pace(before.good, before.exact, quantity, pace), at_pace(after.good, after.exact, quantity, pace)
 
 
 def of_turns(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str) -> list[float]:
-    """Give one side's milliseconds of rounds taken in turn, as if the host had been as fast as at their own median.
+    """Return one side's milliseconds of rounds taken in turn, corrected to their own median pace.
 
     What makes one side slower throughout, such as a thread that it leaves running, stays in its times.
     """
@@ -61,7 +60,7 @@ def of_turns(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str) -
 
 
 def at_pace(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str, pace: float | None) -> list[float]:
-    """Give milliseconds as they were had the host taken ``pace`` for its small work; as they are where that is None.
+    """Return milliseconds corrected to a host that takes ``pace`` for its small work; unchanged where that is None.
 
     What the GPU was not working of a time is the host's. How far that follows the small work is read off the rounds:
     less where the small work was disturbed and they were not, more where they need the caches that it does without.
@@ -79,18 +78,20 @@ def at_pace(rounds: Sequence[Round], exact: Mapping[str, int], quantity: str, pa
 
 
 def follows(times: Sequence[float], slower: Sequence[float]) -> float:
-    """Give how far times follow the host: 1 where they take twice as long when it does, 0 where they do not at all.
+    """Return the slope of log times over log pace: 1 where times double with the host's, 0 where they do not change.
 
-    It is the median slope between any two rounds, of the logarithms (Theil and Sen), which a few disturbed ones do not
-    change.
+    The estimate of Theil and Sen, which a few disturbed rounds do not change.
     """
-    logs = [(math.log(by), math.log(time)) for by, time in zip(slower, times, strict=True) if time > 0]
-    slopes = [(t - time) / (b - by) for (by, time), (b, t) in combinations(logs, 2) if b != by]
-    return min(max(median(slopes), 0.0), STEEPEST) if slopes else 0.0
+    from scipy import stats
+
+    known = [(math.log(time), math.log(by)) for by, time in zip(slower, times, strict=True) if time > 0]
+    if len({by for _, by in known}) < 2:
+        return 0.0
+    return min(max(float(stats.theilslopes(*zip(*known, strict=True)).slope), 0.0), STEEPEST)
 
 
 def busy_ms(exact: Mapping[str, int], quantity: str) -> float:
-    """Give the milliseconds that the GPU works for a quantity; 0 where there is none, or its work was not counted."""
+    """Return the milliseconds that the GPU works for a quantity; 0 where there is none, or its work was not counted."""
     once = sum(_busy(exact, stage) for stage in ON_DEVICE)
     step = _busy(exact, "decode")
     if quantity.startswith("decode"):
@@ -103,7 +104,7 @@ def busy_ms(exact: Mapping[str, int], quantity: str) -> float:
 
 
 def idle_share(measured: Measured, quantity: str = "decode") -> float | None:
-    """Give the share of a quantity's time in which the GPU does nothing; None where its work was not counted."""
+    """Return the share of a quantity's time in which the GPU does nothing; None where its work was not counted."""
     busy = busy_ms(measured.exact, quantity)
     if not busy or quantity not in measured.quantities:
         return None

@@ -14,7 +14,7 @@ ANY = "*"
 OF_PAGE = 0.005
 """The part of the page's time by which any stage may be slower."""
 EACH_TOKEN = "decode"
-"""How quantities begin of which a page has as many as tokens; one of them says nothing of its part in the page."""
+"""The prefix of quantities that recur with each token; the time of one says nothing of its share of the page."""
 LOOKS = (12, 24, 48)
 """After how many pairs of rounds they are judged; there are no more after the last."""
 ALONE = 8
@@ -26,7 +26,7 @@ MOST_TAKEN = 2
 
 
 def limit_of(quantity: str, options: Mapping[str, float], medians_ms: Mapping[str, float], page_ms: float) -> float:
-    """Return a quantity's relative limit; a stage of which a page has one is raised to what hardly matters.
+    """Return a quantity's relative limit; that of a stage which runs once a page is raised where it hardly matters.
 
     Args:
         quantity: its name, such as ``sam``.
@@ -53,7 +53,7 @@ def percent(share: float) -> str:
 
 
 def looks_at(quantities: int, most_rounds: int = LOOKS[-1]) -> tuple[int, ...]:
-    """Return after how many pairs of rounds a table of so many quantities is judged: never before it can find much."""
+    """Return after how many pairs of rounds so many quantities are judged: never before a test can find anything."""
     fewest = max(fewest_rounds(max(quantities, 1), ALPHA, len(LOOKS), paired=True), LOOKS[0])
     return (*(look for look in (fewest + fewest % 2, *LOOKS[1:]) if look < most_rounds), most_rounds)
 

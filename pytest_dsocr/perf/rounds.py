@@ -1,4 +1,4 @@
-"""What was measured of one implementation: rounds of one page, and quantities equal in each round."""
+"""What was measured of one implementation: rounds of one page, and quantities that are the same in each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of a subject, measured until it is judged against its baseline, or as a baseline of its own."""
+"""One run of a subject: measured until each quantity is judged against the baseline, or to become one."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def measure(
 
 
 def judged(before: Measured, after: Measured, slower: Mapping[str, float], look: int, looks: int) -> list[Judgement]:
-    """Judge the quantities that both have, corrected for the host's pace; nothing where one has no good round."""
+    """Judge the quantities that both have, corrected for the host's pace; none where a side has no good round."""
     times = {name: of_runs(before, after, name) for name in before.quantities if name in after.quantities}
     if not times:
         return []

@@ -1,4 +1,4 @@
-"""One side of a comparison in a process of its own, with its own interpreter and path: started, asked, ended."""
+"""One side of a comparison in a process of its own, with its own interpreter and path."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Side:
         return self._process.pid
 
     def ask(self, what: str, **how: Any) -> Any:
-        """Ask the worker for something; give its answer, or raise as :meth:`answer`."""
+        """Ask the worker for something; return its answer, or raise as :meth:`answer`."""
         self.begin(what, **how)
         return self.answer(what)
 
@@ -80,7 +80,7 @@ class Side:
         """Wait for the answer to what was asked.
 
         Raises:
-            DsocrError: where it raises, ends, hangs, or gives something that is no answer; the message says which, and
+            DsocrError: where it raises, ends, hangs, or sends something that is no answer; the message says which, and
                 the end of what it printed.
         """
         line = self._line(what)
@@ -95,7 +95,7 @@ class Side:
         raise DsocrError(f"{self._name}: {what} failed with {shown(error, 400)}\n{_last_lines(trace)}".strip())
 
     def check_used(self) -> None:
-        """Raise ``DsocrError`` where nothing was loaded of the code that alone the candidate stands for."""
+        """Raise ``DsocrError`` where the code that the candidate stands for was not loaded."""
         if self.candidate.is_required and not self.ask("used", roots=[str(one) for one in self.candidate.path]):
             raise DsocrError(
                 f"{self._name} would not be measured: nothing that was loaded is its code; "
@@ -103,7 +103,7 @@ class Side:
             )
 
     def end(self) -> None:
-        """End it: of itself if it does, else with all that it has started."""
+        """Ask it to end; kill it and all that it started if it does not."""
         with suppress(OSError, ValueError):
             self._send({"do": "end", "how": {}})
         with suppress(subprocess.TimeoutExpired):
@@ -111,7 +111,7 @@ class Side:
         self.kill()
 
     def kill(self) -> None:
-        """End it at once, with all that it has started."""
+        """Kill it and all that it started."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -128,7 +128,7 @@ class Side:
     def _send(self, request: Mapping[str, Any]) -> None:
         pipe = self._process.stdin
         assert pipe is not None
-        with suppress(BrokenPipeError):  # why it has gone is told where its answer is waited for
+        with suppress(BrokenPipeError):  # the wait for its answer says why it has gone
             pipe.write(json.dumps(request).encode() + b"\n")
             pipe.flush()
 

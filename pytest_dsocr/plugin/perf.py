@@ -116,14 +116,14 @@ def leave_isolated_out(item: pytest.Item, config: Config) -> None:
 
 
 def checked_or_left_out(found: Comparison, item: pytest.Item) -> Comparison:
-    """Give a comparison; leave the test out where the times do not tell."""
+    """Return a comparison; leave the test out where the times do not tell."""
     if found.verdict is Verdict.NOT_COMPARED:
         leave_out(item, "timings", found.measured)
     return found
 
 
 def _slower(request: pytest.FixtureRequest, config: Config) -> Mapping[str, float]:
-    """Give how much slower quantities may be: the run's options, then the markers of its tests."""
+    """Return how much slower quantities may be: the run's options, then the markers of its tests."""
     found = dict(config.slower)
     for item in request.session.items:
         for mark in reversed(list(item.iter_markers("dsocr_perf"))):

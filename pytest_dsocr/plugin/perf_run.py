@@ -77,7 +77,7 @@ def perf_run(
 
 
 def identity_of(config: Config, case: Case) -> dict[str, Any]:
-    """Give what is measured where: all that a baseline has to have in common with a run, and the commit."""
+    """Return what is measured where: all that a baseline has to have in common with a run, and the commit."""
     import torch
 
     from pytest_dsocr.engine.checkpoint import resolve
@@ -98,7 +98,7 @@ def identity_of(config: Config, case: Case) -> dict[str, Any]:
 
 
 def roof_of(measured: Measured, checkpoint: str, page: Path) -> Roof | None:
-    """Give the roof over a page's times, where the peaks of this machine's GPU are known.
+    """Return the roof over a page's times, where the peaks of this machine's GPU are known.
 
     The dimensions are the checkpoint's, whatever the subject makes of them.
     """
@@ -107,7 +107,7 @@ def roof_of(measured: Measured, checkpoint: str, page: Path) -> Roof | None:
 
 
 def _found(folders: list[Path], identity: Mapping[str, Any], config: Config) -> tuple[Baseline | None, str]:
-    """Give the baseline. A machine that has none at all has promised none; why is told."""
+    """Return the baseline. A machine that has none at all has promised none; return why."""
     try:
         return find(folders, identity, config.baseline_days), ""
     except NoBaselineError as error:

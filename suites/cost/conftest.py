@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from pytest_dsocr.observation.config import Config
 
-    from .counted import Scales
+    from .flops import Scales
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def made(dsocr_subject: Any, dsocr_config: Config, tmp_path_factory: pytest.Temp
     """The subject, to be counted."""
     from pytest_dsocr.engine.checkpoint import resolve
 
-    from .counted import Scales
+    from .flops import Scales
 
     checkpoint = resolve(dsocr_config.checkpoint)
     return Scales(dsocr_subject, checkpoint.architecture, checkpoint.tokenizer, tmp_path_factory.mktemp("white"))

@@ -12,7 +12,7 @@ from pytest_dsocr.cost.model import decode_step
 from pytest_dsocr.plugin.check import Check
 
 if TYPE_CHECKING:
-    from .counted import Scales
+    from .flops import Scales
 
 pytestmark = pytest.mark.dsocr_perf
 
@@ -26,7 +26,7 @@ READ_TOKENS = 4
 @pytest.mark.dsocr_level("L2")
 def test_steps(scales: Scales, dsocr_check: Check) -> None:
     """At several lengths; what does not depend on the length is equal in all."""
-    from .compared import step_of
+    from .flops import step_of
 
     counted = scales.begin(PAGE_PX, "free", "tiny")
     taken, found = {}, []
@@ -48,7 +48,7 @@ def test_steps(scales: Scales, dsocr_check: Check) -> None:
 
 def test_read(scales: Scales, dsocr_check: Check) -> None:
     """Vision once, the prompt once, and a step for each further token."""
-    from .compared import page_of
+    from .flops import page_of
 
     work = scales.work(PAGE_PX, "free", "tiny", READ_TOKENS)
     dsocr_check([page_of(scales.arch, work, scales.read(work, "free"))])

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from pytest_dsocr.cost.cost import Cost
-from pytest_dsocr.cost.differences import WHOLE, differences, with_those_around
+from pytest_dsocr.cost.cost import WHOLE, Cost, differences, with_those_around
 from pytest_dsocr.cost.model import calls, parameters
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture

@@ -7,10 +7,8 @@ from dataclasses import replace
 from functools import cache
 
 from pytest_dsocr.contract.image import load_image
-from pytest_dsocr.cost import encoders
-from pytest_dsocr.cost.cost import UNCOUNTED, as_counted, total
+from pytest_dsocr.cost.cost import UNCOUNTED, as_counted
 from pytest_dsocr.cost.decoder import VENDOR
-from pytest_dsocr.cost.encoders import vision
 from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.architecture import Architecture
@@ -22,8 +20,6 @@ DOC = "docs/cost.md"
 FULL = Architecture()
 PAGE = Workload((1400, 1400), DEFAULT.presets["gundam"], text_tokens=10, generated_tokens=65)
 WAYS = (("eager", "cpu"), ("sdpa", "cpu"), ("flash_attention_2", "cuda"))
-PROJECTED, LAYERS = 577, 4
-"""What the earlier model had."""
 
 
 def giga(flops: float) -> str:
@@ -55,31 +51,6 @@ def test_the_vendors_way() -> None:
     more = sum(stage.layers[name].matrix_flops - session.layers[name].matrix_flops for name in angles)
     assert more > 0
     assert f"in each layer again: {giga(more)} GFLOP" in text_of(DOC)
-
-
-def test_what_an_earlier_model_left_out() -> None:
-    ours = {name: stage.cost.matrix_flops for name, stage in stages_of(FULL, PAGE).items()}
-    one_view = vision(FULL, PAGE.preset.view_size, 1, PAGE.dtype)
-    shallow = replace(FULL.clip, layers=LAYERS)
-    theirs = {
-        "sam": total(one_view["sam"].values()).matrix_flops,
-        "clip": total(encoders.clip_layers(shallow, 16, 1, 2).values()).matrix_flops,
-        "projector": 2 * PROJECTED * FULL.projector_input * FULL.decoder.hidden_size,
-    }
-    features = 9 * 10**2 + 16**2
-    assert ours["projector"] == 2 * features * FULL.projector_input * FULL.decoder.hidden_size
-    found = {row[0]: row[1:] for row in table(DOC, "figure")}
-    assert found == {
-        "views": ["1 of 1024 px", "9 of 640 px, 1 of 1024 px"],
-        "SAM, GFLOP": [giga(theirs["sam"]), giga(ours["sam"])],
-        "layers of CLIP": [str(LAYERS), str(FULL.clip.layers)],
-        "CLIP, GFLOP": [giga(theirs["clip"]), giga(ours["clip"])],
-        "projected tokens": [str(PROJECTED), f"{features:,}"],
-        "projector, GFLOP": [giga(theirs["projector"]), giga(ours["projector"])],
-        "vision, TFLOP": [f"{sum(side[stage] for stage in OF_VIEWS) / 1e12:.2f}" for side in (theirs, ours)],
-    }
-    missing = 1 - sum(theirs.values()) / sum(ours[stage] for stage in OF_VIEWS)
-    assert f"It said {missing:.0%} too little.".replace("%", " %") in text_of(DOC)
 
 
 def test_shipped_pages() -> None:

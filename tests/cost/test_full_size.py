@@ -47,7 +47,7 @@ def test_each_layer_of_vision_is_as_counted(full: DeepseekOCR, page: str) -> Non
 
 
 @pytest.mark.parametrize(("page", "attention"), [(WHOLE_PAGE, "eager"), (WHOLE_PAGE, "sdpa"), ("tiny", "eager")])
-def test_each_layer_of_the_decoder_is_as_counted(full: DeepseekOCR, page: str, attention: str) -> None:
+def test_each_layer_of_the_decoder_and_the_cache_are_as_counted(full: DeepseekOCR, page: str, attention: str) -> None:
     work = work_of(page, attention)
     of, stages = (full if attention == "eager" else model(attention)), stages_of(FULL, work)
     cache = of.new_cache()
@@ -59,11 +59,12 @@ def test_each_layer_of_the_decoder_is_as_counted(full: DeepseekOCR, page: str, a
     decode(of, cache, TOKENS - 3)
     assert not apart(steps[-1].layers, decode(of, cache, 1))
     assert cache.length == work.prompt_tokens + work.decode_steps
+    assert cache.bytes_per_token * cache.length == cache_bytes(FULL, work)
     assert by_module(steps) == stages["decode"].layers
 
 
 def test_logits_of_all_positions_cost_the_head_again_for_each() -> None:
-    work = Workload((1400, 1400), DEFAULT.presets["gundam"], TEXT_TOKENS, 1)
+    work = work_of(WHOLE_PAGE)
     last, all_of_them = (stages_of(FULL, work, way=Way(all_logits=one))["prefill"] for one in (False, True))
     head = 2 * FULL.decoder.hidden_size * FULL.decoder.vocab_size
     assert all_of_them.cost.matrix_flops - last.cost.matrix_flops == head * (work.prompt_tokens - 1)
@@ -71,11 +72,3 @@ def test_logits_of_all_positions_cost_the_head_again_for_each() -> None:
 
 def test_parameters_are_those_of_the_model(full: DeepseekOCR) -> None:
     assert sum(parameters(FULL).values()) == sum(one.numel() for one in full.parameters()) == 3_336_106_240
-
-
-def test_the_cache_is_as_large_as_computed(full: DeepseekOCR) -> None:
-    work = Workload((1400, 1400), DEFAULT.presets["gundam"], TEXT_TOKENS, 3)
-    cache = full.new_cache()
-    for tokens in (work.prompt_tokens, 1, 1):
-        decode(full, cache, tokens)
-    assert cache.bytes_per_token * cache.length == cache_bytes(FULL, work)

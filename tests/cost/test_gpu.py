@@ -10,8 +10,7 @@ import torch
 from PIL import Image
 
 from pytest_dsocr.cost.cost import UNCOUNTED, as_counted, by_module
-from pytest_dsocr.cost.memory import activation_peaks
-from pytest_dsocr.cost.model import stages_of
+from pytest_dsocr.cost.model import activation_peaks, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.session import Session

@@ -13,7 +13,7 @@ from PIL import Image
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from pytest_dsocr.cost.memory import activation_peaks
+from pytest_dsocr.cost.model import activation_peaks
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.protocol import CacheView
 from pytest_dsocr.engine.session import Session

@@ -14,8 +14,7 @@ import suites
 from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.subjects.session import SessionSubject
-from suites.cost.compared import page_of, prefill_of, step_of, vision_of
-from suites.cost.counted import Scales
+from suites.cost.flops import Scales, page_of, prefill_of, step_of, vision_of
 from tests.conftest import model_of
 from tests.cost import planted
 
@@ -69,24 +68,27 @@ def test_the_fast_session_passes(weigh: Weigh) -> None:
     assert {one.verdict for one in weigh(fast, CROPPED).values()} == {Verdict.MATCH}
 
 
-def test_all_views_twice_through_clip(fresh: Session[Any], weigh: Weigh) -> None:
-    found = wrong(weigh(planted.ClipTwice(fresh)))
-    assert [*found] == ["clip", "read"]
-    assert found["clip"].startswith("model.vision_model.transformer.layers.0.self_attn in 2 calls: ")
-    assert found["clip"].count(", 2 times as much; by addmm ") == 4
-
-
-def test_crops_padded_to_nine(fresh: Session[Any], weigh: Weigh) -> None:
-    found = wrong(weigh(planted.NineCrops(fresh), CROPPED))
-    assert [*found] == ["sam", "clip", "projector", "read"]
-    assert found["sam"].startswith("model.sam_model.patch_embed.proj in 2 calls: ")
-    assert "convolution" in found["sam"]
-
-
-def test_the_prompt_again_in_each_step(fresh: Session[Any], weigh: Weigh) -> None:
-    found = wrong(weigh(planted.PromptAgain(fresh)))
-    assert [*found] == ["decode"], "read goes another way"
-    assert found["decode"].startswith("model.layers.0.self_attn in 1 call: ")
+@pytest.mark.parametrize(
+    ("subject", "page", "stages", "stage", "layer"),
+    [
+        (planted.ClipTwice, WHOLE, ["clip", "read"], "clip", "vision_model.transformer.layers.0.self_attn in 2 calls"),
+        (planted.NineCrops, CROPPED, ["sam", "clip", "projector", "read"], "sam", "sam_model.patch_embed.proj in 2"),
+        (planted.PromptAgain, WHOLE, ["decode"], "decode", "layers.0.self_attn in 1 call"),  # read goes another way
+    ],
+)
+def test_needless_work_is_named_by_its_stage_and_layer(
+    fresh: Session[Any],
+    weigh: Weigh,
+    subject: type[SessionSubject],
+    page: Any,
+    stages: list[str],
+    stage: str,
+    layer: str,
+) -> None:
+    found = wrong(weigh(subject(fresh), page))
+    assert [*found] == stages
+    assert found[stage].startswith(f"model.{layer}")
+    assert subject is not planted.ClipTwice or found["clip"].count(", 2 times as much; by addmm ") == 4
 
 
 def test_where_no_modules_are_shown_the_stage_is_named(fresh: Session[Any], weigh: Weigh) -> None:

@@ -109,20 +109,19 @@ def _note(chosen: list[list[int]], _: Router, __: Any, out: tuple[torch.Tensor, 
     chosen.extend(out[0].tolist())
 
 
-@pytest.mark.parametrize(("tokens", "bounds"), [(0, (0, 0)), (1, (6, 6)), (2, (6, 12)), (1213, (6, 64))])
-def test_expected_experts_lie_between_the_bounds(tokens: int, bounds: tuple[int, int]) -> None:
-    full = SYNTHETIC["full"].decoder
-    found = [reached(full, 1, range(tokens), 1) for reached in (least, expected, most)]
+@pytest.mark.parametrize(("tokens", "bounds"), [(0, (0, 0)), (1, (6, 6)), (2, (6, 12)), (8, (6, 48)), (1213, (6, 64))])
+def test_expected_experts_are_the_mean_of_many_draws_and_lie_between_the_bounds(
+    tokens: int, bounds: tuple[int, int]
+) -> None:
+    config, draws = SYNTHETIC["full"].decoder, 4000
+    found = [reached(config, 1, range(tokens), 1) for reached in (least, expected, most)]
     assert (found[0], found[2]) == bounds
     assert bounds[0] <= round(found[1], 9) <= bounds[1]
-
-
-def test_expected_experts_are_the_mean_of_many_draws() -> None:
-    config, draws = SYNTHETIC["full"].decoder, 4000
-    torch.manual_seed(0)
-    chosen = torch.rand(draws, 8, config.n_routed_experts).topk(config.num_experts_per_tok).indices.flatten(1)
-    distinct = torch.zeros(draws, config.n_routed_experts).scatter_(1, chosen, 1).sum() / draws
-    assert expected(config, 1, range(8), 1) == pytest.approx(float(distinct), rel=0.005)
+    if tokens == 8:
+        torch.manual_seed(0)
+        chosen = torch.rand(draws, tokens, config.n_routed_experts).topk(config.num_experts_per_tok).indices.flatten(1)
+        distinct = torch.zeros(draws, config.n_routed_experts).scatter_(1, chosen, 1).sum() / draws
+        assert found[1] == pytest.approx(float(distinct), rel=0.005)
 
 
 @pytest.mark.parametrize("reached", [expected, least, most])

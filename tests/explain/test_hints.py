@@ -48,6 +48,10 @@ SCENES: dict[str, tuple[Sequence[Comparison], str]] = {
     "small": ([wrong("clip.page/0", error=1e-3)], "an epsilon of 1e-06 in place of 1e-05 in the norms of CLIP"),
     "not_finite": ([wrong("clip.page", Sign.NOT_FINITE)], "all of CLIP in float16"),
     "shuffled": ([wrong("vision_fusion", Sign.SHUFFLED)], "the whole page in front of the crops"),
+    "shuffled_elsewhere": (
+        [wrong("sam.page/0", Sign.LATER_ROWS, error=0.5)],
+        "the relative positions of rows and columns exchanged in SAM",
+    ),
     "still": ([wrong("logits", Sign.STANDS_STILL)], "the prompt's logits given at every step"),
     "blind": (
         [wrong("read"), wrong("text", Sign.UNRELATED)],

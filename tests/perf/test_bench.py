@@ -29,6 +29,7 @@ from pytest_dsocr.perf.bench import Bench, Status
 from pytest_dsocr.perf.calibration import CALIBRATIONS, FILE_NAME
 from pytest_dsocr.perf.candidate import TEMPORARY
 from pytest_dsocr.perf.identity import machine_name
+from pytest_dsocr.perf.side import Side
 from pytest_dsocr.perf.statistics import Judgement, Pace
 from tests.checkout import CHECKOUT
 from tests.perf.made import measured
@@ -115,8 +116,20 @@ def test_the_status_is_told_even_where_nobody_reads_the_table() -> None:
     assert process.wait(30) == 1
 
 
-def test_texts_that_differ_are_no_verdict_on_time(capsys: Capture) -> None:
+def test_rounds_are_taken_in_turn_and_texts_that_differ_are_no_verdict_on_time(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    ask = Side.ask
+
+    def noted(self: Side, what: str, **how: Any) -> Any:
+        asked.extend([self.label] if what == "round" else [])
+        return ask(self, what, **how)
+
+    monkeypatch.setattr(Side, "ask", noted)
     assert bench("Sleeping", "Other", "--slower=0.4", "--rounds=12") == 2
+    assert len(asked) >= 24
+    assert ("ABBA" * len(asked)).startswith("".join(asked))
     assert paces() == {"page": "SAME"}
     told = capsys.readouterr().out
     assert "the two do not read the same: A 6 characters, B 22 characters, apart from character 6 on" in told
@@ -358,14 +371,14 @@ BEFORE = {"page.operators": 8, "tokens.output": 8}
 BEGINS = {
     Status.NOT_SLOWER: ("B is the same", "B is faster: FASTER"),
     Status.SLOWER: ("B is slower: ",),
-    Status.UNTOLD: ("could not tell: ",),
+    Status.UNDECIDED: ("could not tell: ",),
 }
 
 
 def expected(paces: AbstractSet[Pace], operators: int) -> Status:
     if operators > BEFORE["page.operators"] or Pace.SLOWER in paces:
         return Status.SLOWER
-    return Status.UNTOLD if not paces or paces & {Pace.AMBIGUOUS, Pace.NOT_COMPARED} else Status.NOT_SLOWER
+    return Status.UNDECIDED if not paces or paces & {Pace.AMBIGUOUS, Pace.NOT_COMPARED} else Status.NOT_SLOWER
 
 
 @pytest.mark.parametrize("apart", ["", "they read another text"])
@@ -376,5 +389,5 @@ def test_status_and_verdict_are_one_decision(operators: int, tokens: int, apart:
     is_same_work = not apart and tokens == BEFORE["tokens.output"]
     for paces in SUBSETS:
         found = Bench(a, b, tuple(Judgement(pace, pace, nan, nan, nan, nan, nan, nan, 0, 0) for pace in paces), apart)
-        status = expected(paces, operators) if is_same_work else Status.UNTOLD
+        status = expected(paces, operators) if is_same_work else Status.UNDECIDED
         assert (found.status, found.verdict.startswith(BEGINS[status])) == (status, True), paces

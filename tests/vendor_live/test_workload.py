@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pytest_dsocr.cost.cost import by_module
+from pytest_dsocr.cost.cost import by_module, with_those_around
 from pytest_dsocr.cost.decoder import VENDOR
-from pytest_dsocr.cost.differences import with_those_around
 from pytest_dsocr.cost.model import decode_step, parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.checkpoint import resolve

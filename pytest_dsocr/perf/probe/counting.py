@@ -98,7 +98,7 @@ def _of_stages(probe: PageProbe) -> dict[str, int]:
 
 
 def _of_steps(steps: list[Operators]) -> dict[str, int]:
-    """Give the counts of the last step, and how much they grow a token; the first step may prepare, and is left out."""
+    """Return the counts of the last step, and how much they grow a token; the first may prepare, and is left out."""
     if len(steps) < 3:
         return {}
     last, alike = steps[-1], steps[1:]
@@ -113,7 +113,7 @@ def _of_steps(steps: list[Operators]) -> dict[str, int]:
 
 
 def _cache_bytes(state: Any) -> int | None:
-    """Give the cache's bytes a position, where the state shows it."""
+    """Return the cache's bytes a position, where the state shows it."""
     cache = getattr(state, "cache", None)
     try:
         held = [side(layer) for layer in range(cache.layers) for side in (cache.keys, cache.values)]  # type: ignore[union-attr]
@@ -207,7 +207,7 @@ def counted_lines() -> Iterator[Lines]:
 
 
 def growth(values: Sequence[int]) -> int:
-    """Give how much more each value is than the one before, from the medians at both ends: one that stands out is none.
+    """Return how much more each value is than the one before, from the medians at both ends: an outlier is none.
 
     A cache that doubles its room, say, makes one step store far more than its neighbours.
     """
@@ -216,7 +216,7 @@ def growth(values: Sequence[int]) -> int:
 
 
 def growth_by_token(read: Callable[[], object], first_layer: Any) -> int | None:
-    """Give how many lines more each token runs than the one before; None where there are too few tokens to tell.
+    """Return how many lines more each token runs than the one before; None where there are too few tokens to tell.
 
     Args:
         read: reads the page.
@@ -236,7 +236,7 @@ def growth_by_token(read: Callable[[], object], first_layer: Any) -> int | None:
 
 
 def growth_by_length(read: Callable[[int], object], tokens: int) -> int | None:
-    """Give the same from readings of three lengths, where nothing tells one token from the next; only if it is large.
+    """Return the same from readings of three lengths, where no module is called once a token; only if it is large.
 
     Args:
         read: reads the page up to so many tokens.

@@ -98,7 +98,7 @@ def _by_operator(counter: FlopCounterMode) -> Counter[str]:
 
 
 def _completed() -> dict[Any, Any]:
-    """Give formulas of attention kernels that torch has none for, of those that this process has."""
+    """Return formulas of attention kernels that torch has none for, of those that this process has."""
     known = {
         ("aten", "_scaled_dot_product_flash_attention_for_cpu"): _heads_first,
         ("flash_attn", "_flash_attn_forward"): _positions_first,

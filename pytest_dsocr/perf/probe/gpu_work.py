@@ -32,7 +32,7 @@ TRANSFERS = ("Memcpy HtoD", "Memcpy DtoH")
 
 
 def of_gpu(probe: PageProbe) -> dict[str, int]:
-    """Give ``STAGE.kernels`` and ``STAGE.busy_us`` of what works on the GPU, and the page's memory."""
+    """Return ``STAGE.kernels`` and ``STAGE.busy_us`` of what works on the GPU, and the page's memory."""
     gpu = torch.device(probe.device)
     torch.cuda.reset_peak_memory_stats(gpu)
     probe.read()
@@ -48,7 +48,7 @@ class Ranges(Stopwatch):
     """Names laps for the profiler, in place of timing them; the GPU is waited for at both ends."""
 
     def start(self, name: str) -> Callable[[], None]:
-        """Open a range; what is given ends it."""
+        """Open a range; return what ends it."""
         self._wait()
         opened = record_function(BEFORE + name)
         opened.__enter__()
@@ -70,7 +70,7 @@ def _profiled(probe: PageProbe) -> dict[str, list[float]]:
 
 
 def kernels_by_stage(events: Iterable[Any]) -> dict[str, list[float]]:
-    """Give the microseconds of each kernel that ran while a stage was open; of decode the last step's."""
+    """Return the microseconds of each kernel that ran while a stage was open; of decode the last step's."""
     laps: dict[str, list[Any]] = {}
     kernels = []
     for event in events:

@@ -35,7 +35,7 @@ MS = 1e-6
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Give the CPU and the cores that this process may use; on a GPU, its model, count, driver and power cap too."""
+    """Return the CPU and the cores that this process may use; on a GPU, its model, count, driver and power cap too."""
     found: dict[str, Any] = {"cpu": _cpu(), "cores": cores(), "system": f"{platform.system()} {platform.machine()}"}
     if device.startswith("cuda"):
         import torch
@@ -46,7 +46,7 @@ def machine(device: str) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Give the versions that times depend on."""
+    """Return the versions that times depend on."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -82,7 +82,7 @@ class Surveyor:
         self._waited_ns, self._stolen = _waited_ns(), stolen_ticks() or 0
 
     def end(self, round_ms: float) -> Conditions:
-        """Give what is found as a round of ``round_ms`` milliseconds ends."""
+        """Return what is found as a round of ``round_ms`` milliseconds ends."""
         waited_ms = (_waited_ns() - self._waited_ns) / 1e6
         values: dict[str, Any] = {"load": round(os.getloadavg()[0], 2), "waited_ms": round(waited_ms, 3)}
         if (stolen := stolen_ticks()) is not None:
@@ -107,7 +107,7 @@ class Gpu:
 
     @classmethod
     def of(cls, device: str) -> Gpu | None:
-        """Give the GPU that torch calls ``device``; None on a CPU, or without the package nvidia-ml-py."""
+        """Return the GPU that torch calls ``device``; None on a CPU, or without the package nvidia-ml-py."""
         if not device.startswith("cuda"):
             return None
         try:
@@ -124,7 +124,7 @@ class Gpu:
             return None
 
     def look(self, friends: Collection[int]) -> tuple[dict[str, Any], list[str]]:
-        """Give clocks in MHz, degrees, watts; and what spoils a round."""
+        """Return clocks in MHz, degrees, watts; and what spoils a round."""
         nvml = self.nvml
         found = {
             "sm_mhz": self._asked(lambda: nvml.nvmlDeviceGetClockInfo(self.handle, nvml.NVML_CLOCK_SM)),
@@ -146,7 +146,7 @@ class Gpu:
         return {"driver": str(self._asked(self.nvml.nvmlSystemGetDriverVersion)), "power_cap_w": cap}
 
     def _others(self, friends: Collection[int]) -> set[int]:
-        """Give the other processes that compute there. In a container that counts processes anew nobody can tell."""
+        """Return the other processes that compute there. In a container that counts processes anew nobody can tell."""
         found = self._asked(lambda: self.nvml.nvmlDeviceGetComputeRunningProcesses(self.handle)) or []
         running = {process.pid for process in found}
         return running - set(friends) if os.getpid() in running else set()
@@ -171,7 +171,7 @@ class Yardstick:
         self._number = torch.zeros(1, device=device)
 
     def host_ms(self) -> float:
-        """Do the work once; give the milliseconds that it took."""
+        """Do the work once; return the milliseconds that it took."""
         self._wait()
         began = time.perf_counter_ns()
         for _ in range(CALLS):

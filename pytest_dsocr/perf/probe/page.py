@@ -1,4 +1,4 @@
-"""One page, read by one subject as often as asked: its stages timed, and what it asks of torch counted."""
+"""One page read by one subject, as often as asked: stages are timed, and what they ask of torch is counted."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PageProbe:
         self.has_stages = all(callable(getattr(subject, name, None)) for name in STAGES)
 
     def warm_up(self) -> int:
-        """Read the page until a reading is no longer faster than the one before; give how many it took."""
+        """Read the page until a reading is no longer faster than the one before; return how many it took."""
         gc.collect()
         gc.freeze()  # so that the collection before each round does not go through all modules again
         before = self._page_ms()
@@ -71,7 +71,7 @@ class PageProbe:
         return MOST_WARM_UPS
 
     def round(self) -> dict[str, Any]:
-        """Read the page a few times, watched; give the fields of :class:`pytest_dsocr.perf.rounds.Round`.
+        """Read the page a few times, watched; return the fields of :class:`pytest_dsocr.perf.rounds.Round`.
 
         Of each lap the shortest counts, since whatever disturbs one only makes it longer. Readings that were spoilt
         count only where all are; then the round is.
@@ -114,7 +114,7 @@ class PageProbe:
             return self._reading().page_ms
 
     def walk(self, watch: Stopwatch) -> Walk:
-        """Give the page to be read stage by stage."""
+        """Return the page to be read stage by stage."""
         return Walk(self.subject, self.page, self.asked, self.max_new_tokens, watch)
 
 

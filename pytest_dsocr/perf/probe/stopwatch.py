@@ -15,7 +15,7 @@ from pytest_dsocr.perf.probe.machine import MS, Yardstick
 from pytest_dsocr.perf.rounds import BEFORE_STEPS, ENCODERS
 
 FRESH_NS = 500_000
-"""How long ago the small work may have been done that the next lap begins with."""
+"""The greatest age of a timing of the small work that the next lap may begin with."""
 FEW = 8
 """Decode steps at each end that early and late are the median of."""
 
@@ -42,8 +42,7 @@ class Stopwatch:
     Args:
         device: the subject's; on a GPU it is waited for at both ends of a lap.
         planted: share by which laps of a name are really made longer, to prove that this is found.
-        yardstick: the small work that the host does before and after each lap; where one is within another, around
-            the outer one.
+        yardstick: the small work that the host does before and after each lap; of nested laps, around the outer one.
     """
 
     def __init__(self, device: str, planted: Mapping[str, float] = {}, yardstick: Yardstick | None = None) -> None:
@@ -64,7 +63,7 @@ class Stopwatch:
         stop()
 
     def start(self, name: str) -> Callable[[], None]:
-        """Start a lap; what is given ends it."""
+        """Start a lap; return what ends it."""
         if not self._running and time.perf_counter_ns() - self._host_at_ns > FRESH_NS:
             self._measure_host()
         self._running += 1
@@ -119,7 +118,7 @@ def _spin(began_ns: int, share: float) -> None:
 
 
 def shortest(readings: Sequence[Laps]) -> dict[str, list[Lap]]:
-    """Give the shortest of each lap over several readings, since whatever disturbs one only makes it longer."""
+    """Return the shortest of each lap over several readings, since whatever disturbs one only makes it longer."""
     return {
         name: [min(same, key=lambda lap: lap.wall_ms) for same in zip(*(one[name] for one in readings), strict=False)]
         for name in readings[0]
@@ -127,7 +126,7 @@ def shortest(readings: Sequence[Laps]) -> dict[str, list[Lap]]:
 
 
 def apart(laps: Laps) -> Laps:
-    """Give ``vision`` without its encoders and projector, as ``vision_fusion``, where these were timed."""
+    """Return ``vision`` without its encoders and projector, as ``vision_fusion``, where these were timed."""
     within = [lap for name in ENCODERS for lap in laps.get(name, ())]
     if "vision" not in laps or not sum(lap.wall_ms for lap in within):
         return laps
@@ -139,7 +138,7 @@ def apart(laps: Laps) -> Laps:
 
 
 def in_quantities(laps: Laps) -> dict[str, Lap]:
-    """Give what is judged of laps: sums of stages, the median decode step, an early and a late one."""
+    """Return what is judged of laps: sums of stages, the median decode step, an early and a late one."""
     found: dict[str, Lap] = {}
     for name, of in laps.items():
         if name == "decode":
@@ -152,7 +151,7 @@ def in_quantities(laps: Laps) -> dict[str, Lap]:
 
 
 def in_fields(quantities: Mapping[str, Lap]) -> dict[str, dict[str, float]]:
-    """Give quantities as the fields of :class:`pytest_dsocr.perf.rounds.Round`."""
+    """Return quantities as the fields of :class:`pytest_dsocr.perf.rounds.Round`."""
     return {
         field: {name: value for name, lap in quantities.items() if (value := getattr(lap, field)) is not None}
         for field in Lap.__dataclass_fields__

@@ -46,7 +46,7 @@ class Walk:
         self.end()
 
     def begin(self) -> tuple[Mapping[str, Tensor], Any]:
-        """Make the inputs, run vision and prefill; give the inputs and the state. The first token is chosen."""
+        """Make the inputs, run vision and prefill; return the inputs and the state. The first token is chosen."""
         with self.watch.lap("tokenizer"):
             inputs = self.subject.inputs(self.page, **self.asked)
         kept = _copied(inputs)
@@ -60,7 +60,7 @@ class Walk:
         return kept, state
 
     def decode(self, state: Any, around: Callable[[], Any] | None = None) -> None:
-        """Feed each best token until the ceiling or the end of the text; ``around`` gives a context for each step."""
+        """Feed each best token until the ceiling or the end of the text; ``around`` returns a context for each step."""
         eos = getattr(getattr(self.subject, "policy", None), "eos_id", None)
         while len(self.tokens) < self.max_new_tokens and self.tokens[-1] != eos:
             with self.watch.lap("decode"):
@@ -72,7 +72,7 @@ class Walk:
                 self.tokens.append(int(logits.argmax()))
 
     def end(self) -> str:
-        """Give the text, where the subject tells it."""
+        """Return the text, where the subject decodes tokens."""
         if not callable(text_of := getattr(self.subject, "text_of", None)):
             return ""
         with self.watch.lap("postprocess"):
@@ -97,7 +97,7 @@ class Walk:
 
 
 def module_of(subject: Any, name: str) -> Any:
-    """Give the module that the vendor calls ``name``, or None where the subject does not show it."""
+    """Return the module that the vendor calls ``name``, or None where the subject does not show it."""
     if not callable(found := getattr(subject, "module", None)):
         return None
     try:
@@ -112,9 +112,9 @@ def _copied(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def instrumentation(probe: PageProbe, pages: int) -> tuple[list[float], list[float]] | None:
-    """Give milliseconds of so many pages' decode steps without and with the subject's ranges, in pairs taken in turn.
+    """Return milliseconds of so many pages' decode steps without and with the subject's ranges, in pairs taken in turn.
 
-    None where the subject has no ``instrumented(on)``, which gives a context with its ranges on or off, or where the
+    None where the subject has no ``instrumented(on)``, which returns a context with its ranges on or off, or where the
     page is too short.
     """
     switch = getattr(probe.subject, "instrumented", None)

@@ -27,7 +27,7 @@ class Worker:
         self._page = Path()
 
     def on_load(self, spec: str, setup: Mapping[str, str], reading: Mapping[str, Any], **how: Any) -> dict[str, Any]:
-        """Load the subject; give the machine, the versions and the threads that it runs on."""
+        """Load the subject; return the machine, the versions and the threads that it runs on."""
         import torch
 
         from pytest_dsocr.engine.places import family_named
@@ -44,24 +44,24 @@ class Worker:
         return {"machine": machine(setup["device"]), "versions": versions(), "threads": torch.get_num_threads()}
 
     def on_used(self, roots: Sequence[str]) -> list[str]:
-        """Give the modules that were loaded from folders."""
+        """Return the modules that were loaded from folders."""
         files = {name: getattr(module, "__file__", None) for name, module in [*sys.modules.items()]}
         return sorted(name for name, file in files.items() if file and _is_in(Path(file), roots))
 
     def on_read(self) -> str:
-        """Give the text that the subject reads."""
+        """Return the text that the subject reads."""
         return str(self._subject.read(self._page, **self._reading)).strip()
 
     def on_warm_up(self) -> int:
-        """Read until that takes no less time than before; give the rounds."""
+        """Read until that takes no less time than before; return the rounds."""
         return int(self._probe.warm_up())
 
     def on_exact(self) -> dict[str, int]:
-        """Give the quantities that noise does not touch."""
+        """Return the quantities that noise does not touch."""
         return dict(self._probe.exact())
 
     def on_round(self) -> dict[str, Any]:
-        """Read the page once; give the round."""
+        """Read the page once; return the round."""
         return dict(self._probe.round())
 
 

@@ -1,4 +1,4 @@
-"""What the subject is to be held against: the vendor's files and their environment, recordings, Pillow."""
+"""What a run reads: the checkpoint's weights, pages, the vendor's files, recordings, baselines."""
 
 from __future__ import annotations
 
@@ -9,18 +9,45 @@ from pathlib import Path
 from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.doctor.finding import Finding, Level, Wanted, needed
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
+from pytest_dsocr.engine.places import MINI, MINI_IS_FOR
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import count, listed
+from pytest_dsocr.observation.provenance import SHOWN_OF_CHECKPOINT
+from pytest_dsocr.pages.named import make_cases
+from pytest_dsocr.perf import calibration
+from pytest_dsocr.perf.baseline import has_any
+from pytest_dsocr.perf.identity import machine_name
+from pytest_dsocr.perf.probe.machine import machine
 from pytest_dsocr.reference import opening
 from pytest_dsocr.reference.anchors import read_anchors
 from pytest_dsocr.reference.drift import drifts, read_json
 from pytest_dsocr.reference.environment import find_environment
-from pytest_dsocr.reference.goldens import anchors_file, recording_places
+from pytest_dsocr.reference.goldens import anchors_file, baseline_places, recording_places
 from pytest_dsocr.reference.inspection import load_in
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.recording import recordings_of
 
+ACCEPT = "accept a run's times: pytest --pyargs pytest_dsocr.suites.perf --dsocr-baseline-update"
 UNREADABLE = "not looked up, for the weights cannot be read"
+
+
+def weights(wanted: Wanted) -> Iterator[Finding]:
+    """Find the checkpoint, and read all of its weights for their hash."""
+    found = resolve(wanted.checkpoint)
+    where = f" in {found.folder}" if found.folder else ", made of a seed"
+    purpose = f"; {MINI_IS_FOR}" if wanted.checkpoint == MINI else ""
+    yield Finding("weights", Level.OK, f"{found.label}, SHA-256 {found.sha256[:SHOWN_OF_CHECKPOINT]}{where}{purpose}")
+
+
+def pages(wanted: Wanted) -> Iterator[Finding]:
+    """Open every page as a run would; a PDF's are rendered."""
+    cases = make_cases(wanted.pages, ["markdown"], ["gundam"]).readable()
+    for bad in cases.bad:
+        yield Finding("pages", Level.FAULT, bad.why)
+    if cases.good:
+        yield Finding("pages", Level.OK, f"{count(len(cases.good), 'page')} can be read: {', '.join(wanted.pages)}")
+    elif not cases.bad:
+        yield Finding("pages", Level.FAULT, f"{', '.join(wanted.pages)} names no page", "name one with --pages")
 
 
 def vendor(wanted: Wanted) -> Iterator[Finding]:
@@ -89,7 +116,7 @@ def recordings(wanted: Wanted) -> Iterator[Finding]:
 
 
 def pillow(wanted: Wanted) -> Iterator[Finding]:
-    """Tell whether the installed Pillow resizes as that of a recording of these weights did."""
+    """Say whether the installed Pillow resizes as that of a recording of these weights did."""
     version, checkpoint = metadata.version("pillow"), _checkpoint(wanted)
     sha256 = checkpoint.sha256 if checkpoint else ""
     made = [one for place in recording_places(wanted.golden) for one in recordings_of(place, sha256)]
@@ -105,8 +132,35 @@ def pillow(wanted: Wanted) -> Iterator[Finding]:
         yield Finding("pillow", Level.NOTE, f"{version} ({resampling()}); there is no recording to hold it to")
 
 
+def baselines(wanted: Wanted) -> Iterator[Finding]:
+    """Look for baselines and a calibration of this machine; without any, no run is called slower."""
+    try:
+        places, here = baseline_places(wanted.golden), machine(wanted.device)
+    except (RuntimeError, AssertionError) as error:  # torch knows no such device
+        yield Finding("baselines", Level.NOTE, f"no GPU to look them up by ({error})", "see what is said of torch")
+        return
+    name = machine_name(here)
+    if has_any(places, here):
+        found = f"there are some of {name}; a run says whether one is of its page and setting"
+        yield Finding("baselines", Level.OK, found)
+    else:
+        yield Finding("baselines", Level.NOTE, f"none of {name}, so that no run is called slower", ACCEPT)
+    path = calibration.find(here, places)
+    if path is None:
+        why = f"none of {name}: what a verdict on times is worth is unknown"
+        yield Finding("calibration", Level.NOTE, why, calibration.HOW)
+        return
+    try:
+        made = calibration.CALIBRATIONS.read(path)
+    except DsocrError as error:
+        yield Finding("calibration", Level.NOTE, str(error), calibration.HOW)
+        return
+    found = f"of {made.made}: {made.false_alarms} of {made.windows} false alarms ({path})"
+    yield Finding("calibration", Level.OK, found)
+
+
 def _checkpoint(wanted: Wanted) -> Checkpoint | None:
-    """Give it; None where it cannot be read, which the check of the weights tells."""
+    """Return it; None where it cannot be read, which the check of the weights says."""
     try:
         found = resolve(wanted.checkpoint)
         return found if found.sha256 else None

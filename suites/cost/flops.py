@@ -1,0 +1,183 @@
+"""The subject's FLOPs, counted on white pages, against computed ones: by stage, and by module where it shows them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_dsocr.compare.signs import Reason
+from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.contract.prompt import render
+from pytest_dsocr.cost.cost import WHOLE, Cost, Difference, by_module, differences, with_those_around
+from pytest_dsocr.cost.decoder import HEAD, LAYERS, NORM, SESSION, Way
+from pytest_dsocr.cost.model import decode_step, parameters, stages_of
+from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.families import OF_VIEWS, VISION
+from pytest_dsocr.foundation.words import count, listed
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from pytest_dsocr.contract.prompt import TextTokenizer
+    from pytest_dsocr.engine.architecture import Architecture
+    from pytest_dsocr.perf.probe.flops import Flops
+
+
+WAYS = {
+    "": SESSION,
+    ", with the logits of all positions": Way(all_logits=True),
+    ", with rotary angles as products": Way(angle_products=True),
+    ", with the logits of all positions, and rotary angles as products": Way(all_logits=True, angle_products=True),
+}
+"""Right all of them, and what is said of each."""
+SHOWN = 4
+"""Differences to show one by one: what is wrong in one layer is mostly wrong in all."""
+
+Ways = Mapping[str, Mapping[str, Cost]]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One page up to its first token."""
+
+    work: Workload
+    vision: Flops
+    prefill: Flops
+    state: Any
+    """Where decoding stands."""
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Counts what the subject computes."""
+
+    subject: Any
+    """Of any level for a whole page; of L2 for its stages."""
+    arch: Architecture
+    """The checkpoint's, and no word of the subject's."""
+    tokenizer: TextTokenizer
+    folder: Path
+    """Where the pages' files go."""
+
+    def work(self, page_px: tuple[int, int], prompt: str, preset: str, tokens: int = 1) -> Workload:
+        """Return what a page of that size is."""
+        return Workload.of_prompt(page_px, prompt, preset, self.tokenizer, generated_tokens=tokens)
+
+    def begin(self, page_px: tuple[int, int], prompt: str, preset: str) -> Counted:
+        """Run the stages of a page up to its first token."""
+        work = self.work(page_px, prompt, preset)
+        inputs = self.subject.inputs(self._page(page_px), prompt=render(prompt), preset=work.preset)
+        given = _copied(inputs)
+        with self.counting() as vision:
+            features = self.subject.vision(inputs)["vision_fusion"]
+        with self.counting() as prefill:
+            state = self.subject.prefill(given, features)
+        return Counted(work, vision, prefill, state)
+
+    def read(self, work: Workload, prompt: str) -> Flops:
+        """Read a page as the subject does it by itself."""
+        page, tokens = self._page(work.page_px), work.generated_tokens
+        with self.counting() as whole:
+            self.subject.read(page, prompt=render(prompt), preset=work.preset, max_new_tokens=tokens)
+        return whole
+
+    def counting(self) -> AbstractContextManager[Flops]:
+        """Count what runs within, and within the modules that the subject shows."""
+        from pytest_dsocr.perf.probe.flops import counted_flops
+
+        return counted_flops(self._modules)
+
+    @cached_property
+    def _modules(self) -> Mapping[str, nn.Module]:
+        from pytest_dsocr.perf.probe.walk import module_of
+
+        names = sorted(with_those_around(parameters(self.arch)))
+        found = {name: module_of(self.subject, name) for name in names}
+        return {name: module for name, module in found.items() if hasattr(module, "register_forward_hook")}
+
+    def _page(self, page_px: tuple[int, int]) -> Path:
+        from PIL import Image
+
+        path = self.folder / "{}x{}.png".format(*page_px)
+        if not path.exists():
+            Image.new("RGB", page_px, "white").save(path, compress_level=1)
+        return path
+
+
+def _copied(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A subject may overwrite what it is given."""
+    return {name: tensor.clone() for name, tensor in inputs.items()}
+
+
+def vision_of(arch: Architecture, counted: Counted) -> list[Comparison]:
+    """Compare the encoders and the projector, one by one where they are seen as modules."""
+    stages = stages_of(arch, counted.work)
+    found, flops = _apart(by_module(stages[stage] for stage in VISION if stage in stages), counted.vision), []
+    for stage, root in OF_VIEWS.items():
+        if root in counted.vision.modules:
+            inside = [one for one in found if f"{one.module}.".startswith(f"{root}.")]
+            found = [one for one in found if one not in inside]
+            flops.append(compared(f"{stage}/FLOPs", inside, counted.vision, root))
+    return [*flops, compared("vision/FLOPs", found, counted.vision)]
+
+
+def prefill_of(arch: Architecture, counted: Counted) -> Comparison:
+    """Compare the prefill."""
+    ways = {text: stages_of(arch, counted.work, way=way)["prefill"].layers for text, way in WAYS.items()}
+    return nearest("prefill/FLOPs", ways, counted.prefill)
+
+
+def step_of(arch: Architecture, work: Workload, length: int, found: Flops) -> Comparison:
+    """Compare a step after which the cache holds ``length`` positions."""
+    ways = {text: decode_step(arch, work, length, way=way).layers for text, way in WAYS.items()}
+    return nearest(f"decode/FLOPs of the step to {length} positions", ways, found)
+
+
+def page_of(arch: Architecture, work: Workload, found: Flops) -> Comparison:
+    """Compare a whole reading, which may have come to its end before its ceiling."""
+    ways = {
+        f", {tokens} of {work.generated_tokens} tokens{text}": by_module(
+            stages_of(arch, replace(work, generated_tokens=tokens), way=way).values()
+        )
+        for tokens in range(work.generated_tokens, 0, -1)
+        for text, way in WAYS.items()
+    }
+    return nearest("read/FLOPs", ways, replace(found, modules=_of_every_token(found)))
+
+
+def nearest(what: str, ways: Ways, found: Flops) -> Comparison:
+    """Compare with several ways, each of which is right; the nearest is shown."""
+    apart = {text: _apart(layers, found) for text, layers in ways.items()}
+    least = min(apart, key=lambda text: len(apart[text]))
+    return compared(what, apart[least], found, text=least)
+
+
+def compared(what: str, apart: Sequence[Difference], found: Flops, root: str = WHOLE, text: str = "") -> Comparison:
+    """Say whether FLOPs are as computed, and where they are not."""
+    if found.unknown:
+        runs = listed([f"{name} ({count(times, 'run')})" for name, times in found.unknown.items()], 3)
+        return not_compared(what, Reason.TELLS_NOTHING, f"no formula is known for {runs}")
+    if not found.algorithmic:
+        measured = "none was counted; what runs in a CUDA graph, in compiled code or in another process is not seen"
+        return not_compared(what, Reason.TELLS_NOTHING, measured)
+    if not apart:
+        flops = found.modules[root].total() if root else found.algorithmic
+        return Comparison(what, Verdict.MATCH, f"{flops:,}{text}")
+    first, *others = map(str, apart[:SHOWN])
+    more = [f"and {len(apart) - SHOWN} more"] if len(apart) > SHOWN else []
+    return Comparison(what, Verdict.WRONG, first, details=(*others, *more))
+
+
+def _of_every_token(found: Flops) -> dict[str, Counter[str]]:
+    """Leave out the decoder's modules that ran once: they saw the prompt, and no step, which may go past modules."""
+    seen = (name for name in found.modules if found.calls[name] > 1 or not name.startswith((LAYERS, NORM, HEAD)))
+    return {name: found.modules[name] for name in seen}
+
+
+def _apart(layers: Mapping[str, Cost], found: Flops) -> list[Difference]:
+    return differences(layers, {WHOLE: found.operators, **found.modules}, found.calls)

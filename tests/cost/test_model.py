@@ -1,0 +1,71 @@
+"""The arithmetic of small models: their parameters, and what the vendor's code was counted to compute."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from pytest_dsocr.contract.image import load_image
+from pytest_dsocr.cost.decoder import VENDOR
+from pytest_dsocr.cost.model import parameters, stages_of
+from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.engine.checkpoint import resolve
+from pytest_dsocr.engine.session import Session
+from pytest_dsocr.engine.weights import read_headers
+from pytest_dsocr.pages.page_list import shipped
+from pytest_dsocr.reference.counts import Counts, counts_file
+from suites.contract.pages import PAGES as SUITE_PAGES
+from tests.conftest import model_of
+from tests.recordings import FOLDER
+
+CHECKPOINTS = {"mini": "mini", "synthetic-small": "synthetic:small"}
+IMPORTS = """
+import importlib, pkgutil, sys
+import pytest_dsocr.cost as room
+for module in pkgutil.iter_modules(room.__path__):
+    importlib.import_module(f"{room.__name__}.{module.name}")
+print([name for name in ("torch", "numpy", "PIL", "scipy", "transformers") if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize("checkpoint", ["mini", "synthetic:tiny", "synthetic:small"])
+def test_each_modules_parameters_are_those_of_the_model(checkpoint: str) -> None:
+    found = Counter[str]()
+    computed = parameters(resolve(checkpoint).architecture)
+    for name, tensor in model_of(Session.from_checkpoint(checkpoint)).state_dict().items():
+        module = name
+        while module not in computed:
+            module = module.rpartition(".")[0]
+        found[module] += tensor.numel()
+    assert found == computed
+
+
+def test_they_are_those_of_the_file() -> None:
+    mini = resolve("mini")
+    assert mini.folder is not None
+    bf16_bytes = sum(tensor.n_bytes for tensor in read_headers(mini.folder).values())
+    assert 2 * sum(parameters(mini.architecture).values()) == bf16_bytes
+
+
+@pytest.mark.parametrize("folder", CHECKPOINTS)
+def test_every_recorded_case_is_what_the_vendors_code_was_counted_to_compute(folder: str) -> None:
+    checkpoint = resolve(CHECKPOINTS[folder])
+    cases = Counts.open(counts_file(FOLDER / folder, "eager")).cases
+    assert len(cases) > 20
+    sizes = {path.name: path for path in shipped("all")}
+    for name, counted in cases.items():
+        case, page = counted.described, str(counted.described["page"])
+        size = load_image(sizes[page] if page in sizes else SUITE_PAGES[page.partition(".")[0]]()).size
+        preset = case["preset"]["name"]
+        work = Workload.of_prompt(size, case["prompt"], preset, checkpoint.tokenizer, generated_tokens=2)
+        stages = stages_of(checkpoint.architecture, work, way=VENDOR)
+        expected = {stage: one.cost.matrix_flops for stage, one in stages.items() if stage != "vision_fusion"}
+        assert expected == counted.flops, name
+
+
+def test_nothing_heavy_is_imported() -> None:
+    run = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
