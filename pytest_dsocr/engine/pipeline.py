@@ -5,7 +5,7 @@ Shapes: B rows, S prompt tokens, C hidden channels, V vocabulary, N images, P cr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Generic
@@ -21,8 +21,15 @@ from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.stages import Stages
 from pytest_dsocr.families.family import DECODE, FUSION, PIXELS, PREFILL, VIEWS
 
-View = Mapping[str, Tensor]
-"""What each stage gave in one pass of the encoders, over the crops together or over the whole page."""
+
+class View(dict[str, Tensor]):
+    """What each stage gave of the crops, or of the page; ``view.sam`` is ``view["sam"]``."""
+
+    def __getattr__(self, stage: str) -> Tensor:
+        try:
+            return self[stage]
+        except KeyError:
+            raise AttributeError(f"the model has no stage {stage!r}; it has {', '.join(self)}") from None
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ class Pipeline(Generic[CacheT]):
 
     def view(self, pixels: Tensor) -> View:
         """Run those stages in their order on views ``[P, 3, side, side]``."""
-        view: dict[str, Tensor] = {}
+        view = View()
         for stage in self.model.family.of_views:
             given = (pixels if name == PIXELS else view[name] for name in stage.takes)
             view[stage.name] = self.encode(stage.name, *given)

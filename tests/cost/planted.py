@@ -50,7 +50,7 @@ class NineCrops(SessionSubject):
             if views == 1:
                 return one(pixels)
             seen = one(torch.cat([pixels, pixels.new_zeros(DEFAULT.tiling.most - views, *pixels.shape[1:])]))
-            return {stage: features[:views] for stage, features in seen.items()}
+            return View({stage: features[:views] for stage, features in seen.items()})
 
         session.pipeline.view = padded  # type: ignore[method-assign]
 

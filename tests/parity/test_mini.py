@@ -63,7 +63,7 @@ class OneByOne(SessionSubject):
 
         def view(pixels: Tensor) -> View:
             views = [whole(one) for one in pixels.split(1)]
-            return {stage: torch.cat([one[stage] for one in views]) for stage in views[0]}
+            return View({stage: torch.cat([one[stage] for one in views]) for stage in views[0]})
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(self.session.pipeline, "view", view)
