@@ -28,19 +28,19 @@ class ForcedStep:
     not_finite: NotFinite | None = None
     """What of its logits is NaN or infinite, but for those that are forbidden with minus infinity."""
 
-    def at_hand(self, theirs: Step) -> Best:
+    def at_hand(self, expected: Step) -> Best:
         """Give the subject's best tokens, and the subject's logits of the reference's best tokens."""
         more = {
             token: logit
-            for token, logit in zip(theirs.best.ids, self.at_reference, strict=False)
+            for token, logit in zip(expected.best.ids, self.at_reference, strict=False)
             if token not in self.best.ids
         }
         return Best((*self.best.ids, *more), (*self.best.logits, *more.values()))
 
-    def may_tie(self, theirs: Step) -> bool:
+    def may_tie(self, expected: Step) -> bool:
         """Say whether there are limits under which it is a tie: whether both sides have both logits at hand."""
-        both = (self.token, theirs.token)
-        return all(token in best.ids for best in (self.at_hand(theirs), theirs.best) for token in both)
+        both = (self.token, expected.token)
+        return all(token in best.ids for best in (self.at_hand(expected), expected.best) for token in both)
 
 
 Part = Literal["inputs", "vision", "prefill", "step", "read", "write"]

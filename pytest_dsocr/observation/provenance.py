@@ -94,11 +94,11 @@ class Provenance:
 
     def differences(self, other: Provenance) -> list[str]:
         """Say in which respects of consequence the two were made differently, one line each."""
-        mine, theirs = _flat(self.to_json()), _flat(other.to_json())
+        actual, expected = _flat(self.to_json()), _flat(other.to_json())
         return [
-            f"{name}: {_short(mine.get(name))} and {_short(theirs.get(name))}"
-            for name in dict.fromkeys([*mine, *theirs])
-            if name not in OF_NO_CONSEQUENCE and mine.get(name) != theirs.get(name)
+            f"{name}: {_short(actual.get(name))} and {_short(expected.get(name))}"
+            for name in dict.fromkeys([*actual, *expected])
+            if name not in OF_NO_CONSEQUENCE and actual.get(name) != expected.get(name)
         ]
 
 

@@ -16,8 +16,8 @@ def choice(scores, rank, E: tl.constexpr, E_UP: tl.constexpr, K: tl.constexpr, N
     weights = tl.exp(raw - tl.max(raw))
     weights = weights / tl.sum(weights)
     weights = tl.where(at < E, weights, -1.0)
-    theirs, other = weights[None, :], at[None, :]
-    before = (theirs > weights[:, None]) | ((theirs == weights[:, None]) & (other < at[:, None]))
+    all_weights, other = weights[None, :], at[None, :]
+    before = (all_weights > weights[:, None]) | ((all_weights == weights[:, None]) & (other < at[:, None]))
     ranks = tl.sum(before.to(tl.int32), axis=1)
     own = ranks == rank
     expert = tl.minimum(tl.sum(tl.where(own, at, 0)), E - 1)  # of scores that are NaN all ranks are 0
