@@ -86,6 +86,7 @@ RESIZED = re.compile(
     r"|relative-(?!missing|exchanged|no-|backwards|rows|of-)|class-position-last)"
 )
 """Ids of mistakes that show where a table of positions is resized, which it is for crops alone."""
+UNSEEN = "whatever comes in front of the text, of which nothing is known"
 DEEPER = "; offer inputs and stages (levels L1 and L2) to have the first that breaks named"
 
 
@@ -93,12 +94,18 @@ def hint(divergence: Divergence) -> str:
     """Say what to check first, in words."""
     scene = divergence.scene
     found = [words for _, words in _likely(scene)]
-    checked = ", or ".join(dict.fromkeys(found)) or f"what makes {scene.first.what}"
+    checked = ", or ".join(dict.fromkeys(found)) or (
+        UNSEEN if _is_text_alone(scene) else f"what makes {scene.first.what}"
+    )
     seen = _seen(scene)
     whole = f"{seen}: {checked}" if seen else checked
-    if scene.first.stage == "text" and not scene.right("tokens"):
+    if _is_text_alone(scene):
         whole += DEEPER
     return f"{divergence.preface}{whole}"
+
+
+def _is_text_alone(scene: Scene) -> bool:
+    return scene.first.stage == "text" and not scene.right("tokens")
 
 
 def _seen(scene: Scene) -> str:
@@ -121,6 +128,8 @@ def _likely(scene: Scene) -> Sequence[tuple[str, str]]:
         pointed = [*_pointed(scene.found.get("images_seq_mask"), stage), *pointed]
     elif stage == "read":
         pointed += _pointed(scene.found.get("text"), stage)
+    if _is_text_alone(scene) and not pointed:
+        return []  # a word that is read wrongly may come from any stage in front
     ids = [*_beginning(pointed)] or [one for one in _of_stage(stage) if _fits(one, scene)] or [*_of_stage(stage)]
     return [(one, by_id[one]) for one in dict.fromkeys(ids)][:MOST]
 
