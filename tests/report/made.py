@@ -13,6 +13,7 @@ from pytest_dsocr.compare.case import CaseReport, Exchange, judge
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.observation.config import Config
 from pytest_dsocr.observation.level import Level
@@ -45,7 +46,7 @@ MADE = Provenance(
     device="cpu",
     dtype="float32",
     attention="eager",
-    resampling="85ab7edb4ccf5db9",
+    resampling=resampling(),
     versions={"torch": "2.13.0"},
     overrides=(),
     date="2026-11-21",
