@@ -69,6 +69,12 @@ def _is_registered(owner: Any, name: str) -> bool:
     return isinstance(owner, nn.Module) and any(name in vars(owner)[kind] for kind in kinds)
 
 
+def model_of(session: Session[Any]) -> DeepseekOCR:
+    """Return the engine's model behind a session, with its modules."""
+    assert isinstance(session.model, DeepseekOCR)
+    return session.model
+
+
 @dataclass(frozen=True)
 class Bench:
     """A session, and what a mistake changes of it."""
@@ -85,9 +91,7 @@ class Bench:
     @property
     def model(self) -> DeepseekOCR:
         """The engine's model."""
-        model = self.session.model
-        assert isinstance(model, DeepseekOCR)
-        return model
+        return model_of(self.session)
 
     @property
     def core(self) -> Any:

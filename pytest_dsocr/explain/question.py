@@ -105,8 +105,6 @@ class Question:
     """The subject's logits of the best first tokens."""
     text: str = ""
     mmd: str | None = None
-    ended_early: bool = False
-    """Whether the subject said that its policy ends the output elsewhere."""
 
     def to_json(self) -> dict[str, Any]:
         """Give it as JSON holds it."""

@@ -17,7 +17,7 @@ from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import View
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.explain.mistake import Bench, Changes, Plant
+from pytest_dsocr.explain.mistake import Bench, Changes, Plant, model_of
 from pytest_dsocr.observation.observation import Seam
 
 
@@ -69,9 +69,7 @@ class Clean:
     @property
     def model(self) -> DeepseekOCR:
         """The engine's model."""
-        model = self.session.model
-        assert isinstance(model, DeepseekOCR)
-        return model
+        return model_of(self.session)
 
     @property
     def grid(self) -> tuple[int, int]:

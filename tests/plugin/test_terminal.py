@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from textwrap import dedent
@@ -17,7 +16,6 @@ from pytest_dsocr.report.file import read_result
 from tests.plugin.conftest import CONFTEST, TEST_TEXT, TWO, Repository, rendered
 
 TITLE = " DeepSeek-OCR: subject and reference "
-ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 RED, GREEN, END = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 THREE_TIMES = """
     import pytest

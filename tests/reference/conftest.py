@@ -15,6 +15,7 @@ import pytest
 
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.reference.environment import find_environment, interpreter
+from suites.contract.pages import write_page
 from tests.reference.replay import Made, make_cases
 from tests.subjects.seen import seen
 
@@ -77,3 +78,14 @@ def worker_folders(temporary: Path) -> set[Path]:
 def copy_stand_in(folder: Path) -> Path:
     """A copy of the stand-in, in which faults can be planted."""
     return Path(shutil.copytree(STAND_IN, folder / "vendor", ignore=shutil.ignore_patterns("__pycache__")))
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    """A folder with two pages, and a file that is none."""
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for page in ("tiny", "square"):
+        write_page(page, folder)
+    (folder / "notes.txt").write_text("no page")
+    return folder

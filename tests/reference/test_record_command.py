@@ -13,7 +13,6 @@ import pytest
 
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.reference.recording import Recording
-from suites.contract.pages import write_page
 from tests.processes import await_
 from tests.reference.conftest import STAND_IN
 
@@ -24,16 +23,6 @@ HOME = "synthetic-tiny/cpu-float32-eager"
 def _started_at_once(warm: None, warm_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both the command and the reference's worker; ``test_goldens.py`` names an environment by ``--env``."""
     monkeypatch.setenv("DSOCR_VENDOR_ENV", str(warm_environment))
-
-
-@pytest.fixture
-def pages(tmp_path: Path) -> Path:
-    folder = tmp_path / "pages"
-    folder.mkdir()
-    for page in ("tiny", "square"):
-        write_page(page, folder)
-    (folder / "notes.txt").write_text("no page")
-    return folder
 
 
 def arguments(pages: Path, golden: Path, *more: str, vendor: Path = STAND_IN) -> list[str]:

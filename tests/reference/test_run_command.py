@@ -13,7 +13,6 @@ import pytest
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.foundation.files import sha256, unseal
 from pytest_dsocr.reference.environment import FILES
-from suites.contract.pages import write_page
 from tests.reference.conftest import STAND_IN, home_names
 
 MACHINE, BAD_INPUT = 10, 2
@@ -22,20 +21,11 @@ CASES = ["square-tiny-markdown", "tiny-tiny-markdown"]
 
 @pytest.fixture(params=home_names())
 def vendor(request: pytest.FixtureRequest, warm_environment: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The stand-in's files in this environment; the vendor's own in expected, where both are named."""
+    """The stand-in's files in this environment; the vendor's own in its environment, where both are named."""
     if request.param == "vendor":
         return Path(os.environ["DSOCR_VENDOR"])
     monkeypatch.setenv("DSOCR_VENDOR_ENV", str(warm_environment))
     return STAND_IN
-
-
-@pytest.fixture
-def pages(tmp_path: Path) -> Path:
-    folder = tmp_path / "pages"
-    folder.mkdir()
-    for page in ("tiny", "square"):
-        write_page(page, folder)
-    return folder
 
 
 def run(vendor: Path, pages: Path, *more: str) -> int:
