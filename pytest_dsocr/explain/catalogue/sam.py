@@ -108,7 +108,7 @@ BIASES: dict[str, tuple[str, Callable[[Bias, Tensor, int, int], Tensor]]] = {
 
 def _biased(on: Bench, change: Callable[..., Tensor]) -> None:
     for module in on.modules(sam.Attention):
-        on.changes.set(module, "_position_bias", partial(change, module._position_bias))
+        on.changes.set(module, "position_bias", partial(change, module.position_bias))
 
 
 def _windowed(on: Bench) -> list[Any]:
@@ -170,7 +170,7 @@ def _padding_hidden(on: Bench) -> None:
 
     on.changes.set(sam, "split_windows", marked)
     for block in _windowed(on):
-        on.changes.set(block.attn, "_position_bias", partial(biased, block.attn._position_bias))
+        on.changes.set(block.attn, "position_bias", partial(biased, block.attn.position_bias))
 
 
 WINDOWS: Table = {
