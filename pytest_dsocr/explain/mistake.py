@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from torch import Tensor, nn
 
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.session import Session
 
@@ -117,6 +118,8 @@ class Mistake:
     """What was done, behind "with": "the exact GELU in place of ..."."""
     part: Part
     plant: Plant
+    signs: Mapping[Sign, int] = field(default_factory=dict)
+    """What is seen of a comparison that makes this one likely, each with how many are likelier then."""
 
 
 class Group(list[Mistake]):
@@ -124,15 +127,17 @@ class Group(list[Mistake]):
 
     Args:
         stage: the beginning of their ids.
+        signs: which of them each points at, by the ends of their ids, the likeliest first.
     """
 
-    def __init__(self, stage: str) -> None:
+    def __init__(self, stage: str, signs: Mapping[Sign, Sequence[str]] | None = None) -> None:
         super().__init__()
-        self.stage = stage
+        self.stage, self.signs = stage, signs or {}
 
     def add(self, name: str, words: str, plant: Plant, part: Part = "block") -> None:
         """Add one mistake."""
-        self.append(Mistake(f"{self.stage}.{name}", words, part, plant))
+        signs = {sign: names.index(name) for sign, names in self.signs.items() if name in names}
+        self.append(Mistake(f"{self.stage}.{name}", words, part, plant, signs))
 
     def rows(
         self,

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.engine import clip, decoder, sam
 from pytest_dsocr.engine.clip import quick_gelu
 from pytest_dsocr.explain.mistake import Bench, Group
@@ -20,6 +21,7 @@ Table = dict[str, tuple[str, Any]]
 """By the end of an id: a mistake's words, and what is changed."""
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 NARROW: Table = {key: (key, dtype) for key, dtype in DTYPES.items()}
+NOT_FINITE = {Sign.NOT_FINITE: ("wholly-float16", "never-filled", "float16", "runs-float16")}
 NORMS = (nn.LayerNorm, sam.LayerNorm2d, decoder.RmsNorm)
 ACTIVATIONS: dict[str, tuple[str, Change]] = {
     "tanh": ("the GELU approximated by tanh", partial(F.gelu, approximate="tanh")),
@@ -161,7 +163,7 @@ NORMED: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def add_norms(group: Group, name: str, own: float, other: float) -> None:
-    """Add what may be wrong with the norms of ``name``, whose epsilon is ``own``; ``other`` is the likeliest mistake."""
+    """Add what may be wrong with the norms of ``name``, whose epsilon is ``own`` and may be taken for ``other``."""
     words = f"an epsilon of {other:g} in place of {own:g} in the norms of {name}"
     group.add(f"epsilon-{other:g}", words, partial(_epsilon, eps=other, which=(0, 1)))
     for which, place in enumerate(("first", "second")):

@@ -10,9 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.engine import clip
 from pytest_dsocr.engine.sam import resize_grid
 from pytest_dsocr.explain.catalogue.blocks import (
+    NOT_FINITE,
     Change,
     Table,
     add_activations,
@@ -30,7 +32,7 @@ EPSILON = 1e-6
 
 def clip_mistakes() -> Group:
     """Make those of CLIP, the likeliest first."""
-    group = Group("clip")
+    group = Group("clip", {**NOT_FINITE, Sign.SHUFFLED: ("features-turned",)})
     grids = {key: (words, resize) for key, words, resize in grid_variants()}
     group.rows("positions-", grids, _grid, "front", "CLIP's positions {}")
     add_activations(group, "CLIP", "quick", lambda act, mlp, x: mlp.fc2(act(mlp.fc1(x))), clip.Mlp)

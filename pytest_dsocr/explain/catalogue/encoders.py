@@ -73,7 +73,7 @@ def _run(module: Any, split: Callable[[Tensor, int], Tensor], how: dict[str, Any
     """Compute an encoder's attention of ``[B, P, C]`` or ``[B, H, W, C]``."""
     is_sam = isinstance(module, sam.Attention)
     q, k, v = split((module.qkv if is_sam else module.qkv_proj)(x.flatten(1, -2)), module.heads)
-    bias = module._position_bias(q, *x.shape[1:3]) if is_sam else 0.0
+    bias = module.position_bias(q, *x.shape[1:3]) if is_sam else 0.0
     merged = attended(q, k, v, bias=bias, **how).transpose(1, 2).flatten(2)
     out: Tensor = (module.proj if is_sam else module.out_proj)(merged)
     return out.view_as(x)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pytest_dsocr.engine import sam
 from pytest_dsocr.explain.catalogue.blocks import (
+    NOT_FINITE,
     Change,
     Table,
     add_activations,
@@ -31,7 +32,7 @@ Bias = Callable[..., Tensor]
 
 def sam_mistakes() -> Group:
     """Make those of SAM, the likeliest first."""
-    group = Group("sam")
+    group = Group("sam", NOT_FINITE)
     add_activations(group, "SAM", "erf", lambda act, mlp, x: mlp.lin2(act(mlp.lin1(x))), sam.Mlp)
     add_linears(group, "SAM", ("attn.qkv", "attn.proj", "mlp.lin1", "mlp.lin2"), ("attn.proj",))
     lines = {key: (words, resize) for key, words, resize in line_variants()}
