@@ -76,6 +76,19 @@ def model_of(session: Session[Any]) -> DeepseekOCR:
     return session.model
 
 
+def home_of(session: Session[Any], stage: str) -> tuple[nn.Module | None, str]:
+    """Return the module that holds a stage's blocks and the attribute's name; None of a stage without blocks."""
+    known = session.family.stage.get(stage)
+    owner, _, name = known.blocks.rpartition(".") if known else ("", "", "")
+    return (model_of(session).get_submodule(owner) if name else None), name
+
+
+def blocks_of(session: Session[Any], stage: str) -> list[Any]:
+    """Return a stage's blocks."""
+    owner, name = home_of(session, stage)
+    return [*getattr(owner, name)] if owner else []
+
+
 @dataclass(frozen=True)
 class Bench:
     """A session, and what a mistake changes of it."""
@@ -88,6 +101,14 @@ class Bench:
     """The first position of the prompt's image tokens, and the first behind them."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What else a mistake may need, by name."""
+
+    @classmethod
+    def of_stage(
+        cls, session: Session[Any], changes: Changes, stage: str, image: tuple[int, int] = (0, 0), **notes: Any
+    ) -> Bench:
+        """Return the bench of a whole stage."""
+        blocks = blocks_of(session, stage)
+        return cls(session, changes, blocks, image, {"all_blocks": blocks, "first": 0, "stage": stage, **notes})
 
     @property
     def model(self) -> DeepseekOCR:
