@@ -165,21 +165,15 @@ NORMED: dict[str, tuple[str, dict[str, Any]]] = {
 def add_norms(group: Group, name: str, own: float, other: float) -> None:
     """Add what may be wrong with the norms of ``name``, whose epsilon is ``own`` and may be taken for ``other``."""
     words = f"an epsilon of {other:g} in place of {own:g} in the norms of {name}"
-    group.add(f"epsilon-{other:g}", words, partial(_epsilon, eps=other, which=(0, 1)))
-    for which, place in enumerate(("first", "second")):
-        words = f"an epsilon of {other:g} in place of {own:g} in the {place} norm of {name}'s blocks"
-        group.add(f"epsilon{which + 1}-{other:g}", words, partial(_epsilon, eps=other, which=(which,)))
+    group.add(f"epsilon-{other:g}", words, partial(_epsilon, eps=other))
     changes = dict(NORMED)
     if group.stage == "prefill":
         changes["other-norm"] = ("layer norms in place of RMS norms", {"other": True})
     group.rows("", changes, _norms_run, words=f"{{}} in {name}")
 
 
-def _epsilon(on: Bench, eps: float, which: Sequence[int]) -> None:
-    for halves in map(Halves.of, on.blocks):
-        for k in which:
-            on.changes.set((halves.norm1, halves.norm2)[k], "eps", eps)
-    for norm in _last(on) if len(which) > 1 else ():
+def _epsilon(on: Bench, eps: float) -> None:
+    for norm in (*(norm for halves in map(Halves.of, on.blocks) for norm in (halves.norm1, halves.norm2)), *_last(on)):
         on.changes.set(norm, "eps", eps)
 
 

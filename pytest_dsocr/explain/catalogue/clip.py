@@ -44,9 +44,8 @@ def clip_mistakes() -> Group:
     group.rows("", PRE_NORMS, _pre, "front")
     add_norms(group, "CLIP", 1e-5, EPSILON)
     add_attention(group, "CLIP")
-    for key, where in (("all-norms", "all norms of CLIP"), ("pre-norm", "the norm in front of CLIP's blocks")):
-        words = f"an epsilon of {EPSILON:g} in place of 1e-05 in {where}"
-        group.add(f"{key}-{EPSILON:g}", words, partial(_epsilons, everywhere=key == "all-norms"), "front")
+    words = f"an epsilon of {EPSILON:g} in place of 1e-05 in all norms of CLIP"
+    group.add(f"all-norms-{EPSILON:g}", words, _epsilons, "front")
     words = "CLIP's positions added behind the norm in front of its blocks"
     group.add("pre-norm-before-positions", words, _norm_first, "front")
     group.rows("", ENDS, _end, "back")
@@ -118,9 +117,8 @@ def _pre(on: Bench, change: Callable[..., Tensor]) -> None:
     on.changes.around(on.core.vision_model.pre_layrnorm, change)
 
 
-def _epsilons(on: Bench, everywhere: bool) -> None:
-    blocks = on.modules(nn.LayerNorm) if everywhere else ()
-    for norm in (on.core.vision_model.pre_layrnorm, *blocks):
+def _epsilons(on: Bench) -> None:
+    for norm in (on.core.vision_model.pre_layrnorm, *on.modules(nn.LayerNorm)):
         on.changes.set(norm, "eps", EPSILON)
 
 

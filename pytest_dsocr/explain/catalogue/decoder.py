@@ -79,11 +79,8 @@ def _put(embeds: Tensor, at: Tensor, features: Tensor) -> Tensor:
 SCATTERS: dict[str, tuple[str, Scatter]] = {
     "text-only": ("the image tokens' own embeddings in place of vision's features", lambda e, at, f: e),
     "one-late": ("vision's features one place too late", lambda e, at, f: _put(e, (at + 1).clamp_max(len(e) - 1), f)),
-    "one-early": ("vision's features one place too early", lambda e, at, f: _put(e, at - 1, f)),
     "added": ("vision's features added to the image tokens' embeddings", lambda e, at, f: _put(e, at, f + e[at])),
-    "backwards": ("vision's features in the opposite order", lambda e, at, f: _put(e, at, f.flip(0))),
     "shifted": ("vision's features one off, the last in front", lambda e, at, f: _put(e, at, f.roll(1, 0))),
-    "zeros": ("zeros in place of vision's features", lambda e, at, f: _put(e, at, 0 * f)),
     "scaled": (
         "vision's features multiplied by the root of the width",
         lambda e, at, f: _put(e, at, f * f.shape[-1] ** 0.5),
@@ -125,10 +122,6 @@ HIDDEN: dict[str, tuple[str, OfImage]] = {
     "image-both-ways": (
         "image tokens that see one another in both directions",
         lambda q, k, image: (k > q) & ~((q >= image[0]) & (q < image[1]) & (k < image[1])),
-    ),
-    "prefix-both-ways": (
-        "a prompt that sees itself in both directions up to its image's end",
-        lambda q, k, image: (k > q) & (k >= image[1]),
     ),
     **{
         f"window-{size}": (f"a sliding window of {size} tokens", partial(_outside, size=size))
@@ -278,13 +271,8 @@ POSITIONS: dict[str, tuple[str, Positions]] = {
         "one position for all image tokens",
         partial(_counted, in_image=lambda at, first: first, tokens=1),
     ),
-    "text-apart": (
-        "positions that count text and image tokens apart",
-        partial(_counted, in_image=lambda at, first: at - first, tokens=0),
-    ),
     "text-one-late": ("positions one too high behind the image", lambda on, at: at + (at >= on.prompt_image[1])),
     "text-one-early": ("positions one too low behind the image", lambda on, at: at - (at >= on.prompt_image[1]).long()),
-    "none": ("position 0 everywhere", lambda on, at: 0 * at),
     "bfloat16": ("positions rounded to bfloat16", lambda on, at: at.bfloat16().float()),
     "capped-1024": ("positions that end at 1023", lambda on, at: at.clamp_max(1023)),
 }

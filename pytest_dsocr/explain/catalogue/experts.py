@@ -83,8 +83,6 @@ ROUTES: dict[str, tuple[str, Route]] = {
     ),
     "sigmoid": ("a sigmoid in place of the softmax over experts", lambda r, x: _top(r, _scores(r, x).sigmoid())),
     "one-fewer": ("one expert fewer for each token", lambda r, x: _top(r, _softmax(r, x), -1)),
-    "one-more": ("one expert more for each token", lambda r, x: _top(r, _softmax(r, x), 1)),
-    "ones": ("the chosen experts added without weights", lambda r, x: _weighed(r, x, torch.ones_like)),
     "exchanged": (
         "the chosen experts' weights in another order than the experts",
         lambda r, x: _weighed(r, x, lambda w: w.flip(-1)),
@@ -119,7 +117,6 @@ def _gated(module: Any, x: Tensor, act: Change) -> Tensor:
 MLPS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
     "exchanged": ("gate and up exchanged", lambda m, x: m.down_proj(m.gate_proj(x) * F.silu(m.up_proj(x)))),
     "gelu": ("GELU in place of SiLU", partial(_gated, act=F.gelu)),
-    "relu": ("ReLU in place of SiLU", partial(_gated, act=F.relu)),
 }
 
 

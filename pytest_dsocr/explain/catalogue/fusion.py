@@ -79,12 +79,6 @@ PAIRINGS: dict[str, tuple[str, Pairing]] = {
         "SAM's map reshaped, its channels not moved behind its places",
         lambda v: (v.tokens, v.map.reshape(len(v.map), -1, v.map.shape[1])),
     ),
-    "clip-turned": (
-        "CLIP's tokens read column by column",
-        lambda v: (square(v.tokens).transpose(1, 2).flatten(1, 2), v.rows),
-    ),
-    "clip-twice": ("CLIP's features in the place of SAM's", lambda v: (v.tokens, v.tokens)),
-    "no-sam": ("zeros in the place of SAM's features", lambda v: (v.tokens, 0 * v.rows)),
     "normed": (
         "a norm without weights in front of the projector",
         lambda v: (F.layer_norm(x := torch.cat([v.tokens, v.rows], -1), x.shape[-1:]),),
@@ -171,15 +165,6 @@ def _exchanged_and_reshaped(crops: Tensor, grid: Grid) -> Tensor:
     return mosaic(crops, grid[::-1]).reshape(grid[1] * side, grid[0] * side, -1)
 
 
-def _again(crops: Tensor, grid: Grid, order: Callable[[int], list[int]]) -> Tensor:
-    return mosaic(crops[order(len(crops))], grid)
-
-
-def _by_column(crops: Tensor, grid: Grid) -> Tensor:
-    columns, rows = grid
-    return mosaic(crops[[row + rows * column for row in range(rows) for column in range(columns)]], grid)
-
-
 def _in_turn(crops: Tensor, grid: Grid) -> Tensor:
     side = math.isqrt(crops.shape[-2])
     return crops.reshape(grid[1] * side, grid[0] * side, -1)
@@ -190,14 +175,11 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "separator-between": ("the separator between crops and page", {"order": "csp"}),
     "separator-first": ("the separator in front", {"order": "scp"}),
     "no-separator": ("no separator", {"order": "cp"}),
-    "no-crops": ("no crops", {"order": "ps"}),
-    "no-page": ("no whole page", {"order": "cs"}),
     "pushed-out": (
         "a token too many in front, the last one pushed out",
         {"last": lambda x: torch.cat([x[:1], x[:-1]])},
     ),
     "crops-zero": ("zeros in the place of the crops' tokens", {"crops": lambda crops, grid: 0 * mosaic(crops, grid)}),
-    "first-dropped": ("vision's first token dropped", {"last": lambda x: x[1:]}),
     "no-newlines": ("no newlines", {"ends": ""}),
     "newlines-in-front": ("newlines in front of their rows", {"front": True}),
     "newline-zero": ("newlines of zeros", {"newline": lambda newline, separator: 0 * newline}),
@@ -210,30 +192,17 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
         "newline and separator exchanged",
         {"newline": lambda newline, separator: separator, "separator": lambda newline, separator: newline},
     ),
-    "grid-exchanged": (
-        "columns and rows of the crops exchanged",
-        {"crops": lambda crops, grid: mosaic(crops, grid[::-1])},
-    ),
     "grid-exchanged-reshaped": (
         "crops laid out by columns and rows exchanged, then reshaped to the page's map",
         {"crops": _exchanged_and_reshaped},
     ),
-    "crops-by-column": ("crops taken column by column", {"crops": _by_column}),
     "crops-in-turn": (
         "each crop's tokens behind those of the one before, not laid out as the page",
         {"crops": _in_turn},
     ),
-    "crop-turned": (
-        "rows and columns exchanged inside of each crop",
-        {"crops": lambda crops, grid: mosaic(square(crops).transpose(1, 2).flatten(1, 2), grid)},
-    ),
-    "crops-backwards": (
-        "crops in the opposite order",
-        {"crops": partial(_again, order=lambda n: list(range(n))[::-1])},
-    ),
+    "crops-backwards": ("crops in the opposite order", {"crops": lambda crops, grid: mosaic(crops.flip(0), grid)}),
     "page-turned": ("the page's tokens read column by column", {"page": lambda page: square(page).transpose(0, 1)}),
     **{key: (words, {"last": change}) for key, (words, change) in rounding("vision's tokens rounded to {}").items()},
-    "backwards": ("vision's tokens in the opposite order", {"last": lambda x: x.flip(0)}),
     "one-off": ("vision's tokens one place off", {"last": lambda x: x.roll(1, 0)}),
 }
 

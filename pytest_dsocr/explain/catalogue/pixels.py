@@ -185,16 +185,13 @@ def _jpeg(image: Page) -> Page:
 OPENINGS: dict[str, tuple[str, Callable[[Page], Page]]] = {
     "no-orientation": ("the EXIF orientation left alone", _as_stored),
     "on-white": ("transparent pixels laid on white", partial(_laid_over, colour=(255, 255, 255))),
-    "on-black": ("transparent pixels laid on black", partial(_laid_over, colour=(0, 0, 0))),
     "bgr": (
         "the page's channels as blue, green, red",
         lambda image: Image.merge("RGB", load_image(image).split()[::-1]),
     ),
-    "grey": ("the page made grey", lambda image: load_image(image).convert("L").convert("RGB")),
     "wide": ("16-bit levels divided by 256, not clipped", _wide),
     "jpeg": ("the page written as a JPEG and read again", _jpeg),
     "six-bits": ("levels of 6 bits", lambda image: load_image(image).point(lambda level: level // 4 * 4)),
-    "turned": ("the page turned by 90 degrees", lambda image: load_image(image).transpose(Image.Transpose.ROTATE_90)),
 }
 Nearness = Callable[[float, Grid], float]
 """How far a grid is from a page's width over its height."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from pytest_dsocr.compare.signs import Sign
@@ -36,7 +35,6 @@ def prompt_mistakes() -> Group:
     group.rows("", BUILT, _after)
     group.rows("", TEXTS, _text)
     group.add("not-stripped", "the prompt not stripped", _raw)
-    group.add("special-as-text", "special tokens of the prompt read as plain text", _special_as_text)
     prompts = {key: (repr(prompt), prompt) for key, prompt in DEFAULT.prompts.items()}
     group.rows("prompt-", prompts, _other_prompt, words="the prompt {} in place of the one asked for")
     nearest = {"nearest": ("the preset nearest to the sizes asked for", _nearest)}
@@ -54,11 +52,9 @@ def _reordered(ids: list[int], mask: list[bool], order: Callable[[list[Any], int
     return order(ids, first, behind), order(mask, first, behind)
 
 
-def _count(ids: list[int], mask: list[bool], special: Any, by: int) -> Ids:
+def _one_fewer(ids: list[int], mask: list[bool], special: Any) -> Ids:
     first, _ = _image(mask)
-    if by > 0:
-        return ids[:first] + [special.image] * by + ids[first:], mask[:first] + [True] * by + mask[first:]
-    return ids[:first] + ids[first - by :], mask[:first] + mask[first - by :]
+    return ids[:first] + ids[first + 1 :], mask[:first] + mask[first + 1 :]
 
 
 Built = Callable[[list[int], list[bool], Any], Ids]
@@ -67,15 +63,12 @@ BUILT: dict[str, tuple[str, Built]] = {
     "no-bos": ("no BOS in front of the prompt", lambda ids, mask, special: (ids[1:], mask[1:])),
     "two-bos": ("two BOS in front of the prompt", lambda ids, mask, special: ([special.bos, *ids], [False, *mask])),
     "eos": ("an EOS behind the prompt", lambda ids, mask, special: ([*ids, special.eos], [*mask, False])),
-    "padded-front": ("a pad in front of the prompt", lambda ids, mask, special: ([special.pad, *ids], [False, *mask])),
     "image-last": (
         "the image behind the text",
         lambda ids, mask, special: _reordered(ids, mask, lambda x, first, end: x[:first] + x[end:] + x[first:end]),
     ),
     "mask-early": ("the image's mask one place too early", lambda ids, mask, special: (ids, [*mask[1:], False])),
-    "mask-late": ("the image's mask one place too late", lambda ids, mask, special: (ids, [False, *mask[:-1]])),
-    "one-fewer": ("one image token fewer", partial(_count, by=-1)),
-    "one-more": ("one image token more", partial(_count, by=1)),
+    "one-fewer": ("one image token fewer", _one_fewer),
     "ids-pad": (
         "pads in the place of the image's tokens",
         lambda ids, mask, special: (
@@ -115,22 +108,14 @@ def _around(front: str, behind: str) -> Rendered:
 
 TEXTS: dict[str, tuple[str, Rendered]] = {
     "no-newline": ("no newline between image and prompt", _each(lambda one: one.removeprefix("\n"))),
-    "two-newlines": ("two newlines between image and prompt", _each(lambda one: "\n" + one)),
-    "space": ("a space between image and prompt", _each(lambda one: " " + one)),
-    "trailing-newline": ("a newline behind the prompt", _last(lambda one: one + "\n")),
     "trailing-space": ("a space behind the prompt", _last(lambda one: one + " ")),
     "added": ("a sentence added behind the prompt", _last(lambda one: one + " Only output the raw text.")),
-    "no-grounding": (
-        "no <|grounding|> in the prompt",
-        lambda pieces: [one.replace("<|grounding|>", "") for one in pieces],
-    ),
     "stripped": ("each piece of the prompt stripped", lambda pieces: [one.strip() for one in pieces]),
     "text-first": ("the text in front of the image", lambda pieces: [pieces[-1].strip() + "\n", *pieces[1:-1], ""]),
     "roles-deepseek": (
         "the roles of DeepSeek's chat around the prompt",
         _around("<｜User｜>: ", "\n\n<｜Assistant｜>:"),
     ),
-    "roles-plain": ("User: and Assistant: around the prompt", _around("User: ", "\n\nAssistant:")),
 }
 
 
@@ -141,21 +126,6 @@ def _text(on: Bench, change: Rendered) -> None:
 
 def _raw(on: Bench) -> None:
     on.changes.set(inputs, "split_at_images", lambda prompt, images: prompt.split(IMAGE))
-
-
-def _special_as_text(on: Bench) -> None:
-    build = prompt_ids
-
-    def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
-        class Plain:
-            special, decode = tokenizer.special, tokenizer.decode
-
-            def encode(self, text: str) -> list[int]:
-                return [one for part in text.replace("<|", "<\0|").split("\0") for one in tokenizer.encode(part)]
-
-        return build(pieces, counts, Plain())
-
-    on.changes.set(inputs, "prompt_ids", made)
 
 
 def _other_prompt(on: Bench, prompt: str) -> None:
@@ -194,17 +164,11 @@ def _one_crop(preset: Preset, grid: Grid) -> int:
 
 COUNTS: dict[str, tuple[str, Counted]] = {
     "no-separator": ("no token counted for the separator", _sum(page=lambda s, g: s * (s + 1))),
-    "no-newlines": (
-        "no tokens counted for newlines",
-        _sum(page=lambda s, g: s * s + 1, crops=lambda s, g: s * s * g[0] * g[1]),
-    ),
     "each-crop": ("newlines counted for each crop by itself", _sum(crops=lambda s, g: s * (s + 1) * g[0] * g[1])),
     "exchanged": (
         "newlines counted by columns, not by rows",
         _sum(crops=lambda s, g: DEFAULT.layout.crop_tokens(s, (g[1], g[0]))),
     ),
-    "no-crops": ("no tokens counted for the crops", _sum(crops=lambda s, g: 0)),
-    "no-page": ("no tokens counted for the whole page", _sum(page=lambda s, g: 1)),
     "base-page": ("the page's tokens counted by image_size in place of base_size", _sum(page_px="image_size")),
 }
 

@@ -40,9 +40,8 @@ def step_mistakes(prefill: Group) -> Group:
         for which, whose in (("cache", "cache"), ("keys", "cache's keys")):
             change = partial(_stored, store=store, which=which)
             group.add(f"{which}-{key}", f"the {whose} held {words}", partial(_appends, change=change))
-    group.rows("cache-", PAIRED, _appends)
     group.add("cache-written-over", "each step written over the one in front of it in the cache", _written_over)
-    group.rows("fed-", FED, _feeds)
+    group.add("fed-late", "each step behind the first fed the token in front of the right one", _fed_late)
     group.add("prompt-again", "the prompt's last token fed once more in front of the first step", _first_again)
     group.add("logits-late", "each step's logits given a step too late", _late)
     still = partial(_stepping, run=lambda on, step, pipeline, state, tokens: on.notes["logits"])
@@ -88,7 +87,6 @@ POSITIONS: dict[str, tuple[str, Position]] = {
     "zero": ("every step at position 0", lambda on, at: 0),
     "from-zero": ("positions of steps counted from 0", lambda on, at: at - on.notes["prompt"]),
     "text": ("positions of steps that leave out the image's tokens", lambda on, at: at - _image(on)),
-    "text-one": ("positions of steps that count the image as one token", lambda on, at: at - _image(on) + 1),
     "bfloat16": ("positions of steps rounded to bfloat16", lambda on, at: float(torch.tensor(float(at)).bfloat16())),
 }
 
@@ -109,10 +107,6 @@ Seen = Callable[[Bench, Tensor], Tensor]
 """Which part of all keys, or values, ``[B, G, S, D]`` a step sees."""
 
 
-def _cut(x: Tensor, first: int, behind: int) -> Tensor:
-    return torch.cat([x[:, :, :first], x[:, :, behind:]], 2)
-
-
 def _last(on: Bench, x: Tensor, size: int) -> Tensor:
     return x[:, :, -size:]
 
@@ -130,21 +124,7 @@ def _lost_in_growing(on: Bench, x: Tensor) -> Tensor:
 
 SEEN: dict[str, tuple[str, Seen]] = {
     "own-hidden": ("a step that does not see its own token", lambda on, x: x[:, :, :-1]),
-    "not-kept": (
-        "steps that are not kept in the cache: each sees the prompt and itself",
-        lambda on, x: _cut(x, on.notes["prompt"], x.shape[2] - 1),
-    ),
-    "prompt-alone": ("steps that see the prompt alone", lambda on, x: x[:, :, : on.notes["prompt"]]),
     "first-hidden": ("the prompt's first token lost from the cache", lambda on, x: x[:, :, 1:]),
-    "last-of-prompt": (
-        "the prompt's last token lost from the cache",
-        lambda on, x: _cut(x, on.notes["prompt"] - 1, on.notes["prompt"]),
-    ),
-    "before-lost": (
-        "the step in front of each lost from the cache",
-        lambda on, x: _cut(x, x.shape[2] - 2, x.shape[2] - 1),
-    ),
-    "no-image": ("the image's tokens lost from the cache", lambda on, x: _cut(x, *on.prompt_image)),
     "room-lost": ("what was in the cache lost where its room of 256 times a power of two grows", _lost_in_growing),
     **{
         f"window-{size}": (f"a sliding window of {size} tokens in steps", partial(_last, size=size))
@@ -165,10 +145,6 @@ STORED: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
 }
 Pair = Callable[[Bench, Tensor, Tensor], tuple[Tensor, Tensor]]
 """Changes the keys and values that a step sees."""
-PAIRED: dict[str, tuple[str, Pair]] = {
-    "values-off": ("values one place off their keys", lambda on, k, v: (k, v.roll(1, 2))),
-    "exchanged": ("keys and values exchanged in the cache", lambda on, k, v: (v, k)),
-}
 
 
 def _both(part: Seen) -> Pair:
@@ -204,24 +180,12 @@ def _stepping(on: Bench, run: Callable[..., Tensor]) -> None:
     on.changes.set(Pipeline, "decode_step", decode_step)
 
 
-Chosen = Callable[[list[int]], int]
-"""Which of the prompt's last token and those behind it is fed to a step."""
-FED: dict[str, tuple[str, Chosen]] = {
-    "before": ("each step fed the token in front of the right one", lambda tokens: tokens[-2]),
-    "late": (
-        "each step behind the first fed the token in front of the right one",
-        lambda tokens: tokens[-2] if len(tokens) > 2 else tokens[-1],
-    ),
-    "bos": ("each step fed BOS", lambda tokens: 0),
-}
-
-
-def _feeds(on: Bench, which: Chosen) -> None:
+def _fed_late(on: Bench) -> None:
     right = [int(on.notes["last"])]
 
     def fed(on: Bench, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
         right.extend(tokens)
-        out: Tensor = step(pipeline, state, [which(right)])
+        out: Tensor = step(pipeline, state, [right[-2] if len(right) > 2 else right[-1]])
         return out
 
     _stepping(on, fed)
