@@ -255,11 +255,14 @@ def _normalised(
     return ((levels.float() / 255 - torch.tensor(mean).view(shape)) / torch.tensor(std).view(shape)).to(dtype)
 
 
-CLIP = {"mean": (0.48145466, 0.4578275, 0.40821073), "std": (0.26862954, 0.26130258, 0.27577711)}
-IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 LEVELS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
-    "clip": ("CLIP's means and deviations in place of 0.5", partial(_normalised, **CLIP)),
-    "imagenet": ("ImageNet's means and deviations in place of 0.5", partial(_normalised, **IMAGENET)),
+    "clip": ("CLIP's means and deviations in place of 0.5", partial(_normalised, mean=CLIP[0], std=CLIP[1])),
+    "imagenet": (
+        "ImageNet's means and deviations in place of 0.5",
+        partial(_normalised, mean=IMAGENET[0], std=IMAGENET[1]),
+    ),
     "shares": ("pixels from 0 to 1, not normalised", partial(_normalised, mean=(0.0,), std=(1.0,))),
     "grey": (
         "the mean of the pixels' channels in each",
