@@ -66,9 +66,17 @@ class Halves:
 Flow = Callable[[Halves, Change, Tensor], Tensor]
 """Computes a block from its parts, its attention and its input."""
 FLOWS: dict[str, tuple[str, Flow]] = {
+    "residual-behind-norms": (
+        "residuals that are taken from behind the norms",
+        lambda h, attend, x: h.norm2(y := h.norm1(x) + attend(h.norm1(x))) + h.mlp(h.norm2(y)),
+    ),
     "residual-behind-norm1": (
         "the first residual taken from behind the norm",
         lambda h, attend, x: (y := h.norm1(x) + attend(h.norm1(x))) + h.mlp(h.norm2(y)),
+    ),
+    "residual-behind-norm2": (
+        "the second residual taken from behind the norm",
+        lambda h, attend, x: h.norm2(y := x + attend(h.norm1(x))) + h.mlp(h.norm2(y)),
     ),
     "no-residual1": (
         "no residual around the attention",
@@ -82,12 +90,32 @@ FLOWS: dict[str, tuple[str, Flow]] = {
         "the norms behind the residuals (post-norm)",
         lambda h, attend, x: h.norm2((y := h.norm1(x + attend(x))) + h.mlp(y)),
     ),
+    "out-norm": (
+        "the norms on what attention and perceptron give, not on what they get",
+        lambda h, attend, x: (y := x + h.norm1(attend(x))) + h.norm2(h.mlp(y)),
+    ),
     "parallel": (
         "attention and perceptron side by side, both of the block's input",
         lambda h, attend, x: x + attend(h.norm1(x)) + h.mlp(h.norm2(x)),
     ),
+    "one-norm": (
+        "attention and perceptron side by side, behind the first norm",
+        lambda h, attend, x: x + attend(h.norm1(x)) + h.mlp(h.norm1(x)),
+    ),
+    "second-from-input": (
+        "the second residual taken from the block's input",
+        lambda h, attend, x: x + h.mlp(h.norm2(x + attend(h.norm1(x)))),
+    ),
     "no-norm1": ("no norm in front of the attention", lambda h, attend, x: (y := x + attend(x)) + h.mlp(h.norm2(y))),
     "no-norm2": ("no norm in front of the perceptron", lambda h, attend, x: (y := x + attend(h.norm1(x))) + h.mlp(y)),
+    "norms-exchanged": (
+        "its two norms exchanged",
+        lambda h, attend, x: (y := x + attend(h.norm2(x))) + h.mlp(h.norm1(y)),
+    ),
+    "mlp-first": (
+        "the perceptron in front of the attention",
+        lambda h, attend, x: (y := x + h.mlp(h.norm2(x))) + attend(h.norm1(y)),
+    ),
     "no-attention": ("its attention left out", lambda h, attend, x: x + h.mlp(h.norm2(x))),
     "no-mlp": ("its perceptron left out", lambda h, attend, x: x + attend(h.norm1(x))),
 }
@@ -103,11 +131,17 @@ def _flowing(block: Any, flow: Flow, x: Tensor, *rest: Any) -> Tensor:
     return flow(halves, lambda y: halves.attend(y, *rest), x)
 
 
-def _left_out(on: Bench) -> None:
+def _another(on: Bench, by: int) -> None:
     everything = on.notes["all_blocks"]
-    for depth, block in enumerate(on.blocks, on.notes["first"] + 1):
-        behind = everything[depth] if depth < len(everything) else None
-        on.changes.forward(block, type(block).forward.__get__(behind) if behind else lambda x, *_: x)
+    for place, block in enumerate(on.blocks, on.notes["first"] + by):
+        if place >= len(everything):
+            _skipped(block, on)
+        elif place >= 0:
+            on.changes.forward(block, type(block).forward.__get__(everything[place]))
+
+
+def _skipped(block: Any, on: Bench) -> None:
+    on.changes.forward(block, lambda x, *_: x)
 
 
 def _exchanged(on: Bench) -> None:
@@ -124,8 +158,11 @@ def _twice(on: Bench) -> None:
 def add_flows(group: Group, name: str) -> None:
     """Add what may be wrong with the residuals and norms of each block of ``name``, and with their order."""
     group.rows("", FLOWS, _flows, words=f"{{}} in {name}'s blocks")
-    group.add("block-left-out", f"a block of {name} left out", _left_out)
+    group.add("block-left-out", f"a block of {name} left out", partial(_another, by=1))
+    words = f"the block in front of it run once more in place of {name}'s block"
+    group.add("block-before", words, partial(_another, by=-1))
     group.add("blocks-exchanged", f"two neighbouring blocks of {name} exchanged", _exchanged)
+    group.add("block-skipped", f"a block of {name} that gives what it gets", lambda on: _skipped(on.blocks[0], on))
     group.add("block-twice", f"a block of {name} run twice", _twice)
 
 
@@ -133,16 +170,18 @@ def normed(
     norm: Any,
     x: Tensor,
     *,
-    dim: int = -1,
+    dim: int | tuple[int, ...] = -1,
     gain: bool = True,
+    shift: bool = True,
     one: float = 0.0,
     unbiased: bool = False,
     other: bool = False,
     outside: bool = False,
     eps: float | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> Tensor:
     """Normalise over ``dim`` as the norm does, but for what is wrong; maps ``[B, C, H, W]`` have channels in front."""
-    bias, eps, wide = getattr(norm, "bias", None), norm.eps if eps is None else eps, x.float()
+    bias, eps, wide = getattr(norm, "bias", None), norm.eps if eps is None else eps, x.to(dtype)
     if (bias is None) != other:  # root mean square
         centred, variance = wide, wide.pow(2).mean(dim, keepdim=True)
     else:
@@ -151,29 +190,39 @@ def normed(
     scaled = centred / (variance.sqrt() + eps if outside else (variance + eps).sqrt())
     shape = (-1, *(1 for _ in x.shape[2:])) if dim != -1 else (-1,)
     out: Tensor = scaled.to(x.dtype) * ((norm.weight + one).view(shape) if gain else 1)
-    return out if bias is None else out + bias.view(shape)
+    return out if bias is None or not shift else out + bias.view(shape)
 
 
 NORMED: dict[str, tuple[str, dict[str, Any]]] = {
     "no-gain": ("norms without their weights", {"gain": False}),
+    "no-shift": ("norms without their biases", {"shift": False}),
     "one-more-gain": ("norms that scale by one plus their weights", {"one": 1.0}),
+    "unbiased": ("norms whose variance is over one channel less", {"unbiased": True}),
     "other-norm": ("RMS norms in place of layer norms", {"other": True}),
     "epsilon-outside": ("norms whose epsilon is added to the root", {"outside": True}),
+    "norm-bfloat16": ("norms computed in bfloat16", {"dtype": torch.bfloat16}),
+    "norm-float16": ("norms computed in float16", {"dtype": torch.float16}),
 }
 
 
-def add_norms(group: Group, name: str, own: float, other: float) -> None:
-    """Add what may be wrong with the norms of ``name``, whose epsilon is ``own`` and may be taken for ``other``."""
-    words = f"an epsilon of {other:g} in place of {own:g} in the norms of {name}"
-    group.add(f"epsilon-{other:g}", words, partial(_epsilon, eps=other))
+def add_norms(group: Group, name: str, own: float, others: Sequence[float]) -> None:
+    """Add what may be wrong with the norms of ``name``, whose epsilon is ``own`` and may be taken for ``others``."""
+    for eps in others:
+        words = f"an epsilon of {eps:g} in place of {own:g} in the norms of {name}"
+        group.add(f"epsilon-{eps:g}", words, partial(_epsilon, eps=eps))
+    for which, place in enumerate(("first", "second")):
+        words = f"an epsilon of {others[0]:g} in place of {own:g} in the {place} norm of {name}'s blocks"
+        group.add(f"epsilon{which + 1}-{others[0]:g}", words, partial(_epsilon, eps=others[0], which=(which,)))
     changes = dict(NORMED)
     if group.stage == "prefill":
         changes["other-norm"] = ("layer norms in place of RMS norms", {"other": True})
+        del changes["no-shift"], changes["unbiased"]  # RMS norms have neither biases nor a variance
     group.rows("", changes, _norms_run, words=f"{{}} in {name}")
 
 
-def _epsilon(on: Bench, eps: float) -> None:
-    for norm in (*(norm for halves in map(Halves.of, on.blocks) for norm in (halves.norm1, halves.norm2)), *_last(on)):
+def _epsilon(on: Bench, eps: float, which: Sequence[int] = (0, 1)) -> None:
+    norms = [(halves.norm1, halves.norm2)[one] for halves in map(Halves.of, on.blocks) for one in which]
+    for norm in (*norms, *(_last(on) if len(which) > 1 else ())):
         on.changes.set(norm, "eps", eps)
 
 
@@ -223,16 +272,20 @@ def _transposed(on: Bench, path: str) -> None:
 
 
 def add_numbers(group: Group, name: str) -> None:
-    """Add numbers that are rounded: weights, what blocks compute in and what they give."""
+    """Add numbers that are rounded: weights, what blocks get, compute in and give."""
     weights: Table = {
+        **rounding("rounded to {}"),
         "int8": ("rounded to int8, a scale for each row", _int8),
+        "int8-tensor": ("rounded to int8, a scale for each tensor", partial(_int8, by_row=False)),
         "fp8": ("rounded to float8 (e4m3)", partial(rounded, dtype=torch.float8_e4m3fn)),
     }
     group.rows("weights-", weights, _weights, words=f"the weights of {name}'s blocks {{}}")
     group.rows("runs-", NARROW, _runs_in, words=f"{name}'s blocks computed in {{}}")
+    group.rows("gets-", NARROW, _gets, words=f"what {name}'s blocks get rounded to {{}}")
     group.rows("gives-", NARROW, _gives, words=f"what {name}'s blocks give rounded to {{}}")
     group.rows("wholly-", NARROW, _wholly, words=f"all of {name} in {{}}")
     group.add("never-filled", f"weights of {name}'s blocks left as they were allocated", _never_filled)
+    group.add("inputs-tf32", f"the products in {name}'s blocks computed in TF32", _tf32)
 
 
 def _never_filled(on: Bench) -> None:
@@ -240,8 +293,9 @@ def _never_filled(on: Bench) -> None:
         on.changes.weight(module.weight, torch.full_like(module.weight, torch.nan))
 
 
-def _int8(value: Tensor) -> Tensor:
-    scale = (value.flatten(1).abs().amax(1).clamp_min(1e-12) / 127).view(-1, *(1 for _ in value.shape[1:]))
+def _int8(value: Tensor, by_row: bool = True) -> Tensor:
+    rows = value.flatten(1) if by_row else value.reshape(1, -1)
+    scale = (rows.abs().amax(1).clamp_min(1e-12) / 127).view(-1, *(1 for _ in value.shape[1:]))
     return (value / scale).round() * scale
 
 
@@ -270,6 +324,23 @@ def _wholly(on: Bench, dtype: torch.dtype) -> None:
         on.changes.weight(parameter, parameter.data.to(dtype), own_dtype=False)
     for module in (*([homes[0].get_submodule(entry)] if entry else ()), *on.blocks):
         on.changes.around(module, lambda run, x, *rest: run(x.to(dtype), *rest))
+
+
+def _tf32(on: Bench) -> None:
+    for module in on.modules(nn.Linear):
+        on.changes.weight(module.weight, _ten_bits(module.weight.data))
+        on.changes.around(module, lambda run, x: run(_ten_bits(x)))
+
+
+def _ten_bits(value: Tensor) -> Tensor:
+    """Round float32 to the 10 bits of significand that TF32 has."""
+    bits = value.float().contiguous().view(torch.int32)
+    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+def _gets(on: Bench, dtype: torch.dtype) -> None:
+    for block in on.blocks:
+        on.changes.around(block, lambda run, x, *rest: run(rounded(x, dtype), *rest))
 
 
 def _gives(on: Bench, dtype: torch.dtype) -> None:

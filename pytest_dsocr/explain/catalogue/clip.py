@@ -23,11 +23,12 @@ from pytest_dsocr.explain.catalogue.blocks import (
     add_norms,
     add_numbers,
     rounded,
+    rounding,
 )
 from pytest_dsocr.explain.catalogue.encoders import Resize, add_attention, grid_variants
 from pytest_dsocr.explain.mistake import Bench, Group
 
-EPSILON = 1e-6
+EPSILONS = (1e-6, 1e-12, 1e-8, 1e-3)
 
 
 def clip_mistakes() -> Group:
@@ -42,13 +43,16 @@ def clip_mistakes() -> Group:
     add_numbers(group, "CLIP")
     group.rows("", EMBEDDINGS, _embeds, "front")
     group.rows("", PRE_NORMS, _pre, "front")
-    add_norms(group, "CLIP", 1e-5, EPSILON)
+    add_norms(group, "CLIP", 1e-5, EPSILONS)
     add_attention(group, "CLIP")
-    words = f"an epsilon of {EPSILON:g} in place of 1e-05 in all norms of CLIP"
-    group.add(f"all-norms-{EPSILON:g}", words, _epsilons, "front")
+    for eps in EPSILONS:
+        for key, where in (("all-norms", "all norms of CLIP"), ("pre-norm", "the norm in front of CLIP's blocks")):
+            words = f"an epsilon of {eps:g} in place of 1e-05 in {where}"
+            group.add(f"{key}-{eps:g}", words, partial(_epsilons, eps=eps, everywhere=key == "all-norms"), "front")
     words = "CLIP's positions added behind the norm in front of its blocks"
     group.add("pre-norm-before-positions", words, _norm_first, "front")
     group.rows("", ENDS, _end, "back")
+    group.add("last-block-left-out", "CLIP's features of a block too early, without the last one", _early, "back")
     return group
 
 
@@ -69,6 +73,8 @@ def _tokens(
     own, of_patches = (table[-1:], table[:-1]) if positioned == "end-class" else (table[:1], table[1:])
     grid = int(len(of_patches) ** 0.5)
     of_grid = resize_grid(of_patches.view(grid, grid, width), side).reshape(-1, width)
+    if positioned == "first":
+        of_grid = of_patches[: side * side]
     if positioned == "none":
         of_grid = 0 * of_grid
     if positioned in ("none", "grid"):
@@ -84,13 +90,27 @@ EMBEDDINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "class-unplaced": ("CLIP's class token without a position", {"positioned": "grid"}),
     "unplaced": ("CLIP without positions", {"positioned": "none"}),
     "class-position-last": ("the last of CLIP's positions taken for the class token's", {"positioned": "end-class"}),
+    "positions-in-a-row": ("CLIP's first positions in a row, not resized", {"positioned": "first"}),
     "features-turned": (
         "SAM's features given to CLIP column by column",
         {"order": lambda x: _flat(x.transpose(2, 3))},
     ),
+    "features-reshaped": (
+        "SAM's features reshaped for CLIP, channels not moved behind places",
+        {"order": lambda x: x.reshape(len(x), -1, x.shape[1])},
+    ),
+    **{
+        f"features-{key}": (words, {"order": lambda x, change=change: change(_flat(x))})
+        for key, (words, change) in rounding("SAM's features rounded to {} in front of CLIP").items()
+    },
+    "features-normed": (
+        "SAM's features normed in front of CLIP's embeddings",
+        {"order": lambda x: F.layer_norm(_flat(x), x.shape[1:2])},
+    ),
 }
 PRE_NORMS: Table = {
     "no-pre-norm": ("CLIP without the norm in front of its blocks", lambda run, x: x),
+    "pre-norm-twice": ("CLIP's norm in front of its blocks run twice", lambda run, x: run(run(x))),
     "pre-norm-not-class": (
         "CLIP's class token left out of the norm in front of its blocks",
         lambda run, x: torch.cat([x[:, :1], run(x[:, 1:])], 1),
@@ -105,6 +125,7 @@ ENDS: dict[str, tuple[str, Callable[[Tensor, Any], Tensor]]] = {
     "end-bfloat16": ("what CLIP gives rounded to bfloat16", lambda x, model: rounded(x, torch.bfloat16)),
     "end-float16": ("what CLIP gives rounded to float16", lambda x, model: rounded(x, torch.float16)),
     "class-dropped": ("CLIP's class token dropped too early", lambda x, model: x[:, 1:]),
+    "end-unit": ("CLIP's features made of length one", lambda x, model: F.normalize(x, dim=-1)),
 }
 
 
@@ -117,9 +138,9 @@ def _pre(on: Bench, change: Callable[..., Tensor]) -> None:
     on.changes.around(on.core.vision_model.pre_layrnorm, change)
 
 
-def _epsilons(on: Bench) -> None:
-    for norm in (on.core.vision_model.pre_layrnorm, *on.modules(nn.LayerNorm)):
-        on.changes.set(norm, "eps", EPSILON)
+def _epsilons(on: Bench, eps: float, everywhere: bool) -> None:
+    for norm in (on.core.vision_model.pre_layrnorm, *(on.modules(nn.LayerNorm) if everywhere else ())):
+        on.changes.set(norm, "eps", eps)
 
 
 def _norm_first(on: Bench) -> None:
@@ -138,3 +159,9 @@ def _norm_first(on: Bench) -> None:
 def _end(on: Bench, change: Callable[[Tensor, Any], Tensor]) -> None:
     model = on.core.vision_model
     on.changes.around(model.transformer, lambda run, x: change(run(x), model))
+
+
+def _early(on: Bench) -> None:
+    if on.notes["first"]:
+        raise NotImplementedError
+    on.changes.set(on.core.vision_model.transformer, "layers", nn.ModuleList(on.notes["all_blocks"][:-1]))

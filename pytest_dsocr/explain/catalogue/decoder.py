@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.engine import decoder, pipeline
@@ -16,21 +17,24 @@ from pytest_dsocr.engine.attention import repeat_heads
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.explain.catalogue.blocks import (
+    DTYPES,
     NARROW,
     NOT_FINITE,
     Change,
+    Table,
     add_flows,
     add_linears,
     add_norms,
     add_numbers,
     linear_in,
     rounded,
+    rounding,
 )
-from pytest_dsocr.explain.catalogue.encoders import ATTENDED, attended
+from pytest_dsocr.explain.catalogue.encoders import ATTENDED, LETTERS, attended
 from pytest_dsocr.explain.catalogue.experts import add_experts
 from pytest_dsocr.explain.mistake import Bench, Group
 
-THETAS = (5e5, 1e6, 1e5, 1e3)
+THETAS = (5e5, 1e6, 5e6, 1e5, 5e4, 1e3, 1e7, 1.5e5)
 SIGNS = {
     **NOT_FINITE,
     Sign.LATER_ROWS: ("positions-bfloat16", "window-128", "experts-room-100"),
@@ -47,24 +51,37 @@ def prefill_mistakes() -> Group:
         group.add(f"embeddings-{key}", f"the text's embeddings {words}", partial(_embeddings, change=change), "front")
         group.add(f"prompt-{key}", f"the whole prompt's embeddings {words}", partial(_whole, change=change), "front")
     group.rows("", HIDDEN, _hides, words="{} in the decoder")
-    group.rows("", ATTENDED, _attends, words="{} in the decoder")
+    group.rows("", ATTENDED | ATTENDING, _attends, words="{} in the decoder")
     group.rows("attention-", NARROW, _attends_in, words="the decoder's attention computed in {}")
-    add_norms(group, "the decoder", 1e-6, 1e-5)
+    group.add("qk-norm", "queries and keys normed in the decoder", partial(_projected, names="qk", change=_unit_heads))
+    for one, other in ("qk", "kv", "qv"):
+        words = f"the weights of {LETTERS[one]} and {LETTERS[other]} exchanged in the decoder"
+        group.add(f"{one}_proj-{other}_proj", words, partial(_swapped, one=one, other=other))
+    for one in LETTERS:
+        words = f"heads of the decoder's {one}_proj read as the innermost axis"
+        group.add(f"dims-first-{one}_proj", words, partial(_projected, names=one, change=_dims_first))
+    group.add("heads-not-merged", "the decoder's heads not moved back behind the positions", _not_merged)
+    add_norms(group, "the decoder", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
     add_linears(group, "the decoder", (), tuple(f"self_attn.{name}_proj" for name in "qkvo"))
     add_flows(group, "the decoder")
     add_numbers(group, "the decoder")
     add_experts(group)
     group.rows("", LAST_NORMS, _last_norm, "back")
-    group.add("last-norm-1e-05", "an epsilon of 1e-05 in place of 1e-06 in the last norm", _last_epsilon, "back")
+    epsilons: Table = {f"{eps:g}": (f"{eps:g}", eps) for eps in (1e-5, 1e-12, 1e-3)}
+    group.rows("last-norm-", epsilons, _last_epsilon, "back", "an epsilon of {} in place of 1e-06 in the last norm")
+    group.add("last-norm-one-more", "the last norm scaling by one plus its weights", _last_gain, "back")
     group.rows("head-", HEADS, _head, "back")
     group.rows("logits-", PLACES, _from_another, "back")
+    group.add("last-layer-left-out", "the decoder's last layer left out", _no_last, "back")
     group.add("values-before", "the values of the layer in front in each layer's cache", _values_before)
     group.rows("rope-", ROTATIONS, _rotates)
+    group.add("rope-values", "rotary positions on values as well", _values_too)
     for side in ("queries", "keys"):
         group.add(f"rope-no-{side}", f"no rotary positions on {side}", partial(_one_side, side=side))
     thetas = {f"{theta:g}": (f"{theta:g}", theta) for theta in THETAS}
     group.rows("theta-", thetas, _theta, words="a rotary base of {} in place of 10000")
     group.rows("positions-", POSITIONS, _positioned)
+    group.rows("frequencies-", FREQUENCIES, _frequencies)
     return group
 
 
@@ -72,15 +89,31 @@ Scatter = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Puts features ``[n, C]`` at the places ``[n]`` into embeddings ``[S, C]``."""
 
 
-def _put(embeds: Tensor, at: Tensor, features: Tensor) -> Tensor:
-    return embeds.index_copy(0, at, features)
+def _put(embeds: Tensor, at: Tensor, features: Tensor, part: slice = slice(None)) -> Tensor:
+    return embeds.index_copy(0, at[part], features[part])
+
+
+def _unit(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
 
 
 SCATTERS: dict[str, tuple[str, Scatter]] = {
     "text-only": ("the image tokens' own embeddings in place of vision's features", lambda e, at, f: e),
     "one-late": ("vision's features one place too late", lambda e, at, f: _put(e, (at + 1).clamp_max(len(e) - 1), f)),
+    "one-early": ("vision's features one place too early", lambda e, at, f: _put(e, at - 1, f)),
+    "from-start": ("vision's features from the prompt's first position on", lambda e, at, f: _put(e, at - at[0], f)),
+    "at-end": ("vision's features at the end of the prompt", lambda e, at, f: _put(e, at + len(e) - 1 - at[-1], f)),
     "added": ("vision's features added to the image tokens' embeddings", lambda e, at, f: _put(e, at, f + e[at])),
+    "not-last": ("vision's last feature, the separator, left out", lambda e, at, f: _put(e, at, f, slice(len(at) - 1))),
+    "not-first": ("vision's first feature left out", lambda e, at, f: _put(e, at, f, slice(1, None))),
+    "first-alone": ("vision's first feature at every image token", lambda e, at, f: _put(e, at, f[:1].expand_as(f))),
+    "first-only": ("vision's features put at one image token alone", lambda e, at, f: _put(e, at, f, slice(1))),
     "shifted": ("vision's features one off, the last in front", lambda e, at, f: _put(e, at, f.roll(1, 0))),
+    "zeros": ("zeros in place of vision's features", lambda e, at, f: _put(e, at, 0 * f)),
+    **{
+        key: (words, lambda e, at, f, change=change: _put(e, at, change(f)))
+        for key, (words, change) in rounding("vision's features rounded to {}").items()
+    },
     "scaled": (
         "vision's features multiplied by the root of the width",
         lambda e, at, f: _put(e, at, f * f.shape[-1] ** 0.5),
@@ -88,7 +121,9 @@ SCATTERS: dict[str, tuple[str, Scatter]] = {
 }
 EMBEDDED: dict[str, tuple[str, Change]] = {
     "scaled": ("multiplied by the root of the width", lambda x: x * x.shape[-1] ** 0.5),
-    "normed": ("normed", lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)),
+    **rounding("rounded to {}"),
+    "normed": ("normed", _unit),
+    "layer-normed": ("brought to mean 0 and deviation 1", lambda x: F.layer_norm(x, x.shape[-1:])),
 }
 
 
@@ -116,22 +151,71 @@ def _outside(q: Tensor, k: Tensor, image: tuple[int, int], size: int) -> Tensor:
     return (k > q) | (k <= q - size)
 
 
+def _capped(scores: Tensor, cap: float) -> Tensor:
+    return cap * torch.tanh(scores / cap)
+
+
 HIDDEN: dict[str, tuple[str, OfImage]] = {
     "no-mask": ("no causal mask", lambda q, k, image: (k < 0) & (q < 0)),
     "strict": ("a causal mask that hides each token from itself", lambda q, k, image: (k >= q) & (k + q > 0)),
+    "strict-all": (
+        "a causal mask that hides each token from itself, the first one as well",
+        lambda q, k, image: k >= q,
+    ),
+    "one-more": ("a causal mask that shows one token too many", lambda q, k, image: k > q + 1),
     "image-both-ways": (
         "image tokens that see one another in both directions",
         lambda q, k, image: (k > q) & ~((q >= image[0]) & (q < image[1]) & (k < image[1])),
     ),
+    "prefix-both-ways": (
+        "a prompt that sees itself in both directions up to its image's end",
+        lambda q, k, image: (k > q) & (k >= image[1]),
+    ),
+    "image-hidden": (
+        "image tokens hidden from the text behind them",
+        lambda q, k, image: (k > q) | ((q >= image[1]) & (k >= image[0]) & (k < image[1])),
+    ),
+    "first-hidden": ("the prompt's first token hidden", lambda q, k, image: (k > q) | ((k == 0) & (q > 0))),
+    "upside-down": ("the causal mask the wrong way round", lambda q, k, image: k < q),
     **{
         f"window-{size}": (f"a sliding window of {size} tokens", partial(_outside, size=size))
-        for size in (128, 256, 512, 1024)
+        for size in (64, 128, 256, 512, 1024, 4096)
     },
 }
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, lengths: Any, **how: Any) -> Tensor:
-    return attended(q, repeat_heads(k, q), repeat_heads(v, q), **{"hidden": lambda q, k: k > q, **how})
+ATTENDING: Table = {
+    "scale-half": (
+        "scores scaled by the root of half of a head's width",
+        {"scale": lambda dim, heads: math.sqrt(2 / dim)},
+    ),
+    "scale-mla": (
+        "scores scaled as for heads with a part of their own for positions",
+        {"scale": lambda dim, heads: 1 / math.sqrt(dim + dim // 2)},
+    ),
+    "probabilities-bfloat16": (
+        "attention's probabilities rounded to bfloat16",
+        {"softmax": lambda s: rounded(s.softmax(-1), torch.bfloat16)},
+    ),
+    "scores-bfloat16": ("scores rounded to bfloat16", {"softmax": lambda s: s.bfloat16().float().softmax(-1)}),
+    **{f"cap-{cap}": (f"scores capped at {cap}", {"change": partial(_capped, cap=cap)}) for cap in (50, 30)},
+    **{
+        f"mask-{-fill:g}": (f"a mask of {fill:g} in place of minus infinity", {"fill": fill})
+        for fill in (-10000.0, -100.0)
+    },
+    "mask-0": ("a mask of 0 in place of minus infinity", {"fill": 0.0}),
+    "heads-tiled": (
+        "keys and values repeated head after head for the queries",
+        {"repeat": lambda keys, q: keys.repeat(1, q.shape[1] // keys.shape[1], 1, 1)},
+    ),
+}
+"""Of the decoder's attention, what is other than in :func:`_attend`."""
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, lengths: Any, repeat: Callable[..., Tensor] = repeat_heads, **how: Any
+) -> Tensor:
+    return attended(q, repeat(k, q), repeat(v, q), **{"hidden": lambda q, k: k > q, **how})
 
 
 def _attends(on: Bench, how: dict[str, Any]) -> None:
@@ -152,9 +236,42 @@ def _attend_in(run: Callable[..., Tensor], dtype: torch.dtype, q: Tensor, k: Ten
     return run(q.to(dtype), k.to(dtype), v.to(dtype), n).to(q.dtype)
 
 
+def _projected(on: Bench, names: str, change: Callable[[Tensor, int], Tensor]) -> None:
+    for module in on.modules(decoder.Attention):
+        for linear in (module.get_submodule(f"{name}_proj") for name in names):
+            on.changes.around(linear, lambda run, x, dim=module.head_dim: change(run(x), dim))
+
+
+def _unit_heads(x: Tensor, dim: int) -> Tensor:
+    return _unit(x.unflatten(-1, (-1, dim))).flatten(-2)
+
+
+def _dims_first(x: Tensor, dim: int) -> Tensor:
+    out: Tensor = x.unflatten(-1, (dim, -1)).transpose(-1, -2).flatten(-2)
+    return out
+
+
+def _swapped(on: Bench, one: str, other: str) -> None:
+    for module in on.modules(decoder.Attention):
+        a, b = (module.get_submodule(f"{name}_proj").weight for name in (one, other))
+        a_values, b_values = a.data, b.data
+        on.changes.weight(a, b_values)
+        on.changes.weight(b, a_values)
+
+
+def _not_merged(on: Bench) -> None:
+    def heads_last(run: Callable[..., Tensor], *args: Any) -> Tensor:
+        out = run(*args)
+        return out.reshape(len(out), out.shape[2], out.shape[1], -1).transpose(1, 2)
+
+    for module in on.modules(decoder.Attention):
+        on.changes.set(module, "attend", partial(heads_last, module.attend))
+
+
 LAST_NORMS: dict[str, tuple[str, Callable[[Change, Tensor], Tensor]]] = {
     "no-last-norm": ("no norm behind the decoder's last layer", lambda run, x: x),
     "last-norm-twice": ("the last norm run twice", lambda run, x: run(run(x))),
+    "last-norm-plain": ("the last norm without its weights", lambda run, x: _unit(x)),
 }
 Head = Callable[[Any, Change, Tensor], Tensor]
 """Computes logits from the model, its own head and the hidden states."""
@@ -163,15 +280,33 @@ HEADS: dict[str, tuple[str, Head]] = {
         "the embeddings in the place of the head's weights (tied)",
         lambda model, run, x: F.linear(x, model.model.embed_tokens.weight).float(),
     ),
-    "bfloat16": (
-        "the head computed in bfloat16",
-        lambda model, run, x: linear_in(model.lm_head, torch.bfloat16, x).float(),
+    **{
+        key: (
+            f"the head computed in {key}",
+            lambda model, run, x, dtype=dtype: linear_in(model.lm_head, dtype, x).float(),
+        )
+        for key, dtype in DTYPES.items()
+    },
+    **{
+        f"logits-{key}": (words, lambda model, run, x, change=change: change(run(x)))
+        for key, (words, change) in rounding("logits rounded to {}").items()
+    },
+    "weights-bfloat16": (
+        "the head's weights rounded to bfloat16",
+        lambda model, run, x: F.linear(x, rounded(model.lm_head.weight, torch.bfloat16)).float(),
     ),
-    "logits-bfloat16": ("logits rounded to bfloat16", lambda model, run, x: rounded(run(x), torch.bfloat16)),
-    "cap-30": ("logits capped at 30", lambda model, run, x: 30 * torch.tanh(run(x) / 30)),
+    "scaled": ("logits divided by the root of the width", lambda model, run, x: run(x) / x.shape[-1] ** 0.5),
+    "multiplied": ("logits multiplied by the root of the width", lambda model, run, x: run(x) * x.shape[-1] ** 0.5),
+    "cap-30": ("logits capped at 30", lambda model, run, x: _capped(run(x), 30.0)),
+    "cap-50": ("logits capped at 50", lambda model, run, x: _capped(run(x), 50.0)),
+    "softmax": ("probabilities in the place of logits", lambda model, run, x: run(x).softmax(-1)),
+    "log-softmax": ("logarithms of probabilities in the place of logits", lambda model, run, x: run(x).log_softmax(-1)),
+    "one-off": ("logits one token off", lambda model, run, x: run(x).roll(1, -1)),
+    "one-off-other": ("logits one token too early", lambda model, run, x: run(x).roll(-1, -1)),
 }
 PLACES: dict[str, tuple[str, Callable[[Bench, int], int]]] = {
     "last-but-one": ("the logits behind the prompt's last token but one", lambda on, length: length - 2),
+    "first": ("the logits behind the prompt's first token", lambda on, length: 0),
     "image-end": ("the logits behind the last image token", lambda on, length: on.prompt_image[1] - 1),
 }
 
@@ -180,8 +315,12 @@ def _last_norm(on: Bench, change: Callable[..., Tensor]) -> None:
     on.changes.around(on.core.norm, change)
 
 
-def _last_epsilon(on: Bench) -> None:
-    on.changes.set(on.core.norm, "eps", 1e-5)
+def _last_epsilon(on: Bench, eps: float) -> None:
+    on.changes.set(on.core.norm, "eps", eps)
+
+
+def _last_gain(on: Bench) -> None:
+    on.changes.weight(on.core.norm.weight, on.core.norm.weight.data + 1)
 
 
 def _head(on: Bench, change: Head) -> None:
@@ -198,6 +337,12 @@ def _from_another(on: Bench, at: Callable[[Bench, int], int]) -> None:
         return logits
 
     on.changes.set(model, "decode", decode)
+
+
+def _no_last(on: Bench) -> None:
+    if on.notes["first"]:
+        raise NotImplementedError
+    on.changes.set(on.core, "layers", nn.ModuleList(on.notes["all_blocks"][:-1]))
 
 
 def _values_before(on: Bench) -> None:
@@ -226,6 +371,14 @@ def _interleaved(rope: Rope, x: Tensor) -> Tensor:
     return x * cos + turned * sin
 
 
+def _partly(rope: Rope, x: Tensor, share: float, behind: bool = False) -> Tensor:
+    width, half = int(x.shape[-1] * share), x.shape[-1] // 2
+    keep = width // 2
+    cos, sin = (torch.cat([part[..., :keep], part[..., half : half + keep]], -1) for part in (rope.cos, rope.sin))
+    out = _turn(x[..., -width:] if behind else x[..., :width], cos, sin)
+    return torch.cat([x[..., :-width], out] if behind else [out, x[..., width:]], -1)
+
+
 ROTATIONS: dict[str, tuple[str, Rotate]] = {
     "interleaved": ("rotary positions that pair neighbouring channels", _interleaved),
     "deinterleaved": (
@@ -234,9 +387,24 @@ ROTATIONS: dict[str, tuple[str, Rotate]] = {
     ),
     "backwards": ("rotary positions turned the other way", lambda rope, x: _turn(x, rope.cos, -rope.sin)),
     "missing": ("no rotary positions", lambda rope, x: x),
-    "bfloat16": (
-        "cosine and sine rounded to bfloat16",
-        lambda rope, x: _turn(x, rounded(rope.cos, torch.bfloat16), rounded(rope.sin, torch.bfloat16)),
+    "half": ("rotary positions for the first half of the channels alone", partial(_partly, share=0.5)),
+    "half-behind": (
+        "rotary positions for the last half of the channels alone",
+        partial(_partly, share=0.5, behind=True),
+    ),
+    "quarter": ("rotary positions for a quarter of the channels alone", partial(_partly, share=0.25)),
+    "no-minus": (
+        "rotary positions without the minus",
+        lambda rope, x: x * rope.cos + x.roll(x.shape[-1] // 2, -1) * rope.sin,
+    ),
+    "cos-sin": ("cosine and sine exchanged in the rotary positions", lambda rope, x: _turn(x, rope.sin, rope.cos)),
+    **{
+        key: (words, lambda rope, x, change=change: _turn(x, change(rope.cos), change(rope.sin)))
+        for key, (words, change) in rounding("cosine and sine rounded to {}").items()
+    },
+    "twice": (
+        "rotary positions applied twice",
+        lambda rope, x: _turn(_turn(x, rope.cos, rope.sin), rope.cos, rope.sin),
     ),
 }
 
@@ -256,6 +424,16 @@ def _one_side(on: Bench, side: str) -> None:
     on.changes.set(Rope, "rotate", rotate)
 
 
+def _values_too(on: Bench) -> None:
+    def forward(self: Any, x: Tensor, rope: Rope, cache: Any) -> Tensor:
+        q, k, v = (rope.rotate(self.split_heads(part(x))) for part in (self.q_proj, self.k_proj, self.v_proj))
+        keys, values = cache.append(self.layer, k, v, rope.positions)
+        out: Tensor = self.o_proj(self.attend(q, keys, values, None).transpose(1, 2).flatten(2))
+        return out
+
+    on.changes.set(decoder.Attention, "forward", forward)
+
+
 Positions = Callable[[Bench, Tensor], Tensor]
 """Changes the positions ``[B, T]``."""
 
@@ -271,10 +449,32 @@ POSITIONS: dict[str, tuple[str, Positions]] = {
         "one position for all image tokens",
         partial(_counted, in_image=lambda at, first: first, tokens=1),
     ),
+    "text-apart": (
+        "positions that count text and image tokens apart",
+        partial(_counted, in_image=lambda at, first: at - first, tokens=0),
+    ),
+    "text-from-image": (
+        "positions of the text that begin again behind the image",
+        lambda on, at: torch.where(at < on.prompt_image[1], at, at - on.prompt_image[1]),
+    ),
     "text-one-late": ("positions one too high behind the image", lambda on, at: at + (at >= on.prompt_image[1])),
     "text-one-early": ("positions one too low behind the image", lambda on, at: at - (at >= on.prompt_image[1]).long()),
+    "image-one-late": ("positions one too high from the image on", lambda on, at: at + (at >= on.prompt_image[0])),
+    "first-again": ("positions that begin at 0 twice", lambda on, at: (at - 1).clamp_min(0)),
+    "none": ("position 0 everywhere", lambda on, at: 0 * at),
+    "doubled": ("positions doubled", lambda on, at: 2 * at),
+    "halved": ("positions halved", lambda on, at: at / 2),
+    "quartered": ("positions divided by four", lambda on, at: at / 4),
     "bfloat16": ("positions rounded to bfloat16", lambda on, at: at.bfloat16().float()),
+    "float16": ("positions rounded to float16", lambda on, at: at.half().float()),
+    "capped-512": ("positions that end at 511", lambda on, at: at.clamp_max(511)),
     "capped-1024": ("positions that end at 1023", lambda on, at: at.clamp_max(1023)),
+}
+FREQUENCIES: dict[str, tuple[str, Change]] = {
+    **rounding("rotary frequencies rounded to {}"),
+    "one-on": ("rotary frequencies that begin with the second", lambda f: f * f[1]),
+    "doubled": ("rotary frequencies of two channels each step", lambda f: f**2),
+    "width": ("rotary frequencies over half of the channels' number", lambda f: f**0.5),
 }
 
 
@@ -286,6 +486,10 @@ def _positioned(on: Bench, change: Positions) -> None:
         rope.positions = positions
 
     on.changes.set(Rope, "__init__", init)
+
+
+def _frequencies(on: Bench, change: Change) -> None:
+    on.changes.set(on.core, "inv_freq", change(on.core.inv_freq))
 
 
 def _theta(on: Bench, theta: float) -> None:

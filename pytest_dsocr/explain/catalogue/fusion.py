@@ -69,6 +69,14 @@ class Seen:
         return self.map.flatten(2).transpose(1, 2)
 
 
+def _layer_norm(x: Tensor) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:])
+
+
+def _unit(x: Tensor) -> Tensor:
+    return F.normalize(x, dim=-1)
+
+
 Pairing = Callable[[Seen], tuple[Tensor, ...]]
 """Gives what is joined in front of the projector, channel behind channel."""
 PAIRINGS: dict[str, tuple[str, Pairing]] = {
@@ -79,19 +87,48 @@ PAIRINGS: dict[str, tuple[str, Pairing]] = {
         "SAM's map reshaped, its channels not moved behind its places",
         lambda v: (v.tokens, v.map.reshape(len(v.map), -1, v.map.shape[1])),
     ),
+    "clip-turned": (
+        "CLIP's tokens read column by column",
+        lambda v: (square(v.tokens).transpose(1, 2).flatten(1, 2), v.rows),
+    ),
+    "clip-twice": ("CLIP's features in the place of SAM's", lambda v: (v.tokens, v.tokens)),
+    "sam-twice": ("SAM's features in the place of CLIP's", lambda v: (v.rows, v.rows)),
+    "no-clip": ("zeros in the place of CLIP's features", lambda v: (0 * v.tokens, v.rows)),
+    "no-sam": ("zeros in the place of SAM's features", lambda v: (v.tokens, 0 * v.rows)),
+    "interleaved": ("CLIP's and SAM's channels in turn", lambda v: (torch.stack([v.tokens, v.rows], -1).flatten(2),)),
     "normed": (
         "a norm without weights in front of the projector",
-        lambda v: (F.layer_norm(x := torch.cat([v.tokens, v.rows], -1), x.shape[-1:]),),
+        lambda v: (_layer_norm(torch.cat([v.tokens, v.rows], -1)),),
     ),
+    "clip-normed": ("a norm without weights behind CLIP", lambda v: (_layer_norm(v.tokens), v.rows)),
+    "units": ("CLIP's and SAM's features made of length one", lambda v: (_unit(v.tokens), _unit(v.rows))),
     "shifted": ("CLIP's tokens one place off, the class token in front", lambda v: (v.clip.roll(1, 1)[:, 1:], v.rows)),
 }
 """They need CLIP and SAM to be of one width where both are in one place."""
 LINEARS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
     "no-bias": ("the projector without its bias", lambda linear, x: F.linear(x, linear.weight)),
+    "bias-twice": ("the projector's bias added twice", lambda linear, x: F.linear(x, linear.weight, 2 * linear.bias)),
     "gelu": ("GELU behind the projector", lambda linear, x: F.gelu(_linear(linear, x))),
+    "gelu-front": ("GELU in front of the projector", lambda linear, x: _linear(linear, F.gelu(x))),
+    "silu": ("SiLU behind the projector", lambda linear, x: F.silu(_linear(linear, x))),
+    "relu": ("ReLU behind the projector", lambda linear, x: F.relu(_linear(linear, x))),
+    "normed-out": ("a norm without weights behind the projector", lambda linear, x: _layer_norm(_linear(linear, x))),
+    "unit-out": ("the projector's tokens made of length one", lambda linear, x: _unit(_linear(linear, x))),
+    "scaled-root": (
+        "the projector's tokens multiplied by the root of their width",
+        lambda linear, x: _linear(linear, x) * linear.weight.shape[0] ** 0.5,
+    ),
+    "divided-root": (
+        "the projector's tokens divided by the root of their width",
+        lambda linear, x: _linear(linear, x) / linear.weight.shape[0] ** 0.5,
+    ),
     "never-filled": (
         "the projector's weights left as they were allocated",
         lambda linear, x: _linear(linear, x) * torch.nan,
+    ),
+    "reshaped": (
+        "the projector's weight transposed and reshaped",
+        lambda linear, x: F.linear(x, linear.weight.T.reshape(linear.weight.shape), linear.bias),
     ),
 }
 ROUNDED = {
@@ -165,6 +202,11 @@ def _exchanged_and_reshaped(crops: Tensor, grid: Grid) -> Tensor:
     return mosaic(crops, grid[::-1]).reshape(grid[1] * side, grid[0] * side, -1)
 
 
+def _by_column(crops: Tensor, grid: Grid) -> Tensor:
+    columns, rows = grid
+    return mosaic(crops[[row + rows * column for row in range(rows) for column in range(columns)]], grid)
+
+
 def _in_turn(crops: Tensor, grid: Grid) -> Tensor:
     side = math.isqrt(crops.shape[-2])
     return crops.reshape(grid[1] * side, grid[0] * side, -1)
@@ -175,14 +217,24 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "separator-between": ("the separator between crops and page", {"order": "csp"}),
     "separator-first": ("the separator in front", {"order": "scp"}),
     "no-separator": ("no separator", {"order": "cp"}),
+    "separator-twice": ("a separator behind the crops as well", {"order": "csps"}),
+    "page-separator-crops": ("the page, the separator, then the crops", {"order": "psc"}),
+    "no-crops": ("no crops", {"order": "ps"}),
+    "no-page": ("no whole page", {"order": "cs"}),
+    "separator-both": ("a separator in front as well", {"order": "scps"}),
     "pushed-out": (
         "a token too many in front, the last one pushed out",
         {"last": lambda x: torch.cat([x[:1], x[:-1]])},
     ),
     "crops-zero": ("zeros in the place of the crops' tokens", {"crops": lambda crops, grid: 0 * mosaic(crops, grid)}),
+    "first-dropped": ("vision's first token dropped", {"last": lambda x: x[1:]}),
     "no-newlines": ("no newlines", {"ends": ""}),
+    "no-crop-newlines": ("no newlines in the crops", {"ends": "page"}),
+    "no-page-newlines": ("no newlines in the page", {"ends": "crops"}),
     "newlines-in-front": ("newlines in front of their rows", {"front": True}),
     "newline-zero": ("newlines of zeros", {"newline": lambda newline, separator: 0 * newline}),
+    "newline-separator": ("the separator in the place of newlines", {"newline": lambda newline, separator: separator}),
+    "separator-newline": ("a newline in the place of the separator", {"separator": lambda newline, separator: newline}),
     "separator-zero": ("a separator of zeros", {"separator": lambda newline, separator: 0 * separator}),
     "never-filled": (
         "newlines left as they were allocated",
@@ -192,18 +244,38 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
         "newline and separator exchanged",
         {"newline": lambda newline, separator: separator, "separator": lambda newline, separator: newline},
     ),
+    "grid-exchanged": (
+        "columns and rows of the crops exchanged",
+        {"crops": lambda crops, grid: mosaic(crops, grid[::-1])},
+    ),
     "grid-exchanged-reshaped": (
         "crops laid out by columns and rows exchanged, then reshaped to the page's map",
         {"crops": _exchanged_and_reshaped},
     ),
+    "crops-by-column": ("crops taken column by column", {"crops": _by_column}),
     "crops-in-turn": (
         "each crop's tokens behind those of the one before, not laid out as the page",
         {"crops": _in_turn},
     ),
+    "crop-turned": (
+        "rows and columns exchanged inside of each crop",
+        {"crops": lambda crops, grid: mosaic(square(crops).transpose(1, 2).flatten(1, 2), grid)},
+    ),
+    "each-crop-ended": ("newlines behind the rows of each crop", {"crops": lambda crops, grid: square(crops)}),
+    "mosaic-turned": (
+        "the crops' mosaic read column by column",
+        {"crops": lambda crops, grid: mosaic(crops, grid).transpose(0, 1)},
+    ),
     "crops-backwards": ("crops in the opposite order", {"crops": lambda crops, grid: mosaic(crops.flip(0), grid)}),
+    "crop-repeated": (
+        "the first crop in the place of every one",
+        {"crops": lambda crops, grid: mosaic(crops[:1].expand_as(crops), grid)},
+    ),
     "page-turned": ("the page's tokens read column by column", {"page": lambda page: square(page).transpose(0, 1)}),
     **{key: (words, {"last": change}) for key, (words, change) in rounding("vision's tokens rounded to {}").items()},
     "one-off": ("vision's tokens one place off", {"last": lambda x: x.roll(1, 0)}),
+    "one-off-other": ("vision's tokens one place too early", {"last": lambda x: x.roll(-1, 0)}),
+    "scaled": ("vision's tokens multiplied by the root of their width", {"last": lambda x: x * x.shape[-1] ** 0.5}),
 }
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pytest_dsocr.engine import sam
 from pytest_dsocr.explain.catalogue.blocks import (
+    ACTIVATIONS,
     NOT_FINITE,
     Change,
     Table,
@@ -22,6 +23,7 @@ from pytest_dsocr.explain.catalogue.blocks import (
     add_numbers,
     normed,
     rounded,
+    rounding,
 )
 from pytest_dsocr.explain.catalogue.encoders import Resize, add_attention, grid_variants, line_variants
 from pytest_dsocr.explain.mistake import Bench, Group
@@ -40,28 +42,29 @@ def sam_mistakes() -> Group:
     group.rows("relative-", BIASES, _biased)
     group.rows("relative-", RELATIVE, _relative, words="{} in SAM")
     group.rows("", WINDOWS, lambda on, plant: plant(on), "wide")
-    add_norms(group, "SAM", 1e-6, 1e-5)
+    add_norms(group, "SAM", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
     add_attention(group, "SAM")
     add_flows(group, "SAM")
     add_numbers(group, "SAM")
     grids = {key: (words, resize) for key, words, resize in grid_variants()}
     group.rows("positions-", grids, _grid, "front", "SAM's absolute positions {}")
+    group.rows("pixels-", PIXELS, _pixels, "front", "{} in front of SAM")
     group.rows("patches-", PATCHES, _patches, "front")
     group.add("patches-no-bias", "the patches without their bias", _no_patch_bias, "front")
+    group.add("patches-by-column", "SAM's patches in the order of the columns", _patches_turned, "front")
     for key, (words, run) in CONVOLUTIONS.items():
-        for which in (("net_2", "net_3"), ("net_2",)):
+        for which in (("net_2", "net_3"), ("net_2",), ("net_3",), ("neck.2",), ("neck.2", "net_2", "net_3")):
             plant = partial(_convolutions, run=run, which=which)
             group.add(f"{'-'.join(which)}-{key}", f"SAM's {' and '.join(which)} {words}", plant, "back")
-    gelu = {
-        "between": ("behind net_2 of SAM", "net_2"),
-        "end": ("behind net_3 of SAM", "net_3"),
-        "neck": ("between the convolutions of SAM's neck", "neck.1"),
-    }
-    group.rows("", {f"{key}-gelu": row for key, row in gelu.items()}, _gelu_behind, "back", "GELU {}")
+    for key, name, own in (("gelu", "GELU", "erf"), ("relu", "ReLU", "relu"), ("silu", "SiLU", "silu")):
+        for prefix, (where, path) in BEHIND.items():
+            plant = partial(_behind, path=path, act=ACTIVATIONS[own][1])
+            group.add(f"{prefix}-{key}", f"{name} {where}", plant, "back")
     for key, (words, how) in NECK_NORMS.items():
         for places, name in (((1, 3), "norms"), ((1,), "first norm"), ((3,), "second norm")):
             plant = partial(_neck_norms, how=how, which=places)
             group.add(f"neck-norm-{key}-{len(places)}{places[0]}", f"the {name} of SAM's neck {words}", plant, "back")
+    group.add("neck-turned", "SAM's rows and columns exchanged in front of the neck", _neck_turned, "back")
     group.add("neck-not-loaded", "the weights of SAM's neck never loaded", _neck_not_loaded, "back")
     return group
 
@@ -90,6 +93,7 @@ RELATIVE: dict[str, tuple[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
         "relative positions of the key's place less the query's, not the other way",
         lambda rows, columns: (rows.flip(0), columns.flip(0)),
     ),
+    "rows-twice": ("the relative positions of rows for columns as well", lambda rows, columns: (rows, rows)),
 }
 BIASES: dict[str, tuple[str, Callable[[Bias, Tensor, int, int], Tensor]]] = {
     "of-scaled": (
@@ -116,9 +120,9 @@ def _windowed(on: Bench) -> list[Any]:
     return [block for block in on.modules(sam.Block) if block.window]
 
 
-def _no_windows(on: Bench) -> None:
+def _windows(on: Bench, size: int) -> None:
     for block in _windowed(on):
-        on.changes.set(block, "window", 0)
+        on.changes.set(block, "window", size)
 
 
 def _all_windows(on: Bench) -> None:
@@ -126,26 +130,18 @@ def _all_windows(on: Bench) -> None:
         on.changes.set(block, "window", 14)
 
 
-def _pad_replicated(on: Bench) -> None:
-    split = sam.split_windows
-
-    def padded(x_BHWC: Tensor, window: int) -> Tensor:
-        height, width = (-side % window for side in x_BHWC.shape[1:3])
-        out = F.pad(x_BHWC.permute(0, 3, 1, 2), (0, width, 0, height), mode="replicate")
-        return split(out.permute(0, 2, 3, 1), window)
-
-    on.changes.set(sam, "split_windows", padded)
-
-
-def _pad_both_sides(on: Bench) -> None:
+def _pads(on: Bench, mode: str = "constant", share: float = 0.0) -> None:
+    """Pad by a mode of ``F.pad``, a share of it in front."""
     split, join = sam.split_windows, sam.join_windows
 
     def padded(x_BHWC: Tensor, window: int) -> Tensor:
-        top, left = (-side % window // 2 for side in x_BHWC.shape[1:3])
-        return split(F.pad(x_BHWC, (0, 0, left, 0, top, 0)), window)
+        height, width = (-side % window for side in x_BHWC.shape[1:3])
+        top, left = int(height * share), int(width * share)
+        out = F.pad(x_BHWC.permute(0, 3, 1, 2), (left, width - left, top, height - top), mode=mode)
+        return split(out.permute(0, 2, 3, 1), window)
 
     def joined(windows: Tensor, height: int, width: int) -> Tensor:
-        top, left = (-side % windows.shape[1] // 2 for side in (height, width))
+        top, left = (int(-side % windows.shape[1] * share) for side in (height, width))
         return join(windows, height + top, width + left)[:, top:, left:]
 
     on.changes.set(sam, "split_windows", padded)
@@ -174,21 +170,64 @@ def _padding_hidden(on: Bench) -> None:
         on.changes.set(block.attn, "position_bias", partial(biased, block.attn.position_bias))
 
 
+def _shifted(on: Bench, by: int = 7) -> None:
+    def rolled(run: Change, x: Tensor) -> Tensor:
+        return run(x.roll((-by, -by), (1, 2))).roll((by, by), (1, 2))
+
+    for block in _windowed(on):
+        on.changes.set(block, "attend", partial(rolled, block.attend))
+
+
+def _by_column(on: Bench) -> None:
+    join = sam.join_windows
+
+    def joined(windows: Tensor, height: int, width: int) -> Tensor:
+        rows, columns = (-(-side // windows.shape[1]) for side in (height, width))
+        return join(windows.unflatten(0, (-1, columns, rows)).transpose(1, 2).flatten(0, 2), height, width)
+
+    on.changes.set(sam, "join_windows", joined)
+
+
 WINDOWS: Table = {
-    "global-everywhere": ("a block of SAM attending to the whole view that should keep to its windows", _no_windows),
+    "global-everywhere": (
+        "a block of SAM attending to the whole view that should keep to its windows",
+        partial(_windows, size=0),
+    ),
     "windows-everywhere": ("a block of SAM keeping to windows that should attend to the whole view", _all_windows),
-    "pad-middle": ("SAM's windows padded on both sides", _pad_both_sides),
-    "pad-replicate": ("SAM's windows padded with the last row and column", _pad_replicated),
+    **{f"windows-{size}": (f"windows of {size} in SAM", partial(_windows, size=size)) for size in (7, 8, 10, 12, 16)},
+    "pad-before": ("SAM's windows padded in front, not behind", partial(_pads, share=1.0)),
+    "pad-middle": ("SAM's windows padded on both sides", partial(_pads, share=0.5)),
+    "pad-replicate": ("SAM's windows padded with the last row and column", partial(_pads, mode="replicate")),
+    "pad-reflect": ("SAM's windows padded by reflection", partial(_pads, mode="reflect")),
+    "pad-circular": ("SAM's windows padded from the other end", partial(_pads, mode="circular")),
     "pad-in-front-of-norm": (
         "SAM's windows padded in front of the norm, which makes of zeros its biases",
         _norm_of_padding,
     ),
     "pad-hidden": ("SAM's padding hidden from attention", _padding_hidden),
+    "windows-shifted": ("SAM's windows shifted by half of their size", _shifted),
+    "windows-by-column": ("SAM's windows put back column by column", _by_column),
+}
+PIXELS: dict[str, tuple[str, Change]] = {
+    "turned": ("the pixels' rows and columns exchanged", lambda x: x.transpose(2, 3)),
+    "normalised-twice": ("the pixels normalised a second time", lambda x: (x - 0.5) / 0.5),
+    "shares": ("pixels from 0 to 1", lambda x: x * 0.5 + 0.5),
+    "float16": ("the pixels rounded to float16", partial(rounded, dtype=torch.float16)),
 }
 PATCHES: dict[str, tuple[str, Change]] = {
     "turned": ("rows and columns of the patches' weights exchanged", lambda w: w.transpose(2, 3)),
     "bgr": ("the patches' weights in the order blue, green, red", lambda w: w.flip(1)),
+    "flipped": ("the patches' weights turned by 180 degrees, as of a true convolution", lambda w: w.flip(2, 3)),
+    "channels-last": (
+        "the patches' weights read with the channels last",
+        lambda w: w.flatten(1).unflatten(1, (*w.shape[2:], w.shape[1])).permute(0, 3, 1, 2),
+    ),
+    **rounding("the patches' weights rounded to {}"),
 }
+
+
+def _pixels(on: Bench, change: Change) -> None:
+    on.changes.around(on.core.sam_model.patch_embed, lambda run, x: run(change(x)))
 
 
 def _patches(on: Bench, change: Change) -> None:
@@ -201,15 +240,38 @@ def _no_patch_bias(on: Bench) -> None:
     on.changes.weight(bias, torch.zeros_like(bias))
 
 
+def _patches_turned(on: Bench) -> None:
+    on.changes.around(on.core.sam_model.patch_embed, lambda run, x: run(x).transpose(1, 2))
+
+
+def _conv(
+    conv: Any,
+    x: Tensor,
+    *,
+    pad: tuple[int, int, int, int] = (1, 1, 1, 1),
+    mode: str = "constant",
+    weight: Change = lambda w: w,
+) -> Tensor:
+    return F.conv2d(F.pad(x, pad, mode=mode), weight(conv.weight), stride=conv.stride)
+
+
 CONVOLUTIONS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
-    "pad-behind": (
-        'padded behind only, as TensorFlow\'s "same" does',
-        lambda conv, x: F.conv2d(F.pad(x, (0, 1, 0, 1)), conv.weight, stride=conv.stride),
-    ),
+    "pad-behind": ('padded behind only, as TensorFlow\'s "same" does', partial(_conv, pad=(0, 1, 0, 1))),
+    "pad-front": ("padded in front only", partial(_conv, pad=(1, 0, 1, 0))),
+    "pad-replicate": ("padded with the last row and column", partial(_conv, mode="replicate")),
+    "pad-reflect": ("padded by reflection", partial(_conv, mode="reflect")),
+    "flipped": ("with its weights turned by 180 degrees", partial(_conv, weight=lambda w: w.flip(2, 3))),
+    "turned": ("with rows and columns of its weights exchanged", partial(_conv, weight=lambda w: w.transpose(2, 3))),
     "bfloat16": (
         "computed in bfloat16",
-        lambda conv, x: rounded(type(conv).forward(conv, rounded(x, torch.bfloat16)), torch.bfloat16),
+        lambda conv, x: rounded(_conv(conv, rounded(x, torch.bfloat16)), torch.bfloat16),
     ),
+}
+BEHIND = {
+    "between": ("behind net_2 of SAM", "net_2"),
+    "end": ("behind net_3 of SAM", "net_3"),
+    "neck": ("between the convolutions of SAM's neck", "neck.1"),
+    "neck-end": ("behind SAM's neck", "neck.3"),
 }
 
 
@@ -218,22 +280,36 @@ def _convolutions(on: Bench, run: Callable[[Any, Tensor], Tensor], which: tuple[
         on.changes.forward(conv, partial(run, conv))
 
 
-def _gelu_behind(on: Bench, path: str) -> None:
-    on.changes.around(on.core.sam_model.get_submodule(path), lambda run, x: F.gelu(run(x)))
+def _behind(on: Bench, path: str, act: Change) -> None:
+    on.changes.around(on.core.sam_model.get_submodule(path), lambda run, x: act(run(x)))
 
 
-NECK_NORMS: dict[str, tuple[str, dict[str, Any]]] = {
+NECK_NORMS: dict[str, tuple[str, dict[str, Any] | None]] = {
+    "missing": ("left out", None),
+    "over-places": ("over the places, not the channels", {"dim": (2, 3)}),
     "over-rows": ("over rows, not channels", {"dim": 2}),
     "over-columns": ("over columns, not channels", {"dim": 3}),
+    "over-all": ("over places and channels together", {"dim": (1, 2, 3)}),
     "unbiased": ("whose variance is over one channel less", {"unbiased": True}),
+    "no-weight": ("without weights", {"gain": False}),
+    "no-bias": ("without biases", {"shift": False}),
+    "plain": ("without weights and biases", {"gain": False, "shift": False}),
     "rms": ("that do not take the mean away", {"other": True}),
-    "1e-05": ("with an epsilon of 1e-05 in place of 1e-06", {"eps": 1e-5}),
+    "outside": ("whose epsilon is added to the root", {"outside": True}),
+    "bfloat16": ("computed in bfloat16", {"dtype": torch.bfloat16}),
+    **{
+        f"{eps:g}": (f"with an epsilon of {eps:g} in place of 1e-06", {"eps": eps}) for eps in (1e-5, 1e-12, 1e-3, 1e-8)
+    },
 }
 
 
-def _neck_norms(on: Bench, how: dict[str, Any], which: tuple[int, ...]) -> None:
+def _neck_norms(on: Bench, how: dict[str, Any] | None, which: tuple[int, ...]) -> None:
     for norm in [on.core.sam_model.neck[index] for index in which]:
-        on.changes.forward(norm, partial(normed, norm, **{"dim": 1, **how}))
+        on.changes.forward(norm, partial(normed, norm, **{"dim": 1, **how}) if how else lambda x: x)
+
+
+def _neck_turned(on: Bench) -> None:
+    on.changes.around(on.core.sam_model.neck[0], lambda run, x: run(x.transpose(2, 3)))
 
 
 def _neck_not_loaded(on: Bench) -> None:
