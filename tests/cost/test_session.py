@@ -14,7 +14,7 @@ from PIL import Image
 
 from pytest_dsocr.cost.cost import as_counted, by_module
 from pytest_dsocr.cost.decoder import Reached, expected, expert_parameters, least, most, routed
-from pytest_dsocr.cost.model import decode_step, stages_of
+from pytest_dsocr.cost.model import stages_of
 from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.attention import attention_function
 from pytest_dsocr.engine.experts import MixtureOfExperts, Router
@@ -61,8 +61,7 @@ def shared_heads(tiny: Session[Any], attention: str) -> Session[Any]:
     return Session(model, tiny.tokenizer)
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("rows", [1, ROWS])
+@pytest.mark.parametrize(("attention", "rows"), [("eager", 1), ("sdpa", ROWS)])
 def test_pages_alone_and_together(tiny: Session[Any], attention: str, rows: int) -> None:
     """Products in each module; and of them what torch's counter sees on the CPU."""
     session = shared_heads(tiny, attention)
@@ -71,18 +70,6 @@ def test_pages_alone_and_together(tiny: Session[Any], attention: str, rows: int)
     assert not apart(by_module(stages.values()), found)
     assert found.as_counted == sum(as_counted(one, attention, "cpu") for one in stages.values())
     assert not found.unknown
-
-
-def test_a_growing_step_is_the_attentions(tiny: Session[Any]) -> None:
-    arch, work = model_of(tiny).arch, work_of(tiny)
-    short, long = (decode_step(arch, work, length).layers for length in (100, 1000))
-    grown = {name for name in short if short[name] != long[name]}
-    assert grown == {f"model.layers.{layer}.self_attn" for layer in range(arch.decoder.num_hidden_layers)}
-    one = short["model.layers.0.self_attn"]
-    other = long["model.layers.0.self_attn"]
-    assert other.matrix_flops - one.matrix_flops == other.attention_flops - one.attention_flops
-    width = arch.decoder.num_key_value_heads * arch.decoder.head_dim
-    assert other.read_bytes - one.read_bytes == 900 * 2 * width * FLOAT_BYTES
 
 
 def test_experts_are_those_that_tokens_reach(tiny: Session[Any]) -> None:
@@ -109,7 +96,7 @@ def _note(chosen: list[list[int]], _: Router, __: Any, out: tuple[torch.Tensor, 
     chosen.extend(out[0].tolist())
 
 
-@pytest.mark.parametrize(("tokens", "bounds"), [(0, (0, 0)), (1, (6, 6)), (2, (6, 12)), (8, (6, 48)), (1213, (6, 64))])
+@pytest.mark.parametrize(("tokens", "bounds"), [(0, (0, 0)), (8, (6, 48)), (1213, (6, 64))])
 def test_expected_experts_are_the_mean_of_many_draws_and_lie_between_the_bounds(
     tokens: int, bounds: tuple[int, int]
 ) -> None:
@@ -124,7 +111,7 @@ def test_expected_experts_are_the_mean_of_many_draws_and_lie_between_the_bounds(
         assert found[1] == pytest.approx(float(distinct), rel=0.005)
 
 
-@pytest.mark.parametrize("reached", [expected, least, most])
+@pytest.mark.parametrize("reached", [least, most])
 def test_routing_changes_the_weights_that_are_read_and_nothing_else(tiny: Session[Any], reached: Reached) -> None:
     arch = model_of(tiny).arch
     asked = by_module(stages_of(arch, work_of(tiny), reached=reached).values())
