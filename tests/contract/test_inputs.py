@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,8 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor
 
 from pytest_dsocr.contract.image import global_view
-from pytest_dsocr.contract.inputs import Inputs, check_inputs
 from pytest_dsocr.contract.presets import Preset, crop_grid, feature_count, image_token_count
 from pytest_dsocr.contract.prompt import locate, split_at_images
 from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
@@ -155,45 +152,3 @@ def test_what_has_no_size_or_no_words_is_refused() -> None:
         locate("  ")
     with pytest.raises(DsocrError, match="2 <image> placeholders"):
         split_at_images(locate("<image>"), 1)
-
-
-FAULTS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "mask without BOS": ("cut", {"images_seq_mask": lambda mask: mask[:, 1:]}, "images_seq_mask is [1,"),
-    "mask one early": ("cut", {"images_seq_mask": lambda mask: mask.roll(-1, 1)}, "disagree at 2 positions, the first"),
-    "mask as numbers": ("cut", {"images_seq_mask": Tensor.long}, "torch.int64 where it is [1,"),
-    "ids one late": ("cut", {"input_ids": lambda ids: ids.roll(1, 1)}, "BOS (id 0) stands at positions [1]"),
-    "ids without a batch": ("cut", {"input_ids": lambda ids: ids[0]}, "torch.int64 where it is [1,"),
-    "ids as int32": ("cut", {"input_ids": Tensor.int}, "torch.int32"),
-    "columns and rows exchanged": ("tall", {"images_spatial_crop": lambda grid: grid.flip(1)}, "gundam asks for 893"),
-    "too many crops": ("cut", {"images_spatial_crop": lambda _: torch.tensor([[4, 3]])}, "(4, 3) where gundam has 2"),
-    "cut where nothing is": ("base", {"images_spatial_crop": lambda grid: grid + 1}, "has (2, 2) where base has"),
-    "grids moved": ("cut", {"images_spatial_crop": lambda grid: grid.to("meta")}, "images_spatial_crop is on meta"),
-    "a crop too few": ("cut", {"images_crop": lambda crops: crops[1:]}, "images_crop is [3, 3, 640, 640]"),
-    "no crops as an empty tensor": ("uncut", {"images_crop": lambda crops: crops[:0]}, "images_crop is [0, 3,"),
-    "a page of another size": ("cut", {"images_ori": lambda page: page[..., :640, :640]}, "[1, 3, 640, 640]"),
-    "a page in float32": ("cut", {"images_ori": Tensor.float}, "images_ori is [1, 3, 1024, 1024] torch.float32"),
-    "an image without its ids": (
-        "uncut",
-        {"input_ids": lambda _: torch.tensor([[0, 5]]), "images_seq_mask": lambda _: torch.tensor([[False, False]])},
-        "has 0 image tokens, gundam asks for 273 and vision will give 273 features",
-    ),
-}
-"""What the page is, how its inputs are changed, and what names the fault."""
-
-
-@pytest.fixture(scope="module")
-def right(tokenizer: Tokenizer) -> dict[str, Inputs]:
-    """Inputs as they should be: cut into 2 x 2 and 2 x 3 crops, not cut, and of a preset without crops."""
-    sizes = {"cut": (1000, 1000), "tall": (850, 1300), "uncut": (300, 200), "base": (1000, 1000)}
-    return {
-        name: DEFAULT.prepare(rgb(*size), "free", "base" if name == "base" else "gundam", tokenizer)
-        for name, size in sizes.items()
-    }
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_named(name: str, right: dict[str, Inputs]) -> None:
-    of, changes, message = FAULTS[name]
-    changed = {field: change(getattr(right[of], field)) for field, change in changes.items()}
-    with pytest.raises(DsocrError, match=re.escape(message)):
-        check_inputs(replace(right[of], **changed), BASE if of == "base" else GUNDAM, DEFAULT.special)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tokenizers import AddedToken, processors
 
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.prompt import BOS, EOS, PAD, SpecialTokens
-from pytest_dsocr.engine.tokenizer import LABELS, MARKUP, TextStream, Tokenizer, byte_level_vocabulary
+from pytest_dsocr.engine.tokenizer import LABELS, MARKUP, Tokenizer, byte_level_vocabulary, stream_text
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
@@ -75,35 +74,15 @@ fragments = st.sampled_from([*byte_ids(b"a\x80\xbf\xc3\xe4\xef\xbd\xf0\x90\xff")
 
 @given(st.lists(fragments | st.integers(0, VENDOR_SIZE - 1), max_size=40))
 def test_stream_of_any_ids_is_their_text(ids: list[int]) -> None:
-    stream = TextStream(BYTES)
-    assert "".join(map(stream.push, ids)) + stream.flush() == BYTES.decode(ids)
+    pieces = [*stream_text(BYTES, ids)]
+    assert "".join(text for _, text in pieces) == BYTES.decode(ids)
+    assert [token for token, _ in pieces if token is not None] == ids
 
 
-def test_stream_holds_back_the_bytes_of_a_character_and_starts_anew() -> None:
-    stream = TextStream(BYTES)
-    assert [stream.push(token_id) for token_id in BYTES.encode("a漢🎉")] == ["a", "", "", "漢", "", "", "", "🎉"]
-    assert stream.push(byte_ids("漢".encode())[0]) == ""
-    assert (stream.flush(), stream.flush()) == ("\ufffd", "")
-    assert stream.push(byte_ids(b"a")[0]) == "a"
-
-
-class LongestDecode:
-    """Remembers the most tokens that it was asked to decode at once."""
-
-    tokens = 0
-
-    def decode(self, ids: Sequence[int]) -> str:
-        self.tokens = max(self.tokens, len(ids))
-        return BYTES.decode(ids)
-
-
-@pytest.mark.parametrize("data", ["漢".encode() * 50, b"\x80" * 150, b"\xe4" * 150], ids=["text", "tails", "heads"])
-def test_stream_decodes_a_bounded_window(data: bytes) -> None:
-    decoder = LongestDecode()
-    stream = TextStream(decoder)
-    for token_id in byte_ids(data):
-        stream.push(token_id)
-    assert decoder.tokens <= 6
+def test_stream_holds_back_the_bytes_of_a_character() -> None:
+    ids = [*BYTES.encode("a漢🎉b"), byte_ids("漢".encode())[0]]
+    texts = [text for _, text in stream_text(BYTES, ids)]
+    assert texts == ["a", "", "", "漢", "", "", "", "🎉", "b", "", "\ufffd"]
 
 
 @pytest.fixture

@@ -52,7 +52,10 @@ def shards_without_index(folder: Path, state: dict[str, Tensor]) -> None:
 
 def shards(folder: Path, state: dict[str, Tensor]) -> None:
     """Beside a file that the index does not name."""
-    save_weights(state, folder, max_shard_bytes=20)
+    files = {name: f"model-{number:05d}-of-000003.safetensors" for number, name in enumerate(state, start=1)}
+    for name, file in files.items():
+        save_file({name: state[name]}, folder / file)
+    (folder / INDEX).write_text(json.dumps({"weight_map": files}), encoding="utf-8")
     save_file({"adapter": torch.zeros(1)}, folder / "adapter.safetensors")
 
 
@@ -141,22 +144,15 @@ def test_damaged_folders(damage: Callable[[Path], None], complaint: str, tmp_pat
         load_weights(Small(), tmp_path)
 
 
-def test_shards_are_indexed_and_keep_below_their_size(tmp_path: Path) -> None:
+def test_saved_files_are_named_and_indexed_as_published(tmp_path: Path) -> None:
     """A transposed tensor is saved as what it shows."""
-    state = {f"t{number}": torch.zeros(number) for number in (1, 2, 3, 4, 50)}
-    state["turned"] = torch.arange(6.0).view(2, 3).T
-    save_weights(state, tmp_path / "new", max_shard_bytes=24)
-    stored = read_headers(tmp_path / "new")
-    by_file: dict[str, list[str]] = {}
-    for name in state:
-        by_file.setdefault(stored[name].path.name, []).append(name)
-    assert [*by_file.values()] == [["t1", "t2", "t3"], ["t4"], ["t50"], ["turned"]]
-    assert {*by_file, INDEX} == {path.name for path in (tmp_path / "new").iterdir()}
-    assert next(iter(by_file)) == "model-00001-of-000004.safetensors"
+    state = {**values(), "turned": torch.arange(6.0).view(2, 3).T}
+    save_weights(state, tmp_path / "new")
+    file = "model-00001-of-000001.safetensors"
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {file, INDEX}
     index = json.loads((tmp_path / "new" / INDEX).read_text(encoding="utf-8"))
-    assert index["metadata"] == {"total_size": 4 * 66}
-    assert index["weight_map"] == {name: file for file, names in by_file.items() for name in names}
-    assert stored["turned"].shape == (3, 2)
+    assert index == {"metadata": {"total_size": 104}, "weight_map": dict.fromkeys(state, file)}
+    assert read_headers(tmp_path / "new")["turned"].shape == (3, 2)
     with pytest.raises(DsocrError, match="holds weights already"):
         save_weights(state, tmp_path / "new")
 
@@ -164,7 +160,7 @@ def test_shards_are_indexed_and_keep_below_their_size(tmp_path: Path) -> None:
 def test_failed_save_leaves_nothing(tmp_path: Path) -> None:
     broken = {"fine": torch.zeros(3), "without data": torch.zeros(3, device="meta")}
     with pytest.raises(NotImplementedError):
-        save_weights(broken, tmp_path, max_shard_bytes=1)
+        save_weights(broken, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -189,9 +185,8 @@ def test_model_comes_back_bit_for_bit(tmp_path: Path) -> None:
     saved, loaded = (DeepseekOCR.empty(SYNTHETIC["tiny"], eager, torch.device("cpu"), torch.bfloat16) for _ in range(2))
     fill(saved)
     saved.stack_experts()
-    save_weights(saved.state_dict(), tmp_path, max_shard_bytes=500_000)
+    save_weights(saved.state_dict(), tmp_path)
     loaded.stack_experts()
     load_weights(loaded, tmp_path)
     for name, tensor in saved.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], tensor), name
-    assert len(list(tmp_path.glob("*.safetensors"))) > 2
