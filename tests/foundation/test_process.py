@@ -87,9 +87,3 @@ def test_a_terminal_shows_the_bar_and_it_goes_when_the_work_is_done(monkeypatch:
             *redrawn, last = screen.readline().split("\r")[:-1]
     assert any("pages: 100%" in line for line in redrawn)
     assert last == "end"
-
-
-def test_elsewhere_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_bar(**SHOWN) as bar:
-        bar.update()
-    assert capsys.readouterr().err == ""

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 import zipfile
 from collections.abc import Set as AbstractSet
 from itertools import chain, combinations
@@ -83,14 +82,6 @@ def test_the_slower_stage_is_named_and_no_other(capsys: Capture) -> None:
     assert {found[name] for name in ("vision", "prefill")} == {"SAME"}
 
 
-def test_a_planted_slowdown_is_found_and_kept_out_of_the_history() -> None:
-    planted = ("--planted=prefill=1", "--history=history.jsonl")
-    assert bench("Staged", "Staged", "--slower=0.3", *planted, "--rounds=24") == 1
-    assert {name for name, pace in paces().items() if pace == "SLOWER"} >= {"prefill"}
-    assert result()["b"]["identity"]["planted"] == {"prefill": 1.0}
-    assert not Path("history.jsonl").exists()
-
-
 def test_a_run_of_the_plugin_stands_in_the_same_chart() -> None:
     """Machine, subject, setting and page have the same names whichever of the two measures them."""
     Path("golden").mkdir()
@@ -105,15 +96,6 @@ def test_a_run_of_the_plugin_stands_in_the_same_chart() -> None:
     assert ([len(series.lines) for series in found], damaged) == ([3], []), [series.what for series in found]
     setup = found[0].what["setup"]
     assert (setup["checkpoint"], setup["checkpoint_sha256"]) == ("mini", resolve("mini").sha256)
-
-
-def test_the_status_is_told_even_where_nobody_reads_the_table() -> None:
-    sides = [f"subject:{SUBJECTS}{name}" for name in ("Sleeping", "Slower")]
-    command = [sys.executable, "-m", "pytest_dsocr", "bench", *sides, *QUICK, "--slower=0.1"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    assert process.stdout
-    process.stdout.close()
-    assert process.wait(30) == 1
 
 
 def test_rounds_are_taken_in_turn_and_texts_that_differ_are_no_verdict_on_time(
@@ -245,19 +227,6 @@ def test_a_commit_that_is_none_or_not_what_runs_is_refused(
     assert why in capsys.readouterr().err
 
 
-def test_a_folder_named_from_here_is_found_from_a_worktree(repository: Path) -> None:
-    code = "from tests.perf.sleeping import Sleeping\n\n\ndef engine(setup):\n"
-    code += (
-        "    import pathlib\n    assert pathlib.Path(setup.checkpoint, 'weights').is_file()\n    return Sleeping()\n"
-    )
-    (repository / "src" / "my_engine.py").write_text(code, encoding="utf-8")
-    git("commit", "-am", "it has weights")
-    (repository / "mine").mkdir()
-    (repository / "mine" / "weights").touch()
-    both = ("bench", "HEAD", ".", "--subject=my_engine:engine", "--checkpoint=mine", "--slower=0.4", *QUICK)
-    assert main(both) == 0
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_both_sides_and_removes_the_worktrees(repository: Path, number: signal.Signals) -> None:
     code = "from tests.perf.sleeping import Hanging\n\n\nclass Engine(Hanging):\n    def __init__(self):\n"
@@ -325,12 +294,6 @@ def test_an_environment_is_run_by_its_own_python(capsys: Capture) -> None:
     )
     assert main(["bench", ".", "env:there", "--subject=my_engine:engine", "--rounds=2", *QUICK]) == 2
     assert "the two do not read the same" in capsys.readouterr().out
-
-
-def test_an_environment_without_the_package_is_refused(capsys: Capture) -> None:
-    venv.create("bare", symlinks=True)
-    assert main(["bench", ".", "env:bare", f"--subject={SUBJECTS}Sleeping", *QUICK]) == 3
-    assert "finds no pytest_dsocr; install pytest-dsocr there" in capsys.readouterr().err
 
 
 def test_a_candidate_of_another_commit_needs_no_probe_of_its_own(tmp_path: Path, capsys: Capture) -> None:

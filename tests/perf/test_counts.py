@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from pytest_dsocr.perf.counts import FLAGS, exact_changes, flag, flags
 from pytest_dsocr.perf.probe.counting import growth
 from pytest_dsocr.perf.probe.page import PageProbe
 from pytest_dsocr.perf.probe.walk import instrumentation
-from pytest_dsocr.plugin.perf_run import WATCHED_PAGES, watching_costs
+from pytest_dsocr.plugin.perf_run import watching_costs
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.perf import planted
 
@@ -95,24 +94,6 @@ def test_ranges_that_cost_are_found(
     found = watching_costs(lambda pages: instrumentation(timed, pages), MANY_PAGES)
     assert isinstance(found, Comparison)
     assert (found.what, found.verdict is Verdict.WRONG) == ("perf/watching", is_wrong)
-
-
-def test_more_pages_are_read_only_while_it_is_open() -> None:
-    asked: list[int] = []
-    rng = random.Random(1)
-
-    def steps_of(pages: int, noise: float = 0.001) -> tuple[list[float], list[float]]:
-        asked.append(pages)
-        times = [10 * (1 + noise * rng.random()) for _ in range(20 * pages)]
-        return times[::2], times[1::2]
-
-    assert str(watching_costs(steps_of)).count("SAME") == 1
-    assert asked == [WATCHED_PAGES[0]]
-    found = watching_costs(lambda pages: steps_of(pages, 0.3))
-    assert found is not None
-    assert found.verdict is Verdict.NOT_COMPARED
-    assert asked == [WATCHED_PAGES[0], *WATCHED_PAGES]
-    assert watching_costs(lambda _: None) is None
 
 
 def test_the_suite_names_the_sign(pytester: pytest.Pytester, page: Path) -> None:

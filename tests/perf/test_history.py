@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pytest_dsocr.cli.main import main
 from pytest_dsocr.perf import history
 from pytest_dsocr.perf.history import Line, Spread, html, lines_of, sparkline
 from pytest_dsocr.perf.rounds import Measured, Round
@@ -92,18 +91,3 @@ def test_the_page_is_whole_and_runs_nothing(file: Path) -> None:
     assert circles == sorted(circles, reverse=True), "slower runs are drawn higher"
     titles = [str(one.text) for one in drawn[1].iter("title")]
     assert titles[0].startswith("11.5 ms (10.8 ms to 12.2 ms) at 000000000000 (SLOWER), 2026-11-01")
-
-
-def test_the_command_shows_a_folder_and_writes_the_page(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = file.parent / "history.html"
-    assert main(["history", str(file.parent.parent), f"--html={page}"]) == 0
-    assert "decode" in capsys.readouterr().out
-    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-
-
-def test_a_place_without_history_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["history", str(tmp_path)]) == 2
-    assert "holds no history; name a history.jsonl" in capsys.readouterr().err
-    (tmp_path / history.FILE_NAME).write_text("{}\n", encoding="utf-8")
-    assert main(["history", str(tmp_path)]) == 2
-    assert "holds no line that can be read" in capsys.readouterr().err

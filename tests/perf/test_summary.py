@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -19,11 +18,7 @@ from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.perf.summary import (
     Nearness,
-    distribution,
-    distributions,
-    ms,
     nearness,
-    nearness_json,
     of_host,
     of_judgement,
     of_run,
@@ -56,30 +51,11 @@ def test_a_run_in_sentences(snapshot: SnapshotAssertion) -> None:
     assert runs == snapshot
 
 
-@pytest.mark.parametrize(("busy_us", "limit"), [(7000, "launch-bound"), (7200, "bound by the device")])
-def test_from_half_a_step_on_launches_are_the_limit(busy_us: int, limit: str) -> None:
-    assert f"decode is {limit}: " in [*of_run(measured(TIMES, {**EXACT, "decode.busy_us": busy_us}))][1]
-
-
 def test_a_verdict_in_a_sentence(snapshot: SnapshotAssertion) -> None:
     ambiguous = replace(SLOWER, pace=Pace.AMBIGUOUS, wanted=70)
     judgements = (SLOWER, ambiguous, replace(ambiguous, reason="nothing will"))
     assert [of_judgement(one, "an early step") for one in judgements] == snapshot
     assert of_judgement(Judgement.not_compared("decode", "it has no rounds")) == "it has no rounds"
-
-
-def test_both_sides_are_drawn_on_one_scale_with_every_round() -> None:
-    before, after = distributions([10.0, 10.0, 10.0, 11.0], [22.0, 21.0])
-    assert before == "baseline |█▃          | 10 ms to 22 ms, 4 rounds"
-    assert after == "this run |           █| 2 rounds"
-    assert distribution([5.0], 5.0, 5.0) == "█           ", "where all are equal"
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"), [(0.01234, "0.0123 ms"), (14.2, "14.2 ms"), (991.4, "991 ms"), (12_345, "12.3 s")]
-)
-def test_three_figures_are_shown(value: float, shown: str) -> None:
-    assert ms(value) == shown
 
 
 def baseline(subject: str, attention: str = "eager") -> Measured:
@@ -106,18 +82,6 @@ def test_no_time_is_below_the_roof(subject: str, attention: str) -> None:
     assert all(0 < one.share.roof < 1 for one in found.values())
     single = [one for name, one in found.items() if name not in ("vision", "first_token", "page")]
     assert all(one.share.roof == pytest.approx(max(one.share.mfu, one.share.bandwidth)) for one in single)
-
-
-def test_shares_are_of_the_median_and_kept_as_json() -> None:
-    measured = baseline("session")
-    sam = near(measured)["sam"]
-    assert sam.measured_ms == median(measured.wall_ms("sam"))
-    flops_a_second = sam.bound.compute_ms * H200.tflops["bfloat16"] * 1e9 / (sam.measured_ms / 1e3)
-    assert sam.share.mfu == pytest.approx(flops_a_second / 989e12)
-    found = nearness_json(measured, over(measured))
-    assert found["prefill_in_steps"] == pytest.approx(4.75, abs=0.01)
-    decode = found["times"]["decode"]
-    assert decode["share"]["roof"] == pytest.approx(decode["least_ms"] / decode["measured_ms"])
 
 
 def test_what_limits_the_shipped_baselines() -> None:

@@ -10,13 +10,12 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.perf.statistics import Judgement, Pace
-from pytest_dsocr.report.difference import Change, Difference, Status, difference, lines, markdown, readings, verdict
+from pytest_dsocr.report.difference import Change, Difference, Status, difference, lines, markdown, verdict
 from tests.report.made import (
     BAD,
     CASE,
     DRIFT,
     GOOD,
-    LOST,
     MATCH,
     OPEN,
     RIGHT_CLIP,
@@ -60,15 +59,6 @@ def test_a_change_is_called_by_its_name(
     parts = ("became_wrong", "became_right", "slower", "faster", "left", "new")
     told = {name for name in parts if any(what == "clip.page" for _, what in named(getattr(found, name)))}
     assert (told, found.status) == ({where} - {None}, status)
-
-
-def test_a_test_that_raised_and_one_that_was_not_run_are_told_with_their_reason() -> None:
-    own = ("failed", payload(MATCH, case=CASE))
-    found = difference(night(*GOOD), night(GOOD[0], own))
-    assert named(found.became_wrong) == [("a", "test_case.py::test[1]")]
-    found = difference(night(*GOOD), night(GOOD[0], LOST))
-    assert ("", "clip.page") not in named(found.left)
-    assert found.status is Status.NOT_COMPARABLE
 
 
 def test_what_is_wrong_counts_before_what_was_lost_and_that_before_what_is_slower() -> None:
@@ -153,19 +143,6 @@ def test_runs_of_nothing_or_of_other_cases_are_not_comparable() -> None:
     assert difference(night(*GOOD), night(*GOOD, run=None)).obstacles
     other = night(("passed", payload(MATCH, case=case_payload("b"))))
     assert difference(night(*GOOD), other).obstacles == ["they hold no comparison in common"]
-
-
-def test_texts_and_boxes_stand_side_by_side() -> None:
-    said = {"text": "Minutes of May", "boxes": [["title", 1, 2, 3, 4], ["text", 5, 6, 7, 8]]}
-    now = {"text": "Minuets of May", "boxes": [["title", 1, 2, 3, 5], ["text", 5, 6, 7, 8]]}
-    old, new = (night(("passed", payload(MATCH, case=case_payload("a", said=one)))) for one in (said, now))
-    assert [*readings(old, new)] == [
-        ("a", "text", "Minutes of May", "Minuets of May"),
-        ("a", "boxes, 2 and 2", "title [1, 2, 3, 4]", "title [1, 2, 3, 5]"),
-    ]
-    assert not readings(old, old)
-    lost = night(("passed", payload(MATCH, case=case_payload("a", said=None))))
-    assert not readings(old, lost)
 
 
 def test_it_is_told_line_by_line_and_as_markdown(snapshot: SnapshotAssertion) -> None:

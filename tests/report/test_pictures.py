@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image, ImageChops
+from PIL import Image
 
 from pytest_dsocr.contract.markup import UNITS, Box
 from pytest_dsocr.foundation.errors import DsocrError
@@ -57,13 +57,6 @@ def colours(pane: Image.Image, box: Box | None = None) -> set[tuple[int, ...]]:
         x1, x2 = (round(x / UNITS * (pane.width - 1)) for x in (box.x1, box.x2))
         pane = pane.crop((x1, y - 3, x2, y + 4))
     return {colour for _, colour in pane.getcolors(1 << 20) or () if isinstance(colour, tuple)} & {GREY, BLUE, RED}
-
-
-def test_what_both_read_alike_is_grey_and_the_same_on_both_sides() -> None:
-    reference, subject = panes(text(HERE, FAR), text(HERE, FAR))
-    assert ImageChops.difference(reference, subject).getbbox() is None
-    assert colours(reference) == {GREY}
-    assert colours(reference, HERE) == colours(reference, FAR) == {GREY}
 
 
 @pytest.mark.parametrize(
@@ -124,33 +117,11 @@ def test_equal_boxes_are_paired_first_and_then_those_that_overlap(
     assert sorted(paired_by_overlap(text(*actual), text(*expected)).places) == pairs
 
 
-@pytest.mark.parametrize("box", [HERE, Box(5, 5, 5, 5)], ids=["some_area", "none"])
-def test_of_boxes_in_one_place_those_under_one_label_are_pairs(box: Box) -> None:
-    actual, expected = text(box, label="title") + text(box), text(box) + text(box, label="title")
-    assert sorted(paired_by_overlap(actual, expected).places) == [(0, 1), (1, 0)]
-
-
 @pytest.mark.parametrize(
     "box", [Box(1e300, -1e300, 5, 5), Box(math.inf, 0, -math.inf, 9), Box(*[math.nan] * 4), Box(999, 999, 999, 999)]
 )
 def test_a_box_that_lies_nowhere_is_drawn_on_the_page_and_no_error(box: Box) -> None:
     panes(text(box, label="a\nlabel \x1b[2J" + "long" * 99), text(box, HERE), (40, 30))
-
-
-@pytest.mark.parametrize("size", [(600, 5000), (5000, 600), (1, 1), (2500, 3500)])
-def test_a_sheet_of_any_page_fits_a_screen(size: tuple[int, int]) -> None:
-    sheet = side_by_side(Image.new("L", size), text(HERE), text(NEAR), "WRONG")
-    assert sheet.height <= LARGEST_PX[1] + HEAD_PX + FOOT_PX
-    assert sheet.width <= 2 * LARGEST_PX[0] + 3 * MARGIN_PX
-
-
-def test_the_legend_says_more_where_something_differs() -> None:
-    def legend(subject: Spans) -> Image.Image:
-        sheet = side_by_side(Image.new("RGB", (600, 800), "white"), text(HERE), subject, "WRONG")
-        return sheet.crop((0, sheet.height - FOOT_PX, sheet.width, sheet.height))
-
-    assert colours(legend(text(HERE))) == {GREY}
-    assert colours(legend(text(NEAR))) == {GREY, BLUE, RED}
 
 
 def test_a_case_is_drawn_into_the_runs_folder(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from ci.training.typeset import ANSWERS, typeset
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.presets import image_token_count
 from pytest_dsocr.engine.places import MINI_FOLDER
-from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 
@@ -58,13 +57,6 @@ def test_a_page_is_read_back_with_its_truth_and_refused_without(tmp_path: Path) 
         (tmp_path / "page.json").write_text(truth, encoding="utf-8")
         with pytest.raises(DsocrError, match="holds no truth"):
             load_page(tmp_path / "page.png")
-
-
-def test_the_words_are_those_of_the_tokenizer() -> None:
-    assert len(WORDS) > 200
-    assert all(len(BACKEND.encode(f" {word}", add_special_tokens=False).ids) == 1 for word in WORDS)
-    with pytest.raises(DsocrError, match="0 words"):
-        words_of(byte_level_vocabulary(512))
 
 
 @pytest.mark.parametrize(
