@@ -20,15 +20,12 @@ from tests.perf.simulated import (
     alarms,
     all_at,
     at_most,
-    drifting,
-    loaded,
     normal,
     only,
-    ordered,
     table,
 )
 
-TABLES = 1000
+TABLES = 300
 MIRRORED = {Pace.SLOWER: Pace.FASTER, Pace.FASTER: Pace.SLOWER}
 ROUNDS = st.lists(st.tuples(*[st.floats(0.5, 2)] * 2), min_size=1, max_size=16)
 briefly = settings(max_examples=100, database=None)
@@ -150,29 +147,6 @@ def test_what_is_slower_by_just_the_limit_is_neither_slower_nor_the_same(noise: 
         assert at_most(0.01, drawn.count(Pace.SAME), TABLES)
 
 
-def test_without_holm_or_with_all_of_alpha_at_each_look_there_are_more_false_alarms() -> None:
-    rng = np.random.default_rng(4)
-    drawn = [table(rng, normal, 16, 8) for _ in range(TABLES)]
-    alone = [[only({name: sides}, 0, alpha=0.05) for name, sides in one.items()] for one in drawn]
-    assert not at_most(0.2, sum(map(alarms, alone)), TABLES)
-    drawn = [table(rng, normal, 48, 2) for _ in range(TABLES)]
-
-    def ever(looks: int) -> int:
-        cuts = [[{name: (a[:pairs], b[:pairs]) for name, (a, b) in one.items()} for pairs in LOOKS] for one in drawn]
-        return sum(
-            any(
-                alarms(judge(cut, all_at(0, cut), paired=True, alpha=0.05, look=min(look, looks), looks=looks))
-                for look, cut in enumerate(one, 1)
-            )
-            for one in cuts
-        )
-
-    assert at_most(0.05, ever(3), TABLES), "even if the first look with an alarm ends it"
-    assert not at_most(0.06, ever(1), TABLES)
-    for looks in (1, 2, 3, 6):
-        assert sum(level_of(0.01, look, looks) for look in range(1, looks + 1)) == pytest.approx(0.01)
-
-
 @pytest.mark.parametrize(("slower", "limit", "rounds"), [(0.10, 0.05, 24), (0.05, 0.02, 48)])
 def test_a_slowdown_is_found_in_noise_of_two_per_cent(slower: float, limit: float, rounds: int) -> None:
     rng = np.random.default_rng(5)
@@ -185,28 +159,13 @@ def test_a_slowdown_is_found_in_noise_of_two_per_cent(slower: float, limit: floa
         assert others.count(Pace.SAME) >= 0.95 * len(others)
 
 
-@pytest.mark.parametrize("noise", [drifting, loaded])
-def test_interleaved_rounds_withstand_what_misleads_runs_one_after_the_other(noise: Noise) -> None:
-    rng = np.random.default_rng(7)
-    wrong = {
-        interleaved: sum(
-            only(ordered(rng, noise, 24, slower, interleaved), paired=interleaved).pace is not right
-            for slower, right in ((0.0, Pace.SAME), (0.1, Pace.SLOWER))
-            for _ in range(100)
-        )
-        for interleaved in (True, False)
-    }
-    assert wrong[True] <= 6
-    assert wrong[False] >= 60
-
-
-@pytest.mark.parametrize("quantities", [0, 1, 10, 11, 40, 300])
-def test_the_first_look_can_find_something(quantities: int) -> None:
-    first, *others = looks_at(quantities)
-    assert first >= fewest_rounds(max(quantities, 1), 0.01, len(LOOKS), paired=True)
-    assert first % 2 == 0, "whole blocks of ABBA"
-    assert LOOKS[0] <= first < others[0]
-    assert others == [*LOOKS[1:]]
+def test_the_first_look_can_find_something_and_all_looks_share_alpha() -> None:
+    for quantities in (0, 1, 10, 40, 300):
+        first, *others = looks_at(quantities)
+        assert fewest_rounds(max(quantities, 1), 0.01, len(LOOKS), paired=True) <= first < others[0]
+        assert (first % 2, others) == (0, [*LOOKS[1:]]), "whole blocks of ABBA"
+    for looks in (1, 3):
+        assert sum(level_of(0.01, look, looks) for look in range(1, looks + 1)) == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize(("slower", "taken"), [(0.0, 12), (0.5, 12), (0.05, 48)])
@@ -223,26 +182,14 @@ def test_it_ends_with_the_look_that_settles_it(slower: float, taken: int) -> Non
     ]
 
 
-MEDIANS_MS = {"sam": 40.0, "tokenizer": 0.2, "decode": 15.0, "decode_late": 16.0, "page": 2000.0, "clip": 0.0}
-
-
-@pytest.mark.parametrize(
-    ("quantity", "options", "limit"),
-    [
-        ("page", {}, 0.05),
-        ("page", {"*": 0.02}, 0.02),
+def test_a_limit_is_the_most_specific_and_raised_for_what_hardly_matters() -> None:
+    medians_ms = {"sam": 40.0, "decode": 15.0, "page": 2000.0}
+    for quantity, options, limit in (
         ("page", {"*": 0.02, "page": 0.03}, 0.03),
-        ("page", {"page": 0.001}, 0.005),
+        ("page", {"*": 0.02}, 0.02),
         ("sam", {}, 0.25),
         ("sam", {"sam": 0.3}, 0.3),
-        ("tokenizer", {}, 50.0),
         ("decode", {}, 0.05),
-        ("decode_late", {"*": 0.01}, 0.01),
-        ("clip", {}, 0.05),
-    ],
-)
-def test_a_limit_is_the_most_specific_and_raised_for_what_hardly_matters(
-    quantity: str, options: dict[str, float], limit: float
-) -> None:
-    assert limit_of(quantity, options, MEDIANS_MS, MEDIANS_MS["page"]) == pytest.approx(limit)
-    assert limit_of("sam", {}, {"sam": 40.0}, math.nan) == 0.05, "without a time of the page"
+    ):
+        assert limit_of(quantity, options, medians_ms, 2000.0) == pytest.approx(limit)
+    assert limit_of("sam", {}, medians_ms, math.nan) == 0.05, "without a time of the page"

@@ -66,10 +66,6 @@ def test_without_the_vendors_files_the_session_stands_in_for_any_subject_but_its
     lost = payload(left_out="recording", reason="lost", run=run_payload(subject="a:B"))
     commands = [told for _, told in following(result(("error", lost)))]
     assert commands == ["dsocr vendor record path/to/vendor dev-3", "pytest suites --dsocr-reference=session"]
-    by_session = payload(left_out="recording", reason="lost", run=run_payload(subject="a:B", reference="session"))
-    assert [told for _, told in following(result(("error", by_session)))] == commands[:1]
-    passed = [("passed", payload(MATCH)), ("skipped", by_session)]
-    assert [told for _, told in following(result(*passed))] == ["pytest suites --dsocr-reference=path/to/vendor"]
 
 
 def test_what_was_typed_beside_the_tests_is_kept() -> None:

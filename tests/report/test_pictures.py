@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.contract.markup import UNITS, Box
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import unseal
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.report.payload import picture_name
@@ -136,14 +135,6 @@ def test_a_case_is_drawn_into_the_runs_folder(tmp_path: Path) -> None:
     assert blue[0] > 2 * blue[1] > 0, "the reference's boxes, and where the subject ought to have them"
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("a file")
-    with pytest.raises(DsocrError, match=r"page-tiny-free.jpg cannot be written .*; make room, or give another folder"):
-        draw(report(tmp_path), tmp_path / "taken")
-    with pytest.raises(DsocrError, match="cannot be written"):
-        write_sides(report(tmp_path), tmp_path / "taken" / "case")
-
-
 # Files.
 
 NAMES = ["info.json", "result.mmd", "result_with_boxes.jpg"]
@@ -179,10 +170,10 @@ def test_what_a_subject_did_not_come_to_is_not_there(tmp_path: Path) -> None:
 
 
 def test_whatever_a_subject_reads_the_files_are_small_and_whole(tmp_path: Path) -> None:
-    boxes = (Box(math.nan, 0, 5, 5), Box(0, 0, math.inf, 5), Box(-1e300, 0, 1e300, 9), *[Box(0, 0, 9, 9)] * 50_000)
+    boxes = (Box(math.nan, 0, 5, 5), Box(0, 0, math.inf, 5), Box(-1e300, 0, 1e300, 9), *[Box(0, 0, 9, 9)] * 6_000)
     said: dict[str, Any] = {
-        "text": "\ud800\x00" * 3_000_000,
-        "mmd": "\udfff" * 3_000_000,
+        "text": "\ud800\x00" * 300_000,
+        "mmd": "\udfff" * 300_000,
         "spans": (SpanSeen("\ud800", boxes),),
     }
     out = write_sides(report(tmp_path, **said), tmp_path / "case") / "subject"

@@ -13,7 +13,6 @@ import pytest
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, not_compared
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.report.collection import Plan
 from pytest_dsocr.report.exit_status import OF_PYTEST, Ending
 from pytest_dsocr.report.file import read_result, write_json
 from pytest_dsocr.report.result import level_of_comparison
@@ -204,28 +203,6 @@ def test_what_the_run_itself_lacks_counts_as_well() -> None:
     lost.plan.others_failed = True
     full.plan.problems.append("the result was not written")
     assert [one.ended_as for one in (slower, lost, full)] == [Ending.WRONG, Ending.WRONG, Ending.INFRASTRUCTURE]
-
-
-def planned(status: int | None) -> Plan:
-    plan = Plan(exit_status=status)
-    plan.add(["a", "b"])
-    plan.ended.update(plan.planned)
-    return plan
-
-
-@pytest.mark.parametrize(
-    ("status", "why"),
-    [
-        (0, []),
-        (1, ["tests failed that do not use pytest-dsocr"]),
-        (2, ["the run was interrupted"]),
-        (77, ["pytest ended with status 77"]),
-        (None, ["the run has not ended"]),
-    ],
-)
-def test_pytests_status_is_told_in_words(status: int | None, why: list[str]) -> None:
-    assert planned(status).why_not(failing=False) == why
-    assert planned(status).why_not(failing=True) == ([] if status == 1 else why)
 
 
 # The file.
