@@ -27,7 +27,7 @@ from pytest_dsocr.perf.limits import ALONE, LOOKS
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.run import OnRound, PerfRun, measure
 from pytest_dsocr.perf.statistics import Judgement, Pace, judge
-from pytest_dsocr.perf.summary import distributions, of_judgement, roof_over
+from pytest_dsocr.perf.summary import of_judgement, roof_over
 from pytest_dsocr.plugin.config import command_of, typed_options
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
 from pytest_dsocr.report.commands import rerun
@@ -164,7 +164,7 @@ def comparison_of(run: PerfRun, quantity: str, test: pytest.Item) -> Comparison:
     if found is None:
         what = f"perf/{quantity}"
         return not_compared(what, Reason.NOT_IN_REFERENCE, f"{quantity} is not in the baseline; accept it anew")
-    return _compared(found, tuple(_details(run, found, test)) if found.pace is Pace.SLOWER else ())
+    return _compared(found, tuple(_details(run, test)) if found.pace is Pace.SLOWER else ())
 
 
 def exact_comparisons(run: PerfRun) -> Iterator[Comparison]:
@@ -217,11 +217,9 @@ def _compared(found: Judgement, details: tuple[str, ...], other: str = "the base
     return Comparison(what, verdict, of_judgement(found, other), details=details)
 
 
-def _details(run: PerfRun, found: Judgement, test: pytest.Item) -> Iterator[str]:
-    """Say how the rounds lie, what else changed, and what to type next."""
+def _details(run: PerfRun, test: pytest.Item) -> Iterator[str]:
+    """Say what else changed, and what to type next."""
     assert run.baseline is not None
-    before, after = run.baseline.measured, run.measured
-    yield from distributions(before.wall_ms(found.quantity), after.wall_ms(found.quantity))
     yield f"what else changed: {'; '.join(_changed(run)) or 'no count and no clock'}"
     commit = (run.baseline.commit or "unknown")[:HASH_CHARACTERS]
     yield f"the baseline is of {run.baseline.made}, commit {commit}"
