@@ -34,10 +34,7 @@ class Spell:
         what = f"{listed(list(dict.fromkeys(stage for _, stage in self.cells)))} of {_cases(self.cells)}"
         good = f"last right {self.good.at}" if self.good else "never right before"
         until = f", right again {self.mended.at}" if self.mended else ""
-        wrong = [one for one in self.first.wrong if (one.case, one.stage) in self.cells]
-        why = min(wrong, key=lambda one: STAGES.index(one.stage), default=None)
-        shown = f"; {why.what}: {why.measured}" + (f"; check {why.cause}" if why.cause else "") if why else ""
-        return f"first bad {self.first.at}: {what}; {good}{until}{shown}"
+        return f"first bad {self.first.at}: {what}; {good}{until}"
 
 
 class Flip(NamedTuple):

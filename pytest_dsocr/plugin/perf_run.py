@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -150,10 +150,6 @@ def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[
 PROFILE = "nsys profile --trace=cuda,nvtx"
 """What a slower stage is looked into with; the session's stages are NVTX ranges."""
 CLOCKS = ("sm_mhz", "memory_mhz", "cpu_mhz")
-WATCHING = 0.01
-"""How much longer the subject's own ranges may make a step."""
-WATCHED_PAGES = (1, 2)
-"""How many pages are read for it, and how many more where these do not tell."""
 GROWTH = 0.05
 """How much longer a late step may be than an early one, beside what it attends to more."""
 
@@ -176,28 +172,6 @@ def exact_comparisons(run: PerfRun) -> Iterator[Comparison]:
             yield Comparison(f"perf/{name}", Verdict.WRONG, f"{value}; the baseline has {worse[name].before}")
         elif name in run.baseline.measured.exact:
             yield Comparison(f"perf/{name}", Verdict.MATCH, str(value))
-
-
-def watching_costs(
-    steps_of: Callable[[int], tuple[list[float], list[float]] | None], more_pages: Sequence[int] = WATCHED_PAGES
-) -> Comparison | None:
-    """Compare decode steps with the subject's ranges shut and open, taken in turn, on more pages while it is open.
-
-    Args:
-        steps_of: gives milliseconds without and within ranges, of so many pages; None where there are none.
-        more_pages: how many are read before each look.
-    """
-    without: list[float] = []
-    within: list[float] = []
-    for look, pages in enumerate(more_pages, 1):
-        if (more := steps_of(pages)) is None:
-            return None
-        without, within = without + more[0], within + more[1]
-        times, limits = {"watching": (without, within)}, {"watching": WATCHING}
-        [found] = judge(times, limits, paired=True, look=look, looks=len(more_pages))
-        if found.settled:
-            break
-    return _compared(found, (), "without ranges")
 
 
 def growth(measured: Measured) -> Comparison:

@@ -52,14 +52,8 @@ def test_a_comparison_is_of_a_stage(what: str, stage: str) -> None:
 def test_a_cell_has_the_gravest_verdict() -> None:
     assert cells_of([night(*GOOD)]) == {"a": {"tokenizer": "M", "clip": "M"}}
     assert cells_of([night(*GOOD), night(*BAD)])["a"]["clip"] == "W"
-
-
-def test_a_night_says_what_broke_first() -> None:
-    [wrong] = made(1, *BAD).wrong
-    assert (wrong.case, wrong.stage, wrong.what, wrong.part) == ("a", "clip", "clip.page", "run")
-    assert "7.1e-01" in wrong.measured
-    slower = record.of_run(night(*GOOD, ("failed", payload(SLOW))))
-    assert [(one.case, one.stage) for one in slower.wrong] == [("", "times")]
+    slower = night(*GOOD, ("failed", payload(SLOW)))
+    assert cells_of([slower])[""] == {"times": "W"}
 
 
 def test_a_folder_is_only_added_to(tmp_path: Path) -> None:
@@ -72,7 +66,6 @@ def test_a_folder_is_only_added_to(tmp_path: Path) -> None:
     content = one.read_bytes()
     record.add(tmp_path / "below", made(2, *GOOD))
     assert one.read_bytes() == content
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     nights, damaged = record.read(tmp_path)
     assert ([night.word for night in nights], damaged) == (["passes", "wrong", "passes"], [])
     assert nights[1] == again
@@ -113,7 +106,6 @@ def test_cells_that_broke_together_are_one_spell() -> None:
     assert one.cells == (("a", "clip"), ("a", "decode"), ("b", "decode"))
     [told] = [line for line in lines(nights, []) if line.startswith("still wrong")]
     assert "first bad 2026-11-02 (commit 000000000000): clip, decode of a, b; last right 2026-11-01" in told
-    assert "7.1e-01" in str(one), "what was measured"
 
 
 def test_two_verdicts_at_one_commit_flip_and_others_do_not() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,23 +9,18 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine import cache
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.perf.counts import FLAGS, exact_changes, flag, flags
 from pytest_dsocr.perf.probe.counting import growth
 from pytest_dsocr.perf.probe.page import PageProbe
-from pytest_dsocr.perf.probe.walk import instrumentation
-from pytest_dsocr.plugin.perf_run import watching_costs
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.perf import planted
 
 SMALL = Preset("small view", 128, 128, crop=False)
 TOKENS = 24
 """The fewest show what grows: eight at each end, and some between."""
-TIMED_TOKENS = 34
-MANY_PAGES = (2, 4, 12)
 
 Probe = Callable[..., PageProbe]
 
@@ -57,7 +51,6 @@ def probe(tiny: Session[Any], page: Path) -> Probe:
         (planted.NgramSearch, "host work grows", "2 lines of Python more"),
         (SessionSubject, "", ""),
         (planted.StepByStep, "", ""),
-        (planted.CostlyRanges, "", ""),
     ],
 )
 def test_a_planted_cost_raises_its_own_flag_alone(
@@ -79,19 +72,6 @@ def test_a_cache_that_doubles_its_room_in_the_last_step_is_not_copied(
     exact = made.exact()
     assert exact["decode.bytes"] > last_length * exact["cache.bytes_a_token"]
     assert exact["decode.bytes.growth"] < exact["cache.bytes_a_token"]
-
-
-@pytest.mark.parametrize(("subject", "is_wrong"), [(planted.CostlyRanges, True), (SessionSubject, False)])
-def test_ranges_that_cost_are_found(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch, subject: type[SessionSubject], is_wrong: bool
-) -> None:
-    """By a clock by which each look takes a millisecond, and nothing else takes time."""
-    ticks = itertools.count(0, 10**6)
-    monkeypatch.setattr("time.perf_counter_ns", lambda: next(ticks))
-    timed = probe(subject, TIMED_TOKENS)
-    found = watching_costs(lambda pages: instrumentation(timed, pages), MANY_PAGES)
-    assert isinstance(found, Comparison)
-    assert (found.what, found.verdict is Verdict.WRONG) == ("perf/watching", is_wrong)
 
 
 THRESHOLDS: dict[str, tuple[dict[str, int], str]] = {
