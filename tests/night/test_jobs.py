@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -12,8 +11,8 @@ from pytest_dsocr.cli.main import parser
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.night.config import PARTS, Config, read_config
 from pytest_dsocr.night.jobs import Job, batched, command, environment, jobs
-from pytest_dsocr.night.run import _too_long, facts, finish
-from pytest_dsocr.night.state import STATE_NAME, Entry, NightState, Step, earlier, is_whole, key_of
+from pytest_dsocr.night.run import _too_long, facts
+from pytest_dsocr.night.state import Entry, NightState, Step, is_whole, key_of
 from pytest_dsocr.night.views import write_views
 from pytest_dsocr.report.file import write_json
 from tests.checkout import CHECKOUT
@@ -159,24 +158,6 @@ def test_a_batch_is_begun_only_where_it_fits() -> None:
     assert _too_long(job, done, 19) == "19 s are left, and it would take about 20"
     assert _too_long(job, [], 19) == ""
     assert _too_long(job, [], 0.5) == "the time is over"
-
-
-def test_a_history_that_takes_nothing_hides_no_wrong_model(tmp_path: Path) -> None:
-    (tmp_path / "kept").touch()
-    night = NightState(None, Config(history=str(tmp_path / "kept")), entries=[entry("recorded", 1)], ended="now")
-
-    def ended() -> Iterator[str]:
-        assert (yield from finish(night, tmp_path)) == 1
-
-    assert [*ended()][-1].startswith("this night is not among the others: ")
-
-
-def test_what_is_written_is_read_again_and_the_damaged_is_not(tmp_path: Path) -> None:
-    night = NightState("a" * 40, Config(), entries=[entry("recorded", lacking=("baseline",))])
-    night.write(tmp_path)
-    assert earlier(tmp_path) == {"recorded": night.entries[0]}
-    (tmp_path / STATE_NAME).write_bytes((tmp_path / STATE_NAME).read_bytes()[:-9])
-    assert earlier(tmp_path) == {}
 
 
 def test_a_result_is_taken_over_only_where_it_is_there_to_its_end(tmp_path: Path) -> None:

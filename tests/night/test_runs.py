@@ -8,7 +8,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +17,9 @@ import pytest
 
 from pytest_dsocr.night.record import read
 from pytest_dsocr.pages.page_list import shipped
-from tests.checkout import CHECKOUT
 from tests.night.conftest import nightly, run_night, write_config
 
 PAGE, OTHER = (next(page for page in shipped("dev-20") if page.stem == name) for name in ("figures_201", "figures_009"))
-STAND_IN = CHECKOUT / "tests" / "reference" / "stand_in"
 TEXT = 'pytest = ["-k", "test_case and test_text"]'
 SHORT = 'pytest = ["-k", "test_text or test_length"]'
 WRONG, MACHINE, SLOWER = 1, 10, 11
@@ -110,15 +107,6 @@ def test_a_night_that_is_ended_keeps_what_it_has_and_is_alone_in_its_folder(home
     _, said = process.communicate()
     assert (process.returncode, said) == (130, "dsocr: interrupted\n")
     assert [(entry["step"], entry["why"]) for entry in state()["entries"]] == [("ended", "interrupted")]
-
-
-def test_the_live_part_runs_the_files_that_are_named(home: Path) -> None:
-    """Here the stand-in's, in this environment."""
-    vendor = (f'vendor = "{STAND_IN}"', f'vendor_env = "{sys.prefix}"')
-    write_config([PAGE], 'parts = ["live"]', *vendor, TEXT)
-    done = run_night()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "reference       live" in Path("nightly-out/live/output.log").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -104,7 +104,6 @@ def test_rounds_are_taken_in_turn_and_texts_that_differ_are_no_verdict_on_time(
         ("Hanging", r"B \(.*\): read: its process gave no answer within 2 s and was ended; see --time-limit"),
         ("Garbled", r"B \(.*\): read: its process gave something that is no answer: 'no answer'"),
         ("Planted", r"nothing can be planted in decode; there are page"),
-        ("Absent", r"B \(.*\): load failed with DsocrError: .* has no Absent; it has"),
     ],
 )
 def test_a_side_that_cannot_be_measured_is_told_in_words(capsys: Capture, subject: str, told: str) -> None:

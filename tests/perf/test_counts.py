@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from pytest_dsocr.contract.presets import Preset
-from pytest_dsocr.engine import cache
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.perf.counts import FLAGS, exact_changes, flag, flags
 from pytest_dsocr.perf.probe.counting import growth
@@ -50,7 +49,6 @@ def probe(tiny: Session[Any], page: Path) -> Probe:
         (planted.CacheConcatenated, "cache copied", "1,632 bytes more"),
         (planted.NgramSearch, "host work grows", "2 lines of Python more"),
         (SessionSubject, "", ""),
-        (planted.StepByStep, "", ""),
     ],
 )
 def test_a_planted_cost_raises_its_own_flag_alone(
@@ -61,17 +59,6 @@ def test_a_planted_cost_raises_its_own_flag_alone(
     raised = {one: flag.measured for one, flag in found.items() if flag.raised}
     assert [*raised] == ([name] if name else [])
     assert all(figures in measured for measured in raised.values())
-
-
-def test_a_cache_that_doubles_its_room_in_the_last_step_is_not_copied(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = probe(SessionSubject)
-    last_length = made.exact()["tokens.prompt"] + TOKENS - 1
-    monkeypatch.setattr(cache, "INITIAL_CAPACITY", last_length - 1)
-    exact = made.exact()
-    assert exact["decode.bytes"] > last_length * exact["cache.bytes_a_token"]
-    assert exact["decode.bytes.growth"] < exact["cache.bytes_a_token"]
 
 
 THRESHOLDS: dict[str, tuple[dict[str, int], str]] = {

@@ -192,14 +192,6 @@ def test_a_host_that_wanders_hides_nothing() -> None:
     assert np.std(of_turns(before.rounds, EXACT, "decode")) < np.std(before.wall_ms("decode")) / 5
 
 
-def test_what_needs_more_than_the_small_work_follows_by_more() -> None:
-    slower = [2 * (1 + 0.02 * (k % 10)) for k in range(ROUNDS)]
-    rounds = [Round({"decode": (by / 2) ** 1.3}, host_ms={"decode": by}) for by in slower]
-    then = Measured(identity(), {}, tuple(Round({"decode": 1.0}, host_ms={"decode": 2.0}) for _ in slower))
-    _, after = of_runs(then, Measured(identity(), {}, tuple(rounds)), "decode")
-    assert after == pytest.approx([1.0] * ROUNDS)
-
-
 def test_in_turn_a_side_that_slows_the_host_throughout_keeps_its_times() -> None:
     after = hosted([2.6] * ROUNDS, LAUNCHES)
     assert of_turns(after.rounds, EXACT, "decode") == after.wall_ms("decode")

@@ -10,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 
 import suites
 from pytest_dsocr.contract.image import image_size
-from pytest_dsocr.cost.roofline import Bound, Limit, Roof, devices
+from pytest_dsocr.cost.roofline import Bound, Roof, devices
 from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.baseline import read
@@ -82,32 +82,6 @@ def test_no_time_is_below_the_roof(subject: str, attention: str) -> None:
     assert all(0 < one.share.roof < 1 for one in found.values())
     single = [one for name, one in found.items() if name not in ("vision", "first_token", "page")]
     assert all(one.share.roof == pytest.approx(max(one.share.mfu, one.share.bandwidth)) for one in single)
-
-
-def test_what_limits_the_shipped_baselines() -> None:
-    steps = []
-    for subject in ("session", "vendor"):
-        found = near(baseline(subject))
-        limits = {name: one.limit for name, one in found.items()}
-        assert limits.pop("sam") is Limit.KERNELS
-        assert {*limits.values()} == {Limit.LAUNCHES}
-        steps.append(found["decode"].share.roof)
-    assert steps[1] < 0.7 * steps[0] < 0.02, "the vendor's step is farther from the roof"
-
-
-def test_what_limits_a_stage_is_not_known_before_the_gpus_time_is_counted() -> None:
-    measured = baseline("session")
-    uncounted = {name: value for name, value in measured.exact.items() if not name.endswith(".busy_us")}
-
-    def limit(**busy_us: int) -> str:
-        return near(replace(measured, exact=uncounted | {f"{k}.busy_us": us for k, us in busy_us.items()}))[
-            "sam"
-        ].limit_text
-
-    sam_ms = near(measured)["sam"].measured_ms
-    assert limit() == "not known"
-    assert limit(sam=round(900 * sam_ms)) == Limit.KERNELS
-    assert limit(sam=round(100 * sam_ms)) == Limit.LAUNCHES
 
 
 def test_the_roof_is_of_what_was_measured_and_none_without_counted_tokens_or_a_peak() -> None:

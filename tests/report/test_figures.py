@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
@@ -10,9 +9,9 @@ import pytest
 from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.report.payload import SpentPayload
 from pytest_dsocr.report.terminal import Summary
-from pytest_dsocr.report.times import PARTS, by_part, in_line, in_table, rows
+from pytest_dsocr.report.times import PARTS, by_part, in_line, in_table
 from pytest_dsocr.report.words import BY_SESSION, by_session
-from tests.report.made import MATCH, case_payload, payload, perf, result, run_payload
+from tests.report.made import MATCH, case_payload, payload, result, run_payload
 
 SLOWER = Judgement("decode", Pace.SLOWER, 14.2, 17.04, 1.2, 1.18, 1.225, 0.05, 24, 24)
 SAME = Judgement("page", Pace.SAME, 101.0, 100.0, 0.99, 0.98, 1.0, 0.05, 24, 24)
@@ -33,15 +32,6 @@ def test_compression_is_over_all_cases_that_are_counted() -> None:
     found = result(*(("passed", payload(MATCH, run=run_payload(), case=case)) for case in cases)).to_json()
     expected = {"cases": 2, "vision_tokens_per_page": 160.0, "text_tokens_per_vision_token": 2.0}
     assert found["compression"] == expected
-
-
-def test_each_quantity_has_a_row_in_the_order_of_the_stages() -> None:
-    sam, decode, page = rows(perf(SAME, SLOWER, NONE))
-    assert (decode.quantity, decode.median, decode.baseline) == ("decode", "17 ms", "14.2 ms")
-    assert (decode.ratio, decode.interval, decode.pace) == ("1.200", "1.180 to 1.225", "SLOWER")
-    assert (page.quantity, page.pace, page.ratio) == ("page", "SAME", "0.990")
-    assert (sam.baseline, sam.ratio, sam.interval, sam.pace) == ("", "", "", "NOT-COMPARED")
-    assert json.loads(json.dumps(NONE.to_json(), allow_nan=False))["ratio"] is None, "as dsocr.json is written"
 
 
 def process(worker: str, elapsed_s: float, **seconds: float) -> SpentPayload:

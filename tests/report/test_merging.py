@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -142,15 +141,3 @@ def test_a_run_that_did_not_finish_is_merged_only_where_that_is_asked_for(tmp_pa
         assert f"the run in {other} did not finish" in result["verdict"]
     with pytest.raises(DsocrError, match="none of the runs has finished"):
         merged(read_parts([running], unfinished=True), "dsocr merge")
-
-
-def test_a_run_that_was_interrupted_did_not_finish_either(tmp_path: Path) -> None:
-    second = {**SECOND, "exit_status": 2, "not_ended": ["test_case.py::test[d]"], "passes": False, "planned": 2}
-    parts = folders(tmp_path, FIRST, second)
-    with pytest.raises(DsocrError, match="did not come to its end"):
-        read_parts(parts, unfinished=False)
-    result = merged(read_parts(parts, unfinished=True), "dsocr merge")
-    assert result["not_ended"] == ["test_case.py::test[d]"]
-    assert "1 of 5 planned tests did not end" in result["verdict"]
-    assert (result["planned"], result["ended_as"]) == (5, "interrupted")
-    assert json.loads(json.dumps(result)) == result

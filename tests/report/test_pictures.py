@@ -24,7 +24,6 @@ from pytest_dsocr.report.pictures import (
     MARGIN_PX,
     RED,
     draw,
-    paired_by_overlap,
     side_by_side,
 )
 from pytest_dsocr.report.side_files import write_sides
@@ -76,44 +75,6 @@ def test_what_differs_is_blue_for_the_reference_and_red_for_the_subject(
 ) -> None:
     both = panes(text(HERE, FAR), subject)
     assert tuple(colours(pane, box) for pane in both) == seen
-
-
-def test_a_wanted_box_is_dashed_and_a_missing_or_surplus_one_is_thick() -> None:
-    shares = []
-    for pane in panes(text(HERE), ()):
-        y = round(HERE.y2 / UNITS * (pane.height - 1))
-        row = [pane.getpixel((x, y)) for x in range(100, 250)]
-        shares.append(row.count(BLUE) / len(row))
-    assert shares[0] == 1
-    assert 0.4 < shares[1] < 0.6
-
-    def thickness(pane: Image.Image, box: Box) -> int:
-        x, y = pane.width // 4, round(box.y2 / UNITS * (pane.height - 1))
-        return sum(pane.getpixel((x, y + d)) in (BLUE, RED) for d in range(-9, 10))
-
-    reference, _ = panes(text(HERE, FAR), text(NEAR))
-    assert thickness(reference, FAR) > thickness(reference, HERE) > 1
-    _, subject = panes(text(HERE), text(NEAR, FAR))
-    assert thickness(subject, FAR) > thickness(subject, NEAR) > 1
-
-
-@pytest.mark.parametrize(
-    ("actual", "expected", "pairs"),
-    [
-        ((), (), []),
-        ((HERE, FAR), (FAR, HERE), [(0, 1), (1, 0)]),
-        ((HERE, HERE), (HERE,), [(0, 0)]),
-        ((NEAR, FAR), (HERE,), [(0, 0)]),
-        ((FAR,), (HERE,), []),
-        ((NEAR, HERE), (HERE,), [(1, 0)]),
-        ((Box(1, 1, 1e300, 1e300),), (Box(0, 0, math.inf, 900),), [(0, 0)]),
-        ((Box(*[math.nan] * 4),), (HERE,), []),
-    ],
-)
-def test_equal_boxes_are_paired_first_and_then_those_that_overlap(
-    actual: Sequence[Box], expected: Sequence[Box], pairs: list[tuple[int, int]]
-) -> None:
-    assert sorted(paired_by_overlap(text(*actual), text(*expected)).places) == pairs
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,11 @@ import torch
 
 from ci.training.__main__ import main
 from ci.training.page import Page
+from ci.training.quality import Quality, measure
 from ci.training.recipe import STATE, Recipe, Training, train
 from ci.training.rows import Pages
 from ci.training.typeset import typeset
+from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.places import MINI_FOLDER, SYNTHETIC
 from pytest_dsocr.engine.session import Session
@@ -99,3 +101,13 @@ def test_bad_input_is_2(small: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     how = {"pages": ["--pages=nowhere:made"], "training": [], "folder": [f"--like={tmp_path}"]}[what]
     assert main([str(tmp_path), f"--like={small}", "--device=cpu", *how]) == 2
     assert capsys.readouterr().err.startswith("training: ")
+
+
+def test_an_answer_is_held_against_the_truth() -> None:
+    truth = parse(
+        "<|ref|>title<|/ref|><|det|>[[0, 0, 100, 50]]<|/det|>\n# Harbor\n\n"
+        "<|ref|>text<|/ref|><|det|>[[0, 100, 100, 200]]<|/det|>\nzebra"
+    )
+    assert measure(truth, truth, ended=True) == Quality(1, 1, 1, 2, 2, 2, 2.0, 13, 0)
+    answer = parse("<|ref|>text<|/ref|><|det|>[[0, 0, 100, 100]]<|/det|>\n# Harbour")
+    assert measure(truth, answer, ended=False) == Quality(1, 0, 0, 2, 1, 0, 0.5, 13, 6)
