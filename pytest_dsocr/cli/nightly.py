@@ -27,7 +27,6 @@ def add_run(command: ArgumentParser) -> None:
     command.add_argument("--vendor", metavar="FOLDER", help="folder with the vendor's files, likewise")
     command.add_argument("--vendor-env", metavar="FOLDER", help="the vendor's environment, likewise")
     command.add_argument("--commit", help="what names the code, where this is no git repository")
-    command.add_argument("--shard", metavar="I/N", help="part of the pages, for one machine of several, likewise")
     command.add_argument("--minutes", type=float, help="time budget, in place of the configuration's")
     command.add_argument("--again", action="store_true", help="run every part, whatever is done already")
 
@@ -59,7 +58,7 @@ def _run(config: Config, *, again: bool) -> Generator[str, None, int]:
 
 def _overrides(options: Namespace) -> dict[str, Any]:
     """Return what the command line says in place of the file; its paths are relative to the working directory."""
-    values = {name: getattr(options, name) for name in (*PATHS, "minutes", "commit", "shard")}
+    values = {name: getattr(options, name) for name in (*PATHS, "minutes", "commit")}
     return {
         name: str(Path(value).absolute()) if value and name in PATHS else value
         for name, value in values.items()

@@ -196,10 +196,7 @@ KINDS: dict[str, Kind] = {
         _copied(next((CHECKOUT / "golden/snapshots").rglob("*.json")), "snapshot.json"), _snapshot, sealed=True
     ),
     "config": Kind(_in("config.json"), _load),
-    "index": Kind(_in("model.safetensors.index.json"), _load),
-    "weights": Kind(_in("model-00001-of-000001.safetensors"), _load),
     "tokenizer": Kind(_in("tokenizer.json"), _tokenizer),
-    "tokenizer_config": Kind(_in("tokenizer_config.json"), _tokenizer),
     "export": Kind(_in("tokenizer.json"), _portable),
     "anchors": Kind(
         _copied(VENDOR / "anchors.json"), lambda path: drifts(read_json(path), read_json(VENDOR / "anchors.json"))

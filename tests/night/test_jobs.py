@@ -10,7 +10,7 @@ import pytest
 from pytest_dsocr.cli.main import parser
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.night.config import PARTS, Config, read_config
-from pytest_dsocr.night.jobs import Job, batched, command, environment, jobs
+from pytest_dsocr.night.jobs import Job, command, environment, jobs
 from pytest_dsocr.night.run import _too_long, facts
 from pytest_dsocr.night.state import Entry, NightState, Step, is_whole, key_of
 from pytest_dsocr.night.views import write_views
@@ -84,27 +84,9 @@ def test_every_command_is_one_that_the_command_line_takes() -> None:
         parser().parse_args(arguments[: arguments.index("--")] if "--" in arguments else arguments)
 
 
-@pytest.mark.parametrize(
-    ("size", "machines", "found"),
-    [(0, 1, "abcde"), (0, 3, "abcde"), (2, 1, "ab cd e"), (1, 2, "ab cde"), (1, 5, "abcde")],
-)
-def test_a_batch_holds_pages_for_every_machine(size: int, machines: int, found: str) -> None:
-    assert ["".join(page[0] for page in batch) for batch in batched(PAGES, size, machines)] == found.split()
-
-
-def test_a_machine_behind_the_first_runs_only_what_is_spread() -> None:
-    config = Config(shard="2/2", device="cuda", vendor="vendor")
-    found = [*jobs(config, {"pages": PAGES, "live_pages": ()})]
-    assert [job.name for job in found] == ["doctor", "recorded", "live"]
-    words = command(found[1], config, Path("out"), 8)
-    assert "--shard=2/2" in words
-    assert words[-2:] == ["-n", "3"], "of five pages this machine has three at most"
-    with pytest.raises(DsocrError, match="5 pages are too few for 6 machines"):
-        batched(PAGES, 0, 6)
-
-
 def test_each_gpu_has_a_worker_and_times_have_a_gpu_alone() -> None:
     assert words("recorded")[-2:] == ["-n", "2"]
+    assert "-n" not in words("recorded", replace(ON_GPUS, batch=1)), "of a page there is one process"
     assert "-n" not in words("perf")
     parts = {job.part: environment(job, ON_GPUS) for job in jobs(ON_GPUS, {"pages": PAGES, "live_pages": PAGES})}
     assert parts["live"] == {"CUDA_VISIBLE_DEVICES": "4,6"}
