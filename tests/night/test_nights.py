@@ -15,7 +15,7 @@ from pytest_dsocr.night import record
 from pytest_dsocr.night.page import html
 from pytest_dsocr.night.record import Night, cells_of, stage_of
 from pytest_dsocr.night.spells import flips, lines, spells
-from tests.report.made import BAD, GOOD, MEDIANS, SLOW, night, payload, perf
+from tests.report.made import BAD, GOOD, LOST, MEDIANS, SLOW, night, payload, perf
 
 
 def made(day: int, *tests: Any, commit: str = "", **changes: Any) -> Night:
@@ -54,6 +54,7 @@ def test_a_cell_has_the_gravest_verdict() -> None:
     assert cells_of([night(*GOOD), night(*BAD)])["a"]["clip"] == "W"
     slower = night(*GOOD, ("failed", payload(SLOW)))
     assert cells_of([slower])[""] == {"times": "W"}
+    assert cells_of([night(*GOOD, LOST)])["b"] == {"prefill": "I"}, "the machine's fault"
 
 
 def test_a_folder_is_only_added_to(tmp_path: Path) -> None:
