@@ -189,14 +189,14 @@ def test_a_check_that_breaks_down_is_a_fault_as_is_a_full_disk_and_the_others_go
     assert "make room" in found["disk, out"]["todo"]
 
 
-def test_the_environment_counts_behind_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_counts_behind_the_command_line_and_a_bad_option_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("DSOCR_CHECKPOINT", "nowhere")
     monkeypatch.setenv("DSOCR_PAGES", "dev-20\ndev-3")
     status, found = doctor()
     assert (status, found["pages"]["told"]) == (1, "20 pages can be read: dev-20, dev-3")
     assert doctor("--checkpoint=mini")[0] == 0
-
-
-def test_a_bad_option_is_a_sentence_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
     assert main(["doctor", "--dtype=int8"]) == 2
     assert capsys.readouterr().err.startswith("dsocr: --dsocr-dtype: 'int8' is not one of float32")
