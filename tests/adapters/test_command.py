@@ -110,11 +110,11 @@ BAD = [
     (f"cli:{READER} {{page}} {{gguf}}", "there is no field {gguf}; the fields are {page}, {prompt}, {text}, "),
     (f"cli:--keep {READER} {{page}}", "there is no field {page}; the fields are {checkpoint}, {device}, "),
     (f"cli:--fast {READER}", "'--fast' is no option of cli:; in front of a command there may be --keep, "),
-    (f"cli:--time-limit=0 {READER} {{page}}", "a time limit of 0 s leaves no time; give more"),
+    (f"cli:--time-limit=0 {READER} {{page}}", " has a wrong time_limit: expected float > 0.0; "),
     ("cli:'open", "cannot be split into words (No closing quotation); close the quotes"),
     ("cli:absent.toml", "absent.toml cannot be read ("),
-    ("cli:odd.toml", "odd.toml: there is no option words; the options are command, keep, "),
-    ("cli:typed.toml", "typed.toml: keep cannot be of type str"),
+    ("cli:odd.toml", "odd.toml does not fit: object contains unknown field words; docs/adapters.md has every option"),
+    ("cli:typed.toml", "typed.toml has a wrong keep: expected bool, got str; "),
 ]
 
 

@@ -38,9 +38,9 @@ def test_a_right_processor_gives_the_sessions_inputs_and_text(name: str, preset:
 
 def test_one_that_is_not_there_or_another_kind_is_told() -> None:
     for spec, message in {
-        "processor:nowhere": "'processor:nowhere' names no processor; give processor:package.module:Class",
-        "processor:no_such_package:Any": "processor:no_such_package:Any cannot be had (ModuleNotFoundError: ",
-        f"{HERE}:Absent": f"{HERE}:Absent cannot be had (AttributeError: ",
+        "processor:nowhere": "'nowhere' names no subject; give session, ",
+        "processor:no_such_package:Any": "'no_such_package:Any': there is no module no_such_package, neither in ",
+        f"{HERE}:Absent": "tests.adapters.processors (",
     }.items():
         with pytest.raises(DsocrError, match=f"^{re.escape(message)}"):
             load_subject(spec, Setup())

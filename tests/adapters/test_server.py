@@ -7,13 +7,18 @@ import re
 import socket
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_dsocr.adapters.chat import Chat
+from pytest_dsocr.adapters.handshake import shake_hands
+from pytest_dsocr.adapters.mlx_vlm import encoders
 from pytest_dsocr.compare.output import compare_output
 from pytest_dsocr.compare.tolerances import tolerances
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, is_of_machine
 from pytest_dsocr.observation.case import make_case
@@ -153,6 +158,20 @@ def test_one_that_hangs_is_left_at_the_runs_limit_with_its_other_pages(address: 
             CheckedSubject(subject).read(make_case(shipped("dev-3")[0], "free", "tiny"))
 
 
+def test_the_handshake_asks_as_the_checkpoints_family_does(address: str) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def body(page: Path, prompt: str, preset: Preset, ceiling: int) -> dict[str, Any]:
+        asked.append((prompt, preset.name))
+        return {"messages": [{"content": [{"type": "text", "text": prompt}]}], "max_tokens": ceiling}
+
+    other = replace(DEFAULT, default_preset="base", prompts={"own": "<image>\nRead."})
+    with watching([]):
+        shake_hands(Chat(f"{address}/session/v1", "", 9.0), "one", body, other)
+    assert asked == [("<image>\nRead.", "base")]
+    assert encoders(DEFAULT) == {"sam": "sam_model", "clip": "vision_model", "projector": "projector"}
+
+
 def test_a_server_that_dies_in_mid_request_costs_what_comes_after() -> None:
     with serving() as address:
         subject, _ = loaded(f"{address}/dies/v1")
@@ -205,10 +224,10 @@ def test_one_that_is_not_there_is_told() -> None:
 
 
 BAD = [
-    ("http://here/v1?beside=-1", "there cannot be -1 pages beside one; give 0 or more"),
+    ("http://here/v1?beside=-1", " has a wrong beside: expected int >= 0; "),
     ("http:nowhere", "'http:nowhere' is no server; give http://HOST:PORT/v1?model=NAME, or http:FILE.toml"),
-    ("http://here/v1?time_limit=0", "a time limit of 0 s leaves no time; give more"),
-    ("http://here/v1?stream=maybe", "stream=maybe is of the wrong type in "),
+    ("http://here/v1?time_limit=0", " has a wrong time_limit: expected float > 0.0; "),
+    ("http://here/v1?stream=maybe", " has a wrong stream: expected bool, got str; "),
     ("http://here/v1?key_env=ABSENT_KEY", "there is no environment variable ABSENT_KEY with the server's key; set it"),
     ("http://here/v1?prompt={pages}", "there is no field {pages}; the fields are {page}, "),
     ("http:absent.toml", "absent.toml cannot be read ("),
