@@ -48,7 +48,7 @@ def test_a_server_is_judged_by_its_text_alone(address: str) -> None:
     assert {*found} <= {"text", "spans", "boxes"}
 
 
-def test_in_a_run_a_crash_costs_one_case_and_a_wrong_text_is_wrong(repository: Repository) -> None:
+def test_in_a_run_a_crash_costs_one_case(repository: Repository) -> None:
     folder = repository.pytester.path
     for name in ("crash", "good"):
         shutil.copy(folder / "page.png", folder / f"{name}.png")
@@ -58,17 +58,9 @@ def test_in_a_run_a_crash_costs_one_case_and_a_wrong_text_is_wrong(repository: R
     result = repository.run(TEST_TEXT, *options, f"{marked} {shlex.quote(TEXT)}")
     result.assert_outcomes(passed=1, failed=1)
     assert "the command ended with status 3; make it end with status 0" in result.stdout.str()
-    result = repository.run(TEST_TEXT, options[1], f"{marked} other")
-    result.assert_outcomes(failed=1)
-    assert "WRONG" in result.stdout.str()
 
 
-def test_in_a_run_the_handshake_is_told_and_a_server_without_special_tokens_is_no_wrong(
-    repository: Repository, address: str
-) -> None:
-    result = repository.run(TEST_TEXT, f"--dsocr-subject={address}/plain/v1", "--dsocr-isolate")
-    result.assert_outcomes(passed=1)
-    assert f"the server at {address}/plain/v1: model one; it keeps special tokens; " in unwrapped(result)
+def test_in_a_run_a_server_without_special_tokens_is_no_wrong(repository: Repository, address: str) -> None:
     result = repository.run(TEST_TEXT, f"--dsocr-subject={address}/lost/v1")
     result.assert_outcomes(errors=1)
     assert "takes special tokens out of its text" in unwrapped(result)
@@ -83,9 +75,7 @@ def test_in_a_run_what_is_not_offered_is_told_and_never_wrong(repository: Reposi
     assert "1 test: not offered: the preset large; the subject offers gundam" in unwrapped(result)
     [case, *_] = json.loads((repository.pytester.path / "out" / "dsocr.json").read_text())["cases"]
     assert f"first token     {case['first_token_ms']:.0f} ms in the median of 1 case" in result.stdout.str()
-    result = repository.run(TEST_TEXT, subject, "--dsocr-presets=large")
-    result.assert_outcomes(skipped=1)
-    assert result.ret != 0, "nothing was compared"
+    assert f"the server at {address}/plain/v1: model one; it keeps special tokens; " in unwrapped(result)
 
 
 def unwrapped(result: pytest.RunResult) -> str:
