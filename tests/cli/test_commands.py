@@ -32,7 +32,6 @@ FILES = ("b.PNG", "a.jpg", "c.tif", "notes.md", "d.webp", "e.pdf", "f.jpeg", "g.
 ARGUMENTS: Mapping[str, Sequence[str]] = {
     "run": [],
     "compare": [],
-    "bisect": ["a", "b"],
     "diff": ["a", "b"],
     "merge": ["a", "--out=b"],
     "doctor": [],

@@ -151,7 +151,7 @@ def test_what_cannot_be_compared_has_pytests_status_and_says_why(
 
 
 def test_every_option_of_the_plugin_is_offered_by_both_names_and_handed_on(tmp_path: Path) -> None:
-    """To a run elsewhere with files named whole; of what is given several times and counts once, the last."""
+    """Of what is given several times and counts once, the last."""
     switches = [option.flag.replace("dsocr-", "") for option in OPTIONS if option.is_switch]
     valued = [option.flag for option in OPTIONS if not option.is_switch]
     given = [word for flag in valued for word in (f"{flag}=1", f"{flag.replace('dsocr-', '')}=2")]
@@ -161,7 +161,6 @@ def test_every_option_of_the_plugin_is_offered_by_both_names_and_handed_on(tmp_p
         both = [f"{option.flag}={value}" for value in ((1, 2) if option.many else (2,))]
         expected += [option.flag] if option.is_switch else both if option.name != "out" else []
     assert [*words_of(options)] == expected
-    assert [*words_of(options, whole=True)] == expected
 
 
 def test_the_suites_are_found_wherever_it_is_called() -> None:
