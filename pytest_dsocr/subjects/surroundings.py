@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 OF_TORCH = ("TORCHINDUCTOR_", "TRITON_")
@@ -145,7 +146,11 @@ def _torch(name: str, default: Value, get: Callable[[Any], Value], put: Callable
     def read() -> Value:
         return get(torch) if (torch := sys.modules.get("torch")) and hasattr(torch, "nn") else default
 
-    return Surrounding(f"torch's {name}", read, put and (lambda value: put(sys.modules["torch"], value)))
+    return Surrounding(f"torch's {name}", read, partial(_put_torch, put) if put else None)
+
+
+def _put_torch(put: Callable[[Any, Value], None], value: Value) -> None:
+    put(sys.modules["torch"], value)
 
 
 def _silent(_before: Value, _after: Value) -> str:

@@ -272,7 +272,8 @@ def test_what_is_copied_keeps_its_order_in_memory_and_nothing_of_a_class_or_grad
     asked = CheckedSubject(policy).policy
     assert asked is not None
     assert type(asked.eos_id) is int
+    layer = torch.ones(1, 2, 3, 4)
     cache = SimpleNamespace(layers=1, keys=lambda _: layer.as_subclass(Lying), values=lambda _: layer)
-    layer, lying = torch.ones(1, 2, 3, 4), KvProbe(cast("Any", SimpleNamespace(cache=cache)))
+    lying = KvProbe(cast("Any", SimpleNamespace(cache=cache)))
     assert lying.lengths == ((3, 3),)
     assert lying.digest().changed(lying.digest()) == ()

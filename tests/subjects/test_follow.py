@@ -182,7 +182,7 @@ def test_extra_inputs_and_logits_of_another_dtype_and_shape_are_taken_without_gr
 ) -> None:
     expected = seen(tiny, case, keep_values=True)
     subject = only(SessionSubject(tiny), Level.STAGES)
-    inputs, vision, prefill, got = subject.inputs, subject.vision, subject.prefill, []
+    inputs, vision, prefill, got = subject.inputs, subject.vision, subject.prefill, list[bool]()
 
     def without(given: dict[str, Tensor]) -> dict[str, Tensor]:
         got.extend(("attention_mask" in given, torch.is_grad_enabled()))
