@@ -62,7 +62,7 @@ def test_what_came_before_an_error_is_kept_and_what_comes_after_is_lost_to_it(
             assert {"sam.page/0", "sam.page/1", "sam.page"} <= {*answer.seams}, "blocks that ran are kept"
     for level in (Level.TEXT, Level.INPUTS):
         answer = follow(only(Raising(tiny, "read"), level), case, expected)
-        assert (answer.lost, answer.inputs is None) == ({"read"}, level is Level.TEXT)
+        assert (set(answer.lost), answer.inputs is None) == ({"read"}, level is Level.TEXT)
 
 
 def test_a_case_cut_short_is_no_pass_and_what_was_wrong_before_is_the_first_divergence(
