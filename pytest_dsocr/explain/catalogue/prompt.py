@@ -235,11 +235,6 @@ def _one_crop(preset: Preset, grid: Grid) -> int:
     return _sum()(preset, grid) + (side * (side + 1) if grid == (1, 1) else 0)
 
 
-def _one_crop(preset: Preset, grid: Grid) -> int:
-    side = presets.tokens_per_side(preset.image_size)
-    return _sum()(preset, grid) + (side * (side + 1) if grid == (1, 1) else 0)
-
-
 COUNTS: dict[str, tuple[str, Counted]] = {
     "no-separator": ("no token counted for the separator", _sum(page=lambda s, g: s * (s + 1))),
     "no-newlines": (
