@@ -93,6 +93,10 @@ def _put(embeds: Tensor, at: Tensor, features: Tensor, part: slice = slice(None)
     return embeds.index_copy(0, at[part], features[part])
 
 
+def _put_changed(embeds: Tensor, at: Tensor, features: Tensor, change: Change) -> Tensor:
+    return _put(embeds, at, change(features))
+
+
 def _unit(x: Tensor) -> Tensor:
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
 
@@ -111,7 +115,7 @@ SCATTERS: dict[str, tuple[str, Scatter]] = {
     "shifted": ("vision's features one off, the last in front", lambda e, at, f: _put(e, at, f.roll(1, 0))),
     "zeros": ("zeros in place of vision's features", lambda e, at, f: _put(e, at, 0 * f)),
     **{
-        key: (words, lambda e, at, f, change=change: _put(e, at, change(f)))
+        key: (words, partial(_put_changed, change=change))
         for key, (words, change) in rounding("vision's features rounded to {}").items()
     },
     "scaled": (
@@ -275,6 +279,16 @@ LAST_NORMS: dict[str, tuple[str, Callable[[Change, Tensor], Tensor]]] = {
 }
 Head = Callable[[Any, Change, Tensor], Tensor]
 """Computes logits from the model, its own head and the hidden states."""
+
+
+def _head_in(model: Any, run: Change, x: Tensor, dtype: torch.dtype) -> Tensor:
+    return linear_in(model.lm_head, dtype, x).float()
+
+
+def _logits_changed(model: Any, run: Change, x: Tensor, change: Change) -> Tensor:
+    return change(run(x))
+
+
 HEADS: dict[str, tuple[str, Head]] = {
     "tied": (
         "the embeddings in the place of the head's weights (tied)",
@@ -283,12 +297,12 @@ HEADS: dict[str, tuple[str, Head]] = {
     **{
         key: (
             f"the head computed in {key}",
-            lambda model, run, x, dtype=dtype: linear_in(model.lm_head, dtype, x).float(),
+            partial(_head_in, dtype=dtype),
         )
         for key, dtype in DTYPES.items()
     },
     **{
-        f"logits-{key}": (words, lambda model, run, x, change=change: change(run(x)))
+        f"logits-{key}": (words, partial(_logits_changed, change=change))
         for key, (words, change) in rounding("logits rounded to {}").items()
     },
     "weights-bfloat16": (
@@ -371,6 +385,10 @@ def _interleaved(rope: Rope, x: Tensor) -> Tensor:
     return x * cos + turned * sin
 
 
+def _turn_changed(rope: Rope, x: Tensor, change: Change) -> Tensor:
+    return _turn(x, change(rope.cos), change(rope.sin))
+
+
 def _partly(rope: Rope, x: Tensor, share: float, behind: bool = False) -> Tensor:
     width, half = int(x.shape[-1] * share), x.shape[-1] // 2
     keep = width // 2
@@ -399,7 +417,7 @@ ROTATIONS: dict[str, tuple[str, Rotate]] = {
     ),
     "cos-sin": ("cosine and sine exchanged in the rotary positions", lambda rope, x: _turn(x, rope.sin, rope.cos)),
     **{
-        key: (words, lambda rope, x, change=change: _turn(x, change(rope.cos), change(rope.sin)))
+        key: (words, partial(_turn_changed, change=change))
         for key, (words, change) in rounding("cosine and sine rounded to {}").items()
     },
     "twice": (

@@ -204,6 +204,10 @@ def _beyond(table: Tensor, size: int, places: Callable[[Tensor, int], Tensor]) -
     return table[at][:, at] if size > len(table) else resize_grid(table, size)
 
 
+def _changed(table: Tensor, size: int, change: Change) -> Tensor:
+    return change(resize_grid(table, size))
+
+
 CHANGED: dict[str, tuple[str, Change]] = {
     "turned": ("with rows and columns exchanged", lambda table: table.transpose(0, 1)),
     "missing": ("left out", torch.zeros_like),
@@ -229,7 +233,7 @@ def grid_variants() -> Iterator[tuple[str, str, Resize]]:
     yield "strided", "read in steps, not resized", _unless_equal(_strided)
     yield "in-bfloat16", "resized in bfloat16", _planes(torch.bfloat16, mode="bicubic", antialias=True)
     for key, (words, change) in CHANGED.items():
-        yield key, words, lambda table, size, change=change: change(resize_grid(table, size))
+        yield key, words, partial(_changed, change=change)
     edge = partial(_beyond, places=lambda at, side: at.clamp(max=side - 1))
     yield "edge", "of larger views repeated at the edge, not resized", edge
     anew = partial(_beyond, places=lambda at, side: at % side)
