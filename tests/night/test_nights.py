@@ -72,15 +72,6 @@ def test_a_folder_is_only_added_to(tmp_path: Path) -> None:
     assert nights[1] == again
 
 
-def test_damaged_files_are_told_and_the_others_read(tmp_path: Path) -> None:
-    whole = record.add(tmp_path, made(1, *GOOD)).read_text(encoding="utf-8")
-    for name, text in (("torn", whole[:-40]), ("old", whole.replace('"format": 1', '"format": 0')), ("list", "[]")):
-        (tmp_path / f"{name}.night.json").write_text(text, encoding="utf-8")
-    nights, damaged = record.read(tmp_path)
-    assert (len(nights), len(damaged)) == (1, 3)
-    assert all("it is left out" in told for told in damaged)
-
-
 @pytest.mark.parametrize(
     ("text", "found"),
     [
