@@ -45,7 +45,7 @@ def test_a_file_that_cannot_be_written_is_a_bad_command_line(tmp_path: Path) -> 
     assert main(["diff", old, old, f"--markdown={tmp_path}/no/such/folder.md"]) == 2
 
 
-@pytest.mark.parametrize("value", [None, 5, "x", [], {}, [5], {"a": 5}, ...], ids=str)
+@pytest.mark.parametrize("value", [None, [5], {"a": 5}, ...], ids=str)
 def test_what_is_damaged_is_not_comparable(tmp_path: Path, capsys: pytest.CaptureFixture[str], value: Any) -> None:
     result = night(*BAD)
     old = written(tmp_path / "old", result)
