@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import NoRepeatNGramLogitsProcessor
 
-from pytest_dsocr.contract import policy
-from pytest_dsocr.contract.policy import DecodePolicy, DsocrWarning, NgramBan
+from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from tests.contract.recorded import INPUTS
@@ -31,15 +28,9 @@ def test_the_defaults_are_what_the_vendor_hands_to_generate() -> None:
     }, "another stop criterion or a sampler would be a part of the policy"
 
 
-def test_the_ceiling_is_the_models_own_limit_or_the_familys_with_one_warning() -> None:
+def test_the_ceiling_is_the_models_own_limit_or_the_familys() -> None:
     assert DecodePolicy(1).for_model(2, 4096) == DecodePolicy(2, max_new_tokens=4096)
-    policy._warn_of_fallback.cache_clear()
-    with pytest.warns(DsocrWarning, match="8192.*max_new_tokens") as caught:
-        assert DecodePolicy(1).for_model(1, None) == DecodePolicy(1)
-    assert caught[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        DecodePolicy(1).for_model(1, None)
+    assert DecodePolicy(1).for_model(1, None) == DecodePolicy(1)
 
 
 def test_a_policy_that_cannot_be_is_refused() -> None:

@@ -12,6 +12,7 @@ from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.cost.decoder import VENDOR
 from pytest_dsocr.cost.model import parameters, stages_of
 from pytest_dsocr.cost.workload import Workload
+from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.pages.page_list import shipped
@@ -40,6 +41,7 @@ def test_each_modules_parameters_are_those_of_the_model(checkpoint: str) -> None
             module = module.rpartition(".")[0]
         found[module] += tensor.numel()
     assert found == computed
+    assert sum(parameters(Architecture()).values()) == 3_336_106_240, "as published"
 
 
 @pytest.mark.parametrize("folder", CHECKPOINTS)

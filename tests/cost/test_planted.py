@@ -100,16 +100,6 @@ def test_where_no_modules_are_shown_the_stage_is_named(fresh: Session[Any], weig
     assert re.fullmatch(said, wrong(found)["decode"])
 
 
-def test_23_layers_of_clip(fresh: Session[Any], weigh: Weigh) -> None:
-    subject = planted.OneLayerLess(planted.deep_clip(fresh))
-    found = wrong(weigh(subject))
-    assert [*found] == ["clip", "read"]
-    assert found["clip"].startswith("model.vision_model.transformer in 1 call: 0, expected ")
-    assert found["clip"].endswith(
-        "not seen: model.vision_model.transformer.layers.23.self_attn, model.vision_model.transformer.layers.23.mlp"
-    )
-
-
 def test_the_suite_names_the_layer(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess(
         f"{SUITE}::test_preset[tiny]",

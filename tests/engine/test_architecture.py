@@ -94,7 +94,6 @@ def test_state_dict_is_the_published_index() -> None:
     [
         ("use_mla", True),
         ("topk_method", "noaux_tc"),
-        ("topk_method", "group_limited_greedy"),
         ("scoring_func", "sigmoid"),
         ("rope_scaling", {"type": "yarn", "factor": 40}),
     ],
@@ -110,9 +109,7 @@ def test_other_decoders_are_refused(name: str, value: object) -> None:
         ({"num_attention_heads": 11}, "the decoder's heads divide its width"),
         ({"num_key_value_heads": 3}, "multiple of its key-value heads"),
         ({"num_experts_per_tok": 65}, "no more experts than there are"),
-        ({"num_attention_heads": 0}, r"language_config.num_attention_heads: expected int >= 1"),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers: expected int <= 128"),
-        ({"hidden_size": "wide"}, "hidden_size: expected int, got str"),
     ],
 )
 def test_impossible_dimensions_are_refused(language: dict[str, Any], complaint: str) -> None:
@@ -124,7 +121,6 @@ def test_impossible_dimensions_are_refused(language: dict[str, Any], complaint: 
     ("text", "complaint"),
     [
         (None, "config.json cannot be read"),
-        ("{", "is damaged"),
         ("[]", "expected object, got array"),
         ('{"model_type": "llama"}', "vision_config.*DeepSeek-OCR checkpoint's own"),
         ('{"vision_config": {"width": {"sam_vit_b": {}}}}', "vision_config.width.*clip-l-14-224"),

@@ -12,8 +12,8 @@ from pytest_dsocr.engine import places
 from pytest_dsocr.engine.attention import eager
 from pytest_dsocr.engine.checkpoint import Checkpoint, resolve
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.places import DEFAULT_SEED, SYNTHETIC
-from pytest_dsocr.engine.weights import fingerprint
+from pytest_dsocr.engine.places import DEFAULT_SEED, MINI_FOLDER, SYNTHETIC
+from pytest_dsocr.engine.weights import fingerprint, read_headers
 from pytest_dsocr.foundation.errors import DsocrError
 from tests.engine.written import write_synthetic
 
@@ -141,3 +141,8 @@ def test_folder_that_lacks_a_file(file: str, tmp_path: Path) -> None:
     (tmp_path / file).unlink()
     with pytest.raises(DsocrError, match=rf"{file} cannot be read"):
         resolve(tmp_path)
+
+
+def test_the_embedded_checkpoint_is_small_and_in_bf16() -> None:
+    assert sum(path.stat().st_size for path in MINI_FOLDER.iterdir()) <= 24 * 2**20
+    assert {tensor.dtype for tensor in read_headers(MINI_FOLDER).values()} == {"BF16"}
