@@ -22,7 +22,7 @@ from pytest_dsocr.report.file import RunIdentity
 from pytest_dsocr.report.html import html
 from pytest_dsocr.report.markdown import cell, markdown
 from pytest_dsocr.report.result import RunResult
-from pytest_dsocr.report.terminal import BAD, Summary
+from pytest_dsocr.report.terminal import BAD, MOST, Summary
 from tests.perf.made import measured
 from tests.report.made import (
     DRIFT,
@@ -191,6 +191,15 @@ def test_what_failed_behind_a_break_is_one_line() -> None:
     assert [markdown(value("breaks once, proven")).count(f"test\\[{k}\\]") for k in (0, 3, 5, 6)] == [0, 1, 1, 1]
     assert result(*breaking(page="a")).broke[0]["unit"] == "case", "where a page is read in several presets"
     assert made("passes").broke == []
+
+
+def test_of_many_the_first_are_shown_and_the_others_counted() -> None:
+    cases = [case_payload(f"c{k}", WRONG, **{**BROKEN, "first_wrong": f"clip.page/{k}"}) for k in range(60)]
+    run = result(*(("failed", payload(WRONG, case=case)) for case in cases))
+    shown = texts(run)
+    assert sum(line.startswith("WRONG ") for line in shown) == MOST
+    assert [line.strip() for line in shown if "more" in line] == [f"and {60 - MOST} more"]
+    assert markdown(run.to_json()).count("| wrong |") == 50
 
 
 def test_an_error_in_the_summary_is_one_line_and_does_not_raise() -> None:
