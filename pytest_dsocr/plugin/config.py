@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -168,27 +167,6 @@ def refused(config: pytest.Config, error: pytest.UsageError) -> None:
         write_summary(result, out)
         append_summary(result)
         sys.stdout.writelines(f"{line}\n" for line in errors(result))
-
-
-def taken_for_tests(config: pytest.Config) -> str | None:
-    """Say where pytest took a path that stands apart from a flag of ours for a test to run, and so a wrong rootdir.
-
-    It looks for its rootdir before it knows the flags of plugins.
-    """
-    chosen = config.getoption("rootdir", None) or config.getoption("inifilename", None)
-    flags = {option.flag for option in OPTIONS}
-    words = [str(word) for word in config.invocation_params.args]
-    apart = [(flag, Path(value)) for flag, value in pairwise(words) if flag in flags]
-    here = config.invocation_params.dir
-    homes = [here, *(here / argument.partition("::")[0] for argument in config.args)]
-    for flag, value in apart:
-        home = config.rootpath
-        is_of_value = (here / value).resolve().is_relative_to(home)
-        if not chosen and is_of_value and not all(one.resolve().is_relative_to(home) for one in homes):
-            return (
-                f"pytest took {home} for its rootdir, with the ini file there, for {flag} {value}; type {flag}={value}"
-            )
-    return None
 
 
 def _is_worker(config: pytest.Config) -> bool:

@@ -55,6 +55,8 @@ class LastWord:
             has_more = report.when == "teardown" and check is not None and len(check.made) > check.reported
             if report.when == "call" or report.outcome != "passed" or has_more:
                 _attach(item, call.excinfo.value if call.excinfo else None, report)
+            if check is not None and report.when == "teardown":
+                check.is_over = True
         return report
 
 

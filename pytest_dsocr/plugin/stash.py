@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.pages.page_list import BadPage
     from pytest_dsocr.plugin.check import Check, Journal
     from pytest_dsocr.report.file import RunIdentity
-    from pytest_dsocr.report.payload import CasePayload, Entry, LeftPayload, RunPayload
+    from pytest_dsocr.report.payload import CasePayload, LeftPayload, RunPayload
 
 
 CONFIG: pytest.StashKey[Config] = pytest.StashKey()
@@ -41,12 +41,10 @@ CASES: pytest.StashKey[dict[str, CasePayload]] = pytest.StashKey()
 """Of the config: the cases that were asked about, by id."""
 CHECK: pytest.StashKey[Check] = pytest.StashKey()
 """Of a test: what it compared."""
-JOURNALS: pytest.StashKey[list[Entry]] = pytest.StashKey()
-"""Of the controller's config: what its workers compared that does not pass."""
 ATTEMPT: pytest.StashKey[int] = pytest.StashKey()
 """Of a test: how often it was begun."""
 JOURNAL: pytest.StashKey[Journal] = pytest.StashKey()
-"""Of the config: what this process compared that does not pass."""
+"""Of the config: what the run compared that does not pass, or that no report carries."""
 LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
 """Of a test that we skipped: what is missing, a word of ``cases.config.MISSING``, the level that is not offered, or
 ``Reason.NOT_OFFERED``."""
@@ -74,48 +72,45 @@ def leave_out(item: pytest.Item, missing: str, reason: str) -> NoReturn:
 def forget(item: pytest.Item) -> None:
     """Forget what an earlier try of a test left: it may be run again."""
     item.stash[ATTEMPT] = item.stash.get(ATTEMPT, 0) + 1
-    if CHECK in item.stash:
-        del item.stash[CHECK]
-    if LEFT_OUT in item.stash:
-        del item.stash[LEFT_OUT]
+    for key in (CHECK, LEFT_OUT):
+        if key in item.stash:
+            del item.stash[key]
 
 
-T = TypeVar("T")
+class Kept:
+    """What was last made of a case, by name; where it could not be made, the error.
 
-
-class Latest(Generic[T]):
-    """Holds one thing, for what is made of a case may be large; where it could not be made, the error instead.
-
-    A fixture of the session's would be kept by its case alone, and be another subject's where a folder of tests has a
-    subject of its own.
+    One case is kept, for what is made of it may be large. A fixture of the session's would be kept by its case alone,
+    and be another subject's where a folder of tests has a subject of its own.
     """
 
     def __init__(self) -> None:
-        self._of: tuple[object, tuple[object, ...]] | None = None
-        self._made: list[T] = []
-        self._error: Exception | None = None
+        self._made: dict[str, tuple[tuple[object, ...], Any, Exception | None]] = {}
 
-    def get(self, make: Callable[[], T], case: object, *sides: object) -> T:
-        """Give what ``make`` gave of a ``case`` equal to this and these very ``sides``, or raise what it raised."""
-        if not self._is_of(case, sides):
-            self._of, self._error = (case, sides), None
-            self._made.clear()  # before the next is made, so that there is room for it
+    def get(self, name: str, make: Callable[[], Any], case: object, *sides: object) -> Any:
+        """Return what ``make`` returned for an equal ``case`` and these very ``sides``, or raise what it raised."""
+        if not self._is_of(name, case, sides):
+            self._made.pop(name, None)  # before the next is made, so that there is room for it
             try:
-                self._made.append(make())
+                self._made[name] = ((case, *sides), make(), None)
             except Exception as error:
-                self._error = error
-        if self._error is not None:
-            raise self._error
-        return self._made[0]
+                self._made[name] = ((case, *sides), None, error)
+        _, made, error = self._made[name]
+        if error is not None:
+            raise error
+        return made
 
-    def made(self, case: object, side: object) -> T | None:
-        """Give what was made last, if that was of ``case`` and ``side`` was the first of its sides; None if not."""
-        if self._of is None or not self._made or self._of[0] != case or self._of[1][0] is not side:
-            return None
-        return self._made[0]
+    def answer(self, case: object, subject: object) -> Any:
+        """Return what the ``subject`` answered when both sides were compared; None where they were not."""
+        report = self._made[COMPARED][1] if self._is_of(COMPARED, case, (subject,)) else None
+        return report.exchange.answer if report is not None else None
 
-    def _is_of(self, case: object, sides: tuple[object, ...]) -> bool:
-        if self._of is None:
+    def _is_of(self, name: str, case: object, sides: tuple[object, ...]) -> bool:
+        if name not in self._made:
             return False
-        of_case, of_sides = self._of
-        return of_case == case and all(one is other for one, other in zip(of_sides, sides, strict=True))
+        of_case, *of_sides = self._made[name][0]
+        return of_case == case and all(one is other for one, other in zip(of_sides, sides, strict=False))
+
+
+COMPARED = "compared"
+"""The name under which the report of both sides is kept."""

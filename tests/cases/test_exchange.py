@@ -82,23 +82,6 @@ def test_what_an_error_cut_short_has_no_verdict_but_a_wrong_one(found: Compariso
     assert not report.passes
 
 
-def test_a_stage_holds_its_views_and_blocks(case: Case) -> None:
-    names = (
-        "sam.crops/0",
-        "sam.crops",
-        "sam.page",
-        "clip.page/1",
-        "prefill/3",
-        "prefill",
-        "prefill_best",
-        "result.mmd",
-    )
-    report = CaseReport(exchange(case), tuple(replace(FINE, what=name) for name in names), LIMITS)
-    assert [one.what for one in report.of("sam")] == ["sam.crops/0", "sam.crops", "sam.page"]
-    assert [one.what for one in report.of("clip", "prefill")] == ["clip.page/1", "prefill/3", "prefill"]
-    assert [one.what for one in report.of("result.mmd", "result")] == ["result.mmd"]
-
-
 @pytest.mark.parametrize("lost", ["sam.page", "vision_fusion", "prefill"])
 def test_a_seam_that_the_reference_lacks_is_not_compared_and_does_not_pass(
     lost: str, tiny: Session[Any], case: Case
