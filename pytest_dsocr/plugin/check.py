@@ -8,7 +8,6 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,9 +112,7 @@ def _names(found: Iterable[Comparison]) -> list[str]:
 
 
 def _unknown(stages: Sequence[str], names: Sequence[str]) -> str:
-    near = [name for stage in stages for name in get_close_matches(stage.partition(".")[0], names, 1)]
-    meant = f"; did you mean {', '.join(near)}?" if near else ""
-    unknown = f"dsocr_check knows no stage {', '.join(map(repr, stages))}{meant}"
+    unknown = f"dsocr_check knows no stage {', '.join(map(repr, stages))}"
     return "\n".join([unknown, *entry("stages", ", ".join(names))])
 
 

@@ -25,7 +25,7 @@ from pytest_dsocr.plugin import option_values as read
 from pytest_dsocr.plugin.options import OPTIONS, PREFIX, Option, texts_of, value_of
 from pytest_dsocr.plugin.stash import CONFIG, IDENTITY, OUT_FOLDER, WITNESS
 from pytest_dsocr.plugin.workers import SPREAD, on_own_gpu
-from pytest_dsocr.reference.goldens import golden_folder
+from pytest_dsocr.reference.goldens import check_writable, golden_folder
 from pytest_dsocr.report.exit_status import EXIT_STATUS, Ending
 from pytest_dsocr.report.file import RunIdentity, mark_refused, mark_running, take_witness
 from pytest_dsocr.subjects.calls import current
@@ -188,10 +188,8 @@ def _is_timed(config: pytest.Config) -> bool:
 def _check_goldens(config: pytest.Config, own: Config) -> None:
     """Refuse goldens that are not there, unless snapshots are to be made, and those that must not be written to."""
     if any(config.getoption(name, False) for name in UPDATES):
-        from pytest_dsocr.plugin.snapshots import check_update
-
         try:
-            check_update(own.golden)
+            check_writable(own.golden, "--dsocr-golden=DIR")
         except DsocrError as error:
             raise pytest.UsageError(str(error)) from error
     elif not own.golden.is_dir():

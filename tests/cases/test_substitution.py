@@ -18,7 +18,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.level import Level, SubjectFaultError
+from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.subjects.follow import follow
 from pytest_dsocr.subjects.protocol import Setup
@@ -201,15 +201,6 @@ def test_what_is_wrong_in_the_text_alone_or_without_stages_tells_nothing(
     report = asked(textual, case, replace(live, output=replace(live.output, text="other")))
     assert report.exchange.answer.level is Level.TEXT
     assert substitute(textual, report, unneeded) == ()
-
-
-def test_one_that_raised_is_asked_no_more(tiny: Session[Any], case: Case, live: Observation) -> None:
-    subject = Planted(tiny, "vision")
-    report = asked(subject, case, live)
-    answer = replace(report.exchange.answer, fault=SubjectFaultError("decode", "it raised"))
-    raised = judge(replace(report.exchange, answer=answer), LIMITS)
-    assert substitute(subject, report) == (FEATURES_RIGHT,)
-    assert substitute(subject, raised) == ()
 
 
 def test_tensors_are_lent_in_the_subjects_own_dtype(

@@ -96,17 +96,6 @@ def test_both_sides_work_at_the_same_time(
     told.stdout.fnmatch_lines(f"*the reference is at work: {is_at_work}")
 
 
-def test_a_live_reference_that_cannot_be_started_is_told(repository: Repository, pytester: pytest.Pytester) -> None:
-    pytester.makeconftest("")
-    python = pytester.path / "env" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.symlink_to("/bin/false")
-    named = (f"--dsocr-reference={STAND_IN}", "--dsocr-vendor-env=env", "--dsocr-checkpoint=synthetic:tiny")
-    told = repository.run(TEST_TEXT, *named)
-    told.assert_outcomes(errors=1)
-    assert "the vendor's worker could not answer" in " ".join(told.stdout.str().split())
-
-
 HEARD = """
     import os
     import threading

@@ -7,14 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from pytest_dsocr.subjects.time_limit import EXIT_STATUS
 from tests.plugin import misdeeds
 from tests.plugin.conftest import TEST_TEXT, Repository
+from tests.processes import await_
 
 CONFTEST = """
     import pytest
@@ -145,8 +144,7 @@ def test_what_it_changes_is_told_once(settled: Repository, isolate: tuple[str, .
     )
 
 
-@pytest.mark.parametrize("isolate", [(), (ISOLATE,)])
-def test_a_users_ctrl_c_interrupts_the_run(settled: Repository, isolate: tuple[str, ...]) -> None:
+def test_a_users_ctrl_c_interrupts_the_run(settled: Repository) -> None:
     environment = {**os.environ, "MISDEED": "read:sleep"}
     marker = settled.pytester.path / "began"
     settled.pytester.makepyfile(
@@ -154,25 +152,16 @@ def test_a_users_ctrl_c_interrupts_the_run(settled: Repository, isolate: tuple[s
         "    def read(self, page, **how):\n        Path('began').touch()\n        return super().read(page, **how)\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *PAGES, *isolate, "--dsocr-subject=slow:Reader"],
+        [sys.executable, "-m", "pytest", *PAGES, ISOLATE, "--dsocr-subject=slow:Reader"],
         cwd=settled.pytester.path,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    _wait_for(marker)
-    time.sleep(0.5)
+    await_(marker.exists)
     process.send_signal(signal.SIGINT)
     told, _ = process.communicate(timeout=RUN_S)
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     assert "KeyboardInterrupt" in told
     assert "raised in read" not in told
-
-
-def _wait_for(marker: Path) -> None:
-    for _ in range(RUN_S * 10):
-        if marker.exists():
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"{marker} did not come")

@@ -78,21 +78,6 @@ def test_the_session_stands_in_and_every_verdict_says_so(unseen: pytest.Pytester
     assert page.count(BY_SESSION) >= 3, "in the headline, of the reference and of the case"
 
 
-def test_a_recording_answers_for_the_cases_that_it_holds_and_a_failure_names_who_answered(
-    unseen: pytest.Pytester,
-) -> None:
-    unseen.syspathinsert()
-    unseen.makepyfile(silent="class Silent:\n    def read(self, page, **how): return 'nothing'")
-    pages = (AS_RECORDED, f"--dsocr-pages={recorded_page()}")
-    result = run(unseen, CASE, SESSION, *pages, "-v", "-k", "test_text", subject="silent:Silent")
-    result.assert_outcomes(failed=2)
-    by_session, recorded, *_ = (line for line in result.outlines if line.startswith("reference "))
-    assert BY_SESSION in by_session
-    assert "recorded on" in recorded
-    result.stdout.fnmatch_lines([f"verdict         2 of 2 tests failed, 1 of 2 cases {BY_SESSION}"])
-    assert [case["by_session"] for case in written(unseen)["cases"]] == [True, False]
-
-
 def test_the_session_is_never_held_against_itself(unseen: pytest.Pytester) -> None:
     """Where a recording answers, it is as good as any subject."""
     unseen.makepyfile("def test_it(dsocr_report, dsocr_check): dsocr_check(dsocr_report, 'images_ori')")
@@ -116,15 +101,6 @@ def test_the_error_that_newcomers_meet_names_the_session(unseen: pytest.Pytester
     assert result.ret == FAILED, "of the session itself it is no way out"
     result.stdout.fnmatch_lines([f"{NOT_HELD}add it with: dsocr vendor record; {MAY_MISS}"])
     result.stdout.no_fnmatch_line(f"*{SESSION}*")
-
-
-def test_a_damaged_recording_is_not_passed_over_for_the_session(unseen: pytest.Pytester) -> None:
-    damaged = unseen.mkdir("golden") / "vendor" / "mini" / "cpu-float32-eager"
-    damaged.mkdir(parents=True)
-    (damaged / "manifest.json").write_text("{}")
-    result = run(unseen, CASE, SESSION, "--dsocr-golden=golden")
-    assert result.ret == FAILED
-    result.stdout.fnmatch_lines(["*manifest.json is damaged*"])
 
 
 def test_snapshots_need_no_reference(unseen: pytest.Pytester) -> None:

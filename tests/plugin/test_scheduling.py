@@ -73,34 +73,12 @@ def workers(pytester: pytest.Pytester, cases: list[str], *arguments: str) -> Map
 
 
 def test_the_tests_of_a_case_share_a_worker(pytester: pytest.Pytester) -> None:
-    """Unless somebody chose another distribution."""
     found = workers(pytester, CASES, "-n", "2")
     assert {len(on) for on in found.values()} == {1}
     assert set.union(*found.values()) == {"gw0", "gw1"}
-    assert 2 in {len(on) for on in workers(pytester, CASES, "-n", "2", "--dist", "worksteal").values()}
-
-
-@pytest.mark.parametrize(
-    ("tests", "chosen"),
-    [
-        (["a.py::test_it[page-gundam-markdown]", "a.py::test_that"], "CaseScopeScheduling"),
-        (["a.py::test_it[page]", "a.py::test_that"], "LoadScheduling"),
-        ([], "LoadScheduling"),
-    ],
-)
-def test_only_where_there_are_cases_are_others_done_one_by_one(
-    pytester: pytest.Pytester, tests: list[str], chosen: str
-) -> None:
-    config = pytester.parseconfigure("-n", "2")
-    config.hook.pytest_cmdline_main(config=config)
-    scheduler = make_scheduler(config, None)
-    workers = [object(), object()]
-    for worker in workers:
-        scheduler.add_node(worker)
-        scheduler.add_node_collection(worker, tests)
-    assert type(scheduler._chosen).__name__ == chosen
-    assert scheduler.collection_is_completed
-    assert scheduler.nodes == workers
+    chosen = pytester.parseconfigure("-n", "2", "--dist", "worksteal")
+    chosen.hook.pytest_cmdline_main(config=chosen)
+    assert make_scheduler(chosen, None) is None, "another distribution was chosen"
 
 
 def test_what_is_left_of_a_case_that_killed_a_worker_is_told_and_not_tried(repository: Repository) -> None:

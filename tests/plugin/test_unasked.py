@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import suites
+from pytest_dsocr.cli.main import main
 from pytest_dsocr.plugin.selection import MEASURING, is_unasked
 from pytest_dsocr.plugin.stash import NOTES
+from pytest_dsocr.plugin.workers import SPREAD
 
 [ALL] = map(Path, suites.__path__)
 
@@ -39,3 +42,23 @@ def test_they_are_left_out_only_where_all_suites_are_named(
     notes = config.stash.get(NOTES, [])
     assert sorted(note.split()[2] for note in notes) == sorted(left_out)
     assert {*MEASURING} <= {folder.name for folder in ALL.iterdir()}
+
+
+@pytest.mark.parametrize(("update", "are_taken"), [("", False), ("off", False), ("1", True)])
+def test_compare_takes_times_where_the_environment_asks_for_a_baseline(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, update: str, are_taken: bool
+) -> None:
+    """Without other workers beside it."""
+    commands: list[Sequence[str]] = []
+
+    def started(command: Sequence[str], *_: object) -> tuple[int, str]:
+        commands.append(command)
+        return 3, ""
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DSOCR_BASELINE_UPDATE", update)
+    monkeypatch.setattr("pytest_dsocr.cli.compare._status_of", started)
+    main(["compare"])
+    [command] = commands
+    assert any(word.endswith("perf") for word in command) is are_taken
+    assert are_taken is (SPREAD not in command)

@@ -107,15 +107,6 @@ OWN_CASES = """
     from dataclasses import replace
     from pytest_dsocr.observation.case import make_case
 
-    class TestOne:
-        @pytest.fixture
-        def dsocr_case(self):
-            return make_case("page.png", "free", "base")
-
-        def test_it(self, dsocr_report, dsocr_check):
-            assert dsocr_report.case.id == "page-base-free"
-            dsocr_check(dsocr_report, "text")
-
     class TestTwo:
         @pytest.fixture(params=["ocr", "figure"])
         def dsocr_case(self, request):
@@ -132,16 +123,6 @@ OWN_CASES = """
 
         def test_it(self, dsocr_report, dsocr_check):
             assert (dsocr_report.case.id, dsocr_report.case.max_new_tokens) == ("page-tiny-markdown", 3)
-            dsocr_check(dsocr_report, "text")
-
-    @pytest.mark.parametrize("dsocr_case", ["page-large-markdown"], indirect=True)
-    class TestGiven:
-        @pytest.fixture
-        def dsocr_case(self, request):
-            return make_case("page.png", "markdown", "large")
-
-        def test_it(self, dsocr_report, dsocr_check):
-            assert dsocr_report.case.id == "page-large-markdown"
             dsocr_check(dsocr_report, "text")
 """
 
@@ -173,15 +154,13 @@ def test_each_folder_is_asked_of_its_own_subject(repository: Repository) -> None
 
 def test_a_case_may_be_made_in_any_of_pytests_ways(repository: Repository) -> None:
     result = repository.run(OWN_CASES, "-v")
-    result.assert_outcomes(passed=5)
+    result.assert_outcomes(passed=3)
     assert {line.split()[0].partition("::")[2] for line in result.outlines if "PASSED" in line} == {
-        "TestOne::test_it",
         "TestTwo::test_it[ocr]",
         "TestTwo::test_it[figure]",
         "TestChanged::test_it[page-tiny-markdown]",
-        "TestGiven::test_it[page-large-markdown]",
     }
-    result.stdout.fnmatch_lines(["5 comparisons in 5 cases: 5 MATCH"])
+    result.stdout.fnmatch_lines(["3 comparisons in 3 cases: 3 MATCH"])
 
 
 def test_a_fixture_above_the_subject_says_what_it_needs(repository: Repository) -> None:

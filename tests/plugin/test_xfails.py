@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def items(pytester: pytest.Pytester) -> list[pytest.Item]:
 def marked(items: list[pytest.Item], text: str) -> tuple[dict[str, str], tuple[str, ...]]:
     """The reasons of the tests that a ledger marks, by their names, and its lines that match none."""
     Path("xfails.txt").write_text(text, encoding="utf-8")
-    unmatched = read_ledger(Path("xfails.txt")).apply(items, date(2026, 11, 23))
+    unmatched = replace(read_ledger(Path("xfails.txt")), today=date(2026, 11, 23)).apply(items)
     marks = {item.name: item.get_closest_marker("xfail") for item in items}
     assert all(mark.kwargs["strict"] for mark in marks.values() if mark)
     return {name: mark.kwargs["reason"] for name, mark in marks.items() if mark}, unmatched
@@ -73,8 +74,8 @@ def test_the_date_is_the_last_day(tmp_path: Path) -> None:
     path.write_text("test_x  # until 2027-01-31: low\ntest_y  # until the vendor mends it\n", encoding="utf-8")
     ledger = read_ledger(path)
     assert ledger.known == {"test_x": Known("low", date(2027, 1, 31)), "test_y": Known("until the vendor mends it")}
-    assert ledger.over(date(2027, 1, 31)) == []
-    [told] = ledger.over(date(2027, 2, 1))
+    assert replace(ledger, today=date(2027, 1, 31)).over() == []
+    [told] = replace(ledger, today=date(2027, 2, 1)).over()
     assert told.startswith("test_x was known to fail until 2027-01-31 (low), and no longer is: mend it, or give ")
 
 
