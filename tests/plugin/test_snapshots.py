@@ -16,6 +16,7 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.engine.checkpoint import resolve
 from pytest_dsocr.foundation.files import seal, unseal
 from pytest_dsocr.plugin.snapshots import differences
+from tests.plugin.conftest import Repository
 
 HOME = Path("golden/snapshots/mini/cpu-float32-eager/checks/test_it")
 KEPT: dict[str, Any] = {
@@ -28,20 +29,7 @@ CONFTEST = """
     import json
     from pathlib import Path
     import pytest
-
-    @pytest.fixture
-    def kept(request, dsocr_config, monkeypatch):
-        from pytest_dsocr.compare.tolerances import tolerances
-        from pytest_dsocr.plugin import snapshots
-        from pytest_dsocr.engine.checkpoint import resolve
-        from pytest_dsocr.reference.opening import Wanted
-
-        limits = tolerances("float32").but(dsocr_config.tolerances)
-        key = Wanted(resolve(dsocr_config.checkpoint), dtype=dsocr_config.dtype).key
-        if is_shipped := Path("shipped").exists():
-            monkeypatch.setattr(snapshots, "shipped_folder", lambda: Path("golden"))
-        extension = snapshots.snapshot_extension(dsocr_config, key, limits, may_write=not is_shipped)
-        return request.getfixturevalue("snapshot").use_extension(extension)
+    import standin
 
     @pytest.fixture
     def values():
@@ -52,14 +40,14 @@ TESTS = """
     from pytest_dsocr.plugin.snapshots import compare_snapshot
 
     @pytest.mark.parametrize("case", ["a-gundam", "b-gundam"])
-    def test_reading(case, kept, values, dsocr_check):
-        dsocr_check([compare_snapshot("reading", kept, values[case])])
+    def test_reading(case, dsocr_snapshot, values, dsocr_check):
+        dsocr_check([compare_snapshot("reading", dsocr_snapshot, values[case])])
 
     @pytest.mark.parametrize("size", ["640"])
     class TestIt:
-        def test_grid(self, size, kept, values):
-            assert kept == values["grid"]
-            assert kept == [values["grid"], "again"]
+        def test_grid(self, size, dsocr_snapshot, values):
+            assert dsocr_snapshot == values["grid"]
+            assert dsocr_snapshot == [values["grid"], "again"]
 """
 MINI_SHA256 = resolve("mini").sha256
 Run = Callable[..., pytest.RunResult]
@@ -95,11 +83,12 @@ def test_values_are_compared_within_limits(
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the tests above in a folder, on values that are given, against snapshots that hold ``KEPT``."""
     monkeypatch.setattr(syrupy, "_syrupy", syrupy._syrupy)  # a run in here puts its own session there
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
         monkeypatch.delenv(name, raising=False)  # of the run around it: a worker leaves reports to its controller
+    pytester = repository.pytester
     tests = pytester.mkpydir("checks")
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_it=TESTS).rename(tests / "test_it.py")
@@ -140,15 +129,16 @@ def test_snapshots_are_made_by_key_and_held_from_then_on(accepted: Run) -> None:
 
 def test_those_shipped_of_another_subject_fail_no_port_that_differs(accepted: Run) -> None:
     """It is the reference that it is held to; nothing is accepted of it, and equal is equal."""
-    Path("shipped").touch()
     differs = {**KEPT, "grid": [[9, 9]]}
-    port = ("--dsocr-subject=session:fast", "-rs", "-k", "reading")
-    result = accepted(*port, b_gundam=differs)
-    result.assert_outcomes(passed=1, skipped=1, deselected=2)
-    assert "there is none of session:fast; that of session, which is shipped, differs: grid" in result.stdout.str()
-    accepted(*port, "--dsocr-no-skip", b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=2)
-    accepted("-k", "reading", b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=2)
-    Path("shipped").unlink()
+    port = ("--dsocr-subject=standin:Misreader", "-rs", "-k", "reading")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pytest_dsocr.plugin.snapshots.shipped_folder", lambda: Path("golden"))
+        result = accepted(*port, b_gundam=differs)
+        result.assert_outcomes(passed=1, skipped=1, deselected=2)
+        told = "there is none of standin:Misreader; that of standin:Reader, which is shipped, differs: grid"
+        assert told in result.stdout.str()
+        accepted(*port, "--dsocr-no-skip", b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=2)
+        accepted("-k", "reading", b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=2)
     accepted(*port, b_gundam=differs).assert_outcomes(passed=1, failed=1, deselected=2)
 
 
