@@ -54,7 +54,7 @@ class Halves:
     def of(cls, block: Any) -> Halves:
         """Find them in a block of SAM, CLIP or the decoder."""
         if isinstance(block, sam.Block):
-            return cls(block.norm1, block._attend, block.norm2, block.mlp)
+            return cls(block.norm1, block.attend, block.norm2, block.mlp)
         if isinstance(block, clip.Layer):
             return cls(block.layer_norm1, block.self_attn, block.layer_norm2, block.mlp)
         return cls(block.input_layernorm, block.self_attn, block.post_attention_layernorm, block.mlp)

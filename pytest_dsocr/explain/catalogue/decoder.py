@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytest_dsocr.engine import decoder, pipeline
-from pytest_dsocr.engine.attention import _repeat_heads
+from pytest_dsocr.engine.attention import repeat_heads
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.explain.catalogue.blocks import (
@@ -177,7 +177,7 @@ def _attend(
     softmax: Change = lambda s: s.softmax(-1, dtype=torch.float32),
     scores: Change = lambda s: s,
     fill: float | None = None,
-    repeat: Callable[[Tensor, Tensor], Tensor] = _repeat_heads,
+    repeat: Callable[[Tensor, Tensor], Tensor] = repeat_heads,
 ) -> Tensor:
     k, v = repeat(k, q), repeat(v, q)
     found = scores(q @ k.transpose(2, 3) * scale(q.shape[-1], q.shape[1]))
@@ -482,7 +482,7 @@ def _one_side(on: Bench, side: str) -> None:
 
 def _values_too(on: Bench) -> None:
     def forward(self: Any, x: Tensor, rope: Rope, cache: Any) -> Tensor:
-        q, k, v = (rope.rotate(self._heads(part(x))) for part in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (rope.rotate(self.split_heads(part(x))) for part in (self.q_proj, self.k_proj, self.v_proj))
         keys, values = cache.append(self.layer, k, v, rope.positions)
         out: Tensor = self.o_proj(self.attend(q, keys, values, None).transpose(1, 2).flatten(2))
         return out

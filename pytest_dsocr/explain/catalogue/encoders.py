@@ -55,7 +55,7 @@ class Attending:
         q, k, v = self.split(fused, heads)
         scores = q @ k.transpose(-2, -1) * self.scale(q.shape[-1], heads)
         if is_sam:
-            scores = scores + module._position_bias(q, *x.shape[1:3])
+            scores = scores + module.position_bias(q, *x.shape[1:3])
         if self.hidden is not None:
             at = torch.arange(scores.shape[-1], device=x.device)
             scores = scores.masked_fill(self.hidden(at[:, None], at[None]), -torch.inf)

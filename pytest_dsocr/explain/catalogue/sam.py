@@ -87,7 +87,7 @@ Table2 = Callable[[Any, int], Tensor]
 
 def _relative(on: Bench, tables: tuple[Table2, Table2]) -> None:
     for module in on.modules(sam.Attention):
-        on.changes.set(module, "_position_bias", partial(_bias, module, *tables))
+        on.changes.set(module, "position_bias", partial(_bias, module, *tables))
 
 
 def _bias(module: Any, rows: Table2, columns: Table2, q: Tensor, height: int, width: int) -> Tensor:
@@ -124,7 +124,7 @@ RELATIVE: Table = {
 
 def _biased(on: Bench, change: Callable[..., Tensor]) -> None:
     for module in on.modules(sam.Attention):
-        on.changes.set(module, "_position_bias", partial(change, module._position_bias))
+        on.changes.set(module, "position_bias", partial(change, module.position_bias))
 
 
 def _of_scaled(bias: Bias, q: Tensor, height: int, width: int) -> Tensor:
@@ -191,7 +191,7 @@ def _padding_hidden(on: Bench) -> None:
 
     on.changes.set(sam, "split_windows", marked)
     for block in _windowed(on):
-        on.changes.set(block.attn, "_position_bias", partial(biased, block.attn._position_bias))
+        on.changes.set(block.attn, "position_bias", partial(biased, block.attn.position_bias))
 
 
 def _rolled(run: Change, by: int, x: Tensor) -> Tensor:
@@ -200,7 +200,7 @@ def _rolled(run: Change, by: int, x: Tensor) -> Tensor:
 
 def _shifted(on: Bench, by: int = 7) -> None:
     for block in _windowed(on):
-        on.changes.set(block, "_attend", partial(_rolled, block._attend, by))
+        on.changes.set(block, "attend", partial(_rolled, block.attend, by))
 
 
 def _by_column(on: Bench) -> None:
