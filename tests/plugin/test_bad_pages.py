@@ -11,6 +11,7 @@ import pypdfium2
 import pytest
 from PIL import Image
 
+from pytest_dsocr.pages.named import first_pages
 from tests.contract.test_pdf import locked_pdf, pdf_of
 from tests.plugin.conftest import TEST_TEXT, Repository
 
@@ -112,6 +113,11 @@ def test_what_holds_a_bad_page_costs_no_others(repository: Repository, pytester:
     result = repository.run(ASKS, "--dsocr-pages=scans", *(f"--dsocr-pages={name}" for name in HOLDERS), "-v")
     result.assert_outcomes(passed=8, errors=2 * len(HOLDERS))
     result.stdout.fnmatch_lines_random([*HOLDERS.values(), "*::test_page[[]large-p003[]] PASSED*"])
+
+
+def test_the_first_pages_are_those_that_can_be_read(scans: Path) -> None:
+    (scans / "a.png").touch()
+    assert first_pages(["scans"], 2) == first_pages(["scans"], 9) == [Path("scans/first.png"), Path("scans/last.png")]
 
 
 @pytest.fixture
