@@ -81,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if only_shows(config.option):  # help must work for those who gave a bad value
         return
     is_worker = hasattr(config, "workerinput")
-    journal = config.stash[JOURNAL] = Journal(config.workerinput["dsocr_journal"] if is_worker else None)
+    journal = config.stash[JOURNAL] = Journal(getattr(config, "workerinput", {}).get("dsocr_journal"))
     config.add_cleanup(partial(end_watch, begin_watch(config.stash.setdefault(NOTES, []))))
     start(config, config.option)
     if are_used(config):

@@ -72,9 +72,10 @@ def leave_out(item: pytest.Item, missing: str, reason: str) -> NoReturn:
 def forget(item: pytest.Item) -> None:
     """Forget what an earlier try of a test left: it may be run again."""
     item.stash[ATTEMPT] = item.stash.get(ATTEMPT, 0) + 1
-    for key in (CHECK, LEFT_OUT):
-        if key in item.stash:
-            del item.stash[key]
+    if CHECK in item.stash:
+        del item.stash[CHECK]
+    if LEFT_OUT in item.stash:
+        del item.stash[LEFT_OUT]
 
 
 class Kept:
@@ -85,31 +86,35 @@ class Kept:
     """
 
     def __init__(self) -> None:
-        self._made: dict[str, tuple[tuple[object, ...], Any, Exception | None]] = {}
+        self._made: dict[str, tuple[tuple[object, ...], Any]] = {}
 
     def get(self, name: str, make: Callable[[], Any], case: object, *sides: object) -> Any:
         """Return what ``make`` returned for an equal ``case`` and these very ``sides``, or raise what it raised."""
         if not self._is_of(name, case, sides):
             self._made.pop(name, None)  # before the next is made, so that there is room for it
-            try:
-                self._made[name] = ((case, *sides), make(), None)
-            except Exception as error:
-                self._made[name] = ((case, *sides), None, error)
-        _, made, error = self._made[name]
-        if error is not None:
-            raise error
+            self._made[name] = ((case, *sides), _made_or_error(make))
+        made = self._made[name][1]
+        if isinstance(made, Exception):
+            raise made
         return made
 
     def answer(self, case: object, subject: object) -> Any:
         """Return what the ``subject`` answered when both sides were compared; None where they were not."""
         report = self._made[COMPARED][1] if self._is_of(COMPARED, case, (subject,)) else None
-        return report.exchange.answer if report is not None else None
+        return None if report is None or isinstance(report, Exception) else report.exchange.answer
 
     def _is_of(self, name: str, case: object, sides: tuple[object, ...]) -> bool:
         if name not in self._made:
             return False
         of_case, *of_sides = self._made[name][0]
         return of_case == case and all(one is other for one, other in zip(of_sides, sides, strict=False))
+
+
+def _made_or_error(make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except Exception as error:
+        return error
 
 
 COMPARED = "compared"
