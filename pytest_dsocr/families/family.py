@@ -73,10 +73,6 @@ class Vendor:
     """Its class, as ``architectures`` of a checkpoint's ``config.json`` has it."""
     files: tuple[str, ...]
     """Their names, the one with the class first; their sums are in ``golden/vendor/anchors.json``."""
-    encoder: str
-    """The one with the vision encoders."""
-    build: str
-    """Makes its model of a config: ``module:name``, see :mod:`pytest_dsocr.reference.vendor_code.build`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -223,9 +223,7 @@ def test_the_command_tells_it_and_writes_an_issue(vendor: Path, capsys: pytest.C
     assert f"stale           golden/vendor/mine/cpu/manifest.json: made from another {MAIN}" in lines
     issue = Path("issue.md").read_text(encoding="utf-8")
     assert issue.startswith("## The vendor's files have changed\n")
-    assert "| `load_image` | " in issue
-    assert " | contract, parity, checkpoint, reference |" in issue
-    assert f"- `golden/vendor/mine/flops-eager.json`: made from another {MAIN}" in issue
+    assert [line.strip() for line in lines[:-1]] == [line.strip() for line in issue.splitlines()[2:]]
 
 
 def test_files_that_lack_one_and_damaged_recordings_are_told(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:

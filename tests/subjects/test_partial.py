@@ -18,17 +18,13 @@ from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.explain.hints import hint
-from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.level import Level, SubjectFaultError
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.observation.packing import without_values
 from pytest_dsocr.report.payload import of_case
 from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.subjects.follow import follow
 from tests.compare.made import every_bit
-from tests.conftest import model_of
-from tests.crops import cropped_case
 from tests.subjects.seen import seen
 from tests.subjects.spoilt import Raising, Reusing, Spoilt
 from tests.subjects.test_follow import only
@@ -78,6 +74,8 @@ def test_what_came_before_the_error_is_compared_and_what_comes_after_is_lost_to_
     assert all(f"no kernel for {method}" in one.measured for one in lost.values())
     assert isinstance(report.fault, SubjectFaultError)
     assert report.fault.stage == STAGES.get(method, method)
+    if method == "prefill":
+        assert {"sam.page/0", "sam.page/1", "sam.page"} <= {*report.exchange.answer.seams}, "blocks that ran are kept"
     assert (report.passes, report.verdict, report.divergence) == (False, Verdict.NOT_COMPARED, None)
     told = of_case(report)
     assert (told["passes"], told["first_wrong"], told["verdict"]) == (False, None, "NOT-COMPARED")
@@ -137,11 +135,6 @@ def test_a_read_that_fails_loses_nothing_of_the_inputs_and_what_is_not_offered_i
     assert {found[what].reason for what in (*VISION, *PREFILL, *DECODE, *FILES)} == {Reason.NOT_OFFERED}
 
 
-def test_blocks_that_ran_before_the_error_are_kept(tiny: Session[Any], case: Case, expected: Observation) -> None:
-    answer = follow(Raising(tiny, "prefill"), case, expected)
-    assert {"sam.page/0", "sam.page/1", "sam.page"} <= set(answer.seams)
-
-
 def test_an_error_in_what_a_subject_says_of_itself_is_one_of_its_stage(
     tiny: Session[Any], case: Case, expected: Observation
 ) -> None:
@@ -169,66 +162,30 @@ def test_buffers_that_are_used_again_and_inputs_that_are_overwritten_change_noth
     assert every_bit(kept) == every_bit({name: seam.values for name, seam in live.seams.items()})
 
 
-TOKENS = 4
-WHOLE = ["sam.crops", "sam.page", "clip.crops", "clip.page", "projector.crops", "projector.page", "vision_fusion"]
-BLOCKS = ["sam.crops/1", "sam.page/0", "clip.page/1"]
-
-
-@pytest.fixture(scope="module")
-def cropped(pages: Path) -> Case:
-    return cropped_case(pages, "markdown", TOKENS)
-
-
-@pytest.fixture(scope="module")
-def live(tiny: Session[Any], cropped: Case) -> Observation:
-    """A live reference, which shows its blocks as well."""
-    return with_blocks(tiny, cropped, seen(tiny, cropped, keep_values=True))
-
-
-def with_blocks(session: Session[Any], cropped: Case, found: Observation) -> Observation:
-    from dataclasses import replace
-
-    with watch_deep(model_of(session).get_submodule) as deep:
-        session.prefill(session.prepare(cropped.page, prompt=cropped.prompt, preset=cropped.preset))
-    return replace(found, seams={**found.seams, **deep.seams})
-
-
-def judged(subject: Any, cropped: Case, live: Observation) -> CaseReport:
-    return judge(Exchange(cropped, follow(subject, cropped, live), live, 0.0, 0.0), tolerances("float32"))
-
-
-@pytest.mark.parametrize(
-    ("seam", "bad"),
-    [
-        *((seam, math.nan) for seam in (*WHOLE, *BLOCKS, "prefill")),
-        *(("clip.page", -math.inf), ("prefill", math.inf)),
-    ],
-)
+@pytest.mark.parametrize("bad", [math.nan, -math.inf])
 def test_the_first_divergence_is_the_stage_that_is_not_finite(
-    seam: str, bad: float, tiny: Session[Any], cropped: Case, live: Observation
+    bad: float, tiny: Session[Any], case: Case, expected: Observation
 ) -> None:
-    report = judged(Spoilt(tiny, seam, bad), cropped, live)
+    report = held(Spoilt(tiny, "clip.page", bad), case, expected)
     found = {one.what: one for one in report.comparisons}
     assert report.divergence is not None
-    assert report.divergence.first.what == seam
+    assert report.divergence.first.what == "clip.page"
     assert re.search("float16|as they were allocated", hint(report.divergence))
     assert [one.what for one in report.comparisons if one.lost_to] == []
-    assert report.divergence.right == [one.what for one in report.comparisons].index(seam)
-    assert {found[name].verdict for name in ("input_ids", "images_crop", "images_ori")} == {Verdict.MATCH}
+    assert found["sam.page"].verdict is Verdict.MATCH
     assert found["tokens"].verdict is Verdict.WRONG
-    kind = "NaN" if math.isnan(bad) else "infinite"
-    shape = live.seams[seam].shape
+    shape = expected.seams["clip.page"].shape
     first = [int(k) for k in torch.unravel_index(torch.tensor(2), shape)]
+    kind = "NaN" if math.isnan(bad) else "infinite"
     assert report.divergence.first.measured == (
         f"6 {kind} of {math.prod(shape)} values, the first at {first}; the reference is finite"
     )
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["live", "recorded"])
 def test_a_step_whose_logits_are_not_finite_has_no_choice_and_is_named(
-    whole: bool, tiny: Session[Any], cropped: Case, live: Observation
+    tiny: Session[Any], case: Case, expected: Observation
 ) -> None:
-    report = judged(Spoilt(tiny, "step", math.nan), cropped, live if whole else without_values(live))
+    report = held(Spoilt(tiny, "step", math.nan), case, expected)
     found = {one.what: one for one in report.comparisons}
     assert report.divergence is not None
     assert report.divergence.first == found["logits"]

@@ -63,8 +63,6 @@ FAMILY = Family(
             "conversation.py",
             "configuration_deepseek_v2.py",
         ),
-        encoder="deepencoder.py",
-        build="pytest_dsocr.reference.vendor_code.build:build_vendor_model",
     ),
     model="pytest_dsocr.engine.model:DeepseekOCR",
     fast_model="pytest_dsocr.engine.fast.model:FastDeepseekOCR",
