@@ -49,11 +49,6 @@ class Inputs:
     float32."""
 
     @property
-    def images(self) -> list[tuple[Tensor, Tensor]]:
-        """The views as the vendor's model takes them."""
-        return [(self.images_crop, self.images_ori)]
-
-    @property
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by its name here."""
         return {name: getattr(self, name) for name in TENSORS}

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
-from pytest_dsocr.contract import inputs, mmd
+from pytest_dsocr.contract import inputs, mmd, presets
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine import pipeline, session
 from pytest_dsocr.engine.cache import KVCache
@@ -208,7 +208,7 @@ def choose_grid(patch: pytest.MonkeyPatch, apart: Any, area_px: int) -> None:
                 best, least = (columns, rows), distance
         return best
 
-    patch.setattr(inputs, "crop_grid", crop_grid)
+    patch.setattr(presets, "crop_grid", crop_grid)
 
 
 def change_loop(patch: pytest.MonkeyPatch, change: Any) -> None:

@@ -202,19 +202,16 @@ def verdicts(subject: Any, case: Case, expected: Observation) -> dict[str, Verdi
     return {one.what: one.verdict for one in compare_observations(answer, expected, tolerances("float32"))}
 
 
-@pytest.mark.parametrize("said", ["", "nonsense", "<|ref|>title<|/ref|>"])
 def test_a_text_that_agrees_with_everything_is_held_against_the_reference(
-    said: str, case: Case, expected: Observation
+    tiny: Session[Any], case: Case, expected: Observation
 ) -> None:
-    subject: Any = SimpleNamespace(read=lambda *given, **how: AnyText(said))
+    subject: Any = SimpleNamespace(read=lambda *given, **how: AnyText("nonsense"))
     answer = follow(subject, case, expected)
-    assert (type(answer.text), answer.text) == (str, said)
+    assert (type(answer.text), answer.text) == (str, "nonsense")
     assert verdicts(subject, case, expected)["text"] is Verdict.WRONG
     padded: Any = SimpleNamespace(read=lambda *given, **how: f"\n {expected.output.text}\t\n\n")
     assert verdicts(padded, case, expected)["text"] is Verdict.MATCH
 
-
-def test_the_content_of_files_and_text_of_tokens_as_well(tiny: Session[Any], case: Case, expected: Observation) -> None:
     class Written(SessionSubject):
         def text_of(self, token_ids: Any) -> str:
             return AnyText("nonsense")

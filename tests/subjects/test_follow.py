@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -62,22 +63,13 @@ def only(subject: SessionSubject, level: Level, *more: str) -> Any:
     return SimpleNamespace(**{name: getattr(subject, name) for name in names})
 
 
-class Calls:
-    """How often the model is asked to see and to decode."""
-
-    def __init__(self, session: Session[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = {"sam": 0, "decode": 0}
-        for name in self.count:
-            self._count(model_of(session), name, monkeypatch)
-
-    def _count(self, model: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        original = getattr(model, name)
-
-        def counted(*arguments: Any, **options: Any) -> Any:
-            self.count[name] += 1
-            return original(*arguments, **options)
-
-        monkeypatch.setattr(model, name, counted)
+def counted(session: Session[Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Mock]:
+    """Count how often the model is asked to see and to decode."""
+    model = model_of(session)
+    mocks = {name: Mock(wraps=getattr(model, name)) for name in ("sam", "decode")}
+    for name, mock in mocks.items():
+        monkeypatch.setattr(model, name, mock)
+    return mocks
 
 
 def choices(forced: Sequence[ForcedStep] | None) -> tuple[int, ...]:
@@ -88,10 +80,10 @@ def choices(forced: Sequence[ForcedStep] | None) -> tuple[int, ...]:
 def test_along_its_own_tokens_it_says_the_same_and_decodes_once(
     tiny: Session[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, told = Calls(tiny, monkeypatch), list[int]()
+    calls, told = counted(tiny, monkeypatch), list[int]()
     answer = follow(SessionSubject(tiny), case, own, told.append)
     assert choices(answer.forced) == own.token_ids
-    assert calls.count == {"sam": 1, "decode": TOKENS}
+    assert (calls["sam"].call_count, calls["decode"].call_count) == (1, TOKENS)
     assert told == [*range(TOKENS)]
     assert (answer.case_id, answer.text, answer.spans) == (own.case_id, own.output.text, own.output.spans)
     assert answer.spans, "the page has no boxes, so this shows little"
@@ -104,11 +96,11 @@ def test_along_anothers_tokens_it_reads_freely_as_well(
     tiny: Session[Any], case: Case, own: Observation, another: Observation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert another.token_ids != own.token_ids
-    calls, told = Calls(tiny, monkeypatch), list[int]()
+    calls, told = counted(tiny, monkeypatch), list[int]()
     answer = follow(SessionSubject(tiny), case, replace(another, steps=another.steps[:7]), told.append)
     assert (answer.text, answer.mmd) == (own.output.text, own.output.mmd)
     assert len(choices(answer.forced)) == 7
-    assert calls.count == {"sam": 2, "decode": 7 + TOKENS}
+    assert (calls["sam"].call_count, calls["decode"].call_count) == (2, 7 + TOKENS)
     assert told == [*range(7)]
     assert not answer.reread
     stages = only(SessionSubject(tiny), Level.STAGES)  # without ``text_of`` it always reads

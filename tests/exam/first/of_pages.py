@@ -107,7 +107,7 @@ def stored_size(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         return page
 
     patch.setattr(inputs, "load_image", remember)
-    patch.setattr(inputs, "crop_grid", lambda width, height, _: right(*sizes.get((width, height), (width, height))))
+    patch.setattr(presets, "crop_grid", lambda width, height, _: right(*sizes.get((width, height), (width, height))))
 
 
 @mistake("HLD-07", "Levels of 16 bits scaled", "tokenizer", "a page of 16 bits")
@@ -205,7 +205,7 @@ def rounded_ratios(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def by_area(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A page is left whole where it has no more pixels than a crop."""
     right = presets.crop_grid
-    patch.setattr(inputs, "crop_grid", lambda w, h, to: (1, 1) if w * h <= to.crop_px**2 else right(w, h))
+    patch.setattr(presets, "crop_grid", lambda w, h, to: (1, 1) if w * h <= to.crop_px**2 else right(w, h))
 
 
 @mistake("HLD-17", "Bars of zero", "tokenizer", TALL)

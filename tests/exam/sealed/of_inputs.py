@@ -138,5 +138,5 @@ def blank_kept(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def grid_transposed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """(rows, columns) is written for (columns, rows) in the grid's tensor and in the schedule, consistently."""
     choose, cut = presets.crop_grid, image.crops
-    patch.setattr(inputs, "crop_grid", lambda width, height, _: choose(width, height)[::-1])
+    patch.setattr(presets, "crop_grid", lambda width, height, _: choose(width, height)[::-1])
     patch.setattr(inputs, "crops", lambda page, of, _: cut(page, of[::-1]))
