@@ -252,8 +252,6 @@ class Observation:
     """The best :data:`BEST_OF_PREFILL` first tokens."""
     steps: tuple[Step, ...]
     output: Output
-    logits: Tensor | None = None
-    """Float32 logits that each token was chosen from, ``[steps, V]``; None in a recording."""
     provenance: Provenance | None = None
     """How it was made; None where it never leaves the process that made it."""
 

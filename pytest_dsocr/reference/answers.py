@@ -223,10 +223,6 @@ class KeptReference:
         self._begin(self._coming.get(case))
         return seen
 
-    def stage_times(self, case: Case, turns: int = 5) -> Mapping[str, tuple[float, ...]]:
-        """Return each stage's milliseconds, one for each of ``turns`` runs; never kept."""
-        return self.live.stage_times(case, turns)
-
     def flops(self, case: Case) -> Mapping[str, int]:
         """Return each stage's floating-point operations; never kept."""
         return self.live.flops(case)

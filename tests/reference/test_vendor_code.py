@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from pytest_dsocr.reference.vendor_code.meters import Clock, CudaEvents, Flops, clock_of
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.vendor_code.code import IMPORTED_AS, load_vendor_code
-from pytest_dsocr.reference.vendor_code.meters import Clock, CudaEvents, Flops, clock_of
 from tests.compare.made import random
 from tests.reference.conftest import STAND_IN
 
