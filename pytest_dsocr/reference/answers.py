@@ -22,7 +22,7 @@ from pytest_dsocr.contract.image import resampling
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import sha256, write_whole
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import InputsDigest, Observation
+from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Key, Provenance
 from pytest_dsocr.reference.environment import FILES
 from pytest_dsocr.reference.live import LiveReference
@@ -203,10 +203,6 @@ class KeptReference:
     def provenance(self) -> Provenance:
         """How its answers are made."""
         return self.start()
-
-    def inputs(self, case: Case) -> InputsDigest:
-        """Return what ``infer`` hands to ``generate``."""
-        return self.live.inputs(case)
 
     def observe(self, case: Case) -> Observation:
         """Return what is kept of a case, or what the live reference does with it, which is then kept.

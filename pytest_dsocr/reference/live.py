@@ -19,8 +19,8 @@ from typing import Any, Self, TypeVar
 from torch import Tensor
 
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import InputsDigest, Observation
-from pytest_dsocr.observation.packing import unpack, unpack_inputs
+from pytest_dsocr.observation.observation import Observation
+from pytest_dsocr.observation.packing import unpack
 from pytest_dsocr.observation.provenance import Provenance
 from pytest_dsocr.reference.environment import command_in
 from pytest_dsocr.reference.protocol import OnProgress, ReferenceFaultError, pack_case
@@ -305,12 +305,6 @@ class LiveReference(Client):
         """How its answers are made."""
         return self.start()
 
-    def inputs(self, case: Case) -> InputsDigest:
-        """Return what ``infer`` hands to ``generate``."""
-        return self._ask(
-            "inputs", case, lambda answer: unpack_inputs(answer.result, answer.tensors), keep_values=self.keep_values
-        )
-
     def observe(self, case: Case, *, out: Path | None = None) -> Observation:
         """Run ``infer`` as it is and give all that was seen.
 
@@ -328,7 +322,7 @@ class LiveReference(Client):
         )
 
     def flops(self, case: Case) -> Mapping[str, int]:
-        """Return each stage's floating-point operations as torch's counter sees them; ``decode`` is the first step's."""
+        """Return each stage's operations as torch's counter sees them; ``decode`` is the first step's."""
         return self._ask("flops", case, lambda answer: dict(answer.result))
 
     def _ask(self, method: str, case: Case, read: Reader[Read], **params: Any) -> Read:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from pytest_dsocr.foundation.errors import MachineError
 from pytest_dsocr.observation.case import Case
-from pytest_dsocr.observation.observation import InputsDigest, Observation
+from pytest_dsocr.observation.observation import Observation
 from pytest_dsocr.observation.provenance import Provenance
 
 OnProgress = Callable[[str, int, int | None], None]
@@ -38,9 +38,6 @@ class Reference(Protocol):
     def provenance(self) -> Provenance:
         """How its answers are made."""
 
-    def inputs(self, case: Case) -> InputsDigest:
-        """Return what ``infer`` hands to ``generate``."""
-
     def observe(self, case: Case) -> Observation:
         """Run ``infer`` as it is, artefacts included, and give all that was seen."""
 
@@ -54,9 +51,6 @@ class Runtime(Protocol):
     @property
     def provenance(self) -> Provenance:
         """How its answers are made."""
-
-    def inputs(self, case: Case, *, keep_values: bool = False) -> InputsDigest:
-        """Return what goes into the model, with the tensors themselves where these are wanted."""
 
     def observe(self, case: Case, *, keep_values: bool = False) -> Observation:
         """Read the page and give all that was seen."""

@@ -210,10 +210,6 @@ class RecordedReference:
         """How its answers were made."""
         return self.recording.provenance
 
-    def inputs(self, case: Case) -> InputsDigest:
-        """Return what ``infer`` handed to ``generate``."""
-        return self.observe(case).inputs
-
     @property
     def stands_in(self) -> str:
         """Why it is another recording than was looked for; nothing where it is not."""

@@ -78,10 +78,6 @@ class SessionRuntime:
         made = provenance_of(resolve(checkpoint), device_class(device), dtype, attention, command)
         return cls(SessionSubject(session), made, on_progress)
 
-    def inputs(self, case: Case, *, keep_values: bool = False) -> InputsDigest:
-        """Return what goes into the model."""
-        return InputsDigest.of(self._prepare(case).tensors, keep_values=keep_values)
-
     def observe(self, case: Case, *, keep_values: bool = False) -> Observation:
         """Read the page and give all that was seen, the tensors too where ``keep_values``, but those of deep seams.
 
@@ -187,10 +183,6 @@ class SessionReference:
         """How the session's answers are made; a recorded case has its recording's."""
         key = self.wanted.key
         return provenance_of(self.wanted.checkpoint, key.device, key.dtype, key.attention)
-
-    def inputs(self, case: Case) -> InputsDigest:
-        """Return what was recorded to go into the model, or what the session makes."""
-        return self.observe(case).inputs
 
     def observe(self, case: Case) -> Observation:
         """Return what was recorded of a case, or, where it was not, what the session does with it.

@@ -81,16 +81,15 @@ class RuntimeServer:
         return {}, {}
 
     def _asked(self, method: str, params: dict[str, Any]) -> Reply:
-        from pytest_dsocr.observation.packing import pack, pack_inputs
+        from pytest_dsocr.observation.packing import pack
         from pytest_dsocr.reference.protocol import unpack_case
 
         assert self._runtime, "load comes first"
         if "case" in params:
             params["case"] = unpack_case(params["case"])
         found = getattr(self._runtime, method)(**params)
-        made = found.provenance if method == "observe" else self._runtime.provenance
-        self._provenance = made.to_json()
-        return pack_inputs(found) if method == "inputs" else pack(found) if method == "observe" else (found, {})
+        self._provenance = (found if method == "observe" else self._runtime).provenance.to_json()
+        return pack(found) if method == "observe" else (found, {})
 
     def _progress(self, what: str, done: int, total: int | None) -> None:
         limit(self._limit_s)

@@ -22,7 +22,12 @@ ODD = torch.tensor([[0.5, -0.0, math.nan, math.inf, -math.inf, 1e-40]])
 
 def odd(*, keep_values: bool) -> Observation:
     """An observation of values that are easily lost on the way."""
-    tensors = {"sam.crops": ODD, "sam.page/3": ODD.bfloat16(), "vision_fusion": ODD.half(), "prefill": ODD[0, 1:].clone()}
+    tensors = {
+        "sam.crops": ODD,
+        "sam.page/3": ODD.bfloat16(),
+        "vision_fusion": ODD.half(),
+        "prefill": ODD[0, 1:].clone(),
+    }
     logits = (1.0009765625, -0.0, math.nan, -math.inf)
     spans = (SpanSeen("\u4e00 \x00", (Box(-9, 0.1, 1200, 2**40), Box(1, 2.0, 3, 4))), SpanSeen("", ()))
     return observation(

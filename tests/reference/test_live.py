@@ -25,7 +25,7 @@ from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.block_seams import in_stage_order, watch_deep
 from pytest_dsocr.observation.case import Case, make_case
 from pytest_dsocr.observation.observation import Seam
-from pytest_dsocr.observation.packing import pack, pack_inputs
+from pytest_dsocr.observation.packing import pack
 from pytest_dsocr.reference.environment import FILES, interpreter
 from pytest_dsocr.reference.live import LiveReference
 from pytest_dsocr.reference.protocol import ReferenceFaultError, pack_case, unpack_case
@@ -89,7 +89,6 @@ def test_answers_are_the_runtimes(
     observed = live.reference.observe(case)
     same(pack(observed), pack(runtime.observe(case, keep_values=True)))
     assert observed.seams["vision_fusion"].values is not None
-    same(pack_inputs(live.reference.inputs(case)), pack_inputs(runtime.inputs(case, keep_values=True)))
     assert live.reference.flops(case) == runtime.flops(case)
 
 

@@ -100,7 +100,7 @@ def test_it_answers_as_the_session_in_this_process_does_and_is_not_taken_for_the
     assert {name: seam.sha256 for name, seam in here.seams.items()} == {
         name: seam.sha256 for name, seam in there.seams.items()
     }
-    assert alone.inputs(case).images_ori == here.inputs.images_ori
+    assert there.inputs.images_ori == here.inputs.images_ori
     assert (here.inputs.values, here.seams["prefill"].values) == (None, None)
     assert alone.answering(there) is alone
     for made in (alone.provenance, there.provenance):

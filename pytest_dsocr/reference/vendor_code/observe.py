@@ -119,19 +119,25 @@ def observe_infer(
     on_cpu = vendor_on_cpu(model) if model.lm_head.weight.device.type == "cpu" else contextlib.nullcontext()
     deep = watch_deep(model.get_submodule) if keep_tensors else contextlib.nullcontext()
     counting = counter or contextlib.nullcontext()
-    silence = contextlib.redirect_stdout(io.StringIO())
-    with on_cpu, counting, watch.hooks(model), deep as seen, _listening(model, run), silence:
-        with _generate_called_with(model, run, case.max_new_tokens, image_id):
-            model.infer(
-                tokenizer,
-                prompt=case.prompt,
-                image_file=str(case.page),
-                output_path=str(out),
-                base_size=case.preset.base_size,
-                image_size=case.preset.image_size,
-                crop_mode=case.preset.crop,
-                **infer_options,
-            )
+    with (
+        on_cpu,
+        counting,
+        watch.hooks(model),
+        deep as seen,
+        _listening(model, run),
+        contextlib.redirect_stdout(io.StringIO()),
+        _generate_called_with(model, run, case.max_new_tokens, image_id),
+    ):
+        model.infer(
+            tokenizer,
+            prompt=case.prompt,
+            image_file=str(case.page),
+            output_path=str(out),
+            base_size=case.preset.base_size,
+            image_size=case.preset.image_size,
+            crop_mode=case.preset.crop,
+            **infer_options,
+        )
     if watch.best:
         run.best = fetched_best(*watch.best.fetch())
     run.deep = seen.seams if seen else {}

@@ -103,12 +103,6 @@ class VendorRuntime:
         """How the answers are made."""
         return self.origin
 
-    def inputs(self, case: Case, *, keep_values: bool = False) -> InputsDigest:
-        """Return what ``infer`` hands to ``generate``, which then makes one token."""
-        with tempfile.TemporaryDirectory() as scratch:
-            run = self._run(replace(case, max_new_tokens=1), Path(scratch), keep_tensors=False)
-        return InputsDigest.of(run.inputs, keep_values=keep_values)
-
     def observe(self, case: Case, *, keep_values: bool = False, out: Path | None = None) -> Observation:
         """Run ``infer`` and give all that was seen.
 
