@@ -26,7 +26,7 @@ class AttentionFunction(Protocol):
 
 def eager(q: Tensor, k: Tensor, v: Tensor, lengths: Sequence[int] | None) -> Tensor:
     """Every step written out, the softmax in float32, as the vendor's ``eager``."""
-    k, v = _repeat_heads(k, q), _repeat_heads(v, q)
+    k, v = repeat_heads(k, q), repeat_heads(v, q)
     scores = (q @ k.transpose(2, 3)).div_(math.sqrt(q.shape[-1]))  # in place, as they are the largest tensor of prefill
     visible = _visible(q, k, lengths)
     if visible is not None:
@@ -36,7 +36,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, lengths: Sequence[int] | None) -> Ten
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, lengths: Sequence[int] | None) -> Tensor:
     """PyTorch's fused attention."""
-    k, v = _repeat_heads(k, q), _repeat_heads(v, q)
+    k, v = repeat_heads(k, q), repeat_heads(v, q)
     if lengths is None and q.shape[2] == k.shape[2]:
         return F.scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] > 1)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=_visible(q, k, lengths))
@@ -84,7 +84,8 @@ def _flash_attn_package() -> Any:
     return flash_attn
 
 
-def _repeat_heads(keys: Tensor, q: Tensor) -> Tensor:
+def repeat_heads(keys: Tensor, q: Tensor) -> Tensor:
+    """Repeat each key-value head ``[B, G, S, D]`` for the query heads that share it: ``[B, N, S, D]``."""
     repeats = q.shape[1] // keys.shape[1]
     return keys if repeats == 1 else keys.repeat_interleave(repeats, dim=1)
 

@@ -49,16 +49,17 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(queries, config.hidden_size, bias=False)
 
     def forward(self, x_BTC: Tensor, rope: Rope, cache: KVCache) -> Tensor:
-        q = rope.rotate(self._heads(self.q_proj(x_BTC)))
-        k = rope.rotate(self._heads(self.k_proj(x_BTC)))
-        v = self._heads(self.v_proj(x_BTC))
+        q = rope.rotate(self.split_heads(self.q_proj(x_BTC)))
+        k = rope.rotate(self.split_heads(self.k_proj(x_BTC)))
+        v = self.split_heads(self.v_proj(x_BTC))
         keys, values = cache.append(self.layer, k, v, rope.positions)
         lengths = [length + 1 for length in cache.lengths] if cache.is_ragged else None
         out = self.attend(q, keys, values, lengths)
         return self.o_proj(out.transpose(1, 2).flatten(2))
 
-    def _heads(self, x_BTC: Tensor) -> Tensor:
-        return x_BTC.unflatten(2, (-1, self.head_dim)).transpose(1, 2)  # [B, N, T, D]
+    def split_heads(self, x_BTC: Tensor) -> Tensor:
+        """Split channels into heads: ``[B, N, T, D]``."""
+        return x_BTC.unflatten(2, (-1, self.head_dim)).transpose(1, 2)
 
 
 class Rope:

@@ -88,10 +88,11 @@ class Block(nn.Module):
         self.mlp = Mlp(config)
 
     def forward(self, x_BHWC: Tensor) -> Tensor:
-        x_BHWC = x_BHWC + self._attend(self.norm1(x_BHWC))
+        x_BHWC = x_BHWC + self.attend(self.norm1(x_BHWC))
         return x_BHWC + self.mlp(self.norm2(x_BHWC))
 
-    def _attend(self, x_BHWC: Tensor) -> Tensor:
+    def attend(self, x_BHWC: Tensor) -> Tensor:
+        """Attend inside windows, or over the whole view in a global layer: ``[B, H, W, C]``."""
         if not self.window:
             return self.attn(x_BHWC)
         _, height, width, _ = x_BHWC.shape
@@ -114,11 +115,11 @@ class Attention(nn.Module):
         batch, height, width, _ = x_BHWC.shape
         qkv = self.qkv(x_BHWC).view(batch, height * width, 3, self.heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each [B, N, H*W, D]
-        bias = self._position_bias(q, height, width)
+        bias = self.position_bias(q, height, width)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
         return self.proj(out.transpose(1, 2).reshape(batch, height, width, -1))
 
-    def _position_bias(self, q: Tensor, height: int, width: int) -> Tensor:
+    def position_bias(self, q: Tensor, height: int, width: int) -> Tensor:
         """Score of every query with every row and every column offset: ``[B, N, H*W, H*W]``.
 
         The query is not scaled by the head's size here, as it is in the product with the keys.

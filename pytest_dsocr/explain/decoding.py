@@ -22,7 +22,6 @@ from pytest_dsocr.explain.mistake import Bench, Changes, Mistake
 from pytest_dsocr.explain.question import ActualStep, Answer, Question
 from pytest_dsocr.explain.recompute import Clean
 from pytest_dsocr.explain.search import SOMEWHAT_NEARER, Deadline, search
-from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.observation.case import Case
 
 SIZE = "tokens.size-"
@@ -51,9 +50,7 @@ def explain_best(clean: Clean, question: Question, deadline: Deadline) -> Answer
 
     def measure(one: Mistake) -> float:
         with Changes() as changes:
-            blocks = clean.model.model.decoder_layers()
-            notes = {"all_blocks": blocks, "first": 0, "stage": "prefill", "view": ""}
-            one.plant(Bench(clean.session, changes, blocks, clean.image, notes))
+            one.plant(Bench.of_stage(clean.session, changes, "prefill", clean.image))
             return distance(clean.run("prefill", ""))
 
     clean.warm("prefill", "")
@@ -77,18 +74,14 @@ class _Stepper:
     def measure(self, one: Mistake) -> float:
         """Return the largest error of the steps that are compared."""
         session, inputs = self.clean.session, self.clean.inputs
-        layers = self.clean.model.model.decoder_layers()
         notes = {
             "prompt": inputs.prompt_tokens,
             "last": int(inputs.input_ids[0, -1]),
             "logits": self.state.logits,
-            "all_blocks": layers,
-            "first": 0,
-            "stage": "prefill",
         }
         worst = 0.0
         with Changes() as changes:
-            one.plant(Bench(session, changes, layers, self.clean.image, notes))
+            one.plant(Bench.of_stage(session, changes, "prefill", self.clean.image, **notes))
             for k, logits in enumerate(self._logits(self.last)):
                 if k >= self.first:
                     worst = max(worst, self._distance(k, logits))
@@ -152,7 +145,7 @@ def _choices(clean: Clean, question: Question, deadline: Deadline) -> Answer:
     return search(
         sizes,
         lambda one: differing(int(one.id.removeprefix(SIZE))),
-        differing(DEFAULT.decoding.no_repeat_ngram_size),
+        differing(clean.session.family.decoding.no_repeat_ngram_size),
         0.0,
         deadline,
     )[0]
@@ -192,10 +185,10 @@ class _Texts:
 
     def other_cases(self) -> Iterator[Mistake]:
         """Yield other presets, and other prompts."""
-        for name in DEFAULT.presets:
+        for name in self.session.family.presets:
             if name != self.case.preset.name:
                 yield self._other(f"the preset {name}", name, self.case.prompt)
-        for name, prompt in DEFAULT.prompts.items():
+        for name, prompt in self.session.family.prompts.items():
             if prompt != self.case.prompt:
                 yield self._other(f"the prompt {name!r}", self.case.preset.name, prompt)
 

@@ -17,7 +17,7 @@ from pytest_dsocr.contract import PIXELS as PIXELS_OF
 from pytest_dsocr.contract import inputs as of_inputs
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.explain.catalogue import groups, pairs
+from pytest_dsocr.explain.catalogue import groups
 from pytest_dsocr.explain.decoding import explain_best, explain_reading, explain_steps, explain_written
 from pytest_dsocr.explain.mistake import Bench, Changes, Group, Mistake, Part
 from pytest_dsocr.explain.question import Answer, Question
@@ -69,11 +69,6 @@ def _of_inputs(session: Session[Any], case: Case, question: Question, deadline: 
     maker = _Inputs(session, case, question)
     order = ("pixels", "prompt") if question.what in (*PIXELS_OF, GRID) else ("prompt", "pixels")
     answer, found = _search_inputs([*chain(*(groups()[name] for name in order))], maker, question, deadline)
-    if not answer.explained and question.what in PIXELS_OF:
-        paired, both = _search_inputs(pairs()["pixels"], maker, question, deadline)
-        tried, of = answer.tried + paired.tried, answer.of + paired.of
-        answer, found = (paired, both) if paired.explained else (answer, found)
-        answer = replace(answer, tried=tried, of=of)
     if not answer.explained:
         return answer
     left = [name for name in COMPARED if name not in maker.equal[found[0].id] and name != question.what]
@@ -174,8 +169,6 @@ def _of_seam(clean: Clean, question: Question, deadline: Deadline) -> Answer:
 
     candidates = _candidates(group, what, has_blocks)
     answer, found = search(candidates, measure, without, question.near, deadline, goes_on=goes_on)
-    if segment.stage == "vision_fusion" and not answer.explained:
-        answer, found = search(pairs()["vision_fusion"], measure, without, question.near, deadline)
     if not answer.explained:
         return answer
     beyond = {one.id: behind.get(one.id) or _behind(segment, question, one) for one in found}

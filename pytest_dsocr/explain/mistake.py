@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from torch import Tensor, nn
 
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.session import Session
 
@@ -75,6 +76,19 @@ def model_of(session: Session[Any]) -> DeepseekOCR:
     return session.model
 
 
+def home_of(session: Session[Any], stage: str) -> tuple[nn.Module | None, str]:
+    """Return the module that holds a stage's blocks and the attribute's name; None of a stage without blocks."""
+    known = session.family.stage.get(stage)
+    owner, _, name = known.blocks.rpartition(".") if known else ("", "", "")
+    return (model_of(session).get_submodule(owner) if name else None), name
+
+
+def blocks_of(session: Session[Any], stage: str) -> list[Any]:
+    """Return a stage's blocks."""
+    owner, name = home_of(session, stage)
+    return [*getattr(owner, name)] if owner else []
+
+
 @dataclass(frozen=True)
 class Bench:
     """A session, and what a mistake changes of it."""
@@ -87,6 +101,14 @@ class Bench:
     """The first position of the prompt's image tokens, and the first behind them."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What else a mistake may need, by name."""
+
+    @classmethod
+    def of_stage(
+        cls, session: Session[Any], changes: Changes, stage: str, image: tuple[int, int] = (0, 0), **notes: Any
+    ) -> Bench:
+        """Return the bench of a whole stage."""
+        blocks = blocks_of(session, stage)
+        return cls(session, changes, blocks, image, {"all_blocks": blocks, "first": 0, "stage": stage, **notes})
 
     @property
     def model(self) -> DeepseekOCR:
@@ -117,6 +139,8 @@ class Mistake:
     """What was done, behind "with": "the exact GELU in place of ..."."""
     part: Part
     plant: Plant
+    signs: Mapping[Sign, int] = field(default_factory=dict)
+    """What is seen of a comparison that makes this one likely, each with how many are likelier then."""
 
 
 class Group(list[Mistake]):
@@ -124,15 +148,17 @@ class Group(list[Mistake]):
 
     Args:
         stage: the beginning of their ids.
+        signs: which of them each points at, by the ends of their ids, the likeliest first.
     """
 
-    def __init__(self, stage: str) -> None:
+    def __init__(self, stage: str, signs: Mapping[Sign, Sequence[str]] | None = None) -> None:
         super().__init__()
-        self.stage = stage
+        self.stage, self.signs = stage, signs or {}
 
     def add(self, name: str, words: str, plant: Plant, part: Part = "block") -> None:
         """Add one mistake."""
-        self.append(Mistake(f"{self.stage}.{name}", words, part, plant))
+        signs = {sign: names.index(name) for sign, names in self.signs.items() if name in names}
+        self.append(Mistake(f"{self.stage}.{name}", words, part, plant, signs))
 
     def rows(
         self,

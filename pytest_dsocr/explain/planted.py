@@ -23,7 +23,7 @@ def plant(one: Mistake, session: Session[Any], changes: Changes) -> None:
     """
     group = one.id.partition(".")[0]
     if group not in ("prefill", "steps"):
-        one.plant(_bench(session, changes, group))
+        one.plant(Bench.of_stage(session, changes, group))
         return
     of_prompt, right = Changes(), Pipeline.prefill_with
 
@@ -33,10 +33,10 @@ def plant(one: Mistake, session: Session[Any], changes: Changes) -> None:
         notes = {"prompt": inputs.prompt_tokens, "last": int(inputs.input_ids[0, -1])}
         of_prompt.undo()
         if group == "prefill":
-            one.plant(_bench(session, of_prompt, group, image, notes))
+            one.plant(Bench.of_stage(session, of_prompt, group, image, **notes))
         state = right(self, inputs, features, all_logits=all_logits)
         if group == "steps":
-            one.plant(_bench(session, of_prompt, "prefill", image, {**notes, "logits": state.logits}))
+            one.plant(Bench.of_stage(session, of_prompt, "prefill", image, logits=state.logits, **notes))
         return state
 
     changes.later(of_prompt.undo)
@@ -49,26 +49,6 @@ def in_contract(one: Mistake) -> Iterator[None]:
     with Changes() as changes:
         one.plant(Bench(cast(Session[Any], None), changes))
         yield
-
-
-def _bench(
-    session: Session[Any],
-    changes: Changes,
-    stage: str,
-    image: tuple[int, int] = (0, 0),
-    notes: dict[str, Any] | None = None,
-) -> Bench:
-    """Return the bench of a whole stage."""
-    core = Bench(session, changes).core
-    homes: dict[str, Callable[[], Any]] = {
-        "sam": lambda: core.sam_model.blocks,
-        "clip": lambda: core.vision_model.transformer.layers,
-        "prefill": core.decoder_layers,
-    }
-    blocks = [*homes[stage]()] if stage in homes else []
-    return Bench(
-        session, changes, blocks, image, {"all_blocks": blocks, "first": 0, "stage": stage, "view": "", **(notes or {})}
-    )
 
 
 class PlantedSubject(SessionSubject):

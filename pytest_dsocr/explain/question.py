@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -44,11 +45,6 @@ class Summary:
             tuple(seam.sketch.tolist()),
             tuple(seam.sample.tolist()),
         )
-
-    @classmethod
-    def read(cls, packed: Packed) -> Summary:
-        """Put one together again."""
-        return cls(**{**packed, **{name: tuple(packed[name]) for name in ("shape", "sketch", "sample")}})
 
     def distance(self, seam: Seam) -> float:
         """Give the norm of the difference from ``seam`` over its norm: 0 where every bit is equal."""
@@ -106,20 +102,15 @@ class Question:
     text: str = ""
     mmd: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Packed:
         """Give it as JSON holds it."""
-        return {**asdict(self), "best": {str(token): logit for token, logit in self.best.items()}}
+        packed: Packed = msgspec.to_builtins(self, str_keys=True)
+        return packed
 
     @classmethod
     def read(cls, packed: Packed) -> Question:
         """Put one together again."""
-        made = {
-            "seams": {name: Summary.read(seam) for name, seam in packed["seams"].items()},
-            "steps": tuple(_read_step(step) for step in packed["steps"]),
-            "reference_tokens": tuple(packed["reference_tokens"]),
-            "best": {int(token): logit for token, logit in packed["best"].items()},
-        }
-        return cls(**{**packed, **made})
+        return msgspec.convert(packed, cls, str_keys=True)
 
 
 @dataclass(frozen=True)
@@ -151,12 +142,7 @@ class Answer:
     def read(cls, packed: Packed) -> Answer:
         """Put one together again."""
         numbers = {name: math.inf if packed[name] is None else packed[name] for name in ("error", "without")}
-        lists = {name: tuple(packed[name]) for name in ("found", "words")}
-        return cls(**{**packed, **numbers, **lists})
-
-
-def _read_step(packed: Packed) -> ActualStep:
-    return ActualStep(**{**packed, "ids": tuple(packed["ids"]), "logits": tuple(packed["logits"])})
+        return msgspec.convert({**packed, **numbers}, cls)
 
 
 def question_of(report: CaseReport, budget_s: float) -> Question | None:

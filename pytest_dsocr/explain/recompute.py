@@ -5,7 +5,7 @@ What is in front of the seam is right, so it is computed once; of the blocks onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any
@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.pipeline import View
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.explain.mistake import Bench, Changes, Plant, model_of
+from pytest_dsocr.explain.mistake import Bench, Changes, Plant, home_of
+from pytest_dsocr.families.family import FUSION, PIXELS
 from pytest_dsocr.observation.observation import Seam
 
 
@@ -63,13 +62,7 @@ class Clean:
 
     def __init__(self, session: Session[Any], inputs: Inputs) -> None:
         self.session, self.inputs = session, inputs
-        self._views: dict[str, View] = {}
-        self._sam: dict[str, Tensor] = {}
-
-    @property
-    def model(self) -> DeepseekOCR:
-        """The engine's model."""
-        return model_of(self.session)
+        self._features: dict[tuple[str, str], Tensor] = {}
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -77,29 +70,27 @@ class Clean:
         columns, rows = self.inputs.images_spatial_crop[0].tolist()
         return columns, rows
 
-    def pixels(self, view: str) -> Tensor:
-        """Return the pixels of ``crops`` or ``page``."""
-        return self.inputs.images_crop if view == "crops" else self.inputs.images_ori
+    def taken(self, stage: str, view: str) -> list[Tensor]:
+        """Return what a stage takes of a view, ``crops`` or ``page``."""
+        pixels = self.inputs.images_crop if view == "crops" else self.inputs.images_ori
+        takes = self.session.family.stage[stage].takes
+        return [pixels if name == PIXELS else self.features(name, view) for name in takes]
 
-    def view(self, view: str) -> View:
-        """Return the seams of a pass through the encoders."""
-        if view not in self._views:
-            self._views[view] = self.session.pipeline.view(self.pixels(view))
-        return self._views[view]
+    def features(self, stage: str, view: str) -> Tensor:
+        """Return what a stage gives of a view."""
+        if (stage, view) not in self._features:
+            self._features[stage, view] = self.session.pipeline.encode(stage, *self.taken(stage, view))
+        return self._features[stage, view]
 
-    def sam_of(self, view: str) -> Tensor:
-        """Return SAM's features of a view, without what comes behind them."""
-        if view in self._views:
-            return self._views[view]["sam"]
-        if view not in self._sam:
-            self._sam[view] = self.session.pipeline.encode("sam", self.pixels(view))
-        return self._sam[view]
+    @property
+    def _to_fuse(self) -> tuple[Tensor | None, Tensor]:
+        last = self.session.family.of_views[-1].name
+        return self.features(last, "crops") if self.grid != (1, 1) else None, self.features(last, "page")
 
     @cached_property
     def fused(self) -> Tensor:
         """What goes into the prompt."""
-        crops = self.view("crops")["projector"] if self.grid != (1, 1) else None
-        return self.session.pipeline.vision_fusion(crops, self.view("page")["projector"], self.grid)
+        return self.run(FUSION, "")
 
     @property
     def image(self) -> tuple[int, int]:
@@ -110,26 +101,19 @@ class Clean:
     def run(self, stage: str, view: str, most: int | None = None) -> Tensor:
         """Compute a stage from the right tensors in front of it, of no more than ``most`` views."""
         pipeline = self.session.pipeline
-        if stage == "sam":
-            return pipeline.encode("sam", self.pixels(view)[:most])
-        if stage == "clip":
-            return pipeline.encode("clip", self.sam_of(view)[:most])
-        if stage == "projector":
-            return pipeline.encode("projector", self.view(view)["clip"], self.view(view)["sam"])
-        if stage == "vision_fusion":
-            crops = self.view("crops")["projector"] if self.grid != (1, 1) else None
-            return pipeline.vision_fusion(crops, self.view("page")["projector"], self.grid)
+        if view:
+            return pipeline.encode(stage, *(tensor[:most] for tensor in self.taken(stage, view)))
+        if stage == FUSION:
+            return pipeline.vision_fusion(*self._to_fuse, self.grid)
         features = self.fused if self.inputs.has_vision else None
         return pipeline.prefill_with(self.inputs, features).logits[0]
 
     def warm(self, stage: str, view: str) -> None:
         """Have all that :meth:`run` starts from."""
-        if stage == "clip":
-            self.sam_of(view)
-        elif stage == "projector":
-            self.view(view)
-        elif stage in ("vision_fusion", "prefill") and self.inputs.has_vision:
-            _ = self.fused
+        if view:
+            self.taken(stage, view)
+        elif self.inputs.has_vision:
+            _ = self._to_fuse if stage == FUSION else self.fused
 
 
 class Segment:
@@ -145,7 +129,7 @@ class Segment:
         whole, _, depth = what.partition("/")
         self.clean = clean
         self.stage, _, self.view = whole.partition(".")
-        self.owner, self.attribute = _home(clean, self.stage)
+        self.owner, self.attribute = home_of(clean.session, self.stage)
         self.all_blocks: Sequence[Any] = list(getattr(self.owner, self.attribute)) if self.owner else []
         count = len(self.all_blocks)
         is_behind = has_blocks and not depth and count > 0
@@ -238,16 +222,6 @@ class Segment:
         finally:
             handle.remove()
         return kept[0]
-
-
-def _home(clean: Clean, stage: str) -> tuple[Any, str]:
-    core = clean.model.model
-    homes: dict[str, Callable[[], tuple[Any, str]]] = {
-        "sam": lambda: (core.sam_model, "blocks"),
-        "clip": lambda: (core.vision_model.transformer, "layers"),
-        "prefill": lambda: (core, "layers"),
-    }
-    return homes[stage]() if stage in homes else (None, "")
 
 
 def _keep(outs: list[tuple[str, Seam]], name: str, _module: nn.Module, _args: Any, out: Tensor) -> None:

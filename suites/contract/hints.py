@@ -114,4 +114,4 @@ def of_prompt(actual: Sequence[int], text: str, tokenizer: TextTokenizer) -> Ite
 def _rows_of_text() -> tuple[str, ...]:
     from pytest_dsocr.explain.catalogue.prompt import BUILT, TEXTS
 
-    return (*TEXTS, *BUILT, "not-stripped", "encoded-whole", "special-as-text")
+    return (*TEXTS, *BUILT, "not-stripped")

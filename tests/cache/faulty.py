@@ -193,20 +193,6 @@ class Louder(SessionSubject):
         return super().step(state, token) * 1.01
 
 
-class KeepsGradients(Shows):
-    """Right; whether torch is to keep gradients it leaves to its caller."""
-
-    def __init__(self, session: Session[Any]) -> None:
-        super().__init__(session, lambda tensor: tensor * self.one)
-        self.one = torch.ones((), requires_grad=True)
-
-    def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: seam * self.one for name, seam in super().vision(inputs).items()}
-
-    def step(self, state: Any, token: int) -> Tensor:
-        return super().step(state, token) * self.one
-
-
 def fixed(tensor: Tensor) -> Tensor:
     """Numbers of the right shape, the same whatever was computed."""
     shape = (*tensor.shape[:2], CAPACITY, tensor.shape[3])
@@ -220,18 +206,15 @@ def padded(tensor: Tensor) -> Tensor:
 
 SHOWN: Mapping[str, Show] = {
     "twice as wide": Tensor.double,
-    "half of the channels": lambda tensor: tensor[..., ::2],
     "zeros": torch.zeros_like,
     "the same for any page": fixed,
     "all its room": padded,
     "a ring": lambda tensor: tensor.roll(1, dims=2),
     "no position": lambda tensor: tensor[:, :, :0],
-    "one position too few": lambda tensor: tensor[:, :, :-1],
 }
 FAULTS: Mapping[str, Make] = {
     **{name: lambda session, show=show: Shows(session, show) for name, show in SHOWN.items()},  # type: ignore[misc]
     "one layer": lambda session: Shows(session, Tensor.clone, 1),
-    "no layer": lambda session: Shows(session, Tensor.clone, 0),
     "looks at the page again": lambda session: LooksAgain(session, "images_ori"),
     "looks at the features again": lambda session: LooksAgain(session, "vision_fusion"),
     "runs vision again": CallsAgain,

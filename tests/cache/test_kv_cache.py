@@ -32,19 +32,6 @@ def test_holds_what_was_written_in_order() -> None:
         assert torch.equal(cache.values(layer), values - layer)
 
 
-def test_append_shows_the_new_positions_before_the_lengths_move() -> None:
-    cache, keys = KVCache(layers=1), block(3)
-    seen, _ = cache.append(0, keys, keys, cache.positions(3, keys.device))
-    assert torch.equal(seen, keys)
-    assert cache.length == 0
-
-
-def test_positions_go_on_from_the_length() -> None:
-    cache = KVCache(layers=1)
-    write(cache, block(4), block(4))
-    assert cache.positions(2, torch.device("cpu")).tolist() == [[4, 5]]
-
-
 def test_buffers_are_kept_from_step_to_step_and_grow_by_doubling() -> None:
     cache = KVCache(layers=1)
     write(cache, block(INITIAL_CAPACITY), block(INITIAL_CAPACITY))
@@ -55,12 +42,6 @@ def test_buffers_are_kept_from_step_to_step_and_grow_by_doubling() -> None:
     assert len(addresses) == 1, "one growth at the first step, none in the steps after it"
     held = cache.keys(0).untyped_storage().nbytes() + cache.values(0).untyped_storage().nbytes()
     assert held == 2 * cache.bytes_per_token * INITIAL_CAPACITY
-
-
-def test_bytes_per_token_are_those_of_all_layers() -> None:
-    cache = KVCache(layers=3)
-    write(cache, block(2), block(2))
-    assert cache.bytes_per_token == 3 * 2 * HEADS * CHANNELS * 4
 
 
 def test_growth_keeps_the_contents() -> None:
@@ -98,12 +79,3 @@ def test_joined_rows_of_different_lengths_grow_each_at_its_own_end() -> None:
         expected = torch.cat([keys[0], step[row]], dim=1)
         assert torch.equal(batch.keys(1)[row, :, : batch.lengths[row]], expected + 1)
     assert torch.equal(singles[0].keys(0), written[0]), "the single caches are untouched"
-
-
-def test_rows_of_equal_length_are_not_ragged() -> None:
-    singles = [KVCache(layers=1), KVCache(layers=1)]
-    for cache in singles:
-        write(cache, block(4), block(4))
-    batch = KVCache.join(singles)
-    assert not batch.is_ragged
-    assert batch.positions(2, torch.device("cpu")).tolist() == [[4, 5], [4, 5]]

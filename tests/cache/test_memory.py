@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
 from pytest_dsocr.compare.verdict import Verdict
 from suites.cache.walk import Peak, compare_peaks
-from tests.checkout import CHECKOUT
-
-TEST = "suites/cache/test_bytes.py::test_decode_peaks_no_higher_than_prefill"
 
 needs_two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA GPUs")
 
@@ -43,15 +37,3 @@ def test_a_peak_is_the_named_gpus() -> None:
         _, elsewhere = Peak.of(lambda: torch.empty(size, dtype=torch.uint8, device="cuda:1"), "cuda:0")
     assert peak.most - peak.before == held.nbytes
     assert elsewhere.most == elsewhere.before
-
-
-@needs_two_gpus
-@pytest.mark.parametrize(
-    ("arguments", "passed"), [(["--dsocr-device=cuda:1"], 1), (["--dsocr-device=cuda", "-n", "2", "--dist=each"], 2)]
-)
-def test_it_is_compared_on_any_gpu_and_by_any_worker(arguments: list[str], passed: int) -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", TEST, *arguments]
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{passed} passed" in done.stdout
-    assert "1 comparison: 1 MATCH" in done.stdout, "of one test, on however many workers; the gravest counts"

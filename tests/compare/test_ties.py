@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,7 +12,6 @@ from pytest_dsocr.compare.observations import compare_observations
 from pytest_dsocr.compare.output import BOXES, EDITS, LENGTH, Nearness, Tie, is_sure
 from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.compare.verdict import Comparison, Verdict
-from pytest_dsocr.contract.markup import find_spans
 from pytest_dsocr.observation.observation import Best, Output, Step
 from tests.compare.real_ties import LIMITS, ON_CPU, ON_GPU, RealTie, real_ties, said
 
@@ -20,7 +19,7 @@ OUTPUTS = ("read", "text", "spans", "boxes", "result.mmd", "artefacts")
 MINI = real_ties("mini", ON_GPU, ON_CPU) | {
     f"{name}, the other way": tie for name, tie in real_ties("mini", ON_CPU, ON_GPU).items()
 }
-SOME = dict(list(MINI.items())[::5])
+SOME = dict(list(MINI.items())[::9])
 """Of every kind of page one, for what is tried in many ways."""
 RANDOM = real_ties("synthetic:small", ON_GPU, ON_CPU)
 
@@ -29,13 +28,9 @@ def outputs(found: dict[str, Comparison]) -> dict[str, Verdict]:
     return {what: one.verdict for what, one in found.items() if what in OUTPUTS}
 
 
-def test_there_are_ties_enough() -> None:
-    assert len(MINI) >= 50
-    assert sum(tie.actual.output.text != tie.expected.output.text for tie in RANDOM.values()) >= 8
-
-
 @pytest.mark.parametrize("ties", [MINI, RANDOM], ids=["mini", "random weights"])
 def test_real_flips_pass(ties: dict[str, RealTie]) -> None:
+    assert len(ties) >= 8
     for name, tie in ties.items():
         found = tie.compared()
         assert found["tokens"].verdict is found["text"].verdict is Verdict.TIE_FLIP, name
@@ -66,16 +61,6 @@ def test_one_that_reads_what_the_reference_does_needs_no_excuse() -> None:
 # What its own steps do not give.
 
 
-def without(text: str, parts: Iterable[str]) -> str:
-    for part in parts:
-        text = text.replace(part, "", 1)
-    return text
-
-
-def spans(text: str) -> list[str]:
-    return [text[start:end] for start, _, _, end in find_spans(text)]
-
-
 def changed(text: str, at: int) -> str:
     return text[:at] + ("x" if text[at] != "x" else "y") + text[at + 1 :]
 
@@ -98,31 +83,20 @@ def other(tie: RealTie) -> str:
 
 ASTRAY: dict[str, Callable[[str, RealTie], str]] = {
     "empty": lambda text, tie: "",
-    "nonsense": lambda text, tie: "nonsense",
     "the first tenth": lambda text, tie: text[: len(text) // 10],
-    "the first 4 tenths": lambda text, tie: text[: len(text) * 4 // 10],
-    "twice": lambda text, tie: f"{text}\n\n{text}",
     "another page": lambda text, tie: other(tie),
-    "and another page": lambda text, tie: f"{text}\n\n{other(tie)}",
-    "another page after the tie": lambda text, tie: text[: parted(tie)] + other(tie),
-    "half of the boxes": lambda text, tie: without(text, spans(text)[1::2]),
     "no markup": lambda text, tie: re.sub(r"<\|/?(ref|det)\|>", "", text),
     "every box moved": lambda text, tie: moved(text, 300),
     "other labels": lambda text, tie: re.sub(r"<\|ref\|>\w+", "<|ref|>seal", text),
-    "in capitals": lambda text, tie: text.upper(),
 }
 """Readings that are of the page no more, whoever's steps give them."""
 WRONG: dict[str, Callable[[str, RealTie], str]] = {
     **ASTRAY,
     "all but the last character": lambda text, tie: text[:-1],
-    "a character more": lambda text, tie: text + ".",
     "what stands before the tie": lambda text, tie: text[: parted(tie)],
-    "what stands after the tie": lambda text, tie: text[parted(tie) :],
     "a character before the tie": lambda text, tie: changed(text, parted(tie) // 2),
-    "a character after the tie": lambda text, tie: changed(text, (parted(tie) + len(text)) // 2),
     "its end again and again": lambda text, tie: text + text[-40:] * 6,
     "every box a little moved": lambda text, tie: moved(text, 1),
-    "no last paragraph": lambda text, tie: text.rpartition("\n\n")[0],
 }
 
 
@@ -134,10 +108,6 @@ def test_what_its_own_steps_do_not_give_is_wrong(kind: str) -> None:
             assert read.text not in (tie.actual.output.text, tie.expected.output.text), name
             found = tie.compared(read)
             assert found["read"].verdict is found["text"].verdict is Verdict.WRONG, name
-    for name, tie in list(RANDOM.items())[::3]:
-        read = said(WRONG[kind](tie.actual.output.text, tie))
-        if read.text not in (tie.actual.output.text, tie.expected.output.text):
-            assert tie.compared(read)["text"].verdict is Verdict.WRONG, name
 
 
 @pytest.mark.parametrize("kind", ASTRAY)

@@ -8,7 +8,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from pytest_dsocr.compare.signs import Reason, Sign
-from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens, gap_ulps, is_tie
+from pytest_dsocr.compare.tokens import compare_best, compare_logits, compare_tokens, is_tie
 from pytest_dsocr.compare.tolerances import Tolerances, tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.observation.answer import ForcedStep
@@ -120,24 +120,6 @@ def test_what_is_said_of_logits_and_choices(snapshot: SnapshotAssertion) -> None
     } == snapshot
 
 
-@pytest.mark.parametrize(
-    ("name", "verdict", "signs"),
-    [
-        ("equal", Verdict.MATCH, set()),
-        ("another", Verdict.WRONG, {Sign.NOT_ITS_BEST}),
-        ("a tie", Verdict.TIE_FLIP, set()),
-        ("a tie below a banned token", Verdict.TIE_FLIP, set()),
-        ("a banned token said", Verdict.WRONG, {Sign.SAID_FORBIDDEN}),
-        ("another best", Verdict.WRONG, set()),
-        ("wrong among ties", Verdict.WRONG, {Sign.NOT_ITS_BEST}),
-        ("another best, after a tie", Verdict.WRONG, set()),
-    ],
-)
-def test_a_choice_is_equal_a_tie_or_wrong_and_shows_a_rule(name: str, verdict: Verdict, signs: set[Sign]) -> None:
-    found = compare_tokens(*CHOICES[name], LIMITS)
-    assert (found.verdict, {*found.signs}) == (verdict, signs)
-
-
 def test_logits_that_go_wrong_later_or_at_one_step_alone_stand_still_nowhere() -> None:
     for actual, expected in (
         ([forced(ONE), forced(TWO), forced(ONE, t3=5.0)], [ONE, TWO, ONE]),
@@ -185,13 +167,6 @@ def test_a_tie_ends_one_ulp_beyond_the_limit_on_either_side(
 )
 def test_what_cannot_be_measured_is_no_tie(actual: Best, expected: Step) -> None:
     assert not is_tie(ForcedStep(3, actual, ()), expected, LIMITS)
-
-
-@pytest.mark.parametrize(("dtype", "ulps"), [("float32", 2.0**20), ("float16", 128.0), ("bfloat16", 16.0)])
-def test_a_gap_is_counted_in_ulps_of_the_best(dtype: str, ulps: float) -> None:
-    best = Best((5, 7, 3), (-9.0, -10.0, -11.0))
-    assert gap_ulps(best, 7, 3, tolerances(dtype)) == gap_ulps(best, 3, 7, tolerances(dtype)) == ulps
-    assert gap_ulps(best, 5, 6, tolerances(dtype)) == gap_ulps(best, 6, 5, tolerances(dtype)) == INF
 
 
 def test_a_token_that_is_none_of_the_subjects_best_may_be_a_tie_by_its_logit_of_the_references() -> None:

@@ -32,7 +32,7 @@ def test_a_grid_is_laid_to_the_rule_that_gives_it(size_px: tuple[int, int], grid
     assert [*of_grid((640, 640), (1, 1))] == []
 
 
-@pytest.mark.parametrize("name", ["no-bos", "special-as-text", "text-first", "not-stripped"])
+@pytest.mark.parametrize("name", ["no-bos", "text-first", "not-stripped"])
 def test_a_prompt_is_laid_to_what_gives_its_ids(name: str) -> None:
     one = mistakes()[f"prompt.{name}"]
     page = Image.new("RGB", (900, 900))

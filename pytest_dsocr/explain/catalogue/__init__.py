@@ -15,9 +15,9 @@ from pathlib import Path
 
 from pytest_dsocr.explain.catalogue.clip import clip_mistakes
 from pytest_dsocr.explain.catalogue.decoder import prefill_mistakes
-from pytest_dsocr.explain.catalogue.fusion import fusion_mistakes, fusion_pairs, projector_mistakes
+from pytest_dsocr.explain.catalogue.fusion import fusion_mistakes, projector_mistakes
 from pytest_dsocr.explain.catalogue.output import file_mistakes, text_mistakes, written_mistakes
-from pytest_dsocr.explain.catalogue.pixels import pixel_mistakes, pixel_pairs
+from pytest_dsocr.explain.catalogue.pixels import pixel_mistakes
 from pytest_dsocr.explain.catalogue.prompt import prompt_mistakes
 from pytest_dsocr.explain.catalogue.reading import reading_mistakes
 from pytest_dsocr.explain.catalogue.sam import sam_mistakes
@@ -45,14 +45,8 @@ def groups() -> Mapping[str, Group]:
 
 
 @cache
-def pairs() -> Mapping[str, Group]:
-    """Return pairs of mistakes by group, of those groups that are cheap to try."""
-    return {"pixels": pixel_pairs(), "vision_fusion": fusion_pairs()}
-
-
-@cache
 def mistakes() -> Mapping[str, Mistake]:
-    """Return every single mistake by its id."""
+    """Return every mistake by its id."""
     return {one.id: one for one in chain(*groups().values())}
 
 

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.engine import clip, decoder, sam
 from pytest_dsocr.engine.clip import quick_gelu
 from pytest_dsocr.explain.mistake import Bench, Group
@@ -19,6 +20,8 @@ Change = Callable[[Tensor], Tensor]
 Table = dict[str, tuple[str, Any]]
 """By the end of an id: a mistake's words, and what is changed."""
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+NARROW: Table = {key: (key, dtype) for key, dtype in DTYPES.items()}
+NOT_FINITE = {Sign.NOT_FINITE: ("wholly-float16", "never-filled", "float16", "runs-float16")}
 NORMS = (nn.LayerNorm, sam.LayerNorm2d, decoder.RmsNorm)
 ACTIVATIONS: dict[str, tuple[str, Change]] = {
     "tanh": ("the GELU approximated by tanh", partial(F.gelu, approximate="tanh")),
@@ -54,77 +57,39 @@ class Halves:
     def of(cls, block: Any) -> Halves:
         """Find them in a block of SAM, CLIP or the decoder."""
         if isinstance(block, sam.Block):
-            return cls(block.norm1, block._attend, block.norm2, block.mlp)
+            return cls(block.norm1, block.attend, block.norm2, block.mlp)
         if isinstance(block, clip.Layer):
             return cls(block.layer_norm1, block.self_attn, block.layer_norm2, block.mlp)
         return cls(block.input_layernorm, block.self_attn, block.post_attention_layernorm, block.mlp)
 
 
-def _behind_norm(h: Halves, attend: Change, x: Tensor, first: bool, second: bool) -> Tensor:
-    normed = h.norm1(x)
-    x = (normed if first else x) + attend(normed)
-    normed = h.norm2(x)
-    return (normed if second else x) + h.mlp(normed)
-
-
-def _in_turn(h: Halves, attend: Change, x: Tensor, first: int = 1, second: int = 1, swapped: bool = False) -> Tensor:
-    norms = (h.norm2, h.norm1) if swapped else (h.norm1, h.norm2)
-    x = first * x + attend(norms[0](x))
-    return second * x + h.mlp(norms[1](x))
-
-
-def _scaled(h: Halves, attend: Change, x: Tensor, a: float, m: float) -> Tensor:
-    x = x + a * attend(h.norm1(x))
-    return x + m * h.mlp(h.norm2(x))
-
-
 Flow = Callable[[Halves, Change, Tensor], Tensor]
 """Computes a block from its parts, its attention and its input."""
 FLOWS: dict[str, tuple[str, Flow]] = {
-    "residual-behind-norms": (
-        "residuals that are taken from behind the norms",
-        partial(_behind_norm, first=True, second=True),
-    ),
     "residual-behind-norm1": (
         "the first residual taken from behind the norm",
-        partial(_behind_norm, first=True, second=False),
+        lambda h, attend, x: (y := h.norm1(x) + attend(h.norm1(x))) + h.mlp(h.norm2(y)),
     ),
-    "residual-behind-norm2": (
-        "the second residual taken from behind the norm",
-        partial(_behind_norm, first=False, second=True),
+    "no-residual1": (
+        "no residual around the attention",
+        lambda h, attend, x: (y := attend(h.norm1(x))) + h.mlp(h.norm2(y)),
     ),
-    "no-residual1": ("no residual around the attention", partial(_in_turn, first=0)),
-    "no-residual2": ("no residual around the perceptron", partial(_in_turn, second=0)),
+    "no-residual2": (
+        "no residual around the perceptron",
+        lambda h, attend, x: h.mlp(h.norm2(x + attend(h.norm1(x)))),
+    ),
     "post-norm": (
         "the norms behind the residuals (post-norm)",
         lambda h, attend, x: h.norm2((y := h.norm1(x + attend(x))) + h.mlp(y)),
-    ),
-    "out-norm": (
-        "the norms on what attention and perceptron give, not on what they get",
-        lambda h, attend, x: (y := x + h.norm1(attend(x))) + h.norm2(h.mlp(y)),
     ),
     "parallel": (
         "attention and perceptron side by side, both of the block's input",
         lambda h, attend, x: x + attend(h.norm1(x)) + h.mlp(h.norm2(x)),
     ),
-    "one-norm": (
-        "attention and perceptron side by side, behind the first norm",
-        lambda h, attend, x: x + attend(h.norm1(x)) + h.mlp(h.norm1(x)),
-    ),
-    "second-from-input": (
-        "the second residual taken from the block's input",
-        lambda h, attend, x: x + h.mlp(h.norm2(x + attend(h.norm1(x)))),
-    ),
     "no-norm1": ("no norm in front of the attention", lambda h, attend, x: (y := x + attend(x)) + h.mlp(h.norm2(y))),
     "no-norm2": ("no norm in front of the perceptron", lambda h, attend, x: (y := x + attend(h.norm1(x))) + h.mlp(y)),
-    "norms-exchanged": ("its two norms exchanged", partial(_in_turn, swapped=True)),
-    "mlp-first": (
-        "the perceptron in front of the attention",
-        lambda h, attend, x: (y := x + h.mlp(h.norm2(x))) + attend(h.norm1(y)),
-    ),
-    "no-attention": ("its attention left out", partial(_scaled, a=0, m=1)),
-    "no-mlp": ("its perceptron left out", partial(_scaled, a=1, m=0)),
-    "halved": ("attention and perceptron halved", partial(_scaled, a=0.5, m=0.5)),
+    "no-attention": ("its attention left out", lambda h, attend, x: x + h.mlp(h.norm2(x))),
+    "no-mlp": ("its perceptron left out", lambda h, attend, x: x + attend(h.norm1(x))),
 }
 
 
@@ -138,13 +103,11 @@ def _flowing(block: Any, flow: Flow, x: Tensor, *rest: Any) -> Tensor:
     return flow(halves, lambda y: halves.attend(y, *rest), x)
 
 
-def _another(on: Bench, by: int) -> None:
-    everything, first = on.notes["all_blocks"], on.notes["first"]
-    for depth, block in enumerate(on.blocks, first):
-        if depth + by >= len(everything):
-            on.changes.forward(block, lambda x, *_: x)
-        elif depth + by >= 0:
-            on.changes.forward(block, type(block).forward.__get__(everything[depth + by]))
+def _left_out(on: Bench) -> None:
+    everything = on.notes["all_blocks"]
+    for depth, block in enumerate(on.blocks, on.notes["first"] + 1):
+        behind = everything[depth] if depth < len(everything) else None
+        on.changes.forward(block, type(block).forward.__get__(behind) if behind else lambda x, *_: x)
 
 
 def _exchanged(on: Bench) -> None:
@@ -155,20 +118,14 @@ def _exchanged(on: Bench) -> None:
 
 
 def _twice(on: Bench) -> None:
-    block = on.blocks[0]
-    run = type(block).forward.__get__(block)
-    on.changes.forward(block, lambda x, *rest: run(run(x, *rest), *rest))
+    on.changes.around(on.blocks[0], lambda run, x, *rest: run(run(x, *rest), *rest))
 
 
 def add_flows(group: Group, name: str) -> None:
     """Add what may be wrong with the residuals and norms of each block of ``name``, and with their order."""
     group.rows("", FLOWS, _flows, words=f"{{}} in {name}'s blocks")
-    group.add("block-left-out", f"a block of {name} left out", partial(_another, by=1))
-    words = f"the block in front of it run once more in place of {name}'s block"
-    group.add("block-before", words, partial(_another, by=-1))
+    group.add("block-left-out", f"a block of {name} left out", _left_out)
     group.add("blocks-exchanged", f"two neighbouring blocks of {name} exchanged", _exchanged)
-    words = f"a block of {name} that gives what it gets"
-    group.add("block-skipped", words, lambda on: on.changes.forward(on.blocks[0], lambda x, *_: x))
     group.add("block-twice", f"a block of {name} run twice", _twice)
 
 
@@ -176,62 +133,47 @@ def normed(
     norm: Any,
     x: Tensor,
     *,
-    dims: tuple[int, ...] = (-1,),
+    dim: int = -1,
     gain: bool = True,
-    shift: bool = True,
     one: float = 0.0,
     unbiased: bool = False,
     other: bool = False,
     outside: bool = False,
     eps: float | None = None,
-    dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Normalise over ``dims`` as the norm does, but for what is wrong; a norm of channels in front has maps."""
-    bias, eps = getattr(norm, "bias", None), norm.eps if eps is None else eps
-    wide = x.to(dtype or torch.float32)
-    centred = wide - wide.mean(dims, keepdim=True) if (bias is not None) != other else wide
-    if dims == (-1,) or centred is wide:
-        variance = centred.pow(2).sum(dims, keepdim=True) / (wide.shape[dims[0]] - unbiased)
+    """Normalise over ``dim`` as the norm does, but for what is wrong; maps ``[B, C, H, W]`` have channels in front."""
+    bias, eps, wide = getattr(norm, "bias", None), norm.eps if eps is None else eps, x.float()
+    if (bias is None) != other:  # root mean square
+        centred, variance = wide, wide.pow(2).mean(dim, keepdim=True)
     else:
-        variance = wide.var(dims, keepdim=True, correction=int(unbiased))
+        centred = wide - wide.mean(dim, keepdim=True)
+        variance = wide.var(dim, keepdim=True, correction=int(unbiased))
     scaled = centred / (variance.sqrt() + eps if outside else (variance + eps).sqrt())
-    shape = (-1, *(1 for _ in x.shape[2:])) if dims != (-1,) else (-1,)
-    weight = (norm.weight + one).view(shape) if gain else 1
-    out: Tensor = scaled.to(x.dtype) * weight
-    return out + bias.view(shape) if bias is not None and shift else out
+    shape = (-1, *(1 for _ in x.shape[2:])) if dim != -1 else (-1,)
+    out: Tensor = scaled.to(x.dtype) * ((norm.weight + one).view(shape) if gain else 1)
+    return out if bias is None else out + bias.view(shape)
 
 
 NORMED: dict[str, tuple[str, dict[str, Any]]] = {
     "no-gain": ("norms without their weights", {"gain": False}),
-    "no-shift": ("norms without their biases", {"shift": False}),
     "one-more-gain": ("norms that scale by one plus their weights", {"one": 1.0}),
-    "unbiased": ("norms whose variance is over one channel less", {"unbiased": True}),
     "other-norm": ("RMS norms in place of layer norms", {"other": True}),
     "epsilon-outside": ("norms whose epsilon is added to the root", {"outside": True}),
-    "norm-bfloat16": ("norms computed in bfloat16", {"dtype": torch.bfloat16}),
-    "norm-float16": ("norms computed in float16", {"dtype": torch.float16}),
 }
 
 
-def add_norms(group: Group, name: str, own: float, others: Sequence[float]) -> None:
-    """Add what may be wrong with the norms of ``name``, whose epsilon is ``own``."""
-    for eps in others:
-        words = f"an epsilon of {eps:g} in place of {own:g} in the norms of {name}"
-        group.add(f"epsilon-{eps:g}", words, partial(_epsilon, eps=eps, which=(0, 1)))
-    for which, place in enumerate(("first", "second")):
-        words = f"an epsilon of {others[0]:g} in place of {own:g} in the {place} norm of {name}'s blocks"
-        group.add(f"epsilon{which + 1}-{others[0]:g}", words, partial(_epsilon, eps=others[0], which=(which,)))
+def add_norms(group: Group, name: str, own: float, other: float) -> None:
+    """Add what may be wrong with the norms of ``name``, whose epsilon is ``own`` and may be taken for ``other``."""
+    words = f"an epsilon of {other:g} in place of {own:g} in the norms of {name}"
+    group.add(f"epsilon-{other:g}", words, partial(_epsilon, eps=other))
     changes = dict(NORMED)
     if group.stage == "prefill":
         changes["other-norm"] = ("layer norms in place of RMS norms", {"other": True})
     group.rows("", changes, _norms_run, words=f"{{}} in {name}")
 
 
-def _epsilon(on: Bench, eps: float, which: Sequence[int]) -> None:
-    for halves in map(Halves.of, on.blocks):
-        for k in which:
-            on.changes.set((halves.norm1, halves.norm2)[k], "eps", eps)
-    for norm in _last(on) if len(which) > 1 else ():
+def _epsilon(on: Bench, eps: float) -> None:
+    for norm in (*(norm for halves in map(Halves.of, on.blocks) for norm in (halves.norm1, halves.norm2)), *_last(on)):
         on.changes.set(norm, "eps", eps)
 
 
@@ -281,22 +223,16 @@ def _transposed(on: Bench, path: str) -> None:
 
 
 def add_numbers(group: Group, name: str) -> None:
-    """Add numbers that are rounded: weights, what blocks get and what they give."""
+    """Add numbers that are rounded: weights, what blocks compute in and what they give."""
     weights: Table = {
-        **rounding("rounded to {}"),
         "int8": ("rounded to int8, a scale for each row", _int8),
-        "int8-tensor": ("rounded to int8, a scale for each tensor", partial(_int8, by_row=False)),
         "fp8": ("rounded to float8 (e4m3)", partial(rounded, dtype=torch.float8_e4m3fn)),
     }
     group.rows("weights-", weights, _weights, words=f"the weights of {name}'s blocks {{}}")
-    for key, dtype in DTYPES.items():
-        group.add(f"runs-{key}", f"{name}'s blocks computed in {key}", partial(_runs_in, dtype=dtype))
-        group.add(f"gets-{key}", f"what {name}'s blocks get rounded to {key}", partial(_gets, dtype=dtype))
-        group.add(f"gives-{key}", f"what {name}'s blocks give rounded to {key}", partial(_gives, dtype=dtype))
-    for key, dtype in DTYPES.items():
-        group.add(f"wholly-{key}", f"all of {name} in {key}", partial(_wholly, dtype=dtype))
+    group.rows("runs-", NARROW, _runs_in, words=f"{name}'s blocks computed in {{}}")
+    group.rows("gives-", NARROW, _gives, words=f"what {name}'s blocks give rounded to {{}}")
+    group.rows("wholly-", NARROW, _wholly, words=f"all of {name} in {{}}")
     group.add("never-filled", f"weights of {name}'s blocks left as they were allocated", _never_filled)
-    group.add("inputs-tf32", f"the products in {name}'s blocks computed in TF32", _tf32)
 
 
 def _never_filled(on: Bench) -> None:
@@ -304,10 +240,9 @@ def _never_filled(on: Bench) -> None:
         on.changes.weight(module.weight, torch.full_like(module.weight, torch.nan))
 
 
-def _int8(value: Tensor, by_row: bool = True) -> Tensor:
-    scale = (value.flatten(1).abs().amax(1) if by_row else value.abs().amax()[None]).clamp_min(1e-12) / 127
-    scale = scale.view(-1, *(1 for _ in value.shape[1:]))
-    return (value / scale).round().clamp(-127, 127) * scale
+def _int8(value: Tensor) -> Tensor:
+    scale = (value.flatten(1).abs().amax(1).clamp_min(1e-12) / 127).view(-1, *(1 for _ in value.shape[1:]))
+    return (value / scale).round() * scale
 
 
 def _weights(on: Bench, to: Change) -> None:
@@ -316,13 +251,12 @@ def _weights(on: Bench, to: Change) -> None:
 
 
 def _runs_in(on: Bench, dtype: torch.dtype) -> None:
-    for module in on.modules(nn.Linear, nn.Conv2d):
-        on.changes.around(module, partial(_linear_in, module, dtype))
+    for module in on.modules(nn.Linear):
+        on.changes.forward(module, partial(linear_in, module, dtype))
 
 
-def _linear_in(module: Any, dtype: torch.dtype, run: Change, x: Tensor) -> Tensor:
-    if not isinstance(module, nn.Linear):
-        return rounded(run(rounded(x, dtype)), dtype)
+def linear_in(module: Any, dtype: torch.dtype, x: Tensor) -> Tensor:
+    """Run a linear layer in a dtype, and give what comes of it in the input's."""
     bias = None if module.bias is None else module.bias.to(dtype)
     return F.linear(x.to(dtype), module.weight.to(dtype), bias).to(x.dtype)
 
@@ -334,29 +268,10 @@ def _wholly(on: Bench, dtype: torch.dtype) -> None:
     homes = [on.core.get_submodule(home)] if home else [*on.notes["all_blocks"]]
     for parameter in [one for module in homes for one in module.parameters()]:
         on.changes.weight(parameter, parameter.data.to(dtype), own_dtype=False)
-    if entry:
-        on.changes.around(homes[0].get_submodule(entry), lambda run, x: run(x.to(dtype)))
-    for block in on.blocks:
-        on.changes.around(block, lambda run, x, *rest: run(x.to(dtype), *rest))
-
-
-def _tf32(on: Bench) -> None:
-    for module in on.modules(nn.Linear):
-        on.changes.weight(module.weight, _ten_bits(module.weight.data))
-        on.changes.around(module, lambda run, x: run(_ten_bits(x)))
-
-
-def _ten_bits(value: Tensor) -> Tensor:
-    """Round float32 to the 10 bits of significand that TF32 has."""
-    bits = value.float().contiguous().view(torch.int32)
-    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
-
-
-def _gets(on: Bench, dtype: torch.dtype) -> None:
-    for block in on.blocks:
-        on.changes.around(block, lambda run, x, *rest: run(rounded(x, dtype), *rest))
+    for module in (*([homes[0].get_submodule(entry)] if entry else ()), *on.blocks):
+        on.changes.around(module, lambda run, x, *rest: run(x.to(dtype), *rest))
 
 
 def _gives(on: Bench, dtype: torch.dtype) -> None:
     for block in on.blocks:
-        on.changes.around(block, lambda run, *given: rounded(run(*given), dtype))
+        on.changes.around(block, lambda run, *args: rounded(run(*args), dtype))

@@ -10,9 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.engine import clip
 from pytest_dsocr.engine.sam import resize_grid
 from pytest_dsocr.explain.catalogue.blocks import (
+    NOT_FINITE,
     Change,
     Table,
     add_activations,
@@ -20,17 +22,17 @@ from pytest_dsocr.explain.catalogue.blocks import (
     add_linears,
     add_norms,
     add_numbers,
-    rounding,
+    rounded,
 )
 from pytest_dsocr.explain.catalogue.encoders import Resize, add_attention, grid_variants
 from pytest_dsocr.explain.mistake import Bench, Group
 
-EPSILONS = (1e-6, 1e-12, 1e-8, 1e-3)
+EPSILON = 1e-6
 
 
 def clip_mistakes() -> Group:
     """Make those of CLIP, the likeliest first."""
-    group = Group("clip")
+    group = Group("clip", {**NOT_FINITE, Sign.SHUFFLED: ("features-turned",)})
     grids = {key: (words, resize) for key, words, resize in grid_variants()}
     group.rows("positions-", grids, _grid, "front", "CLIP's positions {}")
     add_activations(group, "CLIP", "quick", lambda act, mlp, x: mlp.fc2(act(mlp.fc1(x))), clip.Mlp)
@@ -40,21 +42,13 @@ def clip_mistakes() -> Group:
     add_numbers(group, "CLIP")
     group.rows("", EMBEDDINGS, _embeds, "front")
     group.rows("", PRE_NORMS, _pre, "front")
-    add_norms(group, "CLIP", 1e-5, EPSILONS)
+    add_norms(group, "CLIP", 1e-5, EPSILON)
     add_attention(group, "CLIP")
-    words = "CLIP's class token left out of the norm in front of its blocks"
-    group.rows(
-        "", {"pre-norm-not-class": (words, lambda run, x: torch.cat([x[:, :1], run(x[:, 1:])], 1))}, _pre, "front"
-    )
-    for eps in EPSILONS:
-        for key, where in (("all-norms", "all norms of CLIP"), ("pre-norm", "the norm in front of CLIP's blocks")):
-            words = f"an epsilon of {eps:g} in place of 1e-05 in {where}"
-            group.add(f"{key}-{eps:g}", words, partial(_epsilons, eps=eps, everywhere=key == "all-norms"), "front")
+    words = f"an epsilon of {EPSILON:g} in place of 1e-05 in all norms of CLIP"
+    group.add(f"all-norms-{EPSILON:g}", words, _epsilons, "front")
     words = "CLIP's positions added behind the norm in front of its blocks"
     group.add("pre-norm-before-positions", words, _norm_first, "front")
     group.rows("", ENDS, _end, "back")
-    words = "CLIP's features of a block too early, without the last one"
-    group.add("last-block-left-out", words, _early, "back")
     return group
 
 
@@ -72,19 +66,15 @@ def _tokens(
     """Embed SAM's features as a port may do."""
     batch, width, side, _ = x.shape
     table = module.position_embedding.weight
-    own = table[:1].expand(batch, 1, -1) * (positioned in ("all", "class"))
-    grid = int(len(table[1:]) ** 0.5)
-    of_grid = resize_grid((table[:-1] if positioned == "end-class" else table[1:]).view(grid, grid, width), side)
-    if positioned == "end-class":
-        own = table[-1:].expand(batch, 1, -1)
-    elif positioned == "mean-class":
-        own = table[1:].mean(0).expand(batch, 1, -1)
-    elif positioned == "first":
-        of_grid = table[1 : 1 + side * side].view(side, side, width)
-    elif positioned in ("none", "class"):
-        of_grid = torch.zeros_like(of_grid)
-    patches = order(x) + of_grid.reshape(-1, width)
+    own, of_patches = (table[-1:], table[:-1]) if positioned == "end-class" else (table[:1], table[1:])
+    grid = int(len(of_patches) ** 0.5)
+    of_grid = resize_grid(of_patches.view(grid, grid, width), side).reshape(-1, width)
+    if positioned == "none":
+        of_grid = 0 * of_grid
+    if positioned in ("none", "grid"):
+        own = 0 * own
     token = module.class_embedding.expand(batch, 1, -1) * (class_at != "zero") + own
+    patches = order(x) + of_grid
     return torch.cat([patches, token] if class_at == "end" else [token, patches], 1)
 
 
@@ -92,50 +82,29 @@ EMBEDDINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "class-last": ("CLIP's class token behind the patches", {"class_at": "end"}),
     "class-zero": ("CLIP's class token of zeros", {"class_at": "zero"}),
     "class-unplaced": ("CLIP's class token without a position", {"positioned": "grid"}),
-    "class-alone-placed": ("CLIP's positions added to the class token alone", {"positioned": "class"}),
     "unplaced": ("CLIP without positions", {"positioned": "none"}),
     "class-position-last": ("the last of CLIP's positions taken for the class token's", {"positioned": "end-class"}),
-    "class-position-mean": ("the mean of CLIP's positions for the class token", {"positioned": "mean-class"}),
-    "positions-in-a-row": ("CLIP's first positions in a row, not resized", {"positioned": "first"}),
     "features-turned": (
         "SAM's features given to CLIP column by column",
         {"order": lambda x: _flat(x.transpose(2, 3))},
     ),
-    "features-reshaped": (
-        "SAM's features reshaped for CLIP, channels not moved behind places",
-        {"order": lambda x: x.reshape(len(x), -1, x.shape[1])},
-    ),
-    **{
-        f"features-{key}": (words, {"order": lambda x, change=change: change(_flat(x))})
-        for key, (words, change) in rounding("SAM's features rounded to {} in front of CLIP").items()
-    },
-    "features-normed": (
-        "SAM's features normed in front of CLIP's embeddings",
-        {"order": lambda x: F.layer_norm(_flat(x), x.shape[1:2])},
-    ),
 }
 PRE_NORMS: Table = {
     "no-pre-norm": ("CLIP without the norm in front of its blocks", lambda run, x: x),
-    "pre-norm-twice": ("CLIP's norm in front of its blocks run twice", lambda run, x: run(run(x))),
+    "pre-norm-not-class": (
+        "CLIP's class token left out of the norm in front of its blocks",
+        lambda run, x: torch.cat([x[:, :1], run(x[:, 1:])], 1),
+    ),
 }
-
-
-def _of_end(change: Change) -> Callable[[Tensor, Any], Tensor]:
-    return lambda x, model: change(x)
-
-
 ENDS: dict[str, tuple[str, Callable[[Tensor, Any], Tensor]]] = {
     "final-norm": ("a final norm without weights behind CLIP", lambda x, model: F.layer_norm(x, x.shape[-1:])),
     "final-pre-norm": (
         "CLIP's norm in front of its blocks run behind them as well",
         lambda x, model: model.pre_layrnorm(x),
     ),
-    **{
-        f"end-{key}": (words, _of_end(change))
-        for key, (words, change) in rounding("what CLIP gives rounded to {}").items()
-    },
+    "end-bfloat16": ("what CLIP gives rounded to bfloat16", lambda x, model: rounded(x, torch.bfloat16)),
+    "end-float16": ("what CLIP gives rounded to float16", lambda x, model: rounded(x, torch.float16)),
     "class-dropped": ("CLIP's class token dropped too early", lambda x, model: x[:, 1:]),
-    "end-unit": ("CLIP's features made of length one", lambda x, model: F.normalize(x, dim=-1)),
 }
 
 
@@ -148,10 +117,9 @@ def _pre(on: Bench, change: Callable[..., Tensor]) -> None:
     on.changes.around(on.core.vision_model.pre_layrnorm, change)
 
 
-def _epsilons(on: Bench, eps: float, everywhere: bool) -> None:
-    blocks = on.modules(nn.LayerNorm) if everywhere else ()
-    for norm in (on.core.vision_model.pre_layrnorm, *blocks):
-        on.changes.set(norm, "eps", eps)
+def _epsilons(on: Bench) -> None:
+    for norm in (on.core.vision_model.pre_layrnorm, *on.modules(nn.LayerNorm)):
+        on.changes.set(norm, "eps", EPSILON)
 
 
 def _norm_first(on: Bench) -> None:
@@ -170,9 +138,3 @@ def _norm_first(on: Bench) -> None:
 def _end(on: Bench, change: Callable[[Tensor, Any], Tensor]) -> None:
     model = on.core.vision_model
     on.changes.around(model.transformer, lambda run, x: change(run(x), model))
-
-
-def _early(on: Bench) -> None:
-    if on.notes["first"]:
-        raise NotImplementedError
-    on.changes.set(on.core.vision_model.transformer, "layers", nn.ModuleList(on.notes["all_blocks"][:-1]))

@@ -2,64 +2,69 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.engine import decoder, pipeline
-from pytest_dsocr.engine.attention import _repeat_heads
+from pytest_dsocr.engine.attention import repeat_heads
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.explain.catalogue.blocks import (
-    DTYPES,
+    NARROW,
+    NOT_FINITE,
     Change,
-    Table,
     add_flows,
     add_linears,
     add_norms,
     add_numbers,
-    rounding,
+    linear_in,
+    rounded,
 )
-from pytest_dsocr.explain.catalogue.encoders import SOFTMAXES
+from pytest_dsocr.explain.catalogue.encoders import ATTENDED, attended
 from pytest_dsocr.explain.catalogue.experts import add_experts
 from pytest_dsocr.explain.mistake import Bench, Group
 
-THETAS = (5e5, 1e6, 5e6, 1e5, 5e4, 1e3, 1e7, 2e4, 8e3, 1.5e5)
-FIRST_ROTATIONS = 4
-"""So many ways of rotating are the likeliest of all."""
+THETAS = (5e5, 1e6, 1e5, 1e3)
+SIGNS = {
+    **NOT_FINITE,
+    Sign.LATER_ROWS: ("positions-bfloat16", "window-128", "experts-room-100"),
+    Sign.FROM_PREFILL: ("logits-last-but-one",),
+    Sign.UNRELATED: ("features-text-only",),
+}
 
 
 def prefill_mistakes() -> Group:
     """Make those of the prompt's pass, the likeliest first."""
-    group = Group("prefill")
+    group = Group("prefill", SIGNS)
     group.rows("features-", SCATTERS, _scatters, "front")
     for key, (words, change) in EMBEDDED.items():
         group.add(f"embeddings-{key}", f"the text's embeddings {words}", partial(_embeddings, change=change), "front")
         group.add(f"prompt-{key}", f"the whole prompt's embeddings {words}", partial(_whole, change=change), "front")
-    hidden: Table = {key: (words, {"hidden": one}) for key, (words, one) in HIDDEN.items()}
-    group.rows("", hidden | ATTENDING, _attends, words="{} in the decoder")
-    for key, dtype in DTYPES.items():
-        group.add(f"attention-{key}", f"the decoder's attention computed in {key}", partial(_attends_in, dtype=dtype))
-    group.add("qk-norm", "queries and keys normed in the decoder", partial(_projected, names="qk", change=_unit_heads))
-    for one, other in ("qk", "kv", "qv"):
-        words = f"the weights of {QKV[one]} and {QKV[other]} exchanged in the decoder"
-        group.add(f"{one}_proj-{other}_proj", words, partial(_swapped, one=one, other=other))
-    for one in "qkv":
-        words = f"heads of the decoder's {one}_proj read as the innermost axis"
-        group.add(f"dims-first-{one}_proj", words, partial(_projected, names=one, change=_dims_first))
-    group.add("heads-not-merged", "the decoder's heads not moved back behind the positions", _not_merged)
-    add_norms(group, "the decoder", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
+    group.rows("", HIDDEN, _hides, words="{} in the decoder")
+    group.rows("", ATTENDED, _attends, words="{} in the decoder")
+    group.rows("attention-", NARROW, _attends_in, words="the decoder's attention computed in {}")
+    add_norms(group, "the decoder", 1e-6, 1e-5)
     add_linears(group, "the decoder", (), tuple(f"self_attn.{name}_proj" for name in "qkvo"))
     add_flows(group, "the decoder")
     add_numbers(group, "the decoder")
     add_experts(group)
-    _add_head(group)
-    _add_rope(group)
+    group.rows("", LAST_NORMS, _last_norm, "back")
+    group.add("last-norm-1e-05", "an epsilon of 1e-05 in place of 1e-06 in the last norm", _last_epsilon, "back")
+    group.rows("head-", HEADS, _head, "back")
+    group.rows("logits-", PLACES, _from_another, "back")
+    group.add("values-before", "the values of the layer in front in each layer's cache", _values_before)
+    group.rows("rope-", ROTATIONS, _rotates)
+    for side in ("queries", "keys"):
+        group.add(f"rope-no-{side}", f"no rotary positions on {side}", partial(_one_side, side=side))
+    thetas = {f"{theta:g}": (f"{theta:g}", theta) for theta in THETAS}
+    group.rows("theta-", thetas, _theta, words="a rotary base of {} in place of 10000")
+    group.rows("positions-", POSITIONS, _positioned)
     return group
 
 
@@ -67,36 +72,15 @@ Scatter = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Puts features ``[n, C]`` at the places ``[n]`` into embeddings ``[S, C]``."""
 
 
-def _put(embeds: Tensor, at: Tensor, features: Tensor, part: slice = slice(None)) -> Tensor:
-    return embeds.index_copy(0, at[part], features[part])
-
-
-def _put_rounded(change: Change) -> Scatter:
-    return lambda e, at, f: _put(e, at, change(f))
+def _put(embeds: Tensor, at: Tensor, features: Tensor) -> Tensor:
+    return embeds.index_copy(0, at, features)
 
 
 SCATTERS: dict[str, tuple[str, Scatter]] = {
     "text-only": ("the image tokens' own embeddings in place of vision's features", lambda e, at, f: e),
     "one-late": ("vision's features one place too late", lambda e, at, f: _put(e, (at + 1).clamp_max(len(e) - 1), f)),
-    "one-early": ("vision's features one place too early", lambda e, at, f: _put(e, at - 1, f)),
-    "from-start": ("vision's features from the prompt's first position on", lambda e, at, f: _put(e, at - at[0], f)),
-    "at-end": ("vision's features at the end of the prompt", lambda e, at, f: _put(e, at + len(e) - 1 - at[-1], f)),
     "added": ("vision's features added to the image tokens' embeddings", lambda e, at, f: _put(e, at, f + e[at])),
-    "backwards": ("vision's features in the opposite order", lambda e, at, f: _put(e, at, f.flip(0))),
-    "not-last": ("vision's last feature, the separator, left out", lambda e, at, f: _put(e, at, f, slice(len(at) - 1))),
-    "not-first": ("vision's first feature left out", lambda e, at, f: _put(e, at, f, slice(1, None))),
-    "first-alone": ("vision's first feature at every image token", lambda e, at, f: _put(e, at, f[:1].expand_as(f))),
-    "first-only": ("vision's features put at one image token alone", lambda e, at, f: _put(e, at, f, slice(1))),
     "shifted": ("vision's features one off, the last in front", lambda e, at, f: _put(e, at, f.roll(1, 0))),
-    "zeros": ("zeros in place of vision's features", lambda e, at, f: _put(e, at, 0 * f)),
-    "mean": (
-        "the mean of vision's features at every image token",
-        lambda e, at, f: _put(e, at, f.mean(0, keepdim=True).expand_as(f)),
-    ),
-    **{
-        key: (words, _put_rounded(change))
-        for key, (words, change) in rounding("vision's features rounded to {}").items()
-    },
     "scaled": (
         "vision's features multiplied by the root of the width",
         lambda e, at, f: _put(e, at, f * f.shape[-1] ** 0.5),
@@ -104,11 +88,7 @@ SCATTERS: dict[str, tuple[str, Scatter]] = {
 }
 EMBEDDED: dict[str, tuple[str, Change]] = {
     "scaled": ("multiplied by the root of the width", lambda x: x * x.shape[-1] ** 0.5),
-    **rounding("rounded to {}"),
     "normed": ("normed", lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)),
-    "layer-normed": ("brought to mean 0 and deviation 1", lambda x: F.layer_norm(x, x.shape[-1:])),
-    "no-first": ("of zeros at the prompt's first position", lambda x: torch.cat([0 * x[:, :1], x[:, 1:]], 1)),
-    "unit": ("made of length one", lambda x: F.normalize(x, dim=-1)),
 }
 
 
@@ -128,7 +108,7 @@ def _whole(on: Bench, change: Change) -> None:
     on.changes.set(on.core, "decode", lambda x, cache: run(change(x), cache))
 
 
-Hidden = Callable[[Tensor, Tensor, tuple[int, int]], Tensor]
+OfImage = Callable[[Tensor, Tensor, tuple[int, int]], Tensor]
 """Which keys ``[1, S]`` a query ``[T, 1]`` does not see, and the image's first place and the one behind it."""
 
 
@@ -136,103 +116,31 @@ def _outside(q: Tensor, k: Tensor, image: tuple[int, int], size: int) -> Tensor:
     return (k > q) | (k <= q - size)
 
 
-HIDDEN: dict[str, tuple[str, Hidden]] = {
+HIDDEN: dict[str, tuple[str, OfImage]] = {
     "no-mask": ("no causal mask", lambda q, k, image: (k < 0) & (q < 0)),
     "strict": ("a causal mask that hides each token from itself", lambda q, k, image: (k >= q) & (k + q > 0)),
-    "strict-all": (
-        "a causal mask that hides each token from itself, the first one as well",
-        lambda q, k, image: k >= q,
-    ),
-    "one-more": ("a causal mask that shows one token too many", lambda q, k, image: k > q + 1),
     "image-both-ways": (
         "image tokens that see one another in both directions",
         lambda q, k, image: (k > q) & ~((q >= image[0]) & (q < image[1]) & (k < image[1])),
     ),
-    "prefix-both-ways": (
-        "a prompt that sees itself in both directions up to its image's end",
-        lambda q, k, image: (k > q) & (k >= image[1]),
-    ),
-    "image-hidden": (
-        "image tokens hidden from the text behind them",
-        lambda q, k, image: (k > q) | ((q >= image[1]) & (k >= image[0]) & (k < image[1])),
-    ),
-    "first-hidden": ("the prompt's first token hidden", lambda q, k, image: (k > q) | ((k == 0) & (q > 0))),
-    "upside-down": ("the causal mask the wrong way round", lambda q, k, image: k < q),
     **{
         f"window-{size}": (f"a sliding window of {size} tokens", partial(_outside, size=size))
-        for size in (64, 128, 256, 512, 1024, 4096)
+        for size in (128, 256, 512, 1024)
     },
 }
 
 
-def _attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    lengths: Any,
-    *,
-    image: tuple[int, int] = (0, 0),
-    hidden: Hidden = lambda q, k, image: k > q,
-    scale: Callable[[int, int], float] = lambda dim, heads: 1 / math.sqrt(dim),
-    softmax: Change = lambda s: s.softmax(-1, dtype=torch.float32),
-    scores: Change = lambda s: s,
-    fill: float | None = None,
-    repeat: Callable[[Tensor, Tensor], Tensor] = _repeat_heads,
-) -> Tensor:
-    k, v = repeat(k, q), repeat(v, q)
-    found = scores(q @ k.transpose(2, 3) * scale(q.shape[-1], q.shape[1]))
-    at = torch.arange(k.shape[2], device=q.device)
-    unseen = hidden(at[-q.shape[2] :, None], at[None], image)
-    found = found.masked_fill(unseen, torch.finfo(found.dtype).min if fill is None else fill)
-    return softmax(found).to(q.dtype) @ v
-
-
-def capped(scores: Tensor, cap: float) -> Tensor:
-    """Press scores softly between ``-cap`` and ``cap``."""
-    return cap * torch.tanh(scores / cap)
-
-
-ATTENDING: dict[str, tuple[str, dict[str, Any]]] = {
-    "no-scale": ("scores that are not scaled", {"scale": lambda dim, heads: 1.0}),
-    "scale-width": (
-        "scores scaled by the root of the whole width",
-        {"scale": lambda dim, heads: 1 / math.sqrt(dim * heads)},
-    ),
-    "scale-twice": ("scores scaled twice", {"scale": lambda dim, heads: 1 / dim}),
-    "scale-half": (
-        "scores scaled by the root of half of a head's width",
-        {"scale": lambda dim, heads: math.sqrt(2 / dim)},
-    ),
-    "scale-mla": (
-        "scores scaled as for heads with a part of their own for positions",
-        {"scale": lambda dim, heads: 1 / math.sqrt(dim + dim // 2)},
-    ),
-    "softmax-bfloat16": ("a softmax in bfloat16", {"softmax": SOFTMAXES["softmax-bfloat16"][1]}),
-    "probabilities-bfloat16": (
-        "attention's probabilities rounded to bfloat16",
-        {"softmax": lambda s: s.softmax(-1).bfloat16().to(s.dtype)},
-    ),
-    "scores-bfloat16": ("scores rounded to bfloat16", {"softmax": lambda s: s.bfloat16().float().softmax(-1)}),
-    "softmax-float16": ("a softmax in float16", {"softmax": lambda s: s.clamp_min(-60000).half().softmax(-1)}),
-    **{f"cap-{cap}": (f"scores capped at {cap}", {"scores": partial(capped, cap=cap)}) for cap in (50, 30)},
-    **{
-        f"mask-{-fill:g}": (f"a mask of {fill:g} in place of minus infinity", {"fill": fill})
-        for fill in (-10000.0, -100.0)
-    },
-    "mask-0": ("a mask of 0 in place of minus infinity", {"fill": 0.0}),
-    "softmax-one": ("a softmax with one more in its sum", {"softmax": SOFTMAXES["softmax-one"][1]}),
-    "over-queries": ("a softmax over the queries", {"softmax": SOFTMAXES["over-queries"][1]}),
-    "heads-tiled": (
-        "keys and values repeated head after head for the queries",
-        {"repeat": lambda keys, q: keys.repeat(1, q.shape[1] // keys.shape[1], 1, 1)},
-    ),
-}
-QKV = {"q": "queries", "k": "keys", "v": "values"}
+def _attend(q: Tensor, k: Tensor, v: Tensor, lengths: Any, **how: Any) -> Tensor:
+    return attended(q, repeat_heads(k, q), repeat_heads(v, q), **{"hidden": lambda q, k: k > q, **how})
 
 
 def _attends(on: Bench, how: dict[str, Any]) -> None:
     for module in on.modules(decoder.Attention):
-        on.changes.set(module, "attend", partial(_attend, image=on.prompt_image, **how))
+        on.changes.set(module, "attend", partial(_attend, **how))
+
+
+def _hides(on: Bench, hidden: OfImage) -> None:
+    _attends(on, {"hidden": lambda q, k: hidden(q, k, on.prompt_image)})
 
 
 def _attends_in(on: Bench, dtype: torch.dtype) -> None:
@@ -244,106 +152,26 @@ def _attend_in(run: Callable[..., Tensor], dtype: torch.dtype, q: Tensor, k: Ten
     return run(q.to(dtype), k.to(dtype), v.to(dtype), n).to(q.dtype)
 
 
-def _projected(on: Bench, names: str, change: Callable[[Tensor, int], Tensor]) -> None:
-    for name in names:
-        for module in on.modules(decoder.Attention):
-            linear = module.get_submodule(f"{name}_proj")
-            on.changes.around(linear, lambda run, x, dim=module.head_dim: change(run(x), dim))
-
-
-def _unit_heads(x: Tensor, dim: int) -> Tensor:
-    heads: Tensor = x.unflatten(-1, (-1, dim))
-    out: Tensor = (heads * torch.rsqrt(heads.pow(2).mean(-1, keepdim=True) + 1e-6)).flatten(-2)
-    return out
-
-
-def _dims_first(x: Tensor, dim: int) -> Tensor:
-    out: Tensor = x.unflatten(-1, (dim, -1)).transpose(-1, -2).flatten(-2)
-    return out
-
-
-def _swapped(on: Bench, one: str, other: str) -> None:
-    for module in on.modules(decoder.Attention):
-        a, b = (module.get_submodule(f"{name}_proj").weight for name in (one, other))
-        a_values, b_values = a.data, b.data
-        on.changes.weight(a, b_values)
-        on.changes.weight(b, a_values)
-
-
-def _not_merged(on: Bench) -> None:
-    for module in on.modules(decoder.Attention):
-        on.changes.set(module, "attend", partial(_heads_last, module.attend))
-
-
-def _heads_last(run: Callable[..., Tensor], *given: Any) -> Tensor:
-    out = run(*given)
-    return out.reshape(out.shape[0], out.shape[2], out.shape[1], out.shape[3]).transpose(1, 2)
-
-
-def _add_head(group: Group) -> None:
-    group.rows("", LAST_NORMS, _last_norm, "back")
-    for eps in (1e-5, 1e-12, 1e-3):
-        words = f"an epsilon of {eps:g} in place of 1e-06 in the last norm"
-        group.add(f"last-norm-{eps:g}", words, partial(_last_epsilon, eps=eps), "back")
-    group.add("last-norm-one-more", "the last norm scaling by one plus its weights", _last_gain, "back")
-    group.rows("head-", HEADS, _head, "back")
-    group.rows("logits-", PLACES, _from_another, "back")
-    group.add("last-layer-left-out", "the decoder's last layer left out", _no_last, "back")
-    group.add("values-before", "the values of the layer in front in each layer's cache", _values_before)
-
-
 LAST_NORMS: dict[str, tuple[str, Callable[[Change, Tensor], Tensor]]] = {
     "no-last-norm": ("no norm behind the decoder's last layer", lambda run, x: x),
     "last-norm-twice": ("the last norm run twice", lambda run, x: run(run(x))),
-    "last-norm-plain": (
-        "the last norm without its weights",
-        lambda run, x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
-    ),
 }
 Head = Callable[[Any, Change, Tensor], Tensor]
 """Computes logits from the model, its own head and the hidden states."""
-
-
-def _narrow_head(model: Any, run: Change, x: Tensor, dtype: torch.dtype) -> Tensor:
-    return F.linear(x.to(dtype), model.lm_head.weight.to(dtype)).float()
-
-
-def _narrow_logits(model: Any, run: Change, x: Tensor, dtype: torch.dtype) -> Tensor:
-    return run(x).to(dtype).float()
-
-
 HEADS: dict[str, tuple[str, Head]] = {
     "tied": (
         "the embeddings in the place of the head's weights (tied)",
         lambda model, run, x: F.linear(x, model.model.embed_tokens.weight).float(),
     ),
-    **{
-        key: (
-            f"the head computed in {key}",
-            partial(_narrow_head, dtype=dtype),
-        )
-        for key, dtype in DTYPES.items()
-    },
-    **{
-        f"logits-{key}": (f"logits rounded to {key}", partial(_narrow_logits, dtype=dtype))
-        for key, dtype in DTYPES.items()
-    },
-    "weights-bfloat16": (
-        "the head's weights rounded to bfloat16",
-        lambda model, run, x: F.linear(x, model.lm_head.weight.bfloat16().to(x.dtype)).float(),
+    "bfloat16": (
+        "the head computed in bfloat16",
+        lambda model, run, x: linear_in(model.lm_head, torch.bfloat16, x).float(),
     ),
-    "scaled": ("logits divided by the root of the width", lambda model, run, x: run(x) / x.shape[-1] ** 0.5),
-    "multiplied": ("logits multiplied by the root of the width", lambda model, run, x: run(x) * x.shape[-1] ** 0.5),
-    "cap-30": ("logits capped at 30", lambda model, run, x: capped(run(x), 30.0)),
-    "cap-50": ("logits capped at 50", lambda model, run, x: capped(run(x), 50.0)),
-    "softmax": ("probabilities in the place of logits", lambda model, run, x: run(x).softmax(-1)),
-    "log-softmax": ("logarithms of probabilities in the place of logits", lambda model, run, x: run(x).log_softmax(-1)),
-    "one-off": ("logits one token off", lambda model, run, x: run(x).roll(1, -1)),
-    "one-off-other": ("logits one token too early", lambda model, run, x: run(x).roll(-1, -1)),
+    "logits-bfloat16": ("logits rounded to bfloat16", lambda model, run, x: rounded(run(x), torch.bfloat16)),
+    "cap-30": ("logits capped at 30", lambda model, run, x: 30 * torch.tanh(run(x) / 30)),
 }
 PLACES: dict[str, tuple[str, Callable[[Bench, int], int]]] = {
     "last-but-one": ("the logits behind the prompt's last token but one", lambda on, length: length - 2),
-    "first": ("the logits behind the prompt's first token", lambda on, length: 0),
     "image-end": ("the logits behind the last image token", lambda on, length: on.prompt_image[1] - 1),
 }
 
@@ -352,12 +180,8 @@ def _last_norm(on: Bench, change: Callable[..., Tensor]) -> None:
     on.changes.around(on.core.norm, change)
 
 
-def _last_epsilon(on: Bench, eps: float) -> None:
-    on.changes.set(on.core.norm, "eps", eps)
-
-
-def _last_gain(on: Bench) -> None:
-    on.changes.weight(on.core.norm.weight, on.core.norm.weight.data + 1)
+def _last_epsilon(on: Bench) -> None:
+    on.changes.set(on.core.norm, "eps", 1e-5)
 
 
 def _head(on: Bench, change: Head) -> None:
@@ -376,12 +200,6 @@ def _from_another(on: Bench, at: Callable[[Bench, int], int]) -> None:
     on.changes.set(model, "decode", decode)
 
 
-def _no_last(on: Bench) -> None:
-    if on.notes["first"]:
-        raise NotImplementedError
-    on.changes.set(on.core, "layers", nn.ModuleList(on.notes["all_blocks"][:-1]))
-
-
 def _values_before(on: Bench) -> None:
     append, kept = KVCache.append, dict[int, Tensor]()
 
@@ -393,20 +211,6 @@ def _values_before(on: Bench) -> None:
     on.changes.set(KVCache, "append", changed)
 
 
-def _add_rope(group: Group) -> None:
-    rotations = list(ROTATIONS.items())
-    group.rows("rope-", dict(rotations[:FIRST_ROTATIONS]), _rotates)
-    for theta in THETAS:
-        words, change = f"a rotary base of {theta:g} in place of 10000", partial(_theta, theta=theta)
-        group.add(f"theta-{theta:g}", words, partial(_frequencies, change=change))
-    group.rows("positions-", POSITIONS, _positioned)
-    group.rows("rope-", dict(rotations[FIRST_ROTATIONS:]), _rotates)
-    group.add("rope-values", "rotary positions on values as well", _values_too)
-    for side in ("queries", "keys"):
-        group.add(f"rope-no-{side}", f"no rotary positions on {side}", partial(_one_side, side=side))
-    group.rows("frequencies-", FREQUENCIES, _frequencies)
-
-
 Rotate = Callable[[Rope, Tensor], Tensor]
 
 
@@ -415,24 +219,11 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + torch.cat([-second, first], -1) * sin
 
 
-def _turn_rounded(change: Change) -> Rotate:
-    return lambda rope, x: _turn(x, change(rope.cos), change(rope.sin))
-
-
 def _interleaved(rope: Rope, x: Tensor) -> Tensor:
     half = x.shape[-1] // 2
     cos, sin = (part[..., :half].repeat_interleave(2, -1) for part in (rope.cos, rope.sin))
     turned = torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
     return x * cos + turned * sin
-
-
-def _partly(rope: Rope, x: Tensor, share: float, behind: bool = False) -> Tensor:
-    width, half = int(x.shape[-1] * share), x.shape[-1] // 2
-    turned = x[..., -width:] if behind else x[..., :width]
-    keep = width // 2
-    cos, sin = (torch.cat([part[..., :keep], part[..., half : half + keep]], -1) for part in (rope.cos, rope.sin))
-    out = _turn(turned, cos, sin)
-    return torch.cat([x[..., :-width], out] if behind else [out, x[..., width:]], -1)
 
 
 ROTATIONS: dict[str, tuple[str, Rotate]] = {
@@ -443,24 +234,9 @@ ROTATIONS: dict[str, tuple[str, Rotate]] = {
     ),
     "backwards": ("rotary positions turned the other way", lambda rope, x: _turn(x, rope.cos, -rope.sin)),
     "missing": ("no rotary positions", lambda rope, x: x),
-    "half": ("rotary positions for the first half of the channels alone", partial(_partly, share=0.5)),
-    "half-behind": (
-        "rotary positions for the last half of the channels alone",
-        partial(_partly, share=0.5, behind=True),
-    ),
-    "quarter": ("rotary positions for a quarter of the channels alone", partial(_partly, share=0.25)),
-    "no-minus": (
-        "rotary positions without the minus",
-        lambda rope, x: x * rope.cos + torch.cat(x.chunk(2, -1)[::-1], -1) * rope.sin,
-    ),
-    "cos-sin": ("cosine and sine exchanged in the rotary positions", lambda rope, x: _turn(x, rope.sin, rope.cos)),
-    **{
-        key: (words, _turn_rounded(change))
-        for key, (words, change) in rounding("cosine and sine rounded to {}").items()
-    },
-    "twice": (
-        "rotary positions applied twice",
-        lambda rope, x: _turn(_turn(x, rope.cos, rope.sin), rope.cos, rope.sin),
+    "bfloat16": (
+        "cosine and sine rounded to bfloat16",
+        lambda rope, x: _turn(x, rounded(rope.cos, torch.bfloat16), rounded(rope.sin, torch.bfloat16)),
     ),
 }
 
@@ -480,22 +256,8 @@ def _one_side(on: Bench, side: str) -> None:
     on.changes.set(Rope, "rotate", rotate)
 
 
-def _values_too(on: Bench) -> None:
-    def forward(self: Any, x: Tensor, rope: Rope, cache: Any) -> Tensor:
-        q, k, v = (rope.rotate(self._heads(part(x))) for part in (self.q_proj, self.k_proj, self.v_proj))
-        keys, values = cache.append(self.layer, k, v, rope.positions)
-        out: Tensor = self.o_proj(self.attend(q, keys, values, None).transpose(1, 2).flatten(2))
-        return out
-
-    on.changes.set(decoder.Attention, "forward", forward)
-
-
 Positions = Callable[[Bench, Tensor], Tensor]
 """Changes the positions ``[B, T]``."""
-
-
-def _behind(on: Bench, at: Tensor, place: int) -> Tensor:
-    return (at >= on.prompt_image[place]).long()
 
 
 def _counted(on: Bench, at: Tensor, in_image: Callable[[Tensor, int], Any], tokens: int) -> Tensor:
@@ -509,33 +271,10 @@ POSITIONS: dict[str, tuple[str, Positions]] = {
         "one position for all image tokens",
         partial(_counted, in_image=lambda at, first: first, tokens=1),
     ),
-    "text-apart": (
-        "positions that count text and image tokens apart",
-        partial(_counted, in_image=lambda at, first: at - first, tokens=0),
-    ),
-    "text-from-image": (
-        "positions of the text that begin again behind the image",
-        lambda on, at: torch.where(at < on.prompt_image[1], at, at - on.prompt_image[1]),
-    ),
-    "text-one-late": ("positions one too high behind the image", lambda on, at: at + _behind(on, at, 1)),
-    "text-one-early": ("positions one too low behind the image", lambda on, at: at - _behind(on, at, 1)),
-    "image-one-late": ("positions one too high from the image on", lambda on, at: at + _behind(on, at, 0)),
-    "first-again": ("positions that begin at 0 twice", lambda on, at: (at - 1).clamp_min(0)),
-    "backwards": ("positions counted down", lambda on, at: at.max() - at),
-    "none": ("position 0 everywhere", lambda on, at: 0 * at),
-    "doubled": ("positions doubled", lambda on, at: 2 * at),
-    "halved": ("positions halved", lambda on, at: at / 2),
-    "quartered": ("positions divided by four", lambda on, at: at / 4),
+    "text-one-late": ("positions one too high behind the image", lambda on, at: at + (at >= on.prompt_image[1])),
+    "text-one-early": ("positions one too low behind the image", lambda on, at: at - (at >= on.prompt_image[1]).long()),
     "bfloat16": ("positions rounded to bfloat16", lambda on, at: at.bfloat16().float()),
-    "float16": ("positions rounded to float16", lambda on, at: at.half().float()),
-    "capped-512": ("positions that end at 511", lambda on, at: at.clamp_max(511)),
     "capped-1024": ("positions that end at 1023", lambda on, at: at.clamp_max(1023)),
-}
-FREQUENCIES: dict[str, tuple[str, Change]] = {
-    **rounding("rotary frequencies rounded to {}"),
-    "one-on": ("rotary frequencies that begin with the second", lambda f: f * f[1]),
-    "doubled": ("rotary frequencies of two channels each step", lambda f: f**2),
-    "width": ("rotary frequencies over half of the channels' number", lambda f: f**0.5),
 }
 
 
@@ -549,10 +288,7 @@ def _positioned(on: Bench, change: Positions) -> None:
     on.changes.set(Rope, "__init__", init)
 
 
-def _frequencies(on: Bench, change: Change) -> None:
-    on.changes.set(on.core, "inv_freq", change(on.core.inv_freq))
-
-
-def _theta(frequencies: Tensor, theta: float) -> Tensor:
-    exponents = torch.arange(len(frequencies), device=frequencies.device).float() / len(frequencies)
-    return (1.0 / theta**exponents).to(frequencies.dtype)
+def _theta(on: Bench, theta: float) -> None:
+    own = on.core.inv_freq
+    exponents = torch.arange(len(own), device=own.device).float() / len(own)
+    on.changes.set(on.core, "inv_freq", (1.0 / theta**exponents).to(own.dtype))

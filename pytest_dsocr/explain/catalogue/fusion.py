@@ -1,4 +1,4 @@
-"""Mistakes of the projector, and of how vision's tokens are laid out in the prompt, alone and two at a time."""
+"""Mistakes of the projector, and of how vision's tokens are laid out in the prompt."""
 
 from __future__ import annotations
 
@@ -6,25 +6,30 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.engine import pipeline
 from pytest_dsocr.engine.fusion import end_rows, mosaic, square
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.explain.catalogue.blocks import DTYPES, rounded, rounding
+from pytest_dsocr.explain.catalogue.blocks import DTYPES, NOT_FINITE, rounded, rounding
 from pytest_dsocr.explain.mistake import Bench, Group
 
 Grid = tuple[int, int]
 
+SIGNS = {
+    **NOT_FINITE,
+    Sign.SHUFFLED: ("page-first", "crops-in-turn", "newlines-in-front", "separator-between"),
+}
+
 
 def projector_mistakes() -> Group:
     """Make those of the projector and of what it gets."""
-    group = Group("projector")
+    group = Group("projector", NOT_FINITE)
     for key, (words, pairing) in PAIRINGS.items():
         where = "" if "projector" in words else " in front of the projector"
         group.add(key, f"{words}{where}", partial(_pairs, pairing=pairing))
@@ -38,18 +43,9 @@ def projector_mistakes() -> Group:
 
 def fusion_mistakes() -> Group:
     """Make those of the layout."""
-    group = Group("vision_fusion")
+    group = Group("vision_fusion", SIGNS)
     group.rows("", LAYOUTS, _lays_out)
     group.add("no-gate", "vision of a page whose pixels sum to zero, where the vendor's gate lets none run", _no_gate)
-    return group
-
-
-def fusion_pairs() -> Group:
-    """Make two of them at once: they are cheap to try."""
-    group = Group("vision_fusion")
-    for (key, (words, how)), (other, (others, more)) in combinations(LAYOUTS.items(), 2):
-        if not {*how} & {*more}:
-            group.add(f"{key}+{other}", f"{words}, and {others}", partial(_lays_out, how={**how, **more}))
     return group
 
 
@@ -73,14 +69,6 @@ class Seen:
         return self.map.flatten(2).transpose(1, 2)
 
 
-def _layer_norm(x: Tensor) -> Tensor:
-    return F.layer_norm(x, x.shape[-1:])
-
-
-def _unit(x: Tensor) -> Tensor:
-    return F.normalize(x, dim=-1)
-
-
 Pairing = Callable[[Seen], tuple[Tensor, ...]]
 """Gives what is joined in front of the projector, channel behind channel."""
 PAIRINGS: dict[str, tuple[str, Pairing]] = {
@@ -91,54 +79,19 @@ PAIRINGS: dict[str, tuple[str, Pairing]] = {
         "SAM's map reshaped, its channels not moved behind its places",
         lambda v: (v.tokens, v.map.reshape(len(v.map), -1, v.map.shape[1])),
     ),
-    "clip-turned": (
-        "CLIP's tokens read column by column",
-        lambda v: (square(v.tokens).transpose(1, 2).flatten(1, 2), v.rows),
-    ),
-    "clip-twice": ("CLIP's features in the place of SAM's", lambda v: (v.tokens, v.tokens)),
-    "sam-twice": ("SAM's features in the place of CLIP's", lambda v: (v.rows, v.rows)),
-    "no-clip": ("zeros in the place of CLIP's features", lambda v: (0 * v.tokens, v.rows)),
-    "no-sam": ("zeros in the place of SAM's features", lambda v: (v.tokens, 0 * v.rows)),
-    "interleaved": ("CLIP's and SAM's channels in turn", lambda v: (torch.stack([v.tokens, v.rows], -1).flatten(2),)),
     "normed": (
         "a norm without weights in front of the projector",
-        lambda v: (_layer_norm(torch.cat([v.tokens, v.rows], -1)),),
+        lambda v: (F.layer_norm(x := torch.cat([v.tokens, v.rows], -1), x.shape[-1:]),),
     ),
-    "clip-normed": ("a norm without weights behind CLIP", lambda v: (_layer_norm(v.tokens), v.rows)),
-    "units": ("CLIP's and SAM's features made of length one", lambda v: (_unit(v.tokens), _unit(v.rows))),
-    "sam-flipped": ("SAM's rows in the opposite order", lambda v: (v.tokens, Seen(v.clip, v.map.flip(2)).rows)),
     "shifted": ("CLIP's tokens one place off, the class token in front", lambda v: (v.clip.roll(1, 1)[:, 1:], v.rows)),
-    "summed": ("CLIP's and SAM's features added, then put twice", lambda v: (v.tokens + v.rows,) * 2),
 }
 """They need CLIP and SAM to be of one width where both are in one place."""
 LINEARS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
     "no-bias": ("the projector without its bias", lambda linear, x: F.linear(x, linear.weight)),
-    "bias-twice": ("the projector's bias added twice", lambda linear, x: F.linear(x, linear.weight, 2 * linear.bias)),
     "gelu": ("GELU behind the projector", lambda linear, x: F.gelu(_linear(linear, x))),
-    "gelu-front": ("GELU in front of the projector", lambda linear, x: _linear(linear, F.gelu(x))),
-    "silu": ("SiLU behind the projector", lambda linear, x: F.silu(_linear(linear, x))),
-    "relu": ("ReLU behind the projector", lambda linear, x: F.relu(_linear(linear, x))),
-    "normed-out": ("a norm without weights behind the projector", lambda linear, x: _layer_norm(_linear(linear, x))),
-    "unit-out": ("the projector's tokens made of length one", lambda linear, x: _unit(_linear(linear, x))),
-    "scaled-root": (
-        "the projector's tokens multiplied by the root of their width",
-        lambda linear, x: _linear(linear, x) * linear.weight.shape[0] ** 0.5,
-    ),
-    "divided-root": (
-        "the projector's tokens divided by the root of their width",
-        lambda linear, x: _linear(linear, x) / linear.weight.shape[0] ** 0.5,
-    ),
     "never-filled": (
         "the projector's weights left as they were allocated",
         lambda linear, x: _linear(linear, x) * torch.nan,
-    ),
-    "halves": (
-        "the halves of the projector's weight exchanged",
-        lambda linear, x: F.linear(x, torch.cat(linear.weight.chunk(2, 1)[::-1], 1), linear.bias),
-    ),
-    "reshaped": (
-        "the projector's weight transposed and reshaped",
-        lambda linear, x: F.linear(x, linear.weight.T.reshape(linear.weight.shape), linear.bias),
     ),
 }
 ROUNDED = {
@@ -212,15 +165,6 @@ def _exchanged_and_reshaped(crops: Tensor, grid: Grid) -> Tensor:
     return mosaic(crops, grid[::-1]).reshape(grid[1] * side, grid[0] * side, -1)
 
 
-def _again(crops: Tensor, grid: Grid, order: Callable[[int], list[int]]) -> Tensor:
-    return mosaic(crops[order(len(crops))], grid)
-
-
-def _by_column(crops: Tensor, grid: Grid) -> Tensor:
-    columns, rows = grid
-    return mosaic(crops[[row + rows * column for row in range(rows) for column in range(columns)]], grid)
-
-
 def _in_turn(crops: Tensor, grid: Grid) -> Tensor:
     side = math.isqrt(crops.shape[-2])
     return crops.reshape(grid[1] * side, grid[0] * side, -1)
@@ -231,29 +175,14 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "separator-between": ("the separator between crops and page", {"order": "csp"}),
     "separator-first": ("the separator in front", {"order": "scp"}),
     "no-separator": ("no separator", {"order": "cp"}),
-    "separator-twice": ("a separator behind the crops as well", {"order": "csps"}),
-    "page-separator-crops": ("the page, the separator, then the crops", {"order": "psc"}),
-    "no-crops": ("no crops", {"order": "ps"}),
-    "no-page": ("no whole page", {"order": "cs"}),
-    "separator-both": ("a separator in front as well", {"order": "scps"}),
-    "first-twice": ("vision's first token twice", {"last": lambda x: torch.cat([x[:1], x])}),
     "pushed-out": (
         "a token too many in front, the last one pushed out",
         {"last": lambda x: torch.cat([x[:1], x[:-1]])},
     ),
     "crops-zero": ("zeros in the place of the crops' tokens", {"crops": lambda crops, grid: 0 * mosaic(crops, grid)}),
-    "page-zero": ("zeros in the place of the page's tokens", {"page": lambda page: 0 * square(page)}),
-    "zero-first": ("a token of zeros in front of vision's", {"last": lambda x: torch.cat([0 * x[:1], x])}),
-    "last-twice": ("vision's last token twice", {"last": lambda x: torch.cat([x, x[-1:]])}),
-    "first-dropped": ("vision's first token dropped", {"last": lambda x: x[1:]}),
-    "page-twice": ("the whole page twice, the crops left out", {"order": "pps"}),
     "no-newlines": ("no newlines", {"ends": ""}),
-    "no-crop-newlines": ("no newlines in the crops", {"ends": "page"}),
-    "no-page-newlines": ("no newlines in the page", {"ends": "crops"}),
     "newlines-in-front": ("newlines in front of their rows", {"front": True}),
     "newline-zero": ("newlines of zeros", {"newline": lambda newline, separator: 0 * newline}),
-    "newline-separator": ("the separator in the place of newlines", {"newline": lambda newline, separator: separator}),
-    "separator-newline": ("a newline in the place of the separator", {"separator": lambda newline, separator: newline}),
     "separator-zero": ("a separator of zeros", {"separator": lambda newline, separator: 0 * separator}),
     "never-filled": (
         "newlines left as they were allocated",
@@ -263,46 +192,18 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
         "newline and separator exchanged",
         {"newline": lambda newline, separator: separator, "separator": lambda newline, separator: newline},
     ),
-    "grid-exchanged": (
-        "columns and rows of the crops exchanged",
-        {"crops": lambda crops, grid: mosaic(crops, grid[::-1])},
-    ),
     "grid-exchanged-reshaped": (
         "crops laid out by columns and rows exchanged, then reshaped to the page's map",
         {"crops": _exchanged_and_reshaped},
     ),
-    "crops-by-column": ("crops taken column by column", {"crops": _by_column}),
     "crops-in-turn": (
         "each crop's tokens behind those of the one before, not laid out as the page",
         {"crops": _in_turn},
     ),
-    "crop-turned": (
-        "rows and columns exchanged inside of each crop",
-        {"crops": lambda crops, grid: mosaic(square(crops).transpose(1, 2).flatten(1, 2), grid)},
-    ),
-    "each-crop-ended": ("newlines behind the rows of each crop", {"crops": lambda crops, grid: square(crops)}),
-    "mosaic-turned": (
-        "the crops' mosaic read column by column",
-        {"crops": lambda crops, grid: mosaic(crops, grid).transpose(0, 1)},
-    ),
-    "crops-backwards": (
-        "crops in the opposite order",
-        {"crops": partial(_again, order=lambda n: list(range(n))[::-1])},
-    ),
-    "crop-left-out": (
-        "the last crop left out, the first in its place",
-        {"crops": partial(_again, order=lambda n: [*range(n - 1), 0])},
-    ),
-    "crop-repeated": ("the first crop in the place of every one", {"crops": partial(_again, order=lambda n: [0] * n)}),
-    "crops-rotated": ("crops one place off", {"crops": partial(_again, order=lambda n: [*range(1, n), 0])}),
+    "crops-backwards": ("crops in the opposite order", {"crops": lambda crops, grid: mosaic(crops.flip(0), grid)}),
     "page-turned": ("the page's tokens read column by column", {"page": lambda page: square(page).transpose(0, 1)}),
-    "page-flipped": ("the page's rows in the opposite order", {"page": lambda page: square(page).flip(0)}),
-    "page-mirrored": ("the page's columns in the opposite order", {"page": lambda page: square(page).flip(1)}),
     **{key: (words, {"last": change}) for key, (words, change) in rounding("vision's tokens rounded to {}").items()},
-    "backwards": ("vision's tokens in the opposite order", {"last": lambda x: x.flip(0)}),
     "one-off": ("vision's tokens one place off", {"last": lambda x: x.roll(1, 0)}),
-    "one-off-other": ("vision's tokens one place too early", {"last": lambda x: x.roll(-1, 0)}),
-    "scaled": ("vision's tokens multiplied by the root of their width", {"last": lambda x: x * x.shape[-1] ** 0.5}),
 }
 
 

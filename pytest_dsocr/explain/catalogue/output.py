@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.contract import artifacts, drawing
 from pytest_dsocr.contract.markup import PixelBox, find_spans, parse
 from pytest_dsocr.contract.mmd import IMAGE_REF, clean_output, to_mmd
@@ -26,10 +25,21 @@ from pytest_dsocr.subjects.session import SessionSubject
 Tell = Callable[[TextTokenizer, Sequence[int]], str]
 """Makes a text of tokens."""
 
+OF_TEXTS = {
+    Sign.EMPTINESS: ("nothing",),
+    Sign.GOES_ON: ("eos-kept",),
+    Sign.LOST_START: ("first-lost",),
+    Sign.BYTE_MARKS: ("marks",),
+    Sign.BROKEN_CHARACTERS: ("one-by-one",),
+    Sign.MARKUP: ("no-special",),
+    Sign.SPACES: ("spaces-tidied", "one-newline", "not-stripped"),
+    Sign.NUMBERS: ("doubled", "thousand"),
+}
+
 
 def text_mistakes() -> Group:
     """Make those between tokens and text."""
-    group = Group("text")
+    group = Group("text", OF_TEXTS)
     group.rows("", TEXTS, _tells)
     group.rows("", {"first-lost": ("the first token fed and not kept", None)}, _first_lost)
     group.rows("", {"nothing": ("a text that is printed and not given back", None)}, _nothing)
@@ -45,7 +55,7 @@ def written_mistakes() -> Group:
 
 def file_mistakes() -> Group:
     """Make those of figures and boxes, which are not tried, and those of what is kept between pages."""
-    group = Group("files")
+    group = Group("files", {Sign.UNRELATED: ("logits-kept",)})
     group.rows("", FILES, lambda on, plant: plant(on))
     group.add("logits-kept", "the logits of the page before, from a cache that is not reset", _logits_kept)
     group.add("features-kept", "vision's features of a page before that has as many tokens", _features_kept)
@@ -69,12 +79,8 @@ def _sub(pattern: str, by: str | Callable[[re.Match[str]], str]) -> Tell:
     return _then(lambda text: re.sub(pattern, by, text, flags=re.S))
 
 
-def _one_by_one(tokenizer: TextTokenizer, ids: Sequence[int], by: str = "") -> str:
-    return clean_output(by.join(tokenizer.decode([one]) for one in ids))
-
-
-def _lines(change: Callable[[str], str]) -> Tell:
-    return _then(lambda text: "\n".join(map(change, text.splitlines())))
+def _one_by_one(tokenizer: TextTokenizer, ids: Sequence[int]) -> str:
+    return clean_output("".join(tokenizer.decode([one]) for one in ids))
 
 
 def _tidied(text: str) -> str:
@@ -94,60 +100,26 @@ def _coordinates(change: Callable[[int], int]) -> Tell:
 TEXTS: dict[str, tuple[str, Tell]] = {
     "not-stripped": ("the text not stripped", lambda t, ids: t.decode(ids).removesuffix(EOS)),
     "eos-kept": ("the end-of-sentence token kept in the text", lambda t, ids: t.decode(ids).strip()),
-    "eos-kept-raw": ("the end-of-sentence token kept and the text not stripped", lambda t, ids: t.decode(ids)),
     "no-special": (
         "special tokens dropped from the text",
         _then(lambda text: re.sub(r"<[|｜][^<>|｜]*[|｜]>", "", text).strip()),
     ),
     "spaces-tidied": ("spaces tidied in front of full stops and the like", _then(_tidied)),
     "one-by-one": ("tokens decoded one by one, so that characters of several bytes break", _one_by_one),
-    "broken-dropped": (
-        "characters that cannot be decoded dropped",
-        lambda t, ids: _one_by_one(t, ids).replace("\N{REPLACEMENT CHARACTER}", ""),
-    ),
     "first-dropped": ("the first token dropped", lambda t, ids: _decoded(t, ids[1:])),
     "last-dropped": ("the last token in front of EOS dropped", lambda t, ids: _decoded(t, ids[:-2] if ids else ids)),
-    "two-last-dropped": ("the last two tokens in front of EOS dropped", lambda t, ids: _decoded(t, ids[:-3])),
-    **{
-        form.lower(): (f"the text brought to Unicode's form {form}", _then(partial(unicodedata.normalize, form)))
-        for form in ("NFKC", "NFD", "NFC")
-    },
-    "ascii": ("all but ASCII dropped", _then(lambda text: text.encode("ascii", "ignore").decode())),
     "latin-1": ("UTF-8 read as Latin-1", _then(lambda text: text.encode().decode("latin-1"))),
-    "escaped": ("the text escaped for HTML", _then(escape)),
     "one-space": ("runs of white space made one space", _then(lambda text: " ".join(text.split()))),
-    "one-blank": ("runs of spaces made one", _sub(r" {2,}", " ")),
     "one-newline": ("empty lines dropped", _sub(r"\n{2,}", "\n")),
-    "two-newlines": ("more than one empty line made one", _sub(r"\n{3,}", "\n\n")),
-    "no-newlines": ("newlines made spaces", _sub("\n", " ")),
-    "carriage": ("a carriage return in front of each newline", _sub("\n", "\r\n")),
-    "lines-stripped": ("each line stripped", _lines(str.strip)),
-    "lines-right-stripped": ("each line stripped at its end", _lines(str.rstrip)),
-    "no-ref": ("<|ref|> and <|/ref|> dropped", _sub(r"<\|/?ref\|>", "")),
     "no-spans": ("spans dropped, their text kept", _sub(r"<\|ref\|>.*?<\|/ref\|><\|det\|>.*?<\|/det\|>\n?", "")),
-    "mmd": ("result.mmd given in the place of the text", _then(to_mmd)),
-    "coordinates-no-space": (
-        "no spaces in coordinates",
-        _sub(r"(<\|det\|>)(.*?)(<\|/det\|>)", lambda m: m[1] + m[2].replace(" ", "") + m[3]),
-    ),
     "thousand": ("coordinates divided by 1000, not by 999", _coordinates(lambda value: round(value * 999 / 1000))),
-    "one-less": ("coordinates one less", _coordinates(lambda value: value - 1)),
     "doubled": ("coordinates scaled in the text", _coordinates(lambda value: value * 2)),
-    "lower": ("the text in small letters", _then(str.lower)),
     "marks": (
         "byte marks of the vocabulary left in the text",
         _then(lambda text: text.replace(" ", "Ġ").replace("\n", "Ċ")),
     ),
-    "halved": ("the second half of the tokens lost", lambda t, ids: _decoded(t, ids[: len(ids) // 2])),
-    "blank-behind": ("a blank between tokens", partial(_one_by_one, by=" ")),
-    "double-eos": ("EOS dropped wherever it stands", _then(lambda text: text.replace(EOS, ""))),
-    "left-stripped": (
-        "the text stripped at its beginning alone",
-        lambda t, ids: t.decode(ids).removesuffix(EOS).lstrip(),
-    ),
-    "right-stripped": ("the text stripped at its end alone", lambda t, ids: t.decode(ids).removesuffix(EOS).rstrip()),
 }
-OF_THE_END = ("not-stripped", "eos-kept", "eos-kept-raw", "left-stripped", "right-stripped")
+OF_THE_END = ("not-stripped", "eos-kept")
 """What the reading does with the text of its tokens, which are decoded as is right."""
 
 
@@ -194,28 +166,20 @@ def _nothing(on: Bench, _: None) -> None:
 Write = Callable[[str], str]
 
 
-def _links(text: str, link: Callable[[int], str], spans: str | None = "") -> str:
-    """Make ``result.mmd`` with other links, and other spans replaced by ``spans``, or kept."""
+def _links(text: str, link: str) -> str:
+    """Make ``result.mmd`` with other links."""
     output = clean_output(text)
     found = [output[start:end] for start, _, _, end in find_spans(output)]
     for index, span in enumerate(span for span in found if IMAGE_REF in span):
-        output = output.replace(span, link(index))
+        output = output.replace(span, link.format(index))
     for span in found:
-        if IMAGE_REF not in span and spans is not None:
-            output = _symbols(output.replace(span, spans))
+        if IMAGE_REF not in span:
+            output = _symbols(output.replace(span, ""))
     return output
-
-
-def _named(pattern: str) -> Write:
-    return lambda text: _links(text, lambda index: pattern.format(index))
 
 
 def _symbols(text: str) -> str:
     return text.replace("\\coloneqq", ":=").replace("\\eqqcolon", "=:")
-
-
-def _usual_link(index: int) -> str:
-    return f"![](images/{index}.jpg)\n"
 
 
 def _unsymbolic(text: str) -> str:
@@ -223,45 +187,20 @@ def _unsymbolic(text: str) -> str:
     return hidden.replace("\0a", "\\coloneqq").replace("\0b", "\\eqqcolon")
 
 
-def _without_lines(text: str) -> str:
-    output = clean_output(text)
-    for start, _, _, end in reversed(list(find_spans(output))):
-        link = _usual_link(0) if IMAGE_REF in output[start:end] else ""
-        output = output[:start] + link + output[end:].removeprefix("\n")
-    return output
-
-
 def _greedy(text: str) -> str:
     output = clean_output(text)
     found = re.search(r"<\|ref\|>.*<\|/ref\|><\|det\|>.*<\|/det\|>", output, re.S)
     if not found:
         return output
-    return output.replace(found[0], _usual_link(0) if IMAGE_REF in found[0] else "")
+    return output.replace(found[0], "![](images/0.jpg)\n" if IMAGE_REF in found[0] else "")
 
 
 WRITTEN: dict[str, tuple[str, Write]] = {
     "symbols-kept": ("\\coloneqq and \\eqqcolon left alone", _unsymbolic),
     "symbols-always": ("\\coloneqq and \\eqqcolon rewritten in every output", lambda text: _symbols(to_mmd(text))),
-    "spans-kept": ("spans kept in result.mmd", lambda text: _links(text, _usual_link, None)),
-    "images-kept": ("image spans kept in result.mmd", _named("")),
-    "no-newline": ("no newline behind links to figures", _named("![](images/{}.jpg)")),
-    "from-one": ("figures counted from 1", lambda text: _links(text, lambda index: _usual_link(index + 1))),
-    "padded": ("figures counted with leading zeros", _named("![](images/{:02d}.jpg)\n")),
-    "png": ("figures named as .png", _named("![](images/{}.png)\n")),
-    "no-folder": ("links to figures without their folder", _named("![]({}.jpg)\n")),
-    "dot": ("links to figures that begin with ./", _named("![](./images/{}.jpg)\n")),
-    "titled": ("links to figures with a title", _named("![image](images/{}.jpg)\n")),
-    "spans-newline": ("newlines in the place of spans", lambda text: _links(text, _usual_link, "\n")),
-    "spans-space": ("spaces in the place of spans", lambda text: _links(text, _usual_link, " ")),
-    "stripped": ("result.mmd stripped", lambda text: to_mmd(text).strip()),
+    "no-newline": ("no newline behind links to figures", lambda text: _links(text, "![](images/{}.jpg)")),
     "lines-dropped": ("empty lines of result.mmd dropped", lambda text: re.sub(r"\n{2,}", "\n", to_mmd(text)).strip()),
-    "newline-end": ("a newline at the end of result.mmd", lambda text: to_mmd(text) + "\n"),
     "raw": ("the text itself in result.mmd", clean_output),
-    "no-blank": ("newlines behind spans dropped with them", _without_lines),
-    "one-blank": ("runs of empty lines in result.mmd made one", lambda text: re.sub(r"\n{3,}", "\n\n", to_mmd(text))),
-    "all-first": ("every figure's link that of the first", lambda text: _links(text, lambda index: _usual_link(0))),
-    "coloneqq": ("\\eqqcolon left alone", lambda text: _unsymbolic(text).replace("\\coloneqq", ":=")),
-    "eqqcolon": ("\\coloneqq left alone", lambda text: _unsymbolic(text).replace("\\eqqcolon", "=:")),
     "greedy": ("one span from the first mark to the last, taken out greedily", _greedy),
     "unlabelled-dropped": (
         "the text in front of the first span left out",

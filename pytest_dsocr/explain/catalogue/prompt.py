@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.presets import Grid, Preset
 from pytest_dsocr.contract.prompt import IMAGE, TextTokenizer, prompt_ids, split_at_images
@@ -17,19 +17,28 @@ Ids = tuple[list[int], list[bool]]
 """A prompt's ids, and the mask of its image's tokens."""
 
 
+SIGNS = {
+    Sign.NO_BOS: ("no-bos",),
+    Sign.EMPTINESS: ("no-bos",),
+    Sign.TWO_BOS: ("two-bos",),
+    Sign.IDS_REORDERED: ("image-last", "text-first"),
+    Sign.BEHIND_IMAGE: ("trailing-space", "added", "prompt-free"),
+    Sign.MASK_TOO_EARLY: ("mask-early",),
+    Sign.ONE_TOKEN_FEWER: ("one-fewer", "counts-no-separator"),
+    Sign.OTHER_COUNT: ("counts-each-crop", "counts-exchanged", "counts-base-page"),
+}
+
+
 def prompt_mistakes() -> Group:
     """Make those of the prompt."""
-    group = Group("prompt")
+    group = Group("prompt", SIGNS)
     group.rows("", BUILT, _after)
     group.rows("", TEXTS, _text)
     group.add("not-stripped", "the prompt not stripped", _raw)
-    group.add("encoded-whole", "the prompt encoded as a whole, not piece by piece", _whole_text)
-    group.add("special-as-text", "special tokens of the prompt read as plain text", _special_as_text)
     prompts = {key: (repr(prompt), prompt) for key, prompt in DEFAULT.prompts.items()}
     group.rows("prompt-", prompts, _other_prompt, words="the prompt {} in place of the one asked for")
-    every = {key: (key, lambda _, preset=preset: preset) for key, preset in DEFAULT.presets.items()}
-    group.rows("preset-", every, _other_preset, words="the preset {} in place of the one asked for")
-    group.rows("preset-", {"nearest": ("the preset nearest to the sizes asked for", _nearest)}, _other_preset)
+    nearest = {"nearest": ("the preset nearest to the sizes asked for", _nearest)}
+    group.rows("preset-", nearest, lambda on, choose: on.changes.set(Family, "preset", choose))
     group.rows("counts-", COUNTS, _counts)
     return group
 
@@ -43,15 +52,9 @@ def _reordered(ids: list[int], mask: list[bool], order: Callable[[list[Any], int
     return order(ids, first, behind), order(mask, first, behind)
 
 
-def _count(ids: list[int], mask: list[bool], special: Any, by: int) -> Ids:
+def _one_fewer(ids: list[int], mask: list[bool], special: Any) -> Ids:
     first, _ = _image(mask)
-    if by > 0:
-        return ids[:first] + [special.image] * by + ids[first:], mask[:first] + [True] * by + mask[first:]
-    return ids[:first] + ids[first - by :], mask[:first] + mask[first - by :]
-
-
-def _marked(ids: list[int], mask: list[bool], by: int) -> list[int]:
-    return [by if marked else one for one, marked in zip(ids, mask, strict=True)]
+    return ids[:first] + ids[first + 1 :], mask[:first] + mask[first + 1 :]
 
 
 Built = Callable[[list[int], list[bool], Any], Ids]
@@ -60,40 +63,20 @@ BUILT: dict[str, tuple[str, Built]] = {
     "no-bos": ("no BOS in front of the prompt", lambda ids, mask, special: (ids[1:], mask[1:])),
     "two-bos": ("two BOS in front of the prompt", lambda ids, mask, special: ([special.bos, *ids], [False, *mask])),
     "eos": ("an EOS behind the prompt", lambda ids, mask, special: ([*ids, special.eos], [*mask, False])),
-    "eos-for-bos": ("EOS in the place of BOS", lambda ids, mask, special: ([special.eos, *ids[1:]], mask)),
-    "bos-behind-image": (
-        "BOS behind the image",
-        lambda ids, mask, special: _reordered(ids, mask, lambda x, first, end: x[1:end] + x[:1] + x[end:]),
-    ),
-    "padded-front": ("a pad in front of the prompt", lambda ids, mask, special: ([special.pad, *ids], [False, *mask])),
-    "padded-end": ("a pad behind the prompt", lambda ids, mask, special: ([*ids, special.pad], [*mask, False])),
     "image-last": (
         "the image behind the text",
         lambda ids, mask, special: _reordered(ids, mask, lambda x, first, end: x[:first] + x[end:] + x[first:end]),
     ),
     "mask-early": ("the image's mask one place too early", lambda ids, mask, special: (ids, [*mask[1:], False])),
-    "mask-late": ("the image's mask one place too late", lambda ids, mask, special: (ids, [False, *mask[:-1]])),
-    "one-fewer": ("one image token fewer", partial(_count, by=-1)),
-    "one-more": ("one image token more", partial(_count, by=1)),
-    "two-more": ("two image tokens more, as for a begin and an end", partial(_count, by=2)),
+    "one-fewer": ("one image token fewer", _one_fewer),
     "ids-pad": (
         "pads in the place of the image's tokens",
-        lambda ids, mask, special: (_marked(ids, mask, special.pad), mask),
-    ),
-    "ids-bos": ("zeros in the place of the image's tokens", lambda ids, mask, special: (_marked(ids, mask, 0), mask)),
-    "ids-minus": (
-        "-200 in the place of the image's tokens",
-        lambda ids, mask, special: (_marked(ids, mask, -200), mask),
+        lambda ids, mask, special: (
+            [special.pad if image else one for one, image in zip(ids, mask, strict=True)],
+            mask,
+        ),
     ),
     "no-mask": ("no image tokens in the mask", lambda ids, mask, special: (ids, [False] * len(mask))),
-    "mask-one": (
-        "the mask True at one image token alone",
-        lambda ids, mask, special: (ids, [k == _image(mask)[0] for k in range(len(mask))]),
-    ),
-    "mask-bos": ("the mask True at BOS as well", lambda ids, mask, special: (ids, [True, *mask[1:]])),
-    "mask-all": ("the mask True everywhere", lambda ids, mask, special: (ids, [True] * len(mask))),
-    "mask-inverted": ("the mask inverted", lambda ids, mask, special: (ids, [not one for one in mask])),
-    "last-token": ("the prompt's last token left out", lambda ids, mask, special: (ids[:-1], mask[:-1])),
 }
 
 
@@ -125,34 +108,14 @@ def _around(front: str, behind: str) -> Rendered:
 
 TEXTS: dict[str, tuple[str, Rendered]] = {
     "no-newline": ("no newline between image and prompt", _each(lambda one: one.removeprefix("\n"))),
-    "two-newlines": ("two newlines between image and prompt", _each(lambda one: "\n" + one)),
-    "space": ("a space between image and prompt", _each(lambda one: " " + one)),
-    "space-for-newline": (
-        "a space in the place of the newline behind the image",
-        _each(lambda one: " " + one.removeprefix("\n")),
-    ),
-    "trailing-newline": ("a newline behind the prompt", _last(lambda one: one + "\n")),
     "trailing-space": ("a space behind the prompt", _last(lambda one: one + " ")),
-    "no-stop": ("the prompt's last full stop left out", _last(lambda one: one.removesuffix("."))),
     "added": ("a sentence added behind the prompt", _last(lambda one: one + " Only output the raw text.")),
-    "carriage": (
-        "a carriage return in front of each newline",
-        lambda pieces: [one.replace("\n", "\r\n") for one in pieces],
-    ),
-    "no-grounding": (
-        "no <|grounding|> in the prompt",
-        lambda pieces: [one.replace("<|grounding|>", "") for one in pieces],
-    ),
     "stripped": ("each piece of the prompt stripped", lambda pieces: [one.strip() for one in pieces]),
-    "lower": ("the prompt in small letters", lambda pieces: [one.lower() for one in pieces]),
-    "no-text": ("no text behind the image", _each(lambda one: "")),
     "text-first": ("the text in front of the image", lambda pieces: [pieces[-1].strip() + "\n", *pieces[1:-1], ""]),
     "roles-deepseek": (
         "the roles of DeepSeek's chat around the prompt",
         _around("<｜User｜>: ", "\n\n<｜Assistant｜>:"),
     ),
-    "roles-plain": ("User: and Assistant: around the prompt", _around("User: ", "\n\nAssistant:")),
-    "roles-chatml": ("ChatML around the prompt", _around("<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n")),
 }
 
 
@@ -165,41 +128,11 @@ def _raw(on: Bench) -> None:
     on.changes.set(inputs, "split_at_images", lambda prompt, images: prompt.split(IMAGE))
 
 
-def _whole_text(on: Bench) -> None:
-    def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
-        ids = [tokenizer.special.bos, *tokenizer.encode(IMAGE.join(pieces))]
-        place, count = ids.index(tokenizer.special.image), counts[0]
-        rest = ids[place + 1 :]
-        mask = [False] * place + [True] * count + [False] * len(rest)
-        return ids[:place] + [tokenizer.special.image] * count + rest, mask
-
-    on.changes.set(inputs, "prompt_ids", made)
-
-
-def _special_as_text(on: Bench) -> None:
-    build = prompt_ids
-
-    def made(pieces: Sequence[str], counts: Sequence[int], tokenizer: TextTokenizer) -> Ids:
-        class Plain:
-            special, decode = tokenizer.special, tokenizer.decode
-
-            def encode(self, text: str) -> list[int]:
-                return [one for part in text.replace("<|", "<\0|").split("\0") for one in tokenizer.encode(part)]
-
-        return build(pieces, counts, Plain())
-
-    on.changes.set(inputs, "prompt_ids", made)
-
-
 def _other_prompt(on: Bench, prompt: str) -> None:
     on.changes.set(inputs, "split_at_images", lambda _, images: split_at_images(prompt, images))
 
 
-def _other_preset(on: Bench, choose: Callable[[Preset], Preset]) -> None:
-    on.changes.set(Family, "preset", lambda _family, asked: choose(asked))
-
-
-def _nearest(own: Preset) -> Preset:
+def _nearest(_: Family, own: Preset) -> Preset:
     return min(DEFAULT.presets.values(), key=lambda one: (one.crop != own.crop, abs(one.view_size - own.view_size)))
 
 
@@ -231,27 +164,11 @@ def _one_crop(preset: Preset, grid: Grid) -> int:
 
 COUNTS: dict[str, tuple[str, Counted]] = {
     "no-separator": ("no token counted for the separator", _sum(page=lambda s, g: s * (s + 1))),
-    "no-newlines": (
-        "no tokens counted for newlines",
-        _sum(page=lambda s, g: s * s + 1, crops=lambda s, g: s * s * g[0] * g[1]),
-    ),
-    "no-page-newlines": ("no tokens counted for the page's newlines", _sum(page=lambda s, g: s * s + 1)),
-    "no-crop-newlines": ("no tokens counted for the crops' newlines", _sum(crops=lambda s, g: s * s * g[0] * g[1])),
     "each-crop": ("newlines counted for each crop by itself", _sum(crops=lambda s, g: s * (s + 1) * g[0] * g[1])),
-    "crop-separators": ("a separator counted for each crop", _sum(crops=lambda s, g: (s * (s + 1) + 1) * g[0] * g[1])),
-    "two-separators": (
-        "a separator counted behind the crops as well",
-        _sum(crops=lambda s, g: DEFAULT.layout.crop_tokens(s, g) + 1),
-    ),
     "exchanged": (
         "newlines counted by columns, not by rows",
         _sum(crops=lambda s, g: DEFAULT.layout.crop_tokens(s, (g[1], g[0]))),
     ),
-    "no-crops": ("no tokens counted for the crops", _sum(crops=lambda s, g: 0)),
-    "no-page": ("no tokens counted for the whole page", _sum(page=lambda s, g: 1)),
-    "base-crops": ("the crops' tokens counted by the page's size", _sum(crop_px="base_size")),
-    "one": ("one token for the whole image", lambda preset, grid: 1),
-    "one-crop": ("one crop counted among those of a page that is not cut", _one_crop),
     "base-page": ("the page's tokens counted by image_size in place of base_size", _sum(page_px="image_size")),
 }
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pytest_dsocr.engine import sam
 from pytest_dsocr.explain.catalogue.blocks import (
-    ACTIVATIONS,
+    NOT_FINITE,
     Change,
     Table,
     add_activations,
@@ -22,7 +22,6 @@ from pytest_dsocr.explain.catalogue.blocks import (
     add_numbers,
     normed,
     rounded,
-    rounding,
 )
 from pytest_dsocr.explain.catalogue.encoders import Resize, add_attention, grid_variants, line_variants
 from pytest_dsocr.explain.mistake import Bench, Group
@@ -33,43 +32,36 @@ Bias = Callable[..., Tensor]
 
 def sam_mistakes() -> Group:
     """Make those of SAM, the likeliest first."""
-    group = Group("sam")
+    group = Group("sam", NOT_FINITE)
     add_activations(group, "SAM", "erf", lambda act, mlp, x: mlp.lin2(act(mlp.lin1(x))), sam.Mlp)
     add_linears(group, "SAM", ("attn.qkv", "attn.proj", "mlp.lin1", "mlp.lin2"), ("attn.proj",))
     lines = {key: (words, resize) for key, words, resize in line_variants()}
     group.rows("relative-", lines, _line, words="SAM's tables of relative positions {}")
-    group.add(
-        "relative-of-scaled", "SAM's relative positions taken of the scaled query", partial(_biased, change=_of_scaled)
-    )
+    group.rows("relative-", BIASES, _biased)
     group.rows("relative-", RELATIVE, _relative, words="{} in SAM")
-    biases = {key: (key, partial(_rounded_bias, change)) for key, (_, change) in rounding("").items()}
-    group.rows("relative-", biases, _biased, words="SAM's bias of relative positions rounded to {}")
     group.rows("", WINDOWS, lambda on, plant: plant(on), "wide")
-    add_norms(group, "SAM", 1e-6, (1e-5, 1e-12, 1e-8, 1e-3))
+    add_norms(group, "SAM", 1e-6, 1e-5)
     add_attention(group, "SAM")
     add_flows(group, "SAM")
     add_numbers(group, "SAM")
     grids = {key: (words, resize) for key, words, resize in grid_variants()}
     group.rows("positions-", grids, _grid, "front", "SAM's absolute positions {}")
-    group.rows("pixels-", PIXELS, _pixels, "front", "{} in front of SAM")
     group.rows("patches-", PATCHES, _patches, "front")
     group.add("patches-no-bias", "the patches without their bias", _no_patch_bias, "front")
-    group.add("patches-by-column", "SAM's patches in the order of the columns", _patches_turned, "front")
     for key, (words, run) in CONVOLUTIONS.items():
-        for which in (("net_2", "net_3"), ("net_2",), ("net_3",), ("neck.2",), ("neck.2", "net_2", "net_3")):
+        for which in (("net_2", "net_3"), ("net_2",)):
             plant = partial(_convolutions, run=run, which=which)
             group.add(f"{'-'.join(which)}-{key}", f"SAM's {' and '.join(which)} {words}", plant, "back")
-    for key, (words, act) in (
-        (key, ACTIVATIONS[one]) for key, one in (("gelu", "erf"), ("relu", "relu"), ("silu", "silu"))
-    ):
-        name = "GELU" if key == "gelu" else words
-        for prefix, path, where in BEHIND:
-            group.add(f"{prefix}-{key}", f"{name} {where}", partial(_behind, path=path, act=act), "back")
-    for key, (words, run) in NECK_NORMS.items():
+    gelu = {
+        "between": ("behind net_2 of SAM", "net_2"),
+        "end": ("behind net_3 of SAM", "net_3"),
+        "neck": ("between the convolutions of SAM's neck", "neck.1"),
+    }
+    group.rows("", {f"{key}-gelu": row for key, row in gelu.items()}, _gelu_behind, "back", "GELU {}")
+    for key, (words, how) in NECK_NORMS.items():
         for places, name in (((1, 3), "norms"), ((1,), "first norm"), ((3,), "second norm")):
-            plant = partial(_neck_norms, run=run, which=places)
+            plant = partial(_neck_norms, how=how, which=places)
             group.add(f"neck-norm-{key}-{len(places)}{places[0]}", f"the {name} of SAM's neck {words}", plant, "back")
-    group.add("neck-turned", "SAM's rows and columns exchanged in front of the neck", _neck_turned, "back")
     group.add("neck-not-loaded", "the weights of SAM's neck never loaded", _neck_not_loaded, "back")
     return group
 
@@ -82,66 +74,51 @@ def _grid(on: Bench, resize: Resize) -> None:
     on.changes.set(sam, "resize_grid", resize)
 
 
-Table2 = Callable[[Any, int], Tensor]
-
-
-def _relative(on: Bench, tables: tuple[Table2, Table2]) -> None:
+def _relative(on: Bench, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
     for module in on.modules(sam.Attention):
-        on.changes.set(module, "_position_bias", partial(_bias, module, *tables))
+        tables = module.rel_pos_h, module.rel_pos_w
+        for table, values in zip(tables, change(*(table.data for table in tables)), strict=True):
+            on.changes.weight(table, values)
 
 
-def _bias(module: Any, rows: Table2, columns: Table2, q: Tensor, height: int, width: int) -> Tensor:
-    q_BHWD = q.reshape(-1, height, width, q.shape[-1])
-    by_row = torch.einsum("bhwd,hkd->bhwk", q_BHWD, rows(module, height)).reshape(*q.shape[:3], height, 1)
-    by_column = torch.einsum("bhwd,wkd->bhwk", q_BHWD, columns(module, width)).reshape(*q.shape[:3], 1, width)
-    return (by_row + by_column).flatten(3)
-
-
-def _rows(module: Any, size: int) -> Tensor:
-    return sam.relative_table(module.rel_pos_h, size)
-
-
-def _columns(module: Any, size: int) -> Tensor:
-    return sam.relative_table(module.rel_pos_w, size)
-
-
-def _none(module: Any, size: int) -> Tensor:
-    return 0 * _rows(module, size)
-
-
-RELATIVE: Table = {
-    "missing": ("no relative positions", (_none, _none)),
-    "exchanged": ("the relative positions of rows and columns exchanged", (_columns, _rows)),
-    "no-rows": ("no relative positions of rows", (_none, _columns)),
-    "no-columns": ("no relative positions of columns", (_rows, _none)),
+RELATIVE: dict[str, tuple[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]] = {
+    "missing": ("no relative positions", lambda rows, columns: (0 * rows, 0 * columns)),
+    "exchanged": ("the relative positions of rows and columns exchanged", lambda rows, columns: (columns, rows)),
+    "no-rows": ("no relative positions of rows", lambda rows, columns: (0 * rows, columns)),
+    "no-columns": ("no relative positions of columns", lambda rows, columns: (rows, 0 * columns)),
     "backwards": (
         "relative positions of the key's place less the query's, not the other way",
-        (lambda m, s: _rows(m, s).transpose(0, 1), lambda m, s: _columns(m, s).transpose(0, 1)),
+        lambda rows, columns: (rows.flip(0), columns.flip(0)),
     ),
-    "rows-twice": ("the relative positions of rows for columns as well", (_rows, _rows)),
+}
+BIASES: dict[str, tuple[str, Callable[[Bias, Tensor, int, int], Tensor]]] = {
+    "of-scaled": (
+        "SAM's relative positions taken of the scaled query",
+        lambda bias, q, height, width: bias(q / q.shape[-1] ** 0.5, height, width),
+    ),
+    "bfloat16": (
+        "SAM's bias of relative positions rounded to bfloat16",
+        lambda bias, *args: rounded(bias(*args), torch.bfloat16),
+    ),
+    "float16": (
+        "SAM's bias of relative positions rounded to float16",
+        lambda bias, *args: rounded(bias(*args), torch.float16),
+    ),
 }
 
 
 def _biased(on: Bench, change: Callable[..., Tensor]) -> None:
     for module in on.modules(sam.Attention):
-        on.changes.set(module, "_position_bias", partial(change, module._position_bias))
-
-
-def _of_scaled(bias: Bias, q: Tensor, height: int, width: int) -> Tensor:
-    return bias(q / q.shape[-1] ** 0.5, height, width)
-
-
-def _rounded_bias(change: Change, bias: Bias, q: Tensor, height: int, width: int) -> Tensor:
-    return change(bias(q, height, width))
+        on.changes.set(module, "position_bias", partial(change, module.position_bias))
 
 
 def _windowed(on: Bench) -> list[Any]:
     return [block for block in on.modules(sam.Block) if block.window]
 
 
-def _windows(on: Bench, size: int) -> None:
+def _no_windows(on: Bench) -> None:
     for block in _windowed(on):
-        on.changes.set(block, "window", size)
+        on.changes.set(block, "window", 0)
 
 
 def _all_windows(on: Bench) -> None:
@@ -149,27 +126,30 @@ def _all_windows(on: Bench) -> None:
         on.changes.set(block, "window", 14)
 
 
-def _pads(on: Bench, mode: str, share: float = 0.0) -> None:
-    """Pad by a mode, a share of it in front."""
-    join = sam.join_windows
+def _pad_replicated(on: Bench) -> None:
+    split = sam.split_windows
 
-    def split(x_BHWC: Tensor, window: int) -> Tensor:
+    def padded(x_BHWC: Tensor, window: int) -> Tensor:
         height, width = (-side % window for side in x_BHWC.shape[1:3])
-        first = int(width * share), int(height * share)
-        out = F.pad(x_BHWC.permute(0, 3, 1, 2), (first[0], width - first[0], first[1], height - first[1]), mode=mode)
-        x = out.permute(0, 2, 3, 1)
-        x = x.reshape(len(x), x.shape[1] // window, window, x.shape[2] // window, window, -1).transpose(2, 3)
-        return x.reshape(-1, window, window, x.shape[-1])
+        out = F.pad(x_BHWC.permute(0, 3, 1, 2), (0, width, 0, height), mode="replicate")
+        return split(out.permute(0, 2, 3, 1), window)
+
+    on.changes.set(sam, "split_windows", padded)
+
+
+def _pad_both_sides(on: Bench) -> None:
+    split, join = sam.split_windows, sam.join_windows
+
+    def padded(x_BHWC: Tensor, window: int) -> Tensor:
+        top, left = (-side % window // 2 for side in x_BHWC.shape[1:3])
+        return split(F.pad(x_BHWC, (0, 0, left, 0, top, 0)), window)
 
     def joined(windows: Tensor, height: int, width: int) -> Tensor:
-        window = windows.shape[1]
-        full = [-(-side // window) * window for side in (height, width)]
-        y, x = (int((have - want) * share) for have, want in zip(full, (height, width), strict=True))
-        return join(windows, *full)[:, y : y + height, x : x + width]
+        top, left = (-side % windows.shape[1] // 2 for side in (height, width))
+        return join(windows, height + top, width + left)[:, top:, left:]
 
-    on.changes.set(sam, "split_windows", split)
-    if share:
-        on.changes.set(sam, "join_windows", joined)
+    on.changes.set(sam, "split_windows", padded)
+    on.changes.set(sam, "join_windows", joined)
 
 
 def _norm_of_padding(on: Bench) -> None:
@@ -191,75 +171,24 @@ def _padding_hidden(on: Bench) -> None:
 
     on.changes.set(sam, "split_windows", marked)
     for block in _windowed(on):
-        on.changes.set(block.attn, "_position_bias", partial(biased, block.attn._position_bias))
-
-
-def _rolled(run: Change, by: int, x: Tensor) -> Tensor:
-    return run(x.roll((-by, -by), (1, 2))).roll((by, by), (1, 2))
-
-
-def _shifted(on: Bench, by: int = 7) -> None:
-    for block in _windowed(on):
-        on.changes.set(block, "_attend", partial(_rolled, block._attend, by))
-
-
-def _by_column(on: Bench) -> None:
-    def join(windows: Tensor, height: int, width: int) -> Tensor:
-        window, channels = windows.shape[1], windows.shape[3]
-        rows, columns = -(-height // window), -(-width // window)
-        x = windows.view(-1, columns, rows, window, window, channels).permute(0, 2, 3, 1, 4, 5)
-        return x.reshape(-1, rows * window, columns * window, channels)[:, :height, :width]
-
-    on.changes.set(sam, "join_windows", join)
+        on.changes.set(block.attn, "position_bias", partial(biased, block.attn.position_bias))
 
 
 WINDOWS: Table = {
-    "global-everywhere": (
-        "a block of SAM attending to the whole view that should keep to its windows",
-        partial(_windows, size=0),
-    ),
-    "windows-everywhere": (
-        "a block of SAM keeping to windows that should attend to the whole view",
-        _all_windows,
-    ),
-    **{f"windows-{size}": (f"windows of {size} in SAM", partial(_windows, size=size)) for size in (7, 8, 10, 12, 16)},
-    "pad-before": ("SAM's windows padded in front, not behind", partial(_pads, mode="constant", share=1.0)),
-    "pad-middle": ("SAM's windows padded on both sides", partial(_pads, mode="constant", share=0.5)),
-    "pad-replicate": ("SAM's windows padded with the last row and column", partial(_pads, mode="replicate")),
-    "pad-reflect": ("SAM's windows padded by reflection", partial(_pads, mode="reflect")),
-    "pad-circular": ("SAM's windows padded from the other end", partial(_pads, mode="circular")),
+    "global-everywhere": ("a block of SAM attending to the whole view that should keep to its windows", _no_windows),
+    "windows-everywhere": ("a block of SAM keeping to windows that should attend to the whole view", _all_windows),
+    "pad-middle": ("SAM's windows padded on both sides", _pad_both_sides),
+    "pad-replicate": ("SAM's windows padded with the last row and column", _pad_replicated),
     "pad-in-front-of-norm": (
         "SAM's windows padded in front of the norm, which makes of zeros its biases",
         _norm_of_padding,
     ),
     "pad-hidden": ("SAM's padding hidden from attention", _padding_hidden),
-    "windows-shifted": ("SAM's windows shifted by half of their size", _shifted),
-    "windows-by-column": ("SAM's windows put back column by column", _by_column),
-}
-PIXELS: dict[str, tuple[str, Change]] = {
-    "bgr": ("the pixels' channels in the opposite order", lambda x: x.flip(1)),
-    "turned": ("the pixels' rows and columns exchanged", lambda x: x.transpose(2, 3)),
-    "normalised-twice": ("the pixels normalised a second time", lambda x: (x - 0.5) / 0.5),
-    "shares": ("pixels from 0 to 1", lambda x: x * 0.5 + 0.5),
-    "float16": ("the pixels rounded to float16", partial(rounded, dtype=torch.float16)),
-    "upside-down": ("the pixels' rows in the opposite order", lambda x: x.flip(2)),
-    "mirrored": ("the pixels' columns in the opposite order", lambda x: x.flip(3)),
-    "negative": ("the pixels negated", lambda x: -x),
 }
 PATCHES: dict[str, tuple[str, Change]] = {
     "turned": ("rows and columns of the patches' weights exchanged", lambda w: w.transpose(2, 3)),
     "bgr": ("the patches' weights in the order blue, green, red", lambda w: w.flip(1)),
-    "flipped": ("the patches' weights turned by 180 degrees, as of a true convolution", lambda w: w.flip(2, 3)),
-    "channels-last": (
-        "the patches' weights read with the channels last",
-        lambda w: w.flatten(1).unflatten(1, (*w.shape[2:], w.shape[1])).permute(0, 3, 1, 2),
-    ),
-    **rounding("the patches' weights rounded to {}"),
 }
-
-
-def _pixels(on: Bench, change: Change) -> None:
-    on.changes.around(on.core.sam_model.patch_embed, lambda run, x: run(change(x)))
 
 
 def _patches(on: Bench, change: Change) -> None:
@@ -272,39 +201,16 @@ def _no_patch_bias(on: Bench) -> None:
     on.changes.weight(bias, torch.zeros_like(bias))
 
 
-def _patches_turned(on: Bench) -> None:
-    on.changes.around(on.core.sam_model.patch_embed, lambda run, x: run(x).transpose(1, 2))
-
-
-def _conv(
-    conv: Any,
-    x: Tensor,
-    *,
-    pad: tuple[int, int, int, int] = (1, 1, 1, 1),
-    mode: str = "constant",
-    weight: Change = lambda w: w,
-) -> Tensor:
-    return F.conv2d(F.pad(x, pad, mode=mode), weight(conv.weight), stride=conv.stride)
-
-
 CONVOLUTIONS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
-    "pad-behind": ('padded behind only, as TensorFlow\'s "same" does', partial(_conv, pad=(0, 1, 0, 1))),
-    "pad-front": ("padded in front only", partial(_conv, pad=(1, 0, 1, 0))),
-    "pad-replicate": ("padded with the last row and column", partial(_conv, mode="replicate")),
-    "pad-reflect": ("padded by reflection", partial(_conv, mode="reflect")),
-    "flipped": ("with its weights turned by 180 degrees", partial(_conv, weight=lambda w: w.flip(2, 3))),
-    "turned": ("with rows and columns of its weights exchanged", partial(_conv, weight=lambda w: w.transpose(2, 3))),
+    "pad-behind": (
+        'padded behind only, as TensorFlow\'s "same" does',
+        lambda conv, x: F.conv2d(F.pad(x, (0, 1, 0, 1)), conv.weight, stride=conv.stride),
+    ),
     "bfloat16": (
         "computed in bfloat16",
-        lambda conv, x: rounded(_conv(conv, rounded(x, torch.bfloat16)), torch.bfloat16),
+        lambda conv, x: rounded(type(conv).forward(conv, rounded(x, torch.bfloat16)), torch.bfloat16),
     ),
 }
-BEHIND = (
-    ("between", "net_2", "behind net_2 of SAM"),
-    ("end", "net_3", "behind net_3 of SAM"),
-    ("neck", "neck.1", "between the convolutions of SAM's neck"),
-    ("neck-end", "neck.3", "behind SAM's neck"),
-)
 
 
 def _convolutions(on: Bench, run: Callable[[Any, Tensor], Tensor], which: tuple[str, ...]) -> None:
@@ -312,44 +218,22 @@ def _convolutions(on: Bench, run: Callable[[Any, Tensor], Tensor], which: tuple[
         on.changes.forward(conv, partial(run, conv))
 
 
-def _behind(on: Bench, path: str, act: Change) -> None:
-    on.changes.around(on.core.sam_model.get_submodule(path), lambda run, x: act(run(x)))
+def _gelu_behind(on: Bench, path: str) -> None:
+    on.changes.around(on.core.sam_model.get_submodule(path), lambda run, x: F.gelu(run(x)))
 
 
-def _in_front(norm: Any, x: Tensor, **how: Any) -> Tensor:
-    return normed(norm, x, **{"dims": (1,), **how})
-
-
-NECK_NORMS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {
-    "missing": ("left out", lambda norm, x: x),
-    "over-places": ("over the places, not the channels", partial(_in_front, dims=(2, 3))),
-    "over-rows": ("over rows, not channels", partial(_in_front, dims=(2,))),
-    "over-columns": ("over columns, not channels", partial(_in_front, dims=(3,))),
-    "over-all": ("over places and channels together", partial(_in_front, dims=(1, 2, 3))),
-    "unbiased": ("whose variance is over one channel less", partial(_in_front, unbiased=True)),
-    "no-weight": ("without weights", partial(_in_front, gain=False)),
-    "no-bias": ("without biases", partial(_in_front, shift=False)),
-    "plain": ("without weights and biases", partial(_in_front, gain=False, shift=False)),
-    "rms": ("that do not take the mean away", partial(_in_front, other=True)),
-    "outside": ("whose epsilon is added to the root", partial(_in_front, outside=True)),
-    "bfloat16": (
-        "computed in bfloat16",
-        lambda norm, x: rounded(_in_front(norm, rounded(x, torch.bfloat16)), torch.bfloat16),
-    ),
-    **{
-        f"{eps:g}": (f"with an epsilon of {eps:g} in place of 1e-06", partial(_in_front, eps=eps))
-        for eps in (1e-5, 1e-12, 1e-3, 1e-8)
-    },
+NECK_NORMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "over-rows": ("over rows, not channels", {"dim": 2}),
+    "over-columns": ("over columns, not channels", {"dim": 3}),
+    "unbiased": ("whose variance is over one channel less", {"unbiased": True}),
+    "rms": ("that do not take the mean away", {"other": True}),
+    "1e-05": ("with an epsilon of 1e-05 in place of 1e-06", {"eps": 1e-5}),
 }
 
 
-def _neck_norms(on: Bench, run: Callable[[Any, Tensor], Tensor], which: tuple[int, ...]) -> None:
+def _neck_norms(on: Bench, how: dict[str, Any], which: tuple[int, ...]) -> None:
     for norm in [on.core.sam_model.neck[index] for index in which]:
-        on.changes.forward(norm, partial(run, norm))
-
-
-def _neck_turned(on: Bench) -> None:
-    on.changes.around(on.core.sam_model.neck[0], lambda run, x: run(x.transpose(2, 3)))
+        on.changes.forward(norm, partial(normed, norm, **{"dim": 1, **how}))
 
 
 def _neck_not_loaded(on: Bench) -> None:

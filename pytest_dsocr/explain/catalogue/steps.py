@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytest_dsocr.compare.signs import Sign
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.pipeline import DecodeState, Pipeline
@@ -21,25 +22,30 @@ from pytest_dsocr.explain.catalogue.blocks import rounded, rounding
 from pytest_dsocr.explain.mistake import Bench, Group
 from pytest_dsocr.families import DEFAULT
 
+SIGNS = {
+    Sign.FROM_PREFILL: ("logits-late",),
+    Sign.FROM_FIRST_STEP: ("positions-one-low", "cache-own-hidden", "prompt-again"),
+    Sign.STANDS_STILL: ("logits-still",),
+    Sign.REPETITION: ("logits-still",),
+}
+OF_TOKENS = {Sign.SAID_FORBIDDEN: ("size-0", "size-35"), Sign.NOT_ITS_BEST: ("size-3",), Sign.NO_END: ("eos-2",)}
+
 
 def step_mistakes(prefill: Group) -> Group:
     """Make those of steps, and behind them those of the prompt's pass that may be in steps alone."""
-    group = Group("steps")
+    group = Group("steps", SIGNS)
     group.rows("positions-", POSITIONS, _positioned)
     group.rows("cache-", {key: (words, _both(seen)) for key, (words, seen) in SEEN.items()}, _appends)
     for key, (words, store) in STORED.items():
-        for which, whose in (("cache", "cache"), ("keys", "cache's keys"), ("values", "cache's values")):
+        for which, whose in (("cache", "cache"), ("keys", "cache's keys")):
             change = partial(_stored, store=store, which=which)
             group.add(f"{which}-{key}", f"the {whose} held {words}", partial(_appends, change=change))
-    group.rows("cache-", PAIRED, _appends)
     group.add("cache-written-over", "each step written over the one in front of it in the cache", _written_over)
-    group.rows("fed-", FED, _feeds)
-    group.add("fed-twice", "each token fed twice", partial(_stepping, run=_twice))
+    group.add("fed-late", "each step behind the first fed the token in front of the right one", _fed_late)
     group.add("prompt-again", "the prompt's last token fed once more in front of the first step", _first_again)
     group.add("logits-late", "each step's logits given a step too late", _late)
     still = partial(_stepping, run=lambda on, step, pipeline, state, tokens: on.notes["logits"])
     group.add("logits-still", "the prompt's logits given at every step", still)
-    group.add("logits-bfloat16", "logits of steps rounded to bfloat16", _rounded_logits)
     group.add("vision-again", "vision run again in every step, and its features thrown away", _vision_again)
     for one in prefill:
         if one.part != "front":
@@ -49,8 +55,8 @@ def step_mistakes(prefill: Group) -> Group:
 
 def token_mistakes() -> Group:
     """Make those of the policy: how long the n-grams are that its rule forbids, and where it ends."""
-    group = Group("tokens")
-    for size in (0, *range(1, 65)):
+    group = Group("tokens", OF_TOKENS)
+    for size in SIZES:
         words = (
             f"an n-gram rule of {size} tokens in place of {DEFAULT.decoding.no_repeat_ngram_size}"
             if size
@@ -65,6 +71,7 @@ def _policy(on: Bench, **how: int) -> None:
     on.changes.set(on.session, "policy", replace(on.session.policy, **how))
 
 
+SIZES = (0, 2, 3, 4, 5, 8, 10, 15, 16, 18, 19, 21, 22, 25, 30, 35, 40, 50, 64)
 Position = Callable[[Bench, int], float]
 """Changes the position of a step's token."""
 
@@ -77,18 +84,10 @@ POSITIONS: dict[str, tuple[str, Position]] = {
     "one-high": ("positions of steps one too high", lambda on, at: at + 1),
     "one-low": ("positions of steps one too low", lambda on, at: at - 1),
     "still": ("every step at the position behind the prompt", lambda on, at: on.notes["prompt"]),
-    "still-low": ("every step at the position of the prompt's last token", lambda on, at: on.notes["prompt"] - 1),
     "zero": ("every step at position 0", lambda on, at: 0),
     "from-zero": ("positions of steps counted from 0", lambda on, at: at - on.notes["prompt"]),
-    "from-one": ("positions of steps counted from 1", lambda on, at: at - on.notes["prompt"] + 1),
     "text": ("positions of steps that leave out the image's tokens", lambda on, at: at - _image(on)),
-    "text-one": ("positions of steps that count the image as one token", lambda on, at: at - _image(on) + 1),
-    "double": ("two positions for each step", lambda on, at: 2 * at - on.notes["prompt"]),
-    "image-twice": ("positions of steps that count the image's tokens twice", lambda on, at: at + _image(on)),
     "bfloat16": ("positions of steps rounded to bfloat16", lambda on, at: float(torch.tensor(float(at)).bfloat16())),
-    "float16": ("positions of steps rounded to float16", lambda on, at: float(torch.tensor(float(at)).half())),
-    "two-high": ("positions of steps two too high", lambda on, at: at + 2),
-    "capped": ("positions of steps that end at 1023", lambda on, at: min(at, 1023)),
 }
 
 
@@ -108,10 +107,6 @@ Seen = Callable[[Bench, Tensor], Tensor]
 """Which part of all keys, or values, ``[B, G, S, D]`` a step sees."""
 
 
-def _cut(x: Tensor, first: int, behind: int) -> Tensor:
-    return torch.cat([x[:, :, :first], x[:, :, behind:]], 2)
-
-
 def _last(on: Bench, x: Tensor, size: int) -> Tensor:
     return x[:, :, -size:]
 
@@ -127,54 +122,14 @@ def _lost_in_growing(on: Bench, x: Tensor) -> Tensor:
     return torch.cat([0 * x[:, :, :room], x[:, :, room:]], 2)
 
 
-def _first_step_lost(on: Bench, x: Tensor) -> Tensor:
-    prompt: int = on.notes["prompt"]
-    return _cut(x, prompt, prompt + 1) if x.shape[2] > prompt + 1 else x
-
-
 SEEN: dict[str, tuple[str, Seen]] = {
     "own-hidden": ("a step that does not see its own token", lambda on, x: x[:, :, :-1]),
-    "not-kept": (
-        "steps that are not kept in the cache: each sees the prompt and itself",
-        lambda on, x: _cut(x, on.notes["prompt"], x.shape[2] - 1),
-    ),
-    "prompt-alone": ("steps that see the prompt alone", lambda on, x: x[:, :, : on.notes["prompt"]]),
     "first-hidden": ("the prompt's first token lost from the cache", lambda on, x: x[:, :, 1:]),
-    "last-of-prompt": (
-        "the prompt's last token lost from the cache",
-        lambda on, x: _cut(x, on.notes["prompt"] - 1, on.notes["prompt"]),
-    ),
-    "last-of-prompt-twice": (
-        "the prompt's last token in the cache twice",
-        lambda on, x: torch.cat([x[:, :, : on.notes["prompt"]], x[:, :, on.notes["prompt"] - 1 :]], 2),
-    ),
-    "first-step-lost": ("the first step lost from the cache", _first_step_lost),
-    "before-lost": (
-        "the step in front of each lost from the cache",
-        lambda on, x: _cut(x, x.shape[2] - 2, x.shape[2] - 1),
-    ),
-    "no-image": ("the image's tokens lost from the cache", lambda on, x: _cut(x, *on.prompt_image)),
-    "image-alone": (
-        "the prompt's text lost from the cache",
-        lambda on, x: torch.cat([x[:, :, slice(*on.prompt_image)], x[:, :, on.notes["prompt"] :]], 2),
-    ),
-    "no-prompt": ("the prompt lost from the cache", lambda on, x: x[:, :, on.notes["prompt"] :]),
     "room-lost": ("what was in the cache lost where its room of 256 times a power of two grows", _lost_in_growing),
-    "own-alone": ("steps that see themselves alone", lambda on, x: x[:, :, -1:]),
-    "empty-slot": ("an empty slot of the cache that is seen as well", lambda on, x: torch.cat([x, 0 * x[:, :, :1]], 2)),
-    "empty-room": (
-        "all of the cache's room seen, in steps of 256 positions",
-        lambda on, x: torch.cat([x, x.new_zeros(*x.shape[:2], -x.shape[2] % 256, x.shape[3])], 2),
-    ),
-    "own-twice": ("a step's own token in the cache twice", lambda on, x: torch.cat([x, x[:, :, -1:]], 2)),
     **{
         f"window-{size}": (f"a sliding window of {size} tokens in steps", partial(_last, size=size))
-        for size in (64, 128, 256, 512, 1024)
+        for size in (128, 512, 1024)
     },
-    "ring-128": (
-        "steps that see the prompt and the last 128 tokens",
-        lambda on, x: torch.cat([x[:, :, : on.notes["prompt"]], x[:, :, on.notes["prompt"] :][:, :, -128:]], 2),
-    ),
 }
 
 
@@ -190,22 +145,6 @@ STORED: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
 }
 Pair = Callable[[Bench, Tensor, Tensor], tuple[Tensor, Tensor]]
 """Changes the keys and values that a step sees."""
-PAIRED: dict[str, tuple[str, Pair]] = {
-    "values-off": ("values one place off their keys", lambda on, k, v: (k, v.roll(1, 2))),
-    "keys-for-values": ("keys in the place of values", lambda on, k, v: (k, k)),
-    "values-for-keys": ("values in the place of keys", lambda on, k, v: (v, v)),
-    "exchanged": ("keys and values exchanged in the cache", lambda on, k, v: (v, k)),
-    "heads-off": ("the cache's heads one off", lambda on, k, v: (k.roll(1, 1), v.roll(1, 1))),
-    "own-value-zero": (
-        "a step's own value left at zero",
-        lambda on, k, v: (k, torch.cat([v[:, :, :-1], 0 * v[:, :, -1:]], 2)),
-    ),
-    "own-key-zero": (
-        "a step's own key left at zero",
-        lambda on, k, v: (torch.cat([k[:, :, :-1], 0 * k[:, :, -1:]], 2), v),
-    ),
-    "order": ("the cache's positions in another order for keys than for values", lambda on, k, v: (k, v.flip(2))),
-}
 
 
 def _both(part: Seen) -> Pair:
@@ -213,7 +152,7 @@ def _both(part: Seen) -> Pair:
 
 
 def _stored(on: Bench, k: Tensor, v: Tensor, store: Callable[[Tensor], Tensor], which: str) -> tuple[Tensor, Tensor]:
-    return k if which == "values" else store(k), v if which == "keys" else store(v)
+    return store(k), store(v) if which == "cache" else v
 
 
 def _appends(on: Bench, change: Pair) -> None:
@@ -241,35 +180,15 @@ def _stepping(on: Bench, run: Callable[..., Tensor]) -> None:
     on.changes.set(Pipeline, "decode_step", decode_step)
 
 
-Chosen = Callable[[list[int]], int]
-"""Which of the prompt's last token and those behind it is fed to a step."""
-FED: dict[str, tuple[str, Chosen]] = {
-    "before": ("each step fed the token in front of the right one", lambda tokens: tokens[-2]),
-    "late": (
-        "each step behind the first fed the token in front of the right one",
-        lambda tokens: tokens[-2] if len(tokens) > 2 else tokens[-1],
-    ),
-    "bos": ("each step fed BOS", lambda tokens: 0),
-    "last": ("each step fed the prompt's last token", lambda tokens: tokens[0]),
-    "first": ("each step fed the first token", lambda tokens: tokens[1]),
-}
-
-
-def _feeds(on: Bench, which: Chosen) -> None:
+def _fed_late(on: Bench) -> None:
     right = [int(on.notes["last"])]
 
     def fed(on: Bench, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
         right.extend(tokens)
-        out: Tensor = step(pipeline, state, [which(right)])
+        out: Tensor = step(pipeline, state, [right[-2] if len(right) > 2 else right[-1]])
         return out
 
     _stepping(on, fed)
-
-
-def _twice(on: Bench, step: Any, pipeline: Any, state: Any, tokens: Any) -> Tensor:
-    step(pipeline, state, tokens)
-    out: Tensor = step(pipeline, state, tokens)
-    return out
 
 
 def _first_again(on: Bench) -> None:
@@ -292,10 +211,6 @@ def _late(on: Bench) -> None:
         return every[-2]
 
     _stepping(on, late)
-
-
-def _rounded_logits(on: Bench) -> None:
-    on.changes.around(on.model.lm_head, lambda run, x: run(x).bfloat16().float())
 
 
 def _vision_again(on: Bench) -> None:

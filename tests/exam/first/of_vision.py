@@ -20,15 +20,15 @@ CAPTURED = 6
 
 
 def _windows(patch: pytest.MonkeyPatch, attend: Any) -> None:
-    right = Block._attend
-    patch.setattr(Block, "_attend", lambda self, x: attend(self, x) if self.window else right(self, x))
+    right = Block.attend
+    patch.setattr(Block, "attend", lambda self, x: attend(self, x) if self.window else right(self, x))
 
 
 @mistake("HLD-27", "Padding inside windows masked", "sam")
 def padding_masked(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Padded places are hidden from the others, which other code does and this model was not trained with."""
     hidden: dict[str, Tensor] = {}
-    bias = Attention._position_bias
+    bias = Attention.position_bias
 
     def attend(self: Block, x: Tensor) -> Tensor:
         height, width = x.shape[1:3]
@@ -43,7 +43,7 @@ def padding_masked(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         given = bias(self, q, height, width)
         return given.masked_fill(hidden["keys"], -torch.inf) if hidden else given
 
-    patch.setattr(Attention, "_position_bias", position_bias)
+    patch.setattr(Attention, "position_bias", position_bias)
     _windows(patch, attend)
 
 
@@ -98,7 +98,7 @@ def head_by_head(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     def forward(self: Attention, x: Tensor) -> Tensor:
         batch, height, width, _ = x.shape
         q, k, v = self.qkv(x).view(batch, height * width, self.heads, 3, -1).permute(3, 0, 2, 1, 4)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=self._position_bias(q, height, width))
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.position_bias(q, height, width))
         given: Tensor = self.proj(out.transpose(1, 2).reshape(batch, height, width, -1))
         return given
 

@@ -153,7 +153,7 @@ def keys_unrotated(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         made = right(self, x, rope, cache)
         stored = cache._keys[self.layer]
         if x.shape[1] == 1 and stored is not None:
-            stored[:, :, cache.length] = self._heads(self.k_proj(x))[:, :, 0]
+            stored[:, :, cache.length] = self.split_heads(self.k_proj(x))[:, :, 0]
         return made
 
     patch.setattr(Attention, "forward", forward)

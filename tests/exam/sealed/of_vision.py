@@ -34,7 +34,7 @@ def bias_axes(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         by_column = torch.einsum("bhwd,wkd->bhwk", places, columns).reshape(*q.shape[:3], 1, width)
         return (by_row + by_column).flatten(3)
 
-    patch.setattr(sam.Attention, "_position_bias", position_bias)
+    patch.setattr(sam.Attention, "position_bias", position_bias)
 
 
 @mistake("NEW-031", "SAM's GELU approximated by tanh", "sam")
