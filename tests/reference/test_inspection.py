@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import py_compile
+import re
 import shutil
 from pathlib import Path
 
@@ -46,28 +45,18 @@ def test_without_an_environment_the_static_part_and_the_drift_are_told(
 def test_what_runs_in_the_place_of_the_folder_s_code_is_told(
     folder: Path, tmp_path: Path, warm_environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main_before = (folder / MAIN).read_text(encoding="utf-8")
+    environment, anchors = str(warm_environment), str(tmp_path / "anchors.json")
+    command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", anchors, "--write"]
+    assert main(command) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[-1] for row in rows if row[:1] == ["sam"]] == ["there"] * 13
     change(folder, MAIN, body_of("re_match"), "from json import dumps as re_match\n")
-    py_compile.compile(str(folder / ENCODER), doraise=True)
-    times = (folder / ENCODER).stat()
-    change(folder, ENCODER, "quick_gelu as it was", "quick_gelu as it is!")
-    os.utime(folder / ENCODER, ns=(times.st_atime_ns, times.st_mtime_ns))
-    environment = str(warm_environment)
-    command = ["vendor", "inspect", str(folder), "--env", environment, "--anchors", str(tmp_path / "anchors.json")]
-    assert main([*command, "--write"]) == 1
-    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("elsewhere", "stale"))]
-    assert len(told) == 2
-    assert "re_match: loaded from" in told[0]
-    assert "json/__init__.py, sha256 " in told[0]
-    assert f"{ENCODER}: what runs is an older source" in told[1]
-    (folder / MAIN).write_text(main_before, encoding="utf-8")
-    assert main([*command, "--write"]) == 1, "each of the two is told by the status"
-    assert "elsewhere" not in capsys.readouterr().out
-    assert "__pycache__" in {path.name for path in folder.iterdir()}
-    shutil.rmtree(folder / "__pycache__")
+    assert main(command) == 1
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("elsewhere")]
+    assert re.search(r"re_match: loaded from .*json/__init__\.py, sha256 \w+", line)
     (folder / "config.json").write_text('{"transformers_version": "4.46.3"}', encoding="utf-8")
     change(folder, CONFIG, "def DeepseekV2Config", "import torch, no_such_module\ndef DeepseekV2Config")
-    assert main([*command, "--write"]) == 2
+    assert main(command) == 2
     printed = capsys.readouterr()
     assert "No module named 'no_such_module'" in printed.err
     rows = [line.split() for line in printed.out.splitlines()]
