@@ -157,7 +157,7 @@ def test_passes_that_are_not_the_vendors_are_an_error_and_no_hook_is_left(
 ) -> None:
     toy = Toy()
     with pytest.raises(DsocrError, match=rf"{path}\.0 gave .*, so {stage} cannot be compared; have it run once"):
-        toy.watched(path, *map(torch.ones, shapes))
+        toy.watched(path, *(torch.ones(shape) for shape in shapes))
     assert all(not block._forward_hooks for block in toy.blocks.values())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ MADE = Provenance(
     date="2026-11-21",
     command="dsocr vendor record",
 )
-OTHER = {
+OTHER: dict[str, tuple[Any, list[str]]] = {
     "checkpoint": ("synthetic:tiny", []),
     "checkpoint_sha256": ("00", [f"checkpoint_sha256: {'ab' * 8} and 00"]),
     "vendor_sha256": ({}, [f"vendor_sha256.modeling_deepseekocr.py: {'cd' * 8} and None"]),
@@ -42,7 +43,7 @@ OTHER = {
 
 def test_every_respect_of_consequence_is_a_difference_and_all_come_back_from_json() -> None:
     for name, (value, lines) in OTHER.items():
-        other = replace(MADE, **{name: value})  # type: ignore[arg-type]
+        other = replace(MADE, **{name: value})
         assert MADE.differences(other) == lines
         described = json.loads(json.dumps(other.to_json()))
         assert Provenance.from_json({**described, "machine": "h200"}) == other

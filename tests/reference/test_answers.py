@@ -105,7 +105,11 @@ def test_only_the_same_question_is_not_asked_again(runs: Runs, case: Case, tmp_p
     answer, was_asked = runs.ask(renamed)
     assert (answer.case_id, was_asked) == (renamed.id, False), "a page counts by its pixels"
     write_page("tiny", tmp_path).rename(renamed.page)
-    others = [{"page": renamed.page}, {"prompt": "<image>Read."}, {"preset": DEFAULT.preset("small")}]
+    others: list[dict[str, Any]] = [
+        {"page": renamed.page},
+        {"prompt": "<image>Read."},
+        {"preset": DEFAULT.preset("small")},
+    ]
     assert [runs.ask(Case(**{**fields_of(case), **other}))[1] for other in others] == [True] * 3
     before = runs.store().path(case).stat().st_mtime_ns
     assert runs.ask(case, fresh=True)[1]

@@ -71,9 +71,8 @@ def test_gpus_come_before_cpus_and_those_of_its_generation_first(device: str, ot
 
 
 def test_other_pixels_count_before_another_dtype_and_that_before_another_device() -> None:
-    nearer: list[dict[str, Any]] = [
-        *({}, {"attention": "sdpa"}, {"device": "nvidia-h200"}, {"dtype": "bfloat16"}, {"resampling": "other"})
-    ]
+    nearer: list[dict[str, Any]] = [{}, {"attention": "sdpa"}, {"device": "nvidia-h200"}]
+    nearer += [{"dtype": "bfloat16"}, {"resampling": "other"}]
     at = [far(MADE.key, replace(MADE, **other)) for other in nearer]
     assert at == sorted(at)
     assert len(set(at)) == len(at)

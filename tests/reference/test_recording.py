@@ -188,16 +188,17 @@ def test_a_case_is_known_by_its_content_and_others_are_told_with_the_nearest(
     renamed = Path(shutil.copy(case.page, tmp_path / "another_name.png"))
     assert reference.observe(replace(case, page=renamed)).case_id == case.id
     other_page = write_page("portrait", tmp_path)
-    for other, nearest in (
+    others: list[tuple[dict[str, Any], str]] = [
         ({"prompt": "<image>\nFree the OCR."}, r"tiny-tiny-free \(prompt free\)"),
         ({"preset": DEFAULT.presets["small"]}, r"tiny-tiny-free \(preset tiny 512/512\)"),
         ({"preset": replace(DEFAULT.presets["tiny"], base_size=640)}, r"tiny-tiny-free \(preset tiny 512/512\)"),
         ({"max_new_tokens": 7}, r"tiny-tiny-free \(max_new_tokens 6\)"),
         ({"page": other_page}, r"tiny-tiny-free \(page "),
-    ):
+    ]
+    for other, nearest in others:
         why = rf"does not hold \w+-\w+-\w+, but {nearest}.*; add it with: dsocr vendor record"
         with pytest.raises(NotRecordedError, match=why):
-            reference.observe(replace(case, **other))  # type: ignore[arg-type]
+            reference.observe(replace(case, **other))
     same_name = other_page.rename(tmp_path / case.page.name)
     with pytest.raises(ReferenceFaultError, match=r"tiny\.png has other pixels than the page recorded under its name"):
         reference.observe(replace(case, page=same_name))

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,9 +120,10 @@ def test_it_answers_as_the_session_in_this_process_does_and_is_not_taken_for_the
 
 
 def test_what_nothing_proves_it_equal_in_is_refused(case: Case) -> None:
-    for changed, option in (("float16", "dtype=float32"), ("sdpa", "attention=eager")):
+    for changed, option in ({"dtype": "float16"}, "dtype=float32"), ({"attention": "sdpa"}, "attention=eager"):
+        ways: dict[str, Any] = changed
         with pytest.raises(DsocrError, match=f"--dsocr-reference-{option}"):
-            SessionReference(replace(TINY, **{option.partition("=")[0]: changed}))
+            SessionReference(replace(TINY, **ways))
     with pytest.raises(ReferenceFaultError, match=r"the session's worker could not answer observe\(.*other-kind"):
         SessionReference(replace(TINY, device="other-kind")).observe(case)
 
