@@ -11,7 +11,6 @@ import pytest_dsocr
 PACKAGE = Path(pytest_dsocr.__file__).parent
 FILLED_AS_WORK_GOES_ON = {
     "adapters/mlx_vlm.py: MlxState",
-    "contract/literal.py: _Group",
     "engine/pipeline.py: DecodeState",
     "reference/vendor_code/observe.py: VendorRun",
     "perf/probe/counting.py: Operators",

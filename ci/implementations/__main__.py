@@ -1,4 +1,4 @@
-"""Run a row of ``rows.toml`` with the default suites, keep what it found, and make the table of what is kept."""
+"""Run a row of ``rows.toml`` with the default suites, and print the rows of docs/implementations.md that it makes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import time
 import tomllib
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import isfinite
@@ -23,8 +23,6 @@ from pytest_dsocr.reference.environment import check_vendor_folder
 from pytest_dsocr.report.payload import number
 
 CHECKOUT = Path(__file__).parents[2]
-PAGE, KEPT = CHECKOUT / "docs" / "implementations.md", CHECKOUT / "docs" / "implementations"
-BEGIN, END = "<!-- made by python -m ci.implementations --page -->", "<!-- made so far -->"
 TORCH = "torch==2.13.0"
 """Pinned in every environment: another torch changes what both sides compute with. A CPU build will do."""
 UP_S = 60.0
@@ -69,10 +67,7 @@ ROWS = {name: Row(**row) for name, row in tomllib.loads(Path(__file__).with_name
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a row of the table; return the exit status of its suites, or 2 where they could not be run."""
     parser = argparse.ArgumentParser(prog="python -m ci.implementations", description=__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("name", nargs="?", choices=[*ROWS], help="which implementation")
-    what.add_argument("--page", action="store_true", help="make the tables of docs/implementations.md again")
-    parser.add_argument("--keep", action="store_true", help="keep the result for the table")
+    parser.add_argument("name", choices=[*ROWS], help="which implementation")
     work = "folder for its environment, sources and results (default: implementations/NAME)"
     parser.add_argument("--work", type=Path, metavar="FOLDER", help=work)
     parser.add_argument("--sources", type=Path, metavar="FOLDER", help="clone of its repository, where it has one")
@@ -82,9 +77,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     at = given.index("--")
     options = parser.parse_args(given[:at])
     try:
-        if options.page:
-            PAGE.write_text(page_of(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-            return 0
         return _run(options, given[at + 1 : -1])
     except DsocrError as error:
         sys.stderr.write(f"dsocr: {error}\n")
@@ -108,8 +100,7 @@ def _run(options: argparse.Namespace, more: Sequence[str]) -> int:
     with _serving(row, variables, work / "server.log"):
         command = [work / "env/bin/dsocr", "compare", f"--subject={subject}", f"--out={out}", *more]
         status = subprocess.run(command, env=variables).returncode
-    if options.keep:
-        sys.stdout.write(f"kept        {keep(options.name, out / 'dsocr.json')}\n")
+    sys.stdout.write("\n".join(rows_of(options.name, out / "dsocr.json")) + "\n")
     return status
 
 
@@ -174,8 +165,8 @@ def _shown(command: Sequence[str | Path], **how: Any) -> None:
         raise DsocrError(f"it ended with status {status}; see what it said above")
 
 
-def keep(name: str, result: Path) -> Path:
-    """Keep what a run's ``dsocr.json`` says, small enough for the repository; return the file.
+def rows_of(name: str, result: Path) -> list[str]:
+    """Return what a run's ``dsocr.json`` says as a row of each of the page's tables.
 
     Raises:
         DsocrError: where the run did not come to its end.
@@ -185,69 +176,24 @@ def keep(name: str, result: Path) -> Path:
         raise DsocrError(f"{result} is of a run that did not come to its end; run it again")
     ended = [test["ended_as"] != "passes" for test in found["tests"] if test["outcome"] != "skipped"]
     compared = [one for test in found["tests"] for one in test["comparisons"] if one["verdict"] != "NOT-COMPARED"]
-    kept = {
-        "version": ROWS[name].version,
-        "level": found["run"]["level"],
-        "date": found["started"].partition("T")[0],
-        "tests": len(ended),
-        "failed": sum(ended),
-        "stages": {stage: _stage([one for one in compared if _is_of(one["what"], stage)]) for stage in STAGES},
-    }
-    KEPT.mkdir(exist_ok=True)
-    path = KEPT / f"{name}.json"
-    path.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
-    return path
+    date, failed = found["started"].partition("T")[0], f"{sum(ended)} of {len(ended)}"
+    run = [ROWS[name].title, f"`{name}`", ROWS[name].version, found["run"]["level"], date, failed]
+    cells = [cell([one for one in compared if _is_of(one["what"], stage)]) for stage in STAGES]
+    return [f"| {' | '.join(row)} |" for row in (run, [f"`{name}`", *cells])]
 
 
-def read_kept(name: str) -> dict[str, Any] | None:
-    """Return what is kept of a row's run, if anything is."""
-    path = KEPT / f"{name}.json"
-    found: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    return found
-
-
-def page_of(text: str) -> str:
-    """Return the page with its tables made of what is kept."""
-    before, _, rest = text.partition(BEGIN)
-    return "\n".join([f"{before}{BEGIN}", *_tables(), f"{END}{rest.partition(END)[2]}"])
-
-
-def cell(stage: Mapping[str, Any]) -> str:
+def cell(compared: Sequence[Mapping[str, Any]]) -> str:
     """Return how a stage stands in the table: right, or so many comparisons wrong, with the largest error."""
-    if not stage["made"]:
+    if not compared:
         return "."
-    said = f"x {stage['wrong']} of {stage['made']}" if stage["wrong"] else "="
-    return f"{said}, {stage['error']:.0e}" if stage["error"] else said
-
-
-def _tables() -> Iterator[str]:
-    rows = {name: read_kept(name) for name in ROWS}
-    head = ["implementation", "command's name", "version", "level", "run on", "tests failed"]
-    yield from _table(head, ([ROWS[name].title, f"`{name}`", *_of_run(name, kept)] for name, kept in rows.items()))
-    yield ""
-    stages = ([f"`{name}`", *(cell(kept["stages"][one]) for one in STAGES)] for name, kept in rows.items() if kept)
-    yield from _table(["name", *STAGES], stages)
-
-
-def _of_run(name: str, kept: Mapping[str, Any] | None) -> list[str]:
-    if kept is None:
-        return [ROWS[name].version, "no run kept", "", ""]
-    return [kept["version"], kept["level"], kept["date"], f"{kept['failed']} of {kept['tests']}"]
-
-
-def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
-    for cells in (head, ["---"] * len(head), *rows):
-        yield f"| {' | '.join(cells)} |"
+    wrong = sum(one["verdict"] == "WRONG" for one in compared)
+    error = max(filter(isfinite, (number(one["error"]) for one in compared)), default=0.0)
+    said = f"x {wrong} of {len(compared)}" if wrong else "="
+    return f"{said}, {error:.0e}" if error else said
 
 
 def _is_of(what: str, stage: str) -> bool:
     return any(what.startswith(one) if one.endswith(".") else what.partition("/")[0] == one for one in STAGES[stage])
-
-
-def _stage(compared: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    errors = filter(isfinite, (number(one["error"]) for one in compared))
-    wrong = sum(one["verdict"] == "WRONG" for one in compared)
-    return {"made": len(compared), "wrong": wrong, "error": max(errors, default=0.0)}
 
 
 if __name__ == "__main__":

@@ -6,13 +6,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from PIL import Image
 
-from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.contract.markup import DET, DET_END, REF, REF_END, UNITS
-from pytest_dsocr.foundation.errors import DsocrError
 
 SUFFIX = ".json"
 
@@ -80,22 +78,3 @@ class Page:
         self.image.save(path, "PNG")
         truth = {"kind": self.kind, "seed": self.seed, "blocks": [asdict(block) for block in self.blocks]}
         path.with_suffix(SUFFIX).write_text(json.dumps(truth) + "\n", encoding="utf-8")
-
-
-def load_page(path: Path) -> Page:
-    """Read a page and the truth beside it.
-
-    Raises:
-        DsocrError: where one of the two is missing or cannot be read.
-    """
-    image, beside = load_image(path), path.with_suffix(SUFFIX)
-    try:
-        truth = json.loads(beside.read_text(encoding="utf-8"))
-        return Page(truth["kind"], truth["seed"], image, tuple(_block(block) for block in truth["blocks"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DsocrError(f"{beside} holds no truth of {path.name} ({error!r}); give a page that has one") from error
-
-
-def _block(block: dict[str, Any]) -> Block:
-    words = tuple(Word(word["text"], Rect(*word["rect"])) for word in block["words"])
-    return Block(block["label"], tuple(Rect(*rect) for rect in block["rects"]), block["text"], words)

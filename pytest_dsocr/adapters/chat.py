@@ -12,8 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
 
 from pytest_dsocr.adapters.fields import MOST_BYTES
 from pytest_dsocr.foundation.errors import MachineError
@@ -27,15 +30,38 @@ LONGEST_S = 1e6
 """What a socket and a timer take."""
 OVERLOADED, FAILED = (429, 502, 503, 504), 500
 NO_MEMORY = re.compile(r"out of memory|OutOfMemory", re.IGNORECASE)
-DATA, DONE = b"data:", "[DONE]"
+DATA, DONE = b"data:", b"[DONE]"
+T = TypeVar("T")
+Fault = TypeVar("Fault", bound=SubjectFaultError)
 
 
-@dataclass(frozen=True)
-class Endpoint:
-    """Where a server is, and the key that it wants."""
+class _Message(Struct, frozen=True):
+    content: str | None = None
 
-    url: str
-    key: str = field(default="", repr=False)
+
+class _Choice(Struct):
+    message: _Message = _Message()
+    delta: _Message | None = None
+    logprobs: Any = None
+    finish_reason: Any = None
+
+
+class _Usage(Struct):
+    prompt_tokens: Any = None
+
+
+class _Answer(Struct, omit_defaults=True):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+class _Model(Struct):
+    id: str
+
+
+class _Models(Struct):
+    data: list[_Model]
 
 
 @dataclass(frozen=True)
@@ -54,66 +80,45 @@ class Completion:
 
 
 class RefusedError(SubjectFaultError):
-    """The server answered with another status than 200.
+    """The server answered with another status than 200."""
 
-    Args:
-        status: its number.
-        message: as of every fault.
-    """
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__("read", message)
-        self.status = status
+    status = 0
 
 
-class ServerRefusedError(RefusedError, MachineError):
-    """It is overloaded, or has no memory."""
-
-
-class ServerDownError(SubjectFaultError, MachineError):
-    """The server is not there, or has no memory: the machine's fault, and no verdict on what it serves."""
+class ServerDownError(RefusedError, MachineError):
+    """The server is not there, is overloaded, or has no memory: no verdict on what it serves."""
 
 
 class ServerHungError(SubjectHungError, MachineError):
     """The server did not answer in time."""
 
 
+@dataclass(frozen=True)
 class Chat:
-    """Asks a server.
+    """Asks a server."""
 
-    Args:
-        endpoint: the server.
-        limit_s: seconds for one answer.
-    """
-
-    def __init__(self, endpoint: Endpoint, limit_s: float) -> None:
-        self.endpoint, self._limit_s = endpoint, limit_s
+    url: str
+    key: str = field(repr=False)
+    """That it wants; empty where it wants none."""
+    limit_s: float
+    """For one answer."""
 
     def models(self) -> list[str]:
         """Return the names of the models that it lists."""
         with self._asked("GET", "/models", None) as reply:
-            found = reply.json()
-        try:
-            return [str(model["id"]) for model in found["data"]]
-        except (LookupError, TypeError):
-            raise self.fault(
-                f"listed its models as {_shown(found)}, without data[].id; name a server that does"
-            ) from None
+            return [model.id for model in reply.json(_Models, "data[].id").data]
 
     def whole(self, body: Mapping[str, Any]) -> Completion:
         """Ask for an answer in one piece."""
+        missing = "a text in choices[0].message.content"
         with self._asked("POST", "/chat/completions", {**body, "stream": False}) as reply:
-            found = reply.json()
-        try:
-            choice = found["choices"][0]
-            text, logprobs = choice["message"]["content"], choice.get("logprobs")
-            ended_by = choice.get("finish_reason")
-            counted = (found.get("usage") or {}).get("prompt_tokens")
-        except (LookupError, TypeError, AttributeError):
-            text = logprobs = counted = ended_by = None
-        if not isinstance(text, str):
-            raise self.fault(f"answered {_shown(found)}, without a text in choices[0].message.content; see its log")
-        return Completion(text, bool(logprobs), counted if isinstance(counted, int) else None, str(ended_by or ""))
+            found = reply.json(_Answer, missing)
+        choice = (found.choices or [_Choice()])[0]
+        if choice.message.content is None:
+            raise self.fault(f"answered {_shown(msgspec.to_builtins(found))}, without {missing}; see its log")
+        counted = found.usage.prompt_tokens if found.usage else None
+        tokens = counted if isinstance(counted, int) else None
+        return Completion(choice.message.content, bool(choice.logprobs), tokens, str(choice.finish_reason or ""))
 
     def streamed(self, body: Mapping[str, Any]) -> Completion:
         """Ask for an answer piece by piece; give the whole, once the server has said that it is."""
@@ -125,7 +130,7 @@ class Chat:
             for line in reply.lines():
                 if not line.startswith(DATA):
                     continue
-                data = line[len(DATA) :].strip().decode(errors="replace")
+                data = line[len(DATA) :].strip()
                 if data == DONE:
                     is_whole = True
                     break
@@ -139,36 +144,38 @@ class Chat:
             raise self.fault(f"broke off in mid-answer, when it {reply.had}; see its log")
         return Completion("".join(pieces), False, None, ended_by, first_ms)
 
-    def fault(self, what: str, kind: type[SubjectFaultError] = SubjectFaultError) -> SubjectFaultError:
+    def fault(self, what: str, kind: type[Fault] = SubjectFaultError) -> Fault:  # type: ignore[assignment]
         """Return a fault that says what the server did, then what to do."""
-        return kind("read", f"the server at {self.endpoint.url} {what}")
+        return kind("read", f"the server at {self.url} {what}")
 
-    def _piece(self, data: str) -> tuple[str, str]:
+    def _piece(self, data: bytes) -> tuple[str, str]:
         """Return the text of an event, and why the answer ends with it; empty where it does not."""
         try:
-            event = json.loads(data)
-            if "error" in event:
-                what = f"sent an error in mid-answer, {_shown(event['error'])}; see its log"
-                raise self.fault(what, ServerDownError if NO_MEMORY.search(what) else SubjectFaultError)
-            choice = (event["choices"] or [{}])[0]
-            piece = (choice.get("delta") or {}).get("content") or ""
-            return str(piece), str(choice.get("finish_reason") or "")
-        except (ValueError, LookupError, TypeError, AttributeError):
-            raise self.fault(f"sent {_shown(data)}, which is no piece of an answer; see its log") from None
+            event = msgspec.json.decode(data, type=_Answer)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            event = _Answer()
+        if event.error is not None:
+            what = f"sent an error in mid-answer, {_shown(event.error)}; see its log"
+            raise self.fault(what, ServerDownError if NO_MEMORY.search(what) else SubjectFaultError)
+        if event.choices is None:
+            what = _shown(data.decode(errors="replace"))
+            raise self.fault(f"sent {what}, which is no piece of an answer; see its log")
+        choice = (event.choices or [_Choice()])[0]
+        return (choice.delta and choice.delta.content) or "", str(choice.finish_reason or "")
 
     @contextmanager
     def _asked(self, method: str, path: str, body: Mapping[str, Any] | None) -> Iterator[_Reply]:
         """Send a request; whatever goes wrong until its answer was read is a fault."""
-        parts = urlsplit(self.endpoint.url)
+        parts = urlsplit(self.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        limit_s = min(self._limit_s, LONGEST_S)
+        limit_s = min(self.limit_s, LONGEST_S)
         connection = kind(parts.hostname or "", parts.port, timeout=limit_s)
         reply = _Reply(self, connection)
         timer = threading.Timer(limit_s, reply.cut_off)
         timer.daemon = True
         headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-        if self.endpoint.key:
-            headers["Authorization"] = f"Bearer {self.endpoint.key}"
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.key}"
         timer.start()
         try:
             given = None if body is None else json.dumps(body).encode()
@@ -190,7 +197,7 @@ class Chat:
     def _broken(self, reply: _Reply, error: Exception) -> SubjectFaultError:
         """Say how a connection ended that was there."""
         if reply.is_cut_off or isinstance(error, TimeoutError):
-            slow = f"took more than {self._limit_s:g} s, when it {reply.had}; if it was only slow, raise its time_limit"
+            slow = f"took more than {self.limit_s:g} s, when it {reply.had}; if it was only slow, raise its time_limit"
             return self.fault(slow, ServerHungError)
         if isinstance(error, http.client.IncompleteRead):
             return self.fault(f"broke off in mid-answer, when it {reply.had}; see its log")
@@ -222,18 +229,20 @@ class _Reply:
             said = response.read(4 * SHOWN).decode(errors="replace")
             what = f"{response.status} {response.reason} to {what}: {_shown(said)}; see its log"
             is_down = response.status in OVERLOADED or (response.status >= FAILED and NO_MEMORY.search(what))
-            kind = ServerRefusedError if is_down else RefusedError
-            raise kind(response.status, str(self._chat.fault(f"answered {what}")))
+            refusal = self._chat.fault(f"answered {what}", ServerDownError if is_down else RefusedError)
+            refusal.status = response.status
+            raise refusal
 
-    def json(self) -> Any:
-        """Return it as a JSON value."""
+    def json(self, kind: type[T], missing: str) -> T:
+        """Return it as a value of a kind, which lacks what is ``missing`` where it is none."""
         content = b"".join(self.lines())
+        text = _shown(content.decode(errors="replace"))
         try:
-            return json.loads(content)
-        except ValueError:
-            raise self._chat.fault(
-                f"answered {_shown(content.decode(errors='replace'))}, which is no JSON; name its /v1"
-            ) from None
+            return msgspec.json.decode(content, type=kind)
+        except msgspec.ValidationError:
+            raise self._chat.fault(f"answered {text}, without {missing}; see its log") from None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise self._chat.fault(f"answered {text}, which is no JSON; name its /v1") from None
 
     def lines(self) -> Iterator[bytes]:
         """Yield its lines as they arrive."""

@@ -9,26 +9,24 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import count
-from math import inf
 from pathlib import Path
 from typing import Any
+
+from msgspec import field
 
 from pytest_dsocr.adapters.fields import (
     OF_PAGE,
     OF_SETUP,
-    OFFERS,
-    TOML,
-    Types,
+    Options,
     Values,
     check_fields,
     filled,
     of_page,
     of_setup,
-    read_toml,
+    read_options,
 )
 from pytest_dsocr.adapters.process import RunningCommand
 from pytest_dsocr.contract.presets import Preset
@@ -39,34 +37,29 @@ from pytest_dsocr.subjects.protocol import Offers, Setup
 
 LEVEL = Level.TEXT
 OWN_PROCESS = True
-VALID: Types = {
-    "command": (str, list),
-    "keep": bool,
-    "after": str,
-    "before": str,
-    "time_limit": (int, float),
-    "env": dict,
-    **OFFERS,
-}
 FLAGS = "--keep, --after=MARK, --before=MARK, --time-limit=SECONDS, --env=NAME=VALUE, --presets=NAMES, --prompts=NAMES"
 
 
-@dataclass(frozen=True)
-class CommandOptions:
-    """A command, and how it is dealt with."""
+class CommandOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A command, and how it is dealt with; the time limit of the first page of one that stays is with its loading."""
 
-    words: Sequence[str]
+    command: str | list[str] = ""
     keep: bool = False
     after: str = ""
     """The text of the page begins behind this mark; empty: at the beginning of the output."""
     before: str = ""
     """And it ends in front of this one; empty: at the end."""
-    time_limit: float = inf
-    """Seconds for one page; for the first of a command that stays, with its loading."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    presets: Sequence[str] | None = None
-    """Those that it offers; all if None, as of prompts."""
-    prompts: Sequence[str] | None = None
+    env: Mapping[str, str | float] = field(default_factory=dict)
+
+    @property
+    def words(self) -> list[str]:
+        """The command, split."""
+        return shlex.split(self.command) if isinstance(self.command, str) else self.command
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What is added to the environment."""
+        return {name: str(value) for name, value in self.env.items()}
 
 
 def check(spec: str) -> None:
@@ -88,13 +81,14 @@ def subject(spec: str, setup: Setup) -> CommandSubject | KeptSubject:
 def options_of(spec: str) -> CommandOptions:
     """Read a command and its options from a subject's name, or the file that it names."""
     rest = spec.removeprefix(CLI).strip()
-    given = read_toml(Path(rest), VALID) if rest.endswith(TOML) and " " not in rest else _typed(rest)
-    options = _options(given)
+    options = read_options(CommandOptions, rest, lambda: _typed(rest))
+    if not options.words:
+        raise DsocrError(f"there is no command; give {CLI}COMMAND with {{page}} in it, or {CLI}FILE.toml")
     valid = OF_SETUP if options.keep else OF_PAGE + OF_SETUP
     named = check_fields(options.words, valid)
     if not options.keep and "page" not in named:
         raise DsocrError(f"{spec!r} hands no page over; write {{page}} where the command takes the image's file")
-    path = options.env.get("PATH", os.environ.get("PATH"))
+    path = options.variables.get("PATH", os.environ.get("PATH"))
     if not check_fields(options.words[:1], valid) and not shutil.which(options.words[0], path=path):
         raise DsocrError(f"there is no command {options.words[0]!r}; install it, or give its path")
     return options
@@ -160,7 +154,7 @@ class KeptSubject:
 
 
 def _start(options: CommandOptions, values: Values) -> RunningCommand:
-    return RunningCommand([filled(word, values) for word in options.words], options.env, is_asked=options.keep)
+    return RunningCommand([filled(word, values) for word in options.words], options.variables, is_asked=options.keep)
 
 
 def _line(value: Mapping[str, Any]) -> bytes:
@@ -228,25 +222,3 @@ def _flags(words: Iterable[str]) -> dict[str, Any]:
             case _:
                 raise DsocrError(f"{word!r} is no option of {CLI}; in front of a command there may be {FLAGS}")
     return given
-
-
-def _options(given: Mapping[str, Any]) -> CommandOptions:
-    command = given.get("command", ())
-    words = shlex.split(command) if isinstance(command, str) else [*map(str, command)]
-    if not words:
-        raise DsocrError(f"there is no command; give {CLI}COMMAND with {{page}} in it, or {CLI}FILE.toml")
-    if not (limit := given.get("time_limit", inf)) > 0:
-        raise DsocrError(f"a time limit of {limit:g} s leaves no time; give more")
-    env = {name: str(value) for name, value in given.get("env", {}).items()}
-    marks = {name: given.get(name, "") for name in ("after", "before")}
-    options = CommandOptions(
-        words,
-        given.get("keep", False),
-        **marks,
-        time_limit=float(limit),
-        env=env,
-        presets=given.get("presets"),
-        prompts=given.get("prompts"),
-    )
-    Offers.of(options)
-    return options

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_dsocr.adapters import to_gguf
@@ -19,30 +17,18 @@ CONVERTER = "convert_hf_to_gguf.py"
 COLUMNS = 300
 
 
-@dataclass(frozen=True)
-class Converter:
-    """llama.cpp's converter, and who runs it."""
+def export(checkpoint: str, form: str, folder: Path, llama_cpp: Path | None, python: Path) -> list[Path]:
+    """Write a checkpoint in the form that another implementation loads.
 
-    sources: Path | None
-    """llama.cpp's folder, or its ``convert_hf_to_gguf.py``."""
-    python: Path = Path(sys.executable)
-    """A Python with torch, transformers and numpy."""
+    Args:
+        checkpoint: its name.
+        form: ``hf``, ``mlx`` or ``gguf``.
+        folder: new or empty.
+        llama_cpp: of ``gguf``, llama.cpp's folder, or its ``convert_hf_to_gguf.py``.
+        python: a Python with torch, transformers and numpy, that runs this.
 
-    def script(self) -> Path:
-        """Return the converter; raise ``MachineError`` where it is not there."""
-        if self.sources is None:
-            raise MachineError(
-                "gguf is written by llama.cpp's own converter; name the folder of its sources: --llama-cpp=FOLDER (the "
-                "source distribution of llama-cpp-python has it in vendor/llama.cpp)"
-            )
-        script = self.sources / CONVERTER if self.sources.is_dir() else self.sources
-        if not script.is_file():
-            raise MachineError(f"there is no {script}; name a folder of llama.cpp with {CONVERTER}: --llama-cpp=FOLDER")
-        return script
-
-
-def export(checkpoint: str, form: str, folder: Path, converter: Converter) -> list[Path]:
-    """Write ``checkpoint`` to ``folder`` in a ``form``, such as ``hf``; give the files written.
+    Returns:
+        The files written.
 
     Raises:
         DsocrError: where there is no such checkpoint, what converts it is missing or fails, or the folder is not empty.
@@ -50,28 +36,34 @@ def export(checkpoint: str, form: str, folder: Path, converter: Converter) -> li
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DsocrError(f"{folder} is there already and not empty; give another folder")
     if form == "gguf":
-        _write_gguf(checkpoint, folder, converter)
+        _write_gguf(checkpoint, folder, _converter(llama_cpp), python)
     else:
         {"hf": write_portable, "mlx": write_mlx}[form](checkpoint, folder)
     return sorted(folder.iterdir())
 
 
-def _write_gguf(checkpoint: str, folder: Path, converter: Converter) -> None:
-    script = converter.script()
+def _converter(sources: Path | None) -> Path:
+    if sources is None:
+        raise MachineError(
+            "gguf is written by llama.cpp's own converter; name the folder of its sources: --llama-cpp=FOLDER (the "
+            "source distribution of llama-cpp-python has it in vendor/llama.cpp)"
+        )
+    script = sources / CONVERTER if sources.is_dir() else sources
+    if not script.is_file():
+        raise MachineError(f"there is no {script}; name a folder of llama.cpp with {CONVERTER}: --llama-cpp=FOLDER")
+    return script.absolute()
+
+
+def _write_gguf(checkpoint: str, folder: Path, script: Path, python: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         write_portable(checkpoint, Path(scratch, "hf"))
         folder.mkdir(parents=True, exist_ok=True)
-        command = [
-            str(converter.python),
-            to_gguf.__file__,
-            str(script.absolute()),
-            f"{scratch}/hf",
-            str(folder.absolute()),
-        ]
+        files = (to_gguf.__file__, script, Path(scratch, "hf"), folder.absolute())
+        command = [*map(str, (python, *files))]
         try:
             done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
         except OSError as error:
-            raise MachineError(f"{converter.python} cannot be run ({error.strerror}); give another --python") from None
+            raise MachineError(f"{python} cannot be run ({error.strerror}); give another --python") from None
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise MachineError(

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta, Struct
 
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.reading import Format, toml
-from pytest_dsocr.subjects.protocol import Setup
+from pytest_dsocr.subjects.protocol import Offers, Setup
 
-OPTIONS = Format(dict[str, Any], "give a TOML file", parse=toml, most_bytes=2**20)
 FIELD = re.compile(r"\{([a-z_]+)\}")
 OF_SETUP = ("checkpoint", "device", "dtype", "attention")
 OF_PAGE = ("page", "prompt", "text", "preset", "base_size", "image_size", "crop", "max_new_tokens")
@@ -24,11 +26,6 @@ MOST_BYTES = 16 * 2**20
 """Of one answer: the longest output that the model can give takes less than a hundredth."""
 
 Values = Mapping[str, Any]
-Types = Mapping[str, type | tuple[type, ...]]
-
-
-OFFERS: Types = {"presets": list, "prompts": list}
-"""Options of every adapter: the names of the presets and prompts that are offered."""
 
 
 def of_setup(setup: Setup) -> Values:
@@ -41,6 +38,32 @@ def of_page(page: Path, prompt: str, preset: Preset, max_new_tokens: int) -> Val
     text = prompt.replace(IMAGE, "").strip()
     sizes = {"preset": preset.name, "base_size": preset.base_size, "image_size": preset.image_size, "crop": preset.crop}
     return {"page": str(page), "prompt": prompt, "text": text, **sizes, "max_new_tokens": max_new_tokens}
+
+
+T = TypeVar("T")
+
+
+class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every adapter takes, as named or in a file."""
+
+    time_limit: Annotated[float, Meta(gt=0)] = inf
+    """Seconds for one page."""
+    presets: Sequence[str] | None = None
+    """Those that it offers; all if None, as of prompts."""
+    prompts: Sequence[str] | None = None
+
+
+def read_options(kind: type[T], rest: str, typed: Callable[[], dict[str, Any]]) -> T:
+    """Read an adapter's options from the TOML file that ``rest`` names, or as they are typed.
+
+    Raises:
+        DsocrError: where a file cannot be read, an option is unknown or of another type, or a preset has another name.
+    """
+    form = Format(kind, "docs/adapters.md has every option", parse=toml, most_bytes=2**20)
+    is_file = rest.endswith(TOML) and " " not in rest and not rest.startswith("//")
+    found = form.read(rest) if is_file else form.convert(typed(), rest)
+    Offers.of(found)
+    return found
 
 
 def filled(template: str, values: Values) -> str:
@@ -59,26 +82,6 @@ def check_fields(templates: Collection[str], valid: Collection[str]) -> set[str]
     if unknown := sorted(named.difference(valid)):
         raise DsocrError(f"there is no field {{{unknown[0]}}}; the fields are {', '.join(map(_braced, valid))}")
     return named
-
-
-def read_toml(path: Path, valid: Types) -> dict[str, Any]:
-    """Read an adapter's options from a file; ``valid`` gives each option's type.
-
-    Raises:
-        DsocrError: where it cannot be read, or holds what is no option.
-    """
-    given = OPTIONS.read(path)
-    for complaint in _complaints(given, valid):
-        raise DsocrError(f"{path}: {complaint}")
-    return given
-
-
-def _complaints(given: Values, valid: Types) -> Iterator[str]:
-    for name, value in given.items():
-        if name not in valid:
-            yield f"there is no option {name}; the options are {', '.join(valid)}"
-        elif not isinstance(value, valid[name]):
-            yield f"{name} cannot be of type {type(value).__name__}"
 
 
 def _braced(name: str) -> str:

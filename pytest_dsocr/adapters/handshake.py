@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ from typing import Any
 from PIL import Image
 
 from pytest_dsocr.adapters.chat import Chat, RefusedError
+from pytest_dsocr.contract.markup import DET
 from pytest_dsocr.contract.presets import Preset, crop_grid, image_token_count
-from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import listed
 from pytest_dsocr.observation.level import SubjectFaultError
@@ -23,27 +24,28 @@ Body = Callable[[Path, str, Preset, int], dict[str, Any]]
 """Makes a request of a page, a prompt, a preset and the ceiling of the output."""
 PROBED_TOKENS = 96
 WITHOUT_TOKENS = re.compile(r"\[\[\d+, ?\d+, ?\d+, ?\d+\]")
+SPECIAL = re.compile(r"<\|[^|]*\|>")
 NO_LIST = (404, 405, 501)
 
 
-def shake_hands(chat: Chat, model: str, body: Body) -> str:
-    """Return the model's name, and note what the server does.
+def shake_hands(chat: Chat, model: str, body: Body, family: Family) -> str:
+    """Ask for the family's first prompt, note what the server does, and return its model's name.
 
     Raises:
         DsocrError: where it cannot be asked, or where it changes the text so that no page could be right.
     """
     found = _model(chat, model)
-    page, preset = shipped("dev-3")[0], DEFAULT.presets["gundam"]
-    asked = {**body(page, DEFAULT.prompts["markdown"], preset, PROBED_TOKENS), "model": found}
+    page, [prompt, *_] = shipped("dev-3")[0], family.prompts.values()
+    asked = {**body(page, prompt, family.presets[family.default_preset], PROBED_TOKENS), "model": found}
     answer = chat.whole(asked)
     findings = [
         f"model {found}",
         _special(chat, answer.text),
         _prompt(chat, answer.text, asked),
-        _image(answer.prompt_tokens, chat, asked, page),
+        _image(answer.prompt_tokens, chat, asked, page, family),
         _logprobs(chat, asked),
     ]
-    current().note(f"the server at {chat.endpoint.url}: {'; '.join(findings)}")
+    current().note(f"the server at {chat.url}: {'; '.join(findings)}")
     return found
 
 
@@ -58,17 +60,17 @@ def _model(chat: Chat, model: str) -> str:
         return model or names[0]
     has = f"it has {listed(names)}" if names else "it lists none"
     wrong = f"has no model {model!r}" if model else "has not one model"
-    raise DsocrError(f"the server at {chat.endpoint.url} {wrong}; {has}: name one, ?model=NAME")
+    raise DsocrError(f"the server at {chat.url} {wrong}; {has}: name one, ?model=NAME")
 
 
 def _special(chat: Chat, text: str) -> str:
     """Say whether special tokens are kept."""
-    if "<|det|>" in text:
+    if DET in text:
         return "it keeps special tokens"
     if WITHOUT_TOKENS.search(text):
         raise DsocrError(
-            f"the server at {chat.endpoint.url} takes special tokens out of its text (there are boxes without "
-            "<|det|>), so that no page can be compared; let it keep them, as skip_special_tokens=false does in vLLM"
+            f"the server at {chat.url} takes special tokens out of its text (there are boxes without "
+            f"{DET}), so that no page can be compared; let it keep them, as skip_special_tokens=false does in vLLM"
         )
     return "whether it keeps special tokens cannot be told, as it found no box on a page that has some"
 
@@ -76,16 +78,16 @@ def _special(chat: Chat, text: str) -> str:
 def _prompt(chat: Chat, text: str, asked: dict[str, Any]) -> str:
     """Say whether the prompt is repeated in front of the text."""
     prompt = next(part["text"] for part in asked["messages"][0]["content"] if part["type"] == "text")
-    bare = prompt.replace("<|grounding|>", "").strip()
+    bare = SPECIAL.sub("", prompt).strip()
     if bare and bare in text[: 2 * len(prompt) + len("<image>")]:
         raise DsocrError(
-            f"the server at {chat.endpoint.url} repeats the prompt in front of its text, so that no page can be "
+            f"the server at {chat.url} repeats the prompt in front of its text, so that no page can be "
             "compared; let it give the answer alone, such as by echo=false"
         )
     return "it does not repeat the prompt"
 
 
-def _image(counted: int | None, chat: Chat, asked: dict[str, Any], page: Path) -> str:
+def _image(counted: int | None, chat: Chat, asked: dict[str, Any], page: Path, family: Family) -> str:
     """Say how many tokens the image takes, by asking without it as well."""
     [message] = asked["messages"]
     without = [part for part in message["content"] if part["type"] == "text"]
@@ -94,22 +96,21 @@ def _image(counted: int | None, chat: Chat, asked: dict[str, Any], page: Path) -
         bare = chat.whole({**asked, "messages": [{**message, "content": without}], "max_tokens": 1}).prompt_tokens
     if counted is None or bare is None:
         return "how many tokens the image takes cannot be told"
-    presets = ", ".join(_presets_of(counted - bare, page))
-    return f"the image takes {counted - bare} tokens, as with {presets or 'no preset of the vendor'}"
-
-
-def _presets_of(tokens: int, page: Path) -> Iterator[str]:
+    tokens, presets = counted - bare, []
     with Image.open(page) as image:
-        size = image.size
-    for name, preset in DEFAULT.presets.items():
+        grid = crop_grid(*image.size, family.tiling)
+    for name, preset in family.presets.items():
         # the start of the sequence, or the placeholder of the image, may be there in one of the two prompts alone
-        if abs(image_token_count(preset, crop_grid(*size, DEFAULT.tiling) if preset.crop else (1, 1)) - tokens) <= 1:
-            yield name
+        if abs(image_token_count(preset, grid if preset.crop else (1, 1)) - tokens) <= 1:
+            presets.append(name)
+    return f"the image takes {tokens} tokens, as with {', '.join(presets) or 'no preset of the vendor'}"
 
 
 def _logprobs(chat: Chat, asked: dict[str, Any]) -> str:
     try:
         gives = chat.whole({**asked, "max_tokens": 1, "logprobs": True}).logprobs
     except RefusedError as refused:
+        if not refused.status:
+            raise
         return f"it refuses logprobs ({refused.status})"
     return "it gives logprobs" if gives else "it gives no logprobs"

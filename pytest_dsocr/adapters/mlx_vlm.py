@@ -30,11 +30,13 @@ from pytest_dsocr.contract.prompt import IMAGE
 from pytest_dsocr.engine.architecture import Architecture, ClipConfig, SamConfig
 from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.engine.portable import write_portable
-from pytest_dsocr.families import VISION_SEAMS
+from pytest_dsocr.families.family import VIEWS, Family
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.subjects.protocol import Setup
 
 MODEL_TYPE = "deepseekocr"
+SAM_DIMENSIONS = 4
+"""Of its features, whose channels mlx has last."""
 
 
 def write_mlx(checkpoint: str | Path, folder: Path) -> None:
@@ -90,8 +92,9 @@ def _encoder(kind: Any, sam: SamConfig, **sizes: Any) -> Any:
     return made
 
 
-ENCODERS = ("sam_model", "vision_model", "projector")
-PLACES = ("crops", "page")
+def encoders(family: Family) -> dict[str, str]:
+    """Return the encoders of mlx-vlm's model by the stages that they are."""
+    return {stage.name: stage.module.rpartition(".")[2] for stage in family.of_views}
 
 
 class MlxVlm:
@@ -103,8 +106,6 @@ class MlxVlm:
     Raises:
         DsocrError: where mlx-vlm is not installed.
     """
-
-    seams = VISION_SEAMS
 
     def __init__(self, setup: Setup) -> None:
         try:
@@ -118,6 +119,7 @@ class MlxVlm:
             ) from error
         self._prepare = utils.prepare_inputs
         architecture = architecture_of(setup.checkpoint)
+        self.seams, self._encoders = architecture.family.vision_seams, encoders(architecture.family)
         resize_sam(architecture.sam)
         with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
             write_mlx(setup.checkpoint, Path(folder))
@@ -158,8 +160,8 @@ class MlxVlm:
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run vision, and watch its encoders."""
-        whole = {name: getattr(self._model, name) for name in ENCODERS}
-        seen: dict[str, list[Any]] = {name: [] for name in ENCODERS}
+        whole = {name: getattr(self._model, name) for name in self._encoders.values()}
+        seen: dict[str, list[Any]] = {name: [] for name in self._encoders.values()}
         try:
             for name, encoder in whole.items():
                 setattr(self._model, name, _Watched(encoder, seen[name]))
@@ -172,13 +174,15 @@ class MlxVlm:
         finally:
             for name, encoder in whole.items():
                 setattr(self._model, name, encoder)
-        if not seen["sam_model"]:
+        if not all(seen.values()):
             return {}
         seams = {"vision_fusion": self._torch(embeds)[inputs["images_seq_mask"]]}
-        for stage, name in zip(("sam", "clip", "projector"), ENCODERS, strict=True):
-            for place, value in zip(PLACES[-len(seen[name]) :], seen[name], strict=True):
+        for stage, name in self._encoders.items():
+            for place, value in zip(VIEWS[-len(seen[name]) :], seen[name], strict=True):
                 seams[f"{stage}.{place}"] = self._torch(value)
-        return {name: value.permute(0, 3, 1, 2) if name.startswith("sam.") else value for name, value in seams.items()}
+        return {
+            name: value.permute(0, 3, 1, 2) if value.ndim == SAM_DIMENSIONS else value for name, value in seams.items()
+        }
 
     def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> MlxState:
         """Run the prompt with these features at its image tokens."""

@@ -11,7 +11,7 @@ import importlib
 import inspect
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
-from functools import cached_property, reduce
+from functools import cached_property
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,6 +31,7 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.subjects.calls import brief, guarded
 from pytest_dsocr.subjects.loading import PROCESSOR as WORD
+from pytest_dsocr.subjects.loading import named_factory
 from pytest_dsocr.subjects.protocol import Offers, Setup
 
 LEVEL = Level.INPUTS
@@ -154,11 +155,7 @@ def _found(made: Any, names: Iterable[str]) -> Any:
 
 
 def _class(spec: str) -> Any:
-    module, _, path = spec.removeprefix(WORD).partition(":")
-    if not module or not path:
-        raise DsocrError(f"{spec!r} names no processor; give {WORD}package.module:Class")
-    with guarded("load", f"module {module}", lambda error: _unavailable(spec, error)):
-        return reduce(getattr, path.split("."), importlib.import_module(module))
+    return named_factory(spec.removeprefix(WORD))
 
 
 def _unavailable(spec: str, error: BaseException) -> DsocrError:

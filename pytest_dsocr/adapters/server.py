@@ -9,30 +9,31 @@ import base64
 import json
 import mimetypes
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import cycle, islice
-from math import inf, isinf
+from math import isinf
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from pytest_dsocr.adapters.chat import Chat, Endpoint, company
+from msgspec import Meta, field
+
+from pytest_dsocr.adapters.chat import Chat, company
 from pytest_dsocr.adapters.fields import (
     OF_PAGE,
     OF_SETUP,
-    OFFERS,
-    TOML,
-    Types,
+    Options,
     Values,
     check_fields,
     filled,
     of_page,
     of_setup,
-    read_toml,
+    read_options,
 )
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import EOS
+from pytest_dsocr.engine.places import architecture_of
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import shipped
@@ -44,39 +45,26 @@ GREETING_S = 60.0
 """For each answer of the handshake, where no limit is named."""
 LEVEL = Level.TEXT
 OWN_PROCESS = True
-VALID: Types = {
-    "url": str,
-    "model": str,
-    "prompt": str,
-    "stream": bool,
-    "time_limit": (int, float),
-    "beside": int,
-    "key_env": str,
-    "body": dict,
-    **OFFERS,
-}
 
 
-@dataclass(frozen=True)
-class ServerOptions:
+class ServerOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A server, and how it is asked."""
 
-    url: str
+    url: str = ""
     model: str = ""
     """Empty: the only one that it lists."""
     prompt: str = "{text}"
     stream: bool = True
-    time_limit: float = inf
-    """Seconds for one page."""
-    beside: int = 0
+    beside: Annotated[int, Meta(ge=0)] = 0
     """How many other pages are being read while a page is."""
     key_env: str = ""
     """The name of an environment variable that holds the server's key."""
-    presets: Sequence[str] | None = None
-    """Those that it offers; all if None, as of prompts."""
-    prompts: Sequence[str] | None = None
     body: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of a request; None takes one out."""
+
+
+OPTIONS = {*ServerOptions.__struct_fields__} - {"url", "body"}
+"""What a query may say; anything else in it is a field of the request."""
 
 
 def check(spec: str) -> None:
@@ -104,18 +92,12 @@ def subject(spec: str, setup: Setup) -> ServerSubject:
 def options_of(spec: str) -> ServerOptions:
     """Read a server and its options from a subject's name, or the file that it names."""
     rest = spec.removeprefix(HTTP)
-    given = read_toml(Path(rest), VALID) if rest.endswith(TOML) and not rest.startswith("//") else _typed(spec)
-    options = ServerOptions(**{"url": "", **given})
+    options = read_options(ServerOptions, rest, lambda: _typed(spec))
     parts = urlsplit(options.url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
         raise DsocrError(f"{options.url!r} is no server; give http://HOST:PORT/v1?model=NAME, or {HTTP}FILE.toml")
-    if not options.time_limit > 0:
-        raise DsocrError(f"a time limit of {options.time_limit:g} s leaves no time; give more")
-    if options.beside < 0:
-        raise DsocrError(f"there cannot be {options.beside} pages beside one; give 0 or more")
     if options.key_env and options.key_env not in os.environ:
         raise DsocrError(f"there is no environment variable {options.key_env} with the server's key; set it")
-    Offers.of(options)
     check_fields([options.prompt, json.dumps(options.body)], OF_PAGE + OF_SETUP)
     return options
 
@@ -131,8 +113,7 @@ class ServerSubject:
     def __init__(self, options: ServerOptions, setup: Setup) -> None:
         self._options, self._setup = options, of_setup(setup)
         key = os.environ[options.key_env] if options.key_env else ""
-        self._endpoint = Endpoint(options.url.rstrip("/"), key)
-        self._chat = Chat(self._endpoint, options.time_limit)
+        self._chat = Chat(options.url.rstrip("/"), key, options.time_limit)
         self._model = options.model
         self.presets, self.prompts = options.presets, options.prompts
         self.first_token_ms: float | None = None
@@ -142,9 +123,9 @@ class ServerSubject:
         """Find out what the server does, and tell it."""
         from pytest_dsocr.adapters.handshake import shake_hands
 
-        limit_s = self._options.time_limit
-        chat = Chat(self._endpoint, GREETING_S if isinf(limit_s) else limit_s)
-        self._model = shake_hands(chat, self._options.model, self._body)
+        limit_s, family = self._options.time_limit, architecture_of(self._setup["checkpoint"]).family
+        chat = replace(self._chat, limit_s=GREETING_S if isinf(limit_s) else limit_s)
+        self._model = shake_hands(chat, self._options.model, self._body, family)
 
     def read(self, page: Path, *, prompt: str, preset: Preset, max_new_tokens: int) -> str:
         """Have the server read a page."""
@@ -189,13 +170,12 @@ def _typed(spec: str) -> dict[str, Any]:
     url, _, query = spec.partition("?")
     options: dict[str, Any] = {"url": url, "body": {}}
     for name, text in parse_qsl(query, keep_blank_values=True):
-        value = text if name in ("model", "prompt", "key_env") else text.split(",") if name in OFFERS else _json(text)
-        if name not in VALID or name in ("url", "body"):
-            options["body"][name] = value
-        elif isinstance(value, VALID[name]):
-            options[name] = value
+        if name in ("presets", "prompts"):
+            options[name] = text.split(",")
+        elif name in OPTIONS:
+            options[name] = text if name in ("model", "prompt", "key_env") else _json(text)
         else:
-            raise DsocrError(f"{name}={text} is of the wrong type in {spec!r}; see docs/adapters.md")
+            options["body"][name] = _json(text)
     return options
 
 

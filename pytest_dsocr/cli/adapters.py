@@ -7,14 +7,19 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_dsocr.adapters.start import KINDS, write_start
+from pytest_dsocr import adapters
+from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import in_shell
 
+STARTS = Path(adapters.__file__).parent / "starts"
+"""Commented files that run as they are."""
+KINDS = {"cli": (".toml", "cli:{file}"), "http": (".toml", "http:{file}"), "python": (".py", "{module}:MyOcr")}
+"""By kind of adapter: how its file ends, and how that is named as a subject."""
 FORMS = ("hf", "mlx", "gguf")
 NEXT = {
-    "hf": "load it as a checkpoint of transformers, or name it to this project: --dsocr-checkpoint={folder}",
-    "mlx": "pytest --pyargs pytest_dsocr.suites --dsocr-subject=pytest_dsocr.adapters.mlx_vlm:MlxVlm writes its own; a "
-    "program of your own loads this with mlx_vlm.load, after pytest_dsocr.adapters.mlx_vlm.resize_sam",
+    "hf": "load it as a checkpoint of transformers, or name it to this project: dsocr compare --checkpoint={folder}",
+    "mlx": "dsocr compare --subject=pytest_dsocr.adapters.mlx_vlm:MlxVlm writes its own; a program "
+    " of your own loads this with mlx_vlm.load, after pytest_dsocr.adapters.mlx_vlm.resize_sam",
     "gguf": "llama-mtmd-cli -m {folder}/model.gguf --mmproj {folder}/mmproj.gguf",
 }
 
@@ -31,10 +36,23 @@ def new_adapter(options: Namespace) -> Iterator[str]:
     Raises:
         DsocrError: where it cannot be written.
     """
-    subject = write_start(options.kind, options.file)
+    suffix, subject = KINDS[options.kind]
+    file: Path = options.file
+    if file.suffix != suffix:
+        raise DsocrError(f"{file} cannot be an adapter of kind {options.kind}; give a name that ends in {suffix}")
+    if suffix == ".py" and not file.stem.isidentifier():
+        raise DsocrError(f"{file} cannot be imported; give a name such as my_ocr.py")
+    text = (STARTS / options.kind).with_suffix(f"{suffix}.txt" if suffix == ".py" else suffix).read_bytes()
+    try:
+        with file.open("xb") as new:
+            new.write(text)
+    except FileExistsError:
+        raise DsocrError(f"there is a file {file} already; give another name") from None
+    except OSError as error:
+        raise DsocrError(f"{file} cannot be written ({error.strerror}); give another name") from None
     yield f"written     {options.file}"
     yield "next        replace what it says to replace, then run, in the file's folder if it is Python:"
-    yield f"            {in_shell(['pytest', '--pyargs', 'pytest_dsocr.suites', f'--dsocr-subject={subject}'])}"
+    yield f"            {in_shell(['dsocr', 'compare', f'--subject={subject.format(file=file, module=file.stem)}'])}"
 
 
 def add_export(command: ArgumentParser) -> None:
@@ -57,7 +75,7 @@ def export(options: Namespace) -> Iterator[str]:
     """
     from pytest_dsocr.adapters import export as exporting  # brings torch
 
-    converter = exporting.Converter(options.llama_cpp, options.python or Path(sys.executable))
-    for path in exporting.export(options.checkpoint, options.form, options.folder, converter):
+    python = options.python or Path(sys.executable)
+    for path in exporting.export(options.checkpoint, options.form, options.folder, options.llama_cpp, python):
         yield f"written     {path}"
     yield f"next        {NEXT[options.form].format(folder=options.folder)}"

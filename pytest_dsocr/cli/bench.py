@@ -10,12 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_dsocr.cli.arguments import add, add_model, add_reading
-from pytest_dsocr.cli.bisect import searched
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import write_whole
 from pytest_dsocr.foundation.process import interrupted_by_sigterm, progress_bar
-from pytest_dsocr.foundation.words import listed
-from pytest_dsocr.night.bisect import BAD, GOOD, SKIP, Judged
 from pytest_dsocr.observation.case import make_case
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf import calibration, history
@@ -28,7 +25,7 @@ from pytest_dsocr.reference.goldens import BASELINES, OWN, baseline_places, gold
 
 def add_run(command: ArgumentParser) -> None:
     """Add what is the command's alone."""
-    command.usage = "dsocr bench A B [options], dsocr bench --bisect A B, or dsocr bench --calibrate A"
+    command.usage = "dsocr bench A B [options], or dsocr bench --calibrate A"
     command.add_argument("sides", nargs="+", metavar="A B", help="a commit, FILE.whl, env:FOLDER, subject:NAME, or .")
     add(command, "--subject", "implementation of a side that names none", "session", metavar="NAME")
     add(command, "--page", "an image (default: a shipped page)", type=Path, metavar="FILE")
@@ -52,9 +49,7 @@ def add_run(command: ArgumentParser) -> None:
         action="append",
         metavar="STAGE=SHARE",
     )
-    bisect = "look for the first commit behind A, up to B, that is slower than A"
-    command.add_argument("--bisect", action="store_true", help=bisect)
-    counts = "let --bisect judge by what is counted, such as operators and waits, and by no clock"
+    counts = "judge by what is counted, such as operators and waits, and by no clock"
     command.add_argument("--counts", action="store_true", help=counts)
     command.add_argument(
         "--calibrate", action="store_true", help="measure A against itself: what this machine's verdicts are worth"
@@ -82,37 +77,17 @@ def run(options: Namespace) -> Iterator[str]:
     if options.out and not options.out.parent.is_dir():
         raise DsocrError(f"there is no folder {options.out.parent} for --out={options.out}; make it, or name another")
     with interrupted_by_sigterm():
-        if options.bisect:
-            yield from searched(options, lambda commit: _judged(options, task, commit), *options.sides)
-        else:
-            yield from _calibrated(options, task) if options.calibrate else _compared(options, task)
-
-
-def _judged(options: Namespace, task: Task, commit: str) -> Judged:
-    """Judge a commit by whether it is slower than the good one, or only by whether it counts more."""
-    sides = options.sides[0], commit
-    try:
-        with _watching("pair") as watch:
-            bench = compare(sides, task, watch, is_timed=not options.counts)
-    except DsocrError as error:
-        return Judged(SKIP, str(error))
-    worse = [change.text for change in bench.changes if change.is_worse]
-    if not bench.is_same_work:
-        return Judged(SKIP, f"{bench.verdict}; {bench.apart or listed([one.text for one in bench.changes])}")
-    if options.counts:
-        return Judged(BAD, listed(worse)) if worse else Judged(GOOD, "it counts no more than the good one")
-    words = {Status.NOT_SLOWER: GOOD, Status.SLOWER: BAD}
-    return Judged(words.get(bench.status, SKIP), "; ".join([bench.verdict, *worse]))
+        yield from _calibrated(options, task) if options.calibrate else _compared(options, task)
 
 
 def _compared(options: Namespace, task: Task) -> Iterator[str]:
     with _watching("pair") as watch:
-        bench = compare(options.sides, task, watch)
+        bench = compare(options.sides, task, watch, is_timed=not options.counts)
     options.status = bench.status  # before anything is printed, for the reader may close our output
     yield from lines_of(bench)
-    places = [OWN / BASELINES, *baseline_places(golden_folder())]
-    quantities = [one.quantity for one in bench.judgements]
-    yield from calibration.quoted(bench.b.identity["machine"], places, quantities)
+    if quantities := [one.quantity for one in bench.judgements]:
+        places = [OWN / BASELINES, *baseline_places(golden_folder())]
+        yield from calibration.quoted(bench.b.identity["machine"], places, quantities)
     for path in _written(bench, options):
         yield f"written         {path}"
     yield f"verdict         {bench.verdict}"

@@ -30,8 +30,6 @@ from pytest_dsocr.report.file import RUN_ID, WITNESS, RefusedError, RunIdentity,
 
 NAME, HOOKS = "dsocr", "pytest_dsocr.plugin.hooks"
 DEFAULT_OUT, OUT_FLAG = "dsocr-out", "--dsocr-out"
-TAKING = ("compare", "bisect")
-"""The commands that take options of pytest's."""
 DIGESTS = 65_536
 """Bytes that a pipe holds: a thousand digests, of which there are one or two."""
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
@@ -55,8 +53,8 @@ def add_run(command: ArgumentParser) -> None:
 
 
 def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Split the arguments of ``compare`` or ``bisect`` at ``--``; what follows it is for pytest."""
-    if not {*TAKING} & {*arguments[:1]} or "--" not in arguments:
+    """Split the arguments of ``compare`` at ``--``; what follows it is for pytest."""
+    if arguments[:1] != ["compare"] or "--" not in arguments:
         return arguments, ()
     at = arguments.index("--")
     return arguments[:at], arguments[at + 1 :]
@@ -113,19 +111,11 @@ def plugin() -> str:
     return NAME if any(one.name == NAME for one in entry_points(group="pytest11")) else HOOKS
 
 
-def words_of(options: Namespace, *, whole: bool = False) -> Iterator[str]:
-    """Yield the options but for the output folder, as pytest takes them.
-
-    Args:
-        options: as parsed.
-        whole: whether files that are here are named whole, for a run elsewhere.
-    """
-    words = [f"--dsocr-pages={page}" for page in options.named]
+def words_of(options: Namespace) -> Iterator[str]:
+    """Yield the options but for the output folder, as pytest takes them."""
+    yield from (f"--dsocr-pages={page}" for page in options.named)
     for option in OPTIONS:
-        words += option.words(options) if option.name != "out" else ()
-    for word in words:
-        flag, _, value = word.partition("=")
-        yield f"{flag}={Path(value).absolute()}" if whole and value and Path(value).exists() else word
+        yield from option.words(options) if option.name != "out" else ()
 
 
 def _status_of(command: Sequence[str], run_id: str) -> tuple[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from pytest_dsocr.cli.arguments import PAGES, add, add_reading
 from pytest_dsocr.contract.image import image_size
 from pytest_dsocr.cost.cost import ITEM_BYTES
 from pytest_dsocr.cost.model import activation_peaks, cache_bytes, parameters
-from pytest_dsocr.cost.pages import Priced, priced
+from pytest_dsocr.cost.pages import priced
 from pytest_dsocr.cost.roofline import Device, Roof, device_called
 from pytest_dsocr.cost.workload import Workload, text_tokens
 from pytest_dsocr.engine.architecture import Architecture
@@ -48,7 +48,6 @@ def add_run(command: ArgumentParser) -> None:
     add(command, "--attention", "eager, sdpa or flash_attention_2", "eager")
     command.add_argument("--layers", action="store_true", help="tell each layer as well, of one page or in --json")
     add(command, "--json", "write all of it to this file", type=Path, metavar="FILE")
-    add(command, "--html", "draw it as a page as well", type=Path, metavar="FILE")
     add_reading(command)
 
 
@@ -85,9 +84,10 @@ def run(options: Namespace) -> Iterator[str]:
     for one, roof in measured:
         yield ""
         yield from costs.near_table(one, roof)
-    for path, content in _drawn(options, pages, measured, device):
-        write_whole(path, content.encode("utf-8", "replace"))
-        yield f"written     {path}"
+    if options.json:
+        found = costs.to_json(pages, measured, device, layers=options.layers)
+        write_whole(options.json, (json.dumps(found, indent=1) + "\n").encode())
+        yield f"written     {options.json}"
     if bad:
         raise MachineError(f"left out {count(len(bad), 'page')}, as is said above; mend what is wrong with them")
 
@@ -163,13 +163,3 @@ def _measured(
         if is_here and measured.identity["page"]["sha256"] == case.page_sha256:
             roof = roof_over(measured, model.architecture, work.page_px, device)
             yield from [(measured, roof)] if roof else []
-
-
-def _drawn(
-    options: Namespace, pages: Sequence[Priced], measured: Sequence[tuple[Measured, Roof]], device: Device
-) -> Iterator[tuple[Path, str]]:
-    if options.json:
-        found = costs.to_json(pages, measured, device, layers=options.layers)
-        yield options.json, json.dumps(found, indent=1) + "\n"
-    if options.html:
-        yield options.html, costs.html(pages, device)

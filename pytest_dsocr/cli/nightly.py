@@ -1,4 +1,4 @@
-"""``dsocr nightly``: every part of a night into one folder of results; the nights of several machines merged."""
+"""``dsocr nightly``: every part of a night into one folder of results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import locked
 from pytest_dsocr.foundation.process import interrupted_by_sigterm
 from pytest_dsocr.night.config import Config, read_config
-from pytest_dsocr.night.merge import merge
 from pytest_dsocr.night.run import run as run_night
 from pytest_dsocr.night.state import MACHINE
 
@@ -21,33 +20,23 @@ PATHS = ("out", "history", "vendor", "vendor_env")
 
 
 def add_run(command: ArgumentParser) -> None:
-    """Add the configuration or the nights to merge, and what counts before the configuration."""
-    command.usage = "dsocr nightly CONFIG [options], or dsocr nightly --merge FOLDER FOLDER ... --out FOLDER"
-    what = command.add_mutually_exclusive_group(required=True)
-    what.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="configuration file in TOML")
-    merged = "make one night of those of several machines, each the --out of a --shard"
-    what.add_argument("--merge", nargs="+", type=Path, metavar="FOLDER", help=merged)
+    """Add the configuration, and what counts before it."""
+    command.add_argument("config", type=Path, metavar="CONFIG", help="configuration file in TOML")
     command.add_argument("--out", metavar="FOLDER", help="folder of results, in place of the configuration's")
     command.add_argument("--history", metavar="FOLDER", help="folder that each night adds a file to, likewise")
     command.add_argument("--vendor", metavar="FOLDER", help="folder with the vendor's files, likewise")
     command.add_argument("--vendor-env", metavar="FOLDER", help="the vendor's environment, likewise")
     command.add_argument("--commit", help="what names the code, where this is no git repository")
-    command.add_argument("--shard", metavar="I/N", help="part of the pages, for one machine of several, likewise")
     command.add_argument("--minutes", type=float, help="time budget, in place of the configuration's")
     command.add_argument("--again", action="store_true", help="run every part, whatever is done already")
 
 
 def run(options: Namespace) -> Iterator[str]:
-    """Run a night, or merge some; ``options.status`` becomes the worst status of its parts.
+    """Run a night; ``options.status`` becomes the worst status of its parts.
 
     Raises:
         DsocrError: on bad input; with the status 10, where the night itself cannot go on.
     """
-    if options.merge:
-        if not options.out:
-            raise DsocrError("--merge writes a night of its own; name its folder: --out=FOLDER")
-        options.status = yield from merge(options.merge, Path(options.out), options.history or "")
-        return
     config = read_config(options.config, _overrides(options))
     with interrupted_by_sigterm(), locked(Path(config.out) / LOCK):
         options.status = MACHINE
@@ -69,7 +58,7 @@ def _run(config: Config, *, again: bool) -> Generator[str, None, int]:
 
 def _overrides(options: Namespace) -> dict[str, Any]:
     """Return what the command line says in place of the file; its paths are relative to the working directory."""
-    values = {name: getattr(options, name) for name in (*PATHS, "minutes", "commit", "shard")}
+    values = {name: getattr(options, name) for name in (*PATHS, "minutes", "commit")}
     return {
         name: str(Path(value).absolute()) if value and name in PATHS else value
         for name, value in values.items()

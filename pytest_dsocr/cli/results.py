@@ -132,7 +132,7 @@ def history(options: Namespace) -> Iterator[str]:
     yield from spells.lines(nights, damaged)
     yield from of_times.lines_of(series, torn)
     if options.html:
-        page = html(nights, series, [*damaged, *torn]) if nights else of_times.html(series, torn)
+        page = html(nights, series, [*damaged, *torn])
         write_whole(options.html, page.encode("utf-8", "replace"))
         yield f"{'written':<16}{options.html}"
     if not (series or nights):

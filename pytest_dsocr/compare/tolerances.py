@@ -9,6 +9,9 @@ from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
 
+LEAST_EXPONENT = -126
+"""Of float32 and bfloat16: below it the distance from one number to the next stays as it is."""
+
 
 @dataclass(frozen=True)
 class Tolerances:
@@ -37,7 +40,7 @@ class Tolerances:
 
     def ulp(self, logit: float) -> float:
         """Give the distance from ``logit`` to the next number of this dtype."""
-        return 2.0 ** (math.frexp(logit or 1.0)[1] - 1 - self.mantissa_bits)
+        return 2.0 ** (max(math.frexp(logit or 1.0)[1] - 1, LEAST_EXPONENT) - self.mantissa_bits)
 
     def of_seam(self, name: str) -> float:
         """Give the limit of the seam ``name``: what prefill gives are logits, in front of them are its layers."""

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
 
 from pytest_dsocr.foundation.errors import DsocrError
-
-
-class DsocrWarning(UserWarning):
-    """Something was assumed that the caller may want to decide."""
 
 
 @dataclass(frozen=True)
@@ -36,23 +30,8 @@ class DecodePolicy:
             raise DsocrError(f"no_repeat_ngram_size={self.no_repeat_ngram_size} is no length; give 0 to turn it off")
 
     def for_model(self, eos_id: int, max_position_embeddings: int | None) -> DecodePolicy:
-        """Give this policy of a family for one model, whose ceiling is the model's own limit of positions.
-
-        Where the model has none the ceiling stays, with one ``DsocrWarning`` a process.
-        """
-        if max_position_embeddings is None:
-            _warn_of_fallback(self.max_new_tokens)
+        """Give this policy of a family for one model, whose ceiling is its limit of positions, if it has one."""
         return replace(self, eos_id=eos_id, max_new_tokens=max_position_embeddings or self.max_new_tokens)
-
-
-@cache
-def _warn_of_fallback(ceiling: int) -> None:
-    warnings.warn(
-        "the model's config has no max_position_embeddings, so output ends at the vendor's "
-        f"{ceiling} tokens; set max_new_tokens to choose another ceiling",
-        DsocrWarning,
-        stacklevel=3,
-    )
 
 
 class NgramBan:

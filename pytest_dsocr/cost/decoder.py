@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from pytest_dsocr.cost.cost import (
     ITEM_BYTES,
@@ -45,41 +44,10 @@ SESSION = Way()
 VENDOR = Way(all_logits=True, angle_products=True)
 
 
-class Reached(Protocol):
-    """Distinct experts of layer ``layer`` that ``rows`` rows of tokens at ``positions`` go to in one call."""
-
-    def __call__(self, config: DecoderConfig, layer: int, positions: range, rows: int) -> float:
-        """Count."""
-
-
-def expected(config: DecoderConfig, layer: int, positions: range, rows: int) -> float:
-    """Count as many as are expected where every expert is as likely as any other."""
-    tokens = len(positions) * rows
+def expected_experts(config: DecoderConfig, tokens: int) -> float:
+    """Count the distinct experts that are expected in a call of so many tokens, every one as likely as any other."""
     missed = (1 - config.num_experts_per_tok / config.n_routed_experts) ** tokens
     return config.n_routed_experts * (1 - missed)
-
-
-def least(config: DecoderConfig, layer: int, positions: range, rows: int) -> float:
-    """Count as few as can be: all tokens go to the same."""
-    return config.num_experts_per_tok if len(positions) * rows else 0
-
-
-def most(config: DecoderConfig, layer: int, positions: range, rows: int) -> float:
-    """Count as many as can be: no two tokens share one, as long as there are others."""
-    return min(config.n_routed_experts, config.num_experts_per_tok * len(positions) * rows)
-
-
-ALIKE: tuple[Reached, ...] = (expected, least, most)
-"""Those that depend on the number of tokens alone."""
-
-
-def routed(chosen: Mapping[int, Sequence[Sequence[int]]]) -> Reached:
-    """Count exactly: ``chosen`` holds, by layer, the experts of each position (of all rows there)."""
-
-    def exact(config: DecoderConfig, layer: int, positions: range, rows: int) -> float:
-        return len({expert for position in positions for expert in chosen[layer][position]})
-
-    return exact
 
 
 @dataclass(frozen=True)
@@ -92,7 +60,6 @@ class Call:
     size: int
     """Bytes of a number."""
     way: Way = SESSION
-    reached: Reached = expected
 
     @property
     def tokens(self) -> int:
@@ -182,7 +149,7 @@ def _mlp(config: DecoderConfig, call: Call, layer: int) -> Iterator[tuple[str, C
     experts, chosen = config.n_routed_experts, config.num_experts_per_tok
     gate = product(tokens, width, experts) + each(tokens * experts, SOFTMAX)
     yield "mlp.gate", gate + moved(call.size, weights=experts * width)
-    reached = round(call.reached(config, layer, call.positions, call.rows) * expert_parameters(config))
+    reached = round(expected_experts(config, tokens) * expert_parameters(config))
     weighted = each(tokens * chosen * width, 2)
     routed = _gated(tokens * chosen, width, inner) + weighted + _through(config, call)
     yield "mlp.experts", routed + moved(call.size, weights=reached)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pytest_dsocr.contract.presets import crop_count
 from pytest_dsocr.cost import decoder, encoders
 from pytest_dsocr.cost.cost import ITEM_BYTES, Cost, StageCost, moved, total
-from pytest_dsocr.cost.decoder import ALIKE, SESSION, Call, Reached, Way, expected
+from pytest_dsocr.cost.decoder import SESSION, Call, Way
 from pytest_dsocr.cost.workload import Workload
-from pytest_dsocr.engine.architecture import Architecture, ClipConfig, DecoderConfig, SamConfig
+from pytest_dsocr.engine.architecture import Architecture, DecoderConfig
 from pytest_dsocr.families.family import load
 
 NEWLINE = "model.image_newline"
@@ -22,9 +22,7 @@ OWN = (NEWLINE, SEPARATOR)
 Layers = dict[str, Cost]
 
 
-def stages_of(
-    arch: Architecture, work: Workload, *, way: Way = SESSION, reached: Reached = expected
-) -> dict[str, StageCost]:
+def stages_of(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict[str, StageCost]:
     """Return the cost of each stage of ``work``: all its pages, all its views, all its decode steps.
 
     Pages of a batch go through vision and prefill one by one, and are decoded together. Weights are read once in each
@@ -34,14 +32,13 @@ def stages_of(
         arch: the model's dimensions.
         work: the pages.
         way: what right implementations do differently; the session's if left out.
-        reached: how many experts a call reads; as many as are expected if left out.
     """
     vision = load(arch.family.cost).vision
     of_page = _sum([vision(arch, side_px, views, work.dtype) for side_px, views in calls(work)])
     of_page["vision_fusion"] = _fusion(arch, work)
-    of_page["prefill"] = _prefill(arch, work, way, reached)
+    of_page["prefill"] = _prefill(arch, work, way)
     found = {stage: _times(layers, work.batch) for stage, layers in of_page.items()}
-    found["decode"] = _decode(arch, work, way, reached)
+    found["decode"] = _decode(arch, work, way)
     return {stage: StageCost(stage, layers) for stage, layers in found.items()}
 
 
@@ -51,12 +48,10 @@ def calls(work: Workload) -> list[tuple[int, int]]:
     return [*([(work.preset.tiling.crop_px, crops)] if crops else []), (work.preset.view_size, 1)]
 
 
-def decode_step(
-    arch: Architecture, work: Workload, length: int, *, way: Way = SESSION, reached: Reached = expected
-) -> StageCost:
+def decode_step(arch: Architecture, work: Workload, length: int, *, way: Way = SESSION) -> StageCost:
     """Return the cost of one step after which the cache of every row holds ``length`` positions, with the new one."""
     size, config = ITEM_BYTES[work.dtype], arch.decoder
-    call = Call(work.batch, range(length - 1, length), size, way, reached)
+    call = Call(work.batch, range(length - 1, length), size, way)
     embedded = decoder.embedding(config, work.batch, size)
     return StageCost("decode", {decoder.EMBEDDING: embedded, **decoder.layers(config, call)})
 
@@ -72,7 +67,7 @@ def parameters(arch: Architecture) -> dict[str, int]:
 
 def cache_bytes(arch: Architecture, work: Workload) -> int:
     """Return the bytes of keys and values when the last token has been written."""
-    positions = work.batch * (work.prompt_tokens + work.decode_steps)
+    positions = work.batch * arch.family.cache.length(work.prompt_tokens, work.decode_steps)
     return decoder.cache_bytes(arch.decoder, positions, ITEM_BYTES[work.dtype])
 
 
@@ -83,26 +78,21 @@ def _fusion(arch: Architecture, work: Workload) -> Layers:
     return {NEWLINE: through + moved(size, weights=width), SEPARATOR: moved(size, weights=width)}
 
 
-def _prefill(arch: Architecture, work: Workload, way: Way, reached: Reached) -> Layers:
+def _prefill(arch: Architecture, work: Workload, way: Way) -> Layers:
     size, config = ITEM_BYTES[work.dtype], arch.decoder
-    call = Call(1, range(work.prompt_tokens), size, way, reached)
+    call = Call(1, range(work.prompt_tokens), size, way)
     embedded = decoder.embedding(config, work.prompt_tokens, size)
     scattered = moved(size, read=work.image_tokens * config.hidden_size)
     return {decoder.EMBEDDING: embedded + scattered, **decoder.layers(config, call)}
 
 
-def _decode(arch: Architecture, work: Workload, way: Way, reached: Reached) -> Layers:
-    """Sum the steps, each of which costs as much more than the one before, unless the routing says otherwise."""
+def _decode(arch: Architecture, work: Workload, way: Way) -> Layers:
+    """Sum the steps, each of which costs as much more than the one before."""
     lengths = range(work.prompt_tokens + 1, work.prompt_tokens + 1 + work.decode_steps)
-    ends = (lengths[0], lengths[-1]) if lengths else ()
-    taken = [
-        decode_step(arch, work, length, way=way, reached=reached).layers
-        for length in (ends if reached in ALIKE else lengths)
-    ]
-    names = taken[0] if taken else ()
-    if reached in ALIKE:
-        return {name: total(layers[name] for layers in taken).scaled(len(lengths), 2) for name in names}
-    return {name: total(layers[name] for layers in taken) for name in names}
+    if not lengths:
+        return {}
+    first, last = (decode_step(arch, work, length, way=way).layers for length in (lengths[0], lengths[-1]))
+    return {name: (first[name] + last[name]).scaled(len(lengths), 2) for name in first}
 
 
 def _times(layers: Mapping[str, Cost], count: int) -> Layers:
@@ -115,35 +105,18 @@ def _sum(parts: list[dict[str, Layers]]) -> dict[str, Layers]:
 
 
 def activation_peaks(arch: Architecture, work: Workload, *, way: Way = SESSION) -> dict[str, int]:
-    """Return the most bytes of activations alive at once in ``sam``, ``clip``, ``prefill`` and ``decode``.
+    """Return the most bytes of activations alive at once in the encoders' stages, ``prefill`` and ``decode``.
 
     A bound for code that is written as the session is: each operator's result is stored; attention of the towers is
     fused, but for its bias, which a kernel may copy to a size that it likes. Two fifths of it are used at least.
     """
-    size = ITEM_BYTES[work.dtype]
-    sides = [(side_px, encoders.features_side(arch.sam, side_px), n) for side_px, n in calls(work)]
+    size, of_views = ITEM_BYTES[work.dtype], load(arch.family.cost).activations
+    each = [of_views(arch, side_px, views, size) for side_px, views in calls(work)]
     return {
-        "sam": max(size * _sam_bytes(arch.sam, side_px // arch.sam.patch_size, n) for side_px, _, n in sides),
-        "clip": max(size * _clip_bytes(arch.clip, n * (side**2 + 1)) for _, side, n in sides),
+        **{stage: max(one[stage] for one in each) for stage in each[0]},
         "prefill": _prefill_bytes(arch.decoder, work, size, way),
         "decode": _decode_bytes(arch.decoder, work, size),
     }
-
-
-def _sam_bytes(config: SamConfig, side: int, views: int) -> int:
-    """Input, norm, windows, queries with keys and values, and the output twice, beside the bias in its making."""
-    peaks = [views * side**2 * config.width * (3 + 2 * config.mlp_ratio)]
-    for layer in range(config.layers):
-        window = side if layer in config.global_attn_indexes else config.window_size
-        patches = views * (-(-side // window) * window) ** 2
-        bias = 2 * patches * config.heads * (window**2 + window)
-        peaks.append(bias + 8 * patches * config.width)
-    return max(peaks)
-
-
-def _clip_bytes(config: ClipConfig, rows: int) -> int:
-    """Input, norm and output, and four steps of the activation; attention takes less."""
-    return rows * config.width * (3 + 4 * config.mlp_ratio)
 
 
 def _prefill_bytes(config: DecoderConfig, work: Workload, size: int, way: Way) -> int:

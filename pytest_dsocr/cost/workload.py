@@ -1,4 +1,4 @@
-"""How much work a page is: views, crops and tokens, from its size, preset and prompt; and how far it is compressed."""
+"""How much work a page is: views, crops and tokens, from its size, preset and prompt."""
 
 from __future__ import annotations
 
@@ -106,33 +106,12 @@ def text_tokens(prompt: str) -> int:
     return 1 + sum(len(TOKEN.findall(piece)) for piece in split_at_images(DEFAULT.prompts.get(prompt, prompt), 1))
 
 
-@dataclass(frozen=True)
-class Compression:
-    """How far one page is compressed."""
+def valid_image_tokens(work: Workload) -> int:
+    """Count the image tokens that show the page, as the vendor's ``test_compress`` does.
 
-    valid_image_tokens: int
-    """Image tokens that show the page; those of padding, of rows' ends and of the separator are not counted."""
-    text_tokens: int
-    """Tokens of the output, made to text and read again."""
-
-    @property
-    def ratio(self) -> float:
-        """Text tokens for each image token, to two places.
-
-        Raises:
-            DsocrError: where no image token is counted, and the vendor's code divides by zero.
-        """
-        if not self.valid_image_tokens:
-            raise DsocrError(
-                "the vendor counts no valid image tokens for these sizes, so there is no ratio; "
-                f"give a base_size of {', '.join(map(str, (*OF_VIEW, *OF_SQUASHED_VIEW)))}"
-            )
-        return round(self.text_tokens / self.valid_image_tokens, 2)
-
-
-def compression(work: Workload, text_tokens_written: int) -> Compression:
-    """Return the figures of a page that was read as so many tokens of text."""
-    return Compression(_of_view(work) + _of_crops(work), text_tokens_written)
+    Those of padding, of rows' ends and of the separator are left out; of sizes that it does not know it counts none.
+    """
+    return _of_view(work) + _of_crops(work)
 
 
 def _of_view(work: Workload) -> int:

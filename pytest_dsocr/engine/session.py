@@ -23,7 +23,7 @@ from pytest_dsocr.engine.pipeline import DecodeState, Pipeline, Vision, generate
 from pytest_dsocr.engine.protocol import CacheT, OcrModel
 from pytest_dsocr.engine.result import Counts, Result
 from pytest_dsocr.engine.stages import Instrument, Stages
-from pytest_dsocr.engine.tokenizer import TextStream
+from pytest_dsocr.engine.tokenizer import stream_text
 from pytest_dsocr.families.family import Family, load
 from pytest_dsocr.foundation.errors import DsocrError
 
@@ -170,12 +170,8 @@ class Session(Generic[CacheT]):
         """Yield each token of one page as it comes; the texts together are the decoded output."""
         self.stages.clear()
         inputs = self.prepare(image, prompt=prompt, preset=preset)
-        text = TextStream(self.tokenizer)
-        policy = self._policy(max_new_tokens, None)
-        for [token] in self._generate(self.pipeline.prefill(inputs), [inputs], policy):
-            yield StreamedToken(token, text.push(token))
-        if rest := text.flush():
-            yield StreamedToken(None, rest)
+        steps = self._generate(self.pipeline.prefill(inputs), [inputs], self._policy(max_new_tokens, None))
+        yield from (StreamedToken(*one) for one in stream_text(self.tokenizer, (token for [token] in steps)))
 
     def run_batch(
         self,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, Protocol, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import tokenizers
 from msgspec import Meta
 from tokenizers import decoders, models, pre_tokenizers
 
 from pytest_dsocr.contract.markup import UNITS
-from pytest_dsocr.contract.prompt import BOS, EOS, IMAGE, PAD, SpecialTokens
+from pytest_dsocr.contract.prompt import BOS, EOS, IMAGE, PAD, SpecialTokens, TextTokenizer
 from pytest_dsocr.engine.places import VENDOR_VOCAB_SIZE
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError, MachineError
@@ -35,16 +35,6 @@ class _Config(TypedDict, total=False):
 
 FETCH = "fetch the checkpoint's tokenizer again"
 TOKENIZERS, CONFIGS = Format(dict[str, Any], FETCH, MachineError), Format(_Config, FETCH, MachineError)
-
-
-class HfTokenizer(Protocol):
-    """What is used of a transformers tokenizer."""
-
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Give the ids of ``text``."""
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool, clean_up_tokenization_spaces: bool) -> str:
-        """Give the text of ``token_ids``."""
 
 
 class Tokenizer:
@@ -77,7 +67,7 @@ class Tokenizer:
         return cls.over(backend)
 
     @classmethod
-    def wrap(cls, tokenizer: HfTokenizer) -> Tokenizer:
+    def wrap(cls, tokenizer: Any) -> Tokenizer:
         """Stand before a transformers tokenizer; raise ``DsocrError`` where it lacks a special token."""
         return cls(
             lambda text: tokenizer.encode(text, add_special_tokens=False),
@@ -120,43 +110,19 @@ class Tokenizer:
         return ids[0] if len(ids) == 1 and self._decode(ids) == text else None
 
 
-class _Decoder(Protocol):
-    def decode(self, ids: Sequence[int]) -> str: ...
-
-
-class TextStream:
-    """Text from tokens as they come; the pieces together are the decoded whole.
-
-    A piece never ends inside a character, and the cost of a token does not grow with the text.
-    """
-
-    # A character has at most four bytes and a token at least one, so that what a token adds shows within five.
-    WINDOW_TOKENS = 5
-
-    def __init__(self, tokenizer: _Decoder) -> None:
-        self._tokenizer = tokenizer
-        self._window: list[int] = []
-
-    def push(self, token_id: int) -> str:
-        """Give the text that ``token_id`` completes, empty inside a character."""
-        if not self._tokenizer.decode([token_id]):
-            return ""
-        before = _complete(self._tokenizer.decode(self._window))
-        self._window.append(token_id)
-        after = _complete(self._tokenizer.decode(self._window))
-        del self._window[: -self.WINDOW_TOKENS]
-        return after[len(before) :]
-
-    def flush(self) -> str:
-        """Give what a character cut off by the end of the tokens leaves behind, and start again."""
-        text = self._tokenizer.decode(self._window)
-        self._window.clear()
-        return text[len(_complete(text)) :]
-
-
-def _complete(text: str) -> str:
-    """Drop the last character if it may be the beginning of another."""
-    return text.removesuffix(REPLACEMENT)
+def stream_text(tokenizer: TextTokenizer, tokens: Iterable[int]) -> Iterator[tuple[int | None, str]]:
+    """Yield each token with the text that it completes, empty inside a character; with None what is left at the end."""
+    waiting: list[int] = []
+    for token in tokens:
+        waiting.append(token)
+        text = tokenizer.decode(waiting)
+        if text.endswith(REPLACEMENT):  # the beginning of a character, it may be
+            yield token, ""
+        else:
+            waiting.clear()
+            yield token, text
+    if waiting:
+        yield None, tokenizer.decode(waiting)
 
 
 def _add_listed_tokens(backend: tokenizers.Tokenizer, path: Path) -> None:

@@ -23,6 +23,7 @@ from pytest_dsocr.foundation.reading import FileName, Format, is_regular
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
+WRITTEN = "model-00001-of-000001.safetensors"
 ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 NAMED = 3
 """How many tensors or files a message names."""
@@ -85,10 +86,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return dict(_read(read_headers(folder)))
 
 
-def save_weights(state: Mapping[str, Tensor], folder: Path, *, max_shard_bytes: int = 2 * 1024**3) -> None:
-    """Write ``state`` as safetensors in shards with an index, under file names like the published checkpoint's.
+def save_weights(state: Mapping[str, Tensor], folder: Path) -> None:
+    """Write ``state`` as safetensors with an index, under file names like the published checkpoint's.
 
-    ``folder`` is made if it is absent. A tensor larger than ``max_shard_bytes`` gets a shard of its own.
+    ``folder`` is made if it is absent.
 
     Raises:
         DsocrError: where ``folder`` holds weights already.
@@ -96,13 +97,13 @@ def save_weights(state: Mapping[str, Tensor], folder: Path, *, max_shard_bytes: 
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.glob("*.safetensors")):
         raise DsocrError(f"{folder} holds weights already; give an empty folder")
-    shards = _split(state, max_shard_bytes)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+    total_bytes = sum(tensor.nbytes for tensor in tensors.values())
+    index = {"metadata": {"total_size": total_bytes}, "weight_map": dict.fromkeys(state, WRITTEN)}
     with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as unfinished:
-        for file, names in shards.items():
-            tensors = {name: state[name].detach().cpu().contiguous() for name in names}
-            save_file(tensors, Path(unfinished) / file, metadata={"format": "pt"})
-        (Path(unfinished) / INDEX).write_text(_index(shards, state), encoding="utf-8")
-        for file in (*shards, INDEX):
+        save_file(tensors, Path(unfinished) / WRITTEN, metadata={"format": "pt"})
+        (Path(unfinished) / INDEX).write_text(json.dumps(index, indent=2), encoding="utf-8")
+        for file in (WRITTEN, INDEX):
             (Path(unfinished) / file).replace(folder / file)
 
 
@@ -208,25 +209,6 @@ def _fits(stored: StoredTensor, parameter: Tensor) -> bool:
 
 def _first_few(names: list[str]) -> str:
     return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
-
-
-def _split(state: Mapping[str, Tensor], max_bytes: int) -> dict[str, list[str]]:
-    """Give the names of the tensors in each file."""
-    shards: list[list[str]] = [[]]
-    room_bytes = max_bytes
-    for name, tensor in state.items():
-        if tensor.nbytes > room_bytes and shards[-1]:
-            shards.append([])
-            room_bytes = max_bytes
-        shards[-1].append(name)
-        room_bytes -= tensor.nbytes
-    return {f"model-{n:05d}-of-{len(shards):06d}.safetensors": names for n, names in enumerate(shards, start=1)}
-
-
-def _index(shards: Mapping[str, list[str]], state: Mapping[str, Tensor]) -> str:
-    places = {name: file for file, names in shards.items() for name in names}
-    total_bytes = sum(tensor.nbytes for tensor in state.values())
-    return json.dumps({"metadata": {"total_size": total_bytes}, "weight_map": places}, indent=2)
 
 
 def _hash(tensor: Tensor) -> str:

@@ -73,13 +73,9 @@ class Vendor:
     """Its class, as ``architectures`` of a checkpoint's ``config.json`` has it."""
     files: tuple[str, ...]
     """Their names, the one with the class first; their sums are in ``golden/vendor/anchors.json``."""
-    encoder: str
-    """The one with the vision encoders."""
     contract: Mapping[str, tuple[str, ...]]
     """By stage, what the contract was read from: functions, classes, methods and tables, in whichever file they
     stand."""
-    build: str
-    """Makes its model of a config: ``module:name``, see :mod:`pytest_dsocr.reference.vendor_code.build`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,1 +1,1 @@
-"""A night run part by part, kept as a file, merged from machines, and set beside those before; the first bad commit."""
+"""A night run part by part, kept as a file, and set beside those before."""

@@ -10,7 +10,6 @@ from typing import Any
 
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.reading import Format, toml
-from pytest_dsocr.foundation.shard import Shard
 from pytest_dsocr.pages.page_list import SUBSETS
 
 
@@ -81,17 +80,10 @@ class Config:
     pytest: tuple[str, ...] = ()
     """More options of pytest's, for every part but the doctor."""
     out: str = "nightly-out"
-    shard: str = ""
-    """Which part of the pages, such as ``2/8``, for one machine of several; see ``dsocr nightly --merge``."""
     history: str = "nightly-history"
     """Folder that each night adds a file to; empty for none."""
     commit: str = ""
     """What names the code where git does not."""
-
-    @property
-    def part_of_pages(self) -> Shard:
-        """The shard; the one of one, where none is named."""
-        return Shard.read(self.shard or "1/1")
 
     @property
     def on_gpu(self) -> bool:
@@ -121,10 +113,6 @@ def read_config(path: Path, given: Mapping[str, Any] | None = None) -> Config:
         config = Config(**{**_beside(path.absolute().parent, values), **(given or {})})
     except OSError as error:
         raise TABLES.fault(path, f"names what is no path ({error.strerror})") from error
-    try:
-        _ = config.shard and Shard.read(config.shard)
-    except ValueError:
-        raise DsocrError(f"{path}: shard {config.shard!r} is no part of anything; give one such as 2/8") from None
     if "live" in config.parts and not config.vendor:
         raise DsocrError(f"{path}: the part live needs vendor, a folder with the vendor's Python files")
     return config

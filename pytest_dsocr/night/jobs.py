@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.night.config import PARTS, Config, Part
 from pytest_dsocr.report.commands import SAFE_PATH, suites
 
@@ -29,44 +28,20 @@ class Job:
 
 
 def jobs(config: Config, pages: Mapping[str, Sequence[str]]) -> Iterator[Job]:
-    """Yield what there is to do, in order of worth.
-
-    Args:
-        config: the night's.
-        pages: of each field that names some, the files.
-
-    Raises:
-        DsocrError: where there are fewer pages than machines.
-    """
+    """Yield what there is to do, in order of worth; ``pages`` are the files of each field that names some."""
     usual = [name for name, part in PARTS.items() if config.vendor or not part.is_live]
     for name in config.parts or usual:
         part = PARTS[name]
-        if part.first_pages > 0 and not config.part_of_pages.is_first:
-            continue
         own = tuple(pages["live_pages" if part.is_live and config.live_pages else "pages"])
         if part.first_pages:
             yield Job(name, name, own[: max(part.first_pages, 0)])
         else:
-            batches = batched(own, config.batch, config.part_of_pages.of)
+            size = config.batch or max(len(own), 1)
+            batches = [own[at : at + size] for at in range(0, len(own), size)]
             yield from (
                 Job(name if len(batches) == 1 else f"{name}-{number:03}", name, batch)
                 for number, batch in enumerate(batches, start=1)
             )
-
-
-def batched(pages: Sequence[str], size: int, machines: int) -> list[tuple[str, ...]]:
-    """Split pages so that each machine has ``size`` of a batch, and at least one; all, where ``size`` is 0.
-
-    Raises:
-        DsocrError: where there are fewer pages than machines.
-    """
-    if 0 < len(pages) < machines:
-        raise DsocrError(f"{len(pages)} pages are too few for {machines} machines; make fewer shards")
-    step = size * machines or max(len(pages), 1)
-    found = [tuple(pages[at : at + step]) for at in range(0, len(pages), step)]
-    if len(found) > 1 and len(found[-1]) < machines:
-        found[-2:] = [found[-2] + found[-1]]
-    return found
 
 
 def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
@@ -74,9 +49,9 @@ def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
     ours = [sys.executable, SAFE_PATH, "-m", "pytest_dsocr"]
     if job.is_doctor:
         return [*ours, "doctor", f"--json={folder / DOCTOR_JSON}", *_setting(job, config), f"--out={config.out}"]
-    part, shard = PARTS[job.part], config.part_of_pages
-    own = -(-len(job.pages) // shard.of)
-    workers = 1 if part.is_timed or part.first_pages else min(gpus if config.on_gpu else config.workers, own)
+    part = PARTS[job.part]
+    processes = min(gpus if config.on_gpu else config.workers, len(job.pages))
+    workers = 1 if part.is_timed or part.first_pages else processes
     tests = [f"--tests={test}" for test in _tests(part.suites)]
     of_pytest = [f"--junitxml={folder / JUNIT}", "-p", "no:cacheprovider", *config.pytest]
     of_pytest += ["--dsocr-fresh"] if part.is_live else []  # what was live another night says nothing of this one
@@ -87,7 +62,6 @@ def command(job: Job, config: Config, folder: Path, gpus: int) -> list[str]:
         *tests,
         *_setting(job, config),
         *_promise(part, config),
-        *([f"--shard={shard}"] if shard.of > 1 and not part.first_pages else []),
         f"--out={folder}",
         "--",
         *of_pytest,

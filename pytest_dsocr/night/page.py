@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pytest_dsocr.foundation.files import templates
 from pytest_dsocr.foundation.words import count
 from pytest_dsocr.night.record import LETTERS, MACHINE, STAGES, WORDS, WRONG, Night, gravest
-from pytest_dsocr.night.spells import NO_CASE, bisection, cells_in, flips, letter_of, of_flip, of_spell, spells
+from pytest_dsocr.night.spells import NO_CASE, cells_in, flips, letter_of, spells
 from pytest_dsocr.perf import history
 from pytest_dsocr.perf.history import Series
 
@@ -62,8 +62,8 @@ def html(nights: Sequence[Night], series: Sequence[Series], damaged: Sequence[st
                 [Row(case or NO_CASE, [_of_case(night, case, stages) for night in nights]) for case in cases],
             ),
         ],
-        spells=[(one, of_spell(one), bisection(one)) for one in spells(nights)],
-        flips=[of_flip(one) for one in flips(nights)],
+        spells=[(one, str(one)) for one in spells(nights)],
+        flips=[flip.of(cells) for flip, cells in flips(nights).items()],
         flaky=list(dict.fromkeys(test for night in nights for test in night.flaky)),
         legend=[(letter, WORDS[letter]) for letter in (*LETTERS.values(), MACHINE)],
         damaged=damaged,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from msgspec import Meta
 
@@ -19,7 +19,6 @@ from pytest_dsocr.foundation.reading import Format, Time
 from pytest_dsocr.foundation.words import HASH_CHARACTERS
 from pytest_dsocr.perf.history import Line
 from pytest_dsocr.report.exit_status import Ending
-from pytest_dsocr.report.words import likely_cause
 
 INPUTS, TIMES, OTHER = "tokenizer", "times", "other"
 OUTPUT = "postprocess"
@@ -48,18 +47,6 @@ Cells = dict[str, dict[str, Letter]]
 """By case, which is empty for what is of no page, and by stage: a letter."""
 
 
-class Wrong(NamedTuple):
-    """The first thing that is wrong in a case."""
-
-    case: str
-    stage: str
-    what: str
-    measured: str
-    cause: str
-    part: str
-    """Of the night."""
-
-
 def stage_of(what: str) -> str:
     """Return the stage of a comparison by its name: ``sam`` of ``sam.page/3``."""
     head = what.partition("/")[0].partition(".")[0]
@@ -83,25 +70,6 @@ def cells_of(results: Iterable[Mapping[str, Any]]) -> Cells:
     return {case: stages for case, stages in found.items() if stages}
 
 
-def wrong_in(part: str, result: Mapping[str, Any]) -> Iterator[Wrong]:
-    """Yield what broke first in each case of a run, then what is wrong of no case."""
-    tests = result.get("tests", ())
-    for case in result.get("cases", ()):
-        of_tests = [one for test in tests if test["case"] == case["id"] for one in test["comparisons"]]
-        measured = {one["what"]: one["measured"] for one in of_tests if one["verdict"] == Verdict.WRONG}
-        what, fault = case["first_wrong"] or next(iter(measured), None), case["fault"]
-        if case["passes"] or not (what or (fault and not fault["infrastructure"])):
-            continue
-        named = what or fault["stage"] or "read"
-        shown = measured.get(named) or (fault["why"] if fault else "")
-        yield Wrong(case["id"], stage_of(named), named, shown, likely_cause(case), part)
-    for test in tests:
-        if test["case"] is None and test["why"] and test["ended_as"] != Ending.INFRASTRUCTURE:
-            wrong = [one for one in test["comparisons"] if one["verdict"] == Verdict.WRONG]
-            named = wrong[0]["what"] if wrong else test["nodeid"].rpartition("::")[2]
-            yield Wrong("", stage_of(named), named, wrong[0]["measured"] if wrong else test["why"], "", part)
-
-
 def _letters(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for one in test["comparisons"]:
         if one["verdict"] != Verdict.NOT_COMPARED or not one["passes"]:
@@ -113,7 +81,6 @@ def _letters(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 SUFFIX = ".night.json"
-MOST_WRONG = 200
 
 
 class Outcome(TypedDict):
@@ -145,7 +112,6 @@ class Night:
     """Which machine and which GPUs, in words."""
     parts: Sequence[Outcome] = ()
     cells: Cells = field(default_factory=dict)
-    wrong: Sequence[Wrong] = ()
     flaky: Sequence[str] = ()
     """Tests that passed only when they were run again."""
     notes: Sequence[str] = ()
@@ -188,7 +154,6 @@ def about(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "subject": first.get("subject", ""),
         "setting": "-".join([setting, *(str(first.get(name, "")) for name in ("dtype", "attention"))]) if first else "",
         "cells": cells_of(results.values()),
-        "wrong": [one for name, result in results.items() for one in wrong_in(name, result)][:MOST_WRONG],
         "flaky": [test for result in results.values() for test in result.get("flaky", ())],
         "notes": list(dict.fromkeys(note for result in results.values() for note in result.get("notes", ()))),
         "times": [Line.of_run(one["perf"], one["ended"]) for one in timed],
@@ -224,39 +189,17 @@ def add(folder: Path, night: Night) -> Path:
         DsocrError: where the disk does not take it.
     """
     stamp = "".join(c for c in night.started[:19] if c not in ":-")
-    content = json.dumps(asdict(night), indent=1).encode() + b"\n"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        made = folder / f".{stamp}-{os.getpid()}{SUFFIX}"
-        write_whole(made, content)
-        try:
-            return _named(made, folder, f"{stamp}-{night.short}")
-        finally:
-            made.unlink(missing_ok=True)
-    except OSError as error:
-        raise DsocrError(f"{folder} takes no night ({error.strerror}); make room, or name another folder") from error
+    names = (f"{stamp}-{night.short}{f'-{k}' if k > 1 else ''}{SUFFIX}" for k in count(1))
+    path = next(path for name in names if not (path := folder / name).exists())
+    return write_whole(path, json.dumps(asdict(night), indent=1) + "\n", shared=True)
 
 
 def read(folder: Path) -> tuple[list[Night], list[str]]:
     """Read every night below a folder, the oldest first; return what is wrong with which files as well."""
     nights, damaged = [], []
     for path in sorted(folder.rglob(f"*{SUFFIX}"), key=lambda path: (len(path.name), path.name)):
-        if not path.name.startswith("."):
-            try:
-                nights.append(NIGHTS.read(path))
-            except DsocrError as error:
-                damaged.append(str(error))
-    return sorted(nights, key=lambda night: night.started), damaged
-
-
-def _named(made: Path, folder: Path, name: str) -> Path:
-    """Link a file under the first name that is free, and return that."""
-    number = 1
-    while True:
-        path = folder / (f"{name}{SUFFIX}" if number == 1 else f"{name}-{number}{SUFFIX}")
         try:
-            os.link(made, path)
-        except FileExistsError:
-            number += 1
-        else:
-            return path
+            nights.append(NIGHTS.read(path))
+        except DsocrError as error:
+            damaged.append(str(error))
+    return sorted(nights, key=lambda night: night.started), damaged

@@ -1,4 +1,4 @@
-"""A night as a page, as Markdown, and as annotations where CI is GitHub's; where its time went."""
+"""A night as a page, as Markdown, and as annotations where CI is GitHub's."""
 
 from __future__ import annotations
 
@@ -17,15 +17,12 @@ from pytest_dsocr.night.state import PASSES, STATE_NAME, Entry, NightState, Step
 from pytest_dsocr.report import ci
 from pytest_dsocr.report.file import INDEX_NAME, JSON_NAME, read_result
 from pytest_dsocr.report.markdown import SUMMARY_NAME, cell, part, table, wrong_cases
-from pytest_dsocr.report.times import OTHER, PARTS, by_part
+from pytest_dsocr.report.times import by_part
 from pytest_dsocr.report.words import counts
 
 TEMPLATE = "index.html.j2"
 FILES = (INDEX_NAME, JSON_NAME, DOCTOR_JSON, JUNIT, LOG)
 LOADING = ("loading the subject", "loading the reference")
-ENDS, REST = "start and end", "the rest"
-"""Before pytest was configured and after the process's last test; and what is pytest's and the tests' own."""
-TIMED = ("job", "process", "pages", "seconds", ENDS, *PARTS, REST)
 RATED = ("part", "processes", "pages", "seconds", "pages an hour", "of it loading")
 Results = Sequence[tuple[Entry, Mapping[str, Any]]]
 """Each job with its result; an empty one where there is none."""
@@ -44,8 +41,7 @@ def write_views(night: NightState, out: Path) -> None:
     page = environment.get_template(TEMPLATE).render(
         night=night,
         rows=[(entry, _in_brief(result), _files(entry, out)) for entry, result in found],
-        timed=_headed(TIMED, timed(found)),
-        rated=_headed(RATED, rated(found)),
+        rated=[RATED, *rated(found)],
         findings=_findings(out),
         config=asdict(night.config),
         state=STATE_NAME,
@@ -62,18 +58,6 @@ def markdown(night: NightState, found: Results) -> str:
 def for_github(found: Results) -> Iterator[str]:
     """Yield GitHub's commands: of each job the tests that failed, or why there is nothing of it."""
     return islice(_annotations(found), ci.MOST)
-
-
-def timed(found: Results) -> list[tuple[str, ...]]:
-    """Return where the seconds went, a row for each process under :data:`TIMED`; each process has a GPU of its own."""
-    rows = []
-    for entry, result in found:
-        for one in result.get("spent", ()):
-            seconds, ends = by_part([one]), max(0.0, entry.seconds - one["elapsed_s"])
-            columns = [entry.seconds, ends, *(seconds[name] for name in (*PARTS, OTHER))]
-            process = " ".join(filter(None, (one["worker"], one["device"])))
-            rows.append((entry.name, process, str(one["cases"]), *(f"{value:.1f}" for value in columns)))
-    return rows
 
 
 def rated(found: Results) -> list[tuple[str, ...]]:
@@ -98,10 +82,6 @@ def _result(entry: Entry, out: Path) -> Mapping[str, Any]:
         return read_result(out / entry.name) if entry.ended else {}
     except DsocrError:
         return {}
-
-
-def _headed(heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    return [heading, *rows] if rows else []
 
 
 def _in_brief(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,7 +123,6 @@ def _lines(night: NightState, found: Results) -> Iterator[str]:
     wrong = [(entry.name, *case) for entry, result in found for case in wrong_cases(result)]
     yield from part("What is wrong", table(("job", "case", "stage", "measured", "likely cause"), wrong))
     yield from part("Pages an hour", table(RATED, rated(found)))
-    yield from part("Where the time went, in seconds", table(TIMED, timed(found)))
     failed = (one for one in night.entries if one.grade not in (None, PASSES))
     yield from part("To run again", (f"    {one.command}" for one in failed))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from pytest_dsocr.contract.image import image_size, load_image
+from pytest_dsocr.contract.image import load_image
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.families.family import Family
 from pytest_dsocr.foundation.errors import DsocrError
@@ -134,20 +134,9 @@ def first_pages(named: Sequence[str | Path], count: int = 1) -> list[Path]:
 
 
 def check_any(named: Sequence[str | Path]) -> None:
-    """Raise ``PageFaultError`` where no page of all that is named is an image; a PDF is taken for pages unopened."""
-    why = ""
-    for path in map(Path, named):
-        if path.suffix.lower() == PDF_SUFFIX or str(path) in SUBSETS:
-            return
-        for page in pages_in([path]):
-            try:
-                if isinstance(page, Path):
-                    image_size(page)
-                    return
-                why = why or page.why
-            except DsocrError as error:
-                why = why or str(error)
-    raise PageFaultError(f"none of the pages can be read; the first: {why}")
+    """Raise ``PageFaultError`` where no page of all that is named can be read; a PDF is taken for pages unopened."""
+    if not any(Path(one).suffix.lower() == PDF_SUFFIX or str(one) in SUBSETS for one in named):
+        first_pages(named)
 
 
 def checked(page: Path | BadPage) -> Path:

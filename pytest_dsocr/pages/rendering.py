@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import fcntl
 import hashlib
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from functools import cache
+from contextlib import closing, contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -46,7 +43,7 @@ def pages_of_pdf(path: Path, numbers: Sequence[int] | None = None) -> Iterator[P
     """
     try:
         data = read_file(path)
-        with closing(Pdf(data, str(path))) as pdf, _alone_in(private_folder() / _how(data)) as folder:
+        with closing(Pdf(data, str(path))) as pdf, _alone_in(_private_folder() / _how(data)) as folder:
             wanted = range(1, len(pdf) + 1) if numbers is None else numbers
             yield from [_page(pdf, number, folder / f"{path.stem}-p{number:03}.png") for number in wanted]
     except DsocrError as error:
@@ -55,28 +52,19 @@ def pages_of_pdf(path: Path, numbers: Sequence[int] | None = None) -> Iterator[P
         yield BadPage(path, f"the pages of {path} cannot be written ({error}); make room in {tempfile.gettempdir()}")
 
 
-@cache
-def private_folder() -> Path:
+def _private_folder() -> Path:
     """Give the user's folder for rendered pages, which all of the user's processes share.
 
-    If somebody else made what is at its place, or could have written into it, a new folder is given instead. That one
-    is deleted when this process ends.
+    Raises:
+        DsocrError: where somebody else made what is at its place, or could have written into it.
     """
     folder = Path(tempfile.gettempdir(), f"dsocr-pdf-{os.getuid()}")
-    try:
+    with suppress(FileExistsError):  # a link into nothing, or a file
         folder.mkdir(mode=OWNERS_ALONE, exist_ok=True)
-        found = folder.lstat()
-    except FileExistsError:  # a link into nothing, or a file
-        return _fresh_folder()
+    found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & WRITABLE_BY_OTHERS:
-        return _fresh_folder()
+        raise DsocrError(f"{folder} is not a folder that you alone can write to; remove it, or set TMPDIR to another")
     folder.chmod(OWNERS_ALONE)
-    return folder
-
-
-def _fresh_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="dsocr-pdf-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 

@@ -70,6 +70,8 @@ class Bench:
     judgements: tuple[Judgement, ...]
     apart: str = ""
     """How the sides' texts differ; nothing where they do not."""
+    is_timed: bool = True
+    """False where only what is counted is compared."""
 
     @property
     def changes(self) -> list[Change]:
@@ -91,6 +93,8 @@ class Bench:
             return Status.SLOWER, f"B is slower: {listed(slower)}"
         if open_ones := self._of(Pace.AMBIGUOUS, Pace.NOT_COMPARED):
             return Status.UNDECIDED, f"could not tell: {listed(open_ones)}"
+        if not self.is_timed:
+            return Status.NOT_SLOWER, "B counts no more than A"
         if not self.judgements:
             return Status.UNDECIDED, "could not tell: no round was fit for use"
         faster = self._of(Pace.FASTER)
@@ -152,7 +156,7 @@ def compare(names: Sequence[str], task: Task, watch: Watcher, *, is_timed: bool 
         candidates = [stack.enter_context(opened(name)) for name in names]
         pair = stack.enter_context(pair_of(candidates, task, watch))
         pairs, judgements = settled(pair, task, watch) if is_timed else ([], [])
-        return Bench(*pair.measured(pairs), tuple(judgements), text_change(*pair.texts))
+        return Bench(*pair.measured(pairs), tuple(judgements), text_change(*pair.texts), is_timed)
 
 
 @contextmanager

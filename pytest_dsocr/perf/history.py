@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import templates
 from pytest_dsocr.foundation.reading import Format, Identity, Time
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, fit
 from pytest_dsocr.perf.identity import title_of
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.statistics import Judgement
-from pytest_dsocr.perf.summary import GLYPHS, ms
+from pytest_dsocr.perf.summary import ms
 
 FILE_NAME = "history.jsonl"
 OF_SERIES = ("machine", "subject", "setup", "page")
 """Parts of an identity that have to be equal for two lines to be in one chart."""
-FOLDER, TEMPLATE = Path(__file__).parent, "history.html.j2"
-MOST_BARS = 40
+FOLDER = Path(__file__).parent
+"""Of the templates."""
 WIDTH, HEIGHT, MARGIN = 640.0, 120.0, 12.0
 """Of a chart, in its own units."""
 
@@ -173,7 +172,7 @@ def in_series(lines: Iterable[Line]) -> list[Series]:
 
 
 def lines_of(series: Sequence[Series], damaged: Sequence[str]) -> Iterator[str]:
-    """Yield the history for a terminal: each quantity's medians as bars, then the last one with its quartiles."""
+    """Yield the history for a terminal: each quantity's last median with its quartiles, and the first."""
     for one in series:
         yield fit(one.title)
         yield f"  {count(len(one.lines), 'run')}, from {one.lines[0].date[:10]} to {one.lines[-1].date[:10]}"
@@ -181,24 +180,11 @@ def lines_of(series: Sequence[Series], damaged: Sequence[str]) -> Iterator[str]:
             lines = one.having(quantity)
             first = lines[0]
             since = f", {first.quantities[quantity]} at {first.short} first" if len(lines) > 1 else ""
-            bars = sparkline([line.quantities[quantity].median_ms for line in lines])
-            yield f"  {quantity:<16}{bars}  {lines[-1].summary(quantity)}{since}"
+            yield f"  {quantity:<16}{lines[-1].summary(quantity)}{since}"
         yield ""
     if len(series) > 1:
         yield f"{len(series)} charts, for runs of another machine, subject, setting or page do not compare"
     yield from (f"problem     {why}" for why in damaged)
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """Return a bar for each of the last values, between 0 and the largest."""
-    last = values[-MOST_BARS:]
-    most = max(last)
-    return "".join(GLYPHS[round(value / most * (len(GLYPHS) - 1))] if most > 0 else GLYPHS[0] for value in last)
-
-
-def html(series: Sequence[Series], damaged: Sequence[str]) -> str:
-    """Return the page; it needs no network and no script, and all text in it is escaped."""
-    return templates(FOLDER).get_template(TEMPLATE).render(damaged=damaged, **drawn(series))
 
 
 def drawn(series: Sequence[Series]) -> dict[str, Any]:

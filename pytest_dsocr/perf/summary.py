@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -16,8 +16,6 @@ from pytest_dsocr.perf.statistics import Judgement, Pace
 
 TELLING = 0.02
 """Share by which the host has to be faster or slower to be mentioned."""
-GLYPHS = "▁▂▃▄▅▆▇█"
-BINS = 12
 TOKENS = ("tokens.prompt", "tokens.image", "tokens.output")
 NOT_KNOWN = "not known"
 WHY_NOT_KNOWN = "below half of the roof, and how long the device idled was not counted"
@@ -139,26 +137,6 @@ def of_judgement(one: Judgement, other: str = "the baseline") -> str:
     times = f"{ms(one.after_ms)}, {other} {ms(one.before_ms)}"
     more = f"; {one.reason or f'some {one.wanted} rounds would tell'}" if one.pace is Pace.AMBIGUOUS else ""
     return f"{one.pace}: {change}, allowed +{one.limit:.1%}; {times}, {one.rounds} rounds{more}"
-
-
-def distribution(times_ms: Sequence[float], low: float, high: float) -> str:
-    """Draw where times lie between two bounds, as one line of bars."""
-    counts = [0] * BINS
-    for one in times_ms:
-        place = (one - low) / (high - low) if high > low else 0.0
-        counts[min(BINS - 1, max(0, int(place * BINS)))] += 1
-    most = max(counts) or 1
-    return "".join(" " if not number else GLYPHS[(len(GLYPHS) - 1) * number // most] for number in counts)
-
-
-def distributions(before_ms: Sequence[float], after_ms: Sequence[float]) -> tuple[str, str]:
-    """Draw two sides one above the other, on one scale."""
-    low, high = min(*before_ms, *after_ms), max(*before_ms, *after_ms)
-    scale = f"{ms(low)} to {ms(high)}"
-    return (
-        f"baseline |{distribution(before_ms, low, high)}| {scale}, {len(before_ms)} rounds",
-        f"this run |{distribution(after_ms, low, high)}| {len(after_ms)} rounds",
-    )
 
 
 def ms(value: float) -> str:

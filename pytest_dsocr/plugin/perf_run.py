@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -27,7 +27,7 @@ from pytest_dsocr.perf.limits import ALONE, LOOKS
 from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.run import OnRound, PerfRun, measure
 from pytest_dsocr.perf.statistics import Judgement, Pace, judge
-from pytest_dsocr.perf.summary import distributions, of_judgement, roof_over
+from pytest_dsocr.perf.summary import of_judgement, roof_over
 from pytest_dsocr.plugin.config import command_of, typed_options
 from pytest_dsocr.reference.goldens import baseline_places, check_writable, is_installed
 from pytest_dsocr.report.commands import rerun
@@ -150,10 +150,6 @@ def _parity(request: pytest.FixtureRequest, config: Config, case: Case) -> dict[
 PROFILE = "nsys profile --trace=cuda,nvtx"
 """What a slower stage is looked into with; the session's stages are NVTX ranges."""
 CLOCKS = ("sm_mhz", "memory_mhz", "cpu_mhz")
-WATCHING = 0.01
-"""How much longer the subject's own ranges may make a step."""
-WATCHED_PAGES = (1, 2)
-"""How many pages are read for it, and how many more where these do not tell."""
 GROWTH = 0.05
 """How much longer a late step may be than an early one, beside what it attends to more."""
 
@@ -164,7 +160,7 @@ def comparison_of(run: PerfRun, quantity: str, test: pytest.Item) -> Comparison:
     if found is None:
         what = f"perf/{quantity}"
         return not_compared(what, Reason.NOT_IN_REFERENCE, f"{quantity} is not in the baseline; accept it anew")
-    return _compared(found, tuple(_details(run, found, test)) if found.pace is Pace.SLOWER else ())
+    return _compared(found, tuple(_details(run, test)) if found.pace is Pace.SLOWER else ())
 
 
 def exact_comparisons(run: PerfRun) -> Iterator[Comparison]:
@@ -176,28 +172,6 @@ def exact_comparisons(run: PerfRun) -> Iterator[Comparison]:
             yield Comparison(f"perf/{name}", Verdict.WRONG, f"{value}; the baseline has {worse[name].before}")
         elif name in run.baseline.measured.exact:
             yield Comparison(f"perf/{name}", Verdict.MATCH, str(value))
-
-
-def watching_costs(
-    steps_of: Callable[[int], tuple[list[float], list[float]] | None], more_pages: Sequence[int] = WATCHED_PAGES
-) -> Comparison | None:
-    """Compare decode steps with the subject's ranges shut and open, taken in turn, on more pages while it is open.
-
-    Args:
-        steps_of: gives milliseconds without and within ranges, of so many pages; None where there are none.
-        more_pages: how many are read before each look.
-    """
-    without: list[float] = []
-    within: list[float] = []
-    for look, pages in enumerate(more_pages, 1):
-        if (more := steps_of(pages)) is None:
-            return None
-        without, within = without + more[0], within + more[1]
-        times, limits = {"watching": (without, within)}, {"watching": WATCHING}
-        [found] = judge(times, limits, paired=True, look=look, looks=len(more_pages))
-        if found.settled:
-            break
-    return _compared(found, (), "without ranges")
 
 
 def growth(measured: Measured) -> Comparison:
@@ -217,11 +191,9 @@ def _compared(found: Judgement, details: tuple[str, ...], other: str = "the base
     return Comparison(what, verdict, of_judgement(found, other), details=details)
 
 
-def _details(run: PerfRun, found: Judgement, test: pytest.Item) -> Iterator[str]:
-    """Say how the rounds lie, what else changed, and what to type next."""
+def _details(run: PerfRun, test: pytest.Item) -> Iterator[str]:
+    """Say what else changed, and what to type next."""
     assert run.baseline is not None
-    before, after = run.baseline.measured, run.measured
-    yield from distributions(before.wall_ms(found.quantity), after.wall_ms(found.quantity))
     yield f"what else changed: {'; '.join(_changed(run)) or 'no count and no clock'}"
     commit = (run.baseline.commit or "unknown")[:HASH_CHARACTERS]
     yield f"the baseline is of {run.baseline.made}, commit {commit}"

@@ -11,7 +11,7 @@ from pytest_dsocr.compare.diff import Side, diff
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.foundation.words import HASH_CHARACTERS, count, entry, listed
 from pytest_dsocr.report.exit_status import EXIT_STATUS, UNDECIDED, Ending
-from pytest_dsocr.report.markdown import cell, part, table
+from pytest_dsocr.report.markdown import cell
 from pytest_dsocr.report.outcomes import OF_TIMES
 
 Result = Mapping[str, Any]
@@ -232,8 +232,9 @@ def lines(found: Difference, old: Result, new: Result) -> Iterator[str]:
 
 
 def markdown(found: Difference, old: Result, new: Result) -> str:
-    """Give the difference for a comment or a job's summary."""
-    return "\n".join(_markdown(found, old, new)) + "\n"
+    """Give the difference for a comment or a job's summary: the same lines, as code by their margin."""
+    title = ("## DeepSeek-OCR: the difference of two runs", "", cell(verdict(found)), "")
+    return "\n".join((*title, *(f"    {line}" for line in lines(found, old, new)))) + "\n"
 
 
 def verdict(found: Difference) -> str:
@@ -282,16 +283,3 @@ def _which(result: Result) -> str:
     commit = (result["commit"] or "unknown")[:HASH_CHARACTERS]
     subject = result["run"]["subject"] if result["run"] else "no subject"
     return f"{subject}, {result['started']}, commit {commit}: {result['verdict']}"
-
-
-def _markdown(found: Difference, old: Result, new: Result) -> Iterator[str]:
-    yield "## DeepSeek-OCR: the difference of two runs"
-    yield ""
-    yield cell(verdict(found))
-    yield ""
-    yield from table(("", ""), [("old", _which(old)), ("new", _which(new))])
-    yield from part("Not comparable", (f"- {cell(one)}" for one in found.obstacles))
-    for title, changes in _parts(found):
-        yield from part(title.capitalize(), table(("case", "what", "before", "after"), changes))
-    yield from part("Read differently", table(("case", "what", "old", "new"), readings(old, new)))
-    yield from part("Times", (cell(one) for one in (found.times_left_out,) if one))

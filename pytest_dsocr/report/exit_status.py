@@ -54,10 +54,6 @@ _OF_RUN: Mapping[int, str] = {
     EXIT_STATUS[Ending.REFUSED]: "as pytest: a usage error",
     EXIT_STATUS[Ending.NO_TESTS]: "as pytest: no tests",
 }
-_OF_BISECT: Mapping[int, str] = {
-    0: "the first bad commit is found",
-    UNDECIDED: "it is one of several, for those between cannot be run",
-}
 OWN: Mapping[str, Mapping[int, str]] = {
     "compare": _OF_RUN,
     "merge": _OF_RUN,
@@ -74,8 +70,6 @@ OWN: Mapping[str, Mapping[int, str]] = {
         2: "it could not be told: something is AMBIGUOUS, was not timed on both sides, or the two do not read the same",
         3: "a side could not be run; the message says why, with the end of what it printed",
     },
-    "bench --bisect": _OF_BISECT,
-    "bisect": _OF_BISECT,
     "doctor": {1: "something that is needed is not there"},
     "vendor inspect": {1: "the files have changed, or others are loaded"},
     "watch-vendor": {1: "something has changed"},

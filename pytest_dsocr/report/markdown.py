@@ -155,8 +155,9 @@ def change_lines(change: Change) -> Iterator[str]:
 
 
 def change_markdown(change: Change) -> str:
-    """Give it as the text of an issue."""
-    return "\n".join(_change_markdown(change)) + "\n"
+    """Give it as the text of an issue: the same lines, as code by their margin."""
+    title = f"## The vendor's files {'have not changed' if change.is_none else 'have changed'}"
+    return "\n".join((title, "", *(f"    {line}" for line in change_lines(change)))) + "\n"
 
 
 def next_of(change: Change) -> str:
@@ -166,26 +167,6 @@ def next_of(change: Change) -> str:
     read = "read what drifted, and mend what rests on it; " if change.drifted else ""
     again = f"record anew: {ANEW}; " if change.stale else ""
     return f"{read}{again}then write the anchors down: dsocr vendor inspect FOLDER --write"
-
-
-def _change_markdown(change: Change) -> Iterator[str]:
-    yield f"## The vendor's files {'have not changed' if change.is_none else 'have changed'}"
-    yield from ("", f"Files: {_files(change)}.")
-    if change.drifted:
-        yield from (
-            "",
-            f"### {count(len(change.drifted), 'anchor')} drifted",
-            "",
-            "| anchor | where | suites |",
-            "| --- | --- | --- |",
-        )
-        for drift in change.drifted:
-            suites = ", ".join(suite for suite, anchors in change.suites.items() if drift.anchor in anchors)
-            yield f"| `{drift.anchor}` | {drift.place} | {suites} |"
-    if change.stale:
-        yield from ("", f"### {count(len(change.stale), 'recording')} stale", "")
-        yield from (f"- `{near(str(one.path))}`: made from another {', '.join(one.files)}" for one in change.stale)
-    yield from ("", f"Next: {next_of(change)}.")
 
 
 def _files(change: Change) -> str:

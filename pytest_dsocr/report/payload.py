@@ -284,14 +284,12 @@ def of_case(report: CaseReport, *, place: int = 0, picture: str | None = None) -
 
 def _compression(exchange: Exchange) -> CompressionPayload | None:
     from pytest_dsocr.contract.image import image_size
-    from pytest_dsocr.cost.workload import Workload, compression
+    from pytest_dsocr.cost.workload import Workload, valid_image_tokens
 
     case, tokens = exchange.case, len(exchange.expected.steps)
     written = tokens - (tokens < case.max_new_tokens)  # the last is then the end token
-    found = compression(Workload(image_size(case.page), case.preset, 0, tokens), written)
-    if not (found.valid_image_tokens and written > 0):
-        return None
-    return {"vision_tokens": found.valid_image_tokens, "text_tokens": found.text_tokens}
+    shown = valid_image_tokens(Workload(image_size(case.page), case.preset, 0, tokens))
+    return {"vision_tokens": shown, "text_tokens": written} if shown and written > 0 else None
 
 
 def _said(answer: Answer) -> Said:

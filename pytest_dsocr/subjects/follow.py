@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from torch import Tensor
 
 from pytest_dsocr.contract import TENSORS
 from pytest_dsocr.contract.artifacts import MMD
-from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.mmd import clean_output
 from pytest_dsocr.contract.policy import DecodePolicy, NgramBan
 from pytest_dsocr.contract.prompt import TextTokenizer
@@ -32,7 +31,6 @@ from pytest_dsocr.observation.observation import (
     Observation,
     Output,
     Seam,
-    SpanSeen,
     Step,
     spans_in,
 )
@@ -41,53 +39,6 @@ from pytest_dsocr.subjects.checked import ALWAYS_PROMISED, CheckedSubject
 from pytest_dsocr.subjects.forced_steps import ForcedSteps
 from pytest_dsocr.subjects.kv_probe import KvProbe
 from pytest_dsocr.subjects.protocol import DecodeView, TextSubject
-
-
-@dataclass(frozen=True)
-class Continuing:
-    """A subject's stages on one case, gone through once more along its own choices.
-
-    Args:
-        asked: the subject, of stages.
-        inputs: what it made of the case.
-        vision_fusion: its features; None where the gate is shut.
-        case: what is read.
-        tokenizer: the checkpoint's, for what a subject says of its tokens is not what they mean.
-    """
-
-    asked: CheckedSubject
-    inputs: Mapping[str, Tensor]
-    vision_fusion: Tensor | None
-    case: Case
-    tokenizer: TextTokenizer
-
-    def output(self, forced: Sequence[ForcedStep], expected: Observation) -> Output | None:
-        """Give what comes of the reference's tokens before the first choice that differs, that choice, and its own on.
-
-        None where no choice differs, or where one does that is no tie under any limits: then nothing is excused.
-        """
-        differing = [k for k, step in enumerate(expected.steps) if forced[k].token != step.token]
-        if not differing or not all(forced[k].may_tie(expected.steps[k]) for k in differing):
-            return None
-        first = differing[0]
-        kept = [*expected.token_ids[:first], forced[first].token]
-        return Output.of(self.tokenizer.decode([*kept, *self._after(kept)]), self.case.page)
-
-    def _after(self, kept: Sequence[int]) -> Iterator[int]:
-        """Yield its own choices after the tokens ``kept``, to the end of the output."""
-        policy = self.asked.policy or DecodePolicy(self.tokenizer.special.eos)
-        ban = NgramBan(policy.no_repeat_ngram_size, [*self.inputs["input_ids"][0].tolist(), *kept])
-        state, _ = self.asked.prefill(self.inputs, self.vision_fusion)
-        for token in kept[:-1]:
-            self.asked.step(state, token)
-        last = kept[-1]
-        for _ in range(len(kept), self.case.max_new_tokens):
-            if last == policy.eos_id:
-                return
-            [last] = pick(self.asked.step(state, last)[None], [ban.banned()])
-            ban.push(last)
-            yield last
-
 
 OnToken = Callable[[int], None]
 
@@ -189,9 +140,36 @@ class _Following:
             forced = steps.fetch()
             self.learn(forced=forced)
         if self.tokenizer:
-            walk = Continuing(self.asked, inputs, vision.get("vision_fusion"), self.case, self.tokenizer)
-            self.learn(continued=walk.output(forced, self.expected))
+            self._continue(inputs, vision.get("vision_fusion"), forced, self.tokenizer)
         self.left.remove("step")
+
+    def _continue(
+        self,
+        inputs: Mapping[str, Tensor],
+        vision_fusion: Tensor | None,
+        forced: Sequence[ForcedStep],
+        tokenizer: TextTokenizer,
+    ) -> None:
+        """Learn what comes of the reference's tokens before the first choice that differs, that choice, and its own on.
+
+        Nothing where no choice differs, or where one does that is no tie under any limits: then nothing is excused. The
+        checkpoint's tokenizer decodes, for what a subject says of its tokens is not what they mean.
+        """
+        steps = self.expected.steps
+        differing = [k for k, step in enumerate(steps) if forced[k].token != step.token]
+        if not differing or not all(forced[k].may_tie(steps[k]) for k in differing):
+            return
+        first = differing[0]
+        tokens = [*self.expected.token_ids[:first], forced[first].token]
+        policy = self.asked.policy or DecodePolicy(tokenizer.special.eos)
+        ban = NgramBan(policy.no_repeat_ngram_size, [*inputs["input_ids"][0].tolist(), *tokens])
+        state, _ = self.asked.prefill(inputs, vision_fusion)
+        for token in tokens[:-1]:
+            self.asked.step(state, token)
+        while len(tokens) < self.case.max_new_tokens and tokens[-1] != policy.eos_id:
+            tokens += pick(self.asked.step(state, tokens[-1])[None], [ban.banned()])
+            ban.push(tokens[-1])
+        self.learn(continued=Output.of(tokenizer.decode(tokens), self.case.page))
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -295,8 +273,7 @@ def read_alone(subject: TextSubject, case: Case) -> Answer:
     asked = CheckedSubject(subject)
     with torch.no_grad():
         text = asked.read(case)
-    spans = tuple(SpanSeen(span.label, span.boxes) for span in parse(text).spans)
-    return Answer(case.id, asked.level, text, spans)
+    return Answer(case.id, asked.level, text, spans_in(text))
 
 
 def reading_of(answer: Answer) -> Answer:

@@ -75,7 +75,7 @@ def load_subject(spec: str, setup: Setup) -> TextSubject:
         return session_subject(setup) if spec == SESSION else fast_session_subject(setup)
     if way := way_of(spec):
         return way.subject(spec, setup)
-    return _made(spec, _factory(spec), setup)
+    return _made(spec, named_factory(spec), setup)
 
 
 def open_subject(spec: str, setup: Setup, isolated_s: float | None) -> TextSubject:
@@ -115,7 +115,7 @@ def level_before_loading(spec: str, *, may_import: bool = True) -> Level | None:
         return way.LEVEL
     if not may_import:
         return None
-    factory = _factory(spec)
+    factory = named_factory(spec)
     made = factory if isinstance(factory, type) else _annotated(factory)
     if not isinstance(made, type) or getattr(made, "_is_protocol", False):
         return None
@@ -135,11 +135,12 @@ def offers_before_loading(spec: str, *, may_import: bool = True) -> Offers:
         return Offers()
     if way := way_of(spec):
         return way.offers(spec)
-    factory = _factory(spec) if may_import else None
+    factory = named_factory(spec) if may_import else None
     return Offers.of(factory if isinstance(factory, type) else None)
 
 
-def _factory(spec: str) -> Callable[..., Any]:
+def named_factory(spec: str) -> Callable[..., Any]:
+    """Import what ``package.module:name`` names; raise ``DsocrError`` where there is no such class or function."""
     module_name, _, path = spec.partition(":")
     if not module_name or not path:
         raise DsocrError(f"{spec!r} names no subject; {VALID}")

@@ -103,7 +103,6 @@ class StagedSubject(InputsSubject, Protocol):
 
     - ``seams``: names of what ``vision`` gives in addition to ``vision_fusion``; it must give what it names;
     - ``policy``: a ``contract.policy.DecodePolicy``, how it chooses; the vendor's if left out;
-    - ``instrumented(on)``: a context in which its own ranges or hooks are on or off, so that their cost is measured;
     - ``text_of(token_ids)``: tokens to text, special tokens kept. A subject that has it says that its ``read`` goes
       through ``prefill`` and ``step``, so that the same tokens mean the same text: ``read`` is then called for a run's
       first case, where that is held against it, and where tokens differ.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +58,6 @@ class SessionStages:
     def module(self, name: str) -> nn.Module:
         """Return the module that the vendor calls ``name``; raise ``AttributeError`` where there is none."""
         return self.session.model.get_submodule(name)
-
-    @contextmanager
-    def instrumented(self, on: bool) -> Iterator[None]:
-        """Open NVTX ranges around its stages, or none, within."""
-        stages = self.session.stages
-        before, stages.instrument = stages.instrument, "nvtx" if on else "off"
-        try:
-            yield
-        finally:
-            stages.instrument = before
 
 
 class SessionSubject(SessionStages):

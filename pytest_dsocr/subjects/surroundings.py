@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 OF_TORCH = ("TORCHINDUCTOR_", "TRITON_")
@@ -139,16 +140,17 @@ def _lasting_threads() -> tuple[str, ...]:
     return tuple(thread.name for thread in threading.enumerate() if not thread.daemon)
 
 
-def _of_torch(default: Value, get: Callable[[Any], Value]) -> Callable[[], Value]:
-    """Ask torch, if it is loaded; until then what it begins with counts."""
-    return lambda: get(torch) if (torch := sys.modules.get("torch")) and hasattr(torch, "nn") else default
+def _torch(name: str, default: Value, get: Callable[[Any], Value], put: Callable[[Any, Value], None] | None) -> Any:
+    """State of torch, if that is loaded; until then what it begins with counts."""
+
+    def read() -> Value:
+        return get(torch) if (torch := sys.modules.get("torch")) and hasattr(torch, "nn") else default
+
+    return Surrounding(f"torch's {name}", read, partial(_put_torch, put) if put else None)
 
 
-def _put_torch(put: Callable[[Any, Value], None]) -> Callable[[Value], None]:
-    def to_torch(value: Value) -> None:
-        put(sys.modules["torch"], value)
-
-    return to_torch
+def _put_torch(put: Callable[[Any, Value], None], value: Value) -> None:
+    put(sys.modules["torch"], value)
 
 
 def _silent(_before: Value, _after: Value) -> str:
@@ -159,37 +161,38 @@ ALL = (
     Surrounding("the working directory", _folder, _enter_folder),
     Surrounding("sys.path", lambda: (*sys.path,), _put_path, _describe_path, _merge_path),
     Surrounding("the environment", _environment, _put_environment, _describe_environment, _merge_environment, True),
-    Surrounding(
-        "torch's default dtype",
-        _of_torch("torch.float32", lambda torch: str(torch.get_default_dtype())),
-        _put_torch(lambda torch, name: torch.set_default_dtype(getattr(torch, name.removeprefix("torch.")))),
+    _torch(
+        "default dtype",
+        "torch.float32",
+        lambda torch: str(torch.get_default_dtype()),
+        lambda torch, name: torch.set_default_dtype(getattr(torch, name.removeprefix("torch."))),
     ),
-    Surrounding(
-        "torch's default device",
-        _of_torch("cpu", lambda torch: str(torch.empty(0).device)),
-        _put_torch(lambda torch, name: torch.set_default_device(None if name == "cpu" else name)),
+    _torch(
+        "default device",
+        "cpu",
+        lambda torch: str(torch.empty(0).device),
+        lambda torch, name: torch.set_default_device(None if name == "cpu" else name),
     ),
-    Surrounding(
-        "torch's grad mode",
-        _of_torch(True, lambda torch: torch.is_grad_enabled()),
-        _put_torch(lambda torch, on: torch._C._set_grad_enabled(on)),
+    _torch("grad mode", True, lambda torch: torch.is_grad_enabled(), lambda torch, on: torch._C._set_grad_enabled(on)),
+    _torch(
+        "precision of float32 products",
+        "highest",
+        lambda torch: torch.get_float32_matmul_precision(),
+        lambda torch, name: torch.set_float32_matmul_precision(name),
     ),
-    Surrounding(
-        "torch's precision of float32 products",
-        _of_torch("highest", lambda torch: torch.get_float32_matmul_precision()),
-        _put_torch(lambda torch, name: torch.set_float32_matmul_precision(name)),
+    _torch(
+        "choice of deterministic algorithms",
+        False,
+        lambda torch: torch.are_deterministic_algorithms_enabled(),
+        lambda torch, on: torch.use_deterministic_algorithms(on),
     ),
-    Surrounding(
-        "torch's choice of deterministic algorithms",
-        _of_torch(False, lambda torch: torch.are_deterministic_algorithms_enabled()),
-        _put_torch(lambda torch, on: torch.use_deterministic_algorithms(on)),
+    _torch(
+        "number of threads",
+        None,
+        lambda torch: torch.get_num_threads(),
+        lambda torch, count: torch.set_num_threads(count),
     ),
-    Surrounding(
-        "torch's number of threads",
-        _of_torch(None, lambda torch: torch.get_num_threads()),
-        _put_torch(lambda torch, count: torch.set_num_threads(count)),
-    ),
-    Surrounding("torch's seed", _of_torch(None, lambda torch: torch.initial_seed()), None),
+    _torch("seed", None, lambda torch: torch.initial_seed(), None),
     Surrounding("the random numbers of Python", random.getstate, None, _silent, is_slow=True),
     Surrounding("the threads that a process waits for at its end", _lasting_threads, None, is_slow=True),
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dsocr.compare.verdict import as_expected
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.plugin.check import Check
 
 from .walk import Walk, compare_ways
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_dsocr.compare.tolerances import Tolerances
 
-VISION = {"sam": "model.sam_model", "clip": "model.vision_model"}
+VISION = {stage.name: stage.module for stage in DEFAULT.of_views if stage.blocks}
 
 
 @pytest.mark.dsocr_level("L2")

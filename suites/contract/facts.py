@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.verdict import Comparison, Verdict, as_expected
 from pytest_dsocr.contract import PIXELS
+from pytest_dsocr.contract.presets import tokens_per_side
 from pytest_dsocr.families import DEFAULT
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_dsocr.observation.observation import InputsDigest
 
 Size = tuple[int, int]
+CUT = DEFAULT.preset(DEFAULT.default_preset)
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,8 @@ class PromptFact:
         return [own.bos, *front, *[own.image] * count, *back]
 
 
-PAGE_SIDE, CROP_SIDE = 16, 10
-"""Tokens along a side of Gundam's view of the page, and of a crop."""
+PAGE_SIDE, CROP_SIDE = (tokens_per_side(px) for px in (CUT.view_size, CUT.tiling.crop_px))
+"""Tokens along a side of a cut page's view, and of a crop."""
 
 
 def compare_image_tokens(inputs: InputsDigest, image_id: int, expected: int, why: str) -> list[Comparison]:

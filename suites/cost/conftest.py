@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from ..cache.conftest import _without_gradients  # noqa: F401 - is used by every test here
 
 if TYPE_CHECKING:
     from pytest_dsocr.observation.config import Config
 
     from .flops import Scales
-
-
-@pytest.fixture(autouse=True)
-def _without_gradients() -> Iterator[None]:
-    """With them, attention is computed by other operators."""
-    import torch
-
-    with torch.no_grad():
-        yield
 
 
 @pytest.fixture(scope="session")

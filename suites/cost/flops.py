@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.contract.prompt import render
 from pytest_dsocr.cost.cost import WHOLE, Cost, Difference, by_module, differences, with_those_around
 from pytest_dsocr.cost.decoder import HEAD, LAYERS, NORM, SESSION, Way
@@ -64,11 +65,11 @@ class Scales:
     folder: Path
     """Where the pages' files go."""
 
-    def work(self, page_px: tuple[int, int], prompt: str, preset: str, tokens: int = 1) -> Workload:
+    def work(self, page_px: tuple[int, int], prompt: str, preset: str | Preset, tokens: int = 1) -> Workload:
         """Return what a page of that size is."""
         return Workload.of_prompt(page_px, prompt, preset, self.tokenizer, generated_tokens=tokens)
 
-    def begin(self, page_px: tuple[int, int], prompt: str, preset: str) -> Counted:
+    def begin(self, page_px: tuple[int, int], prompt: str, preset: str | Preset) -> Counted:
         """Run the stages of a page up to its first token."""
         work = self.work(page_px, prompt, preset)
         inputs = self.subject.inputs(self._page(page_px), prompt=render(prompt), preset=work.preset)

@@ -15,7 +15,6 @@ from pytest_dsocr.plugin.perf import checked_or_left_out, leave_isolated_out, le
 from pytest_dsocr.plugin.stash import leave_out
 
 if TYPE_CHECKING:
-    from pytest_dsocr.perf.probe.page import PageProbe
     from pytest_dsocr.perf.run import PerfRun
 
 pytestmark = pytest.mark.dsocr_perf
@@ -38,19 +37,6 @@ def test_counts_are_the_baselines(request: pytest.FixtureRequest, dsocr_check: C
     if run.baseline is None:
         leave_out(request.node, "baseline", run.no_baseline)
     dsocr_check(exact_comparisons(run))
-
-
-@pytest.mark.usefixtures("_dsocr_alone")
-def test_watching_costs_little(request: pytest.FixtureRequest, dsocr_check: Check) -> None:
-    """The subject's own ranges make a decode step longer by less than 1 %."""
-    from pytest_dsocr.perf.probe.walk import instrumentation
-    from pytest_dsocr.plugin.perf_run import watching_costs
-
-    probe: PageProbe = request.getfixturevalue("dsocr_probe")
-    found = watching_costs(lambda pages: instrumentation(probe, pages))
-    if found is None:
-        leave_out(request.node, Reason.NOT_OFFERED, f"instrumented: {Reason.NOT_OFFERED} by the subject")
-    dsocr_check([checked_or_left_out(found, request.node)])
 
 
 @pytest.mark.usefixtures("_dsocr_alone")

@@ -14,10 +14,11 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pytest_dsocr.adapters.handshake import PROBED_TOKENS
 from pytest_dsocr.contract.prompt import EOS
@@ -29,7 +30,8 @@ LOCK, BUSY = threading.Lock(), threading.Lock()
 SEEN: Counter[int] = Counter()
 """The requests to one that mixes, by how many others they expect."""
 PATIENCE_S = 60.0
-PIECE, SLOW_PAUSE_S = 7, 0.5
+PIECE, SLOW_PAUSE_S = 7, 0.2
+Deed: TypeAlias = Callable[["Handler", Any], None]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -52,30 +54,9 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         deed = self.deed.removeprefix("load-")
         is_probe = body["max_tokens"] in (1, PROBED_TOKENS)
-        if (deed == self.deed and is_probe) or not (do := getattr(self, f"do_{deed}", None)):
+        if (deed == self.deed and is_probe) or not (do := DEEDS.get(deed)):
             return self.answer(body)
-        return do(body)  # type: ignore[no-any-return]
-
-    def do_error(self, body: Any) -> None:
-        self.send_error(500, "Out of memory")
-
-    def do_crash(self, body: Any) -> None:
-        self.send_error(500, "The engine died")
-
-    def do_busy(self, body: Any) -> None:
-        self.send_error(503)
-
-    def do_memory(self, body: Any) -> None:
-        self.begin_stream()
-        self.send_event({"error": {"message": "CUDA out of memory. Tried to allocate 2.00 GiB"}})
-
-    def do_drips(self, body: Any) -> None:
-        self.begin_stream()
-        self.drip()
-
-    def do_headers(self, body: Any) -> None:
-        self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Drips: ")
-        self.drip()
+        return do(self, body)
 
     def drip(self) -> None:
         """Send bytes for ever, and no line."""
@@ -83,39 +64,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"x")
             time.sleep(0.05)
 
-    def do_length(self, body: Any) -> None:
-        self.stream(TEXT[:20], ended_by="length")
-
-    def do_html(self, body: Any) -> None:
-        self.give_bytes(b"<html>a gateway</html>")
-
-    def do_odd(self, body: Any) -> None:
-        self.give({"choices": []})
-
-    def do_silent(self, body: Any) -> None:
-        time.sleep(6000)
-
-    def do_slow(self, body: Any) -> None:
-        self.stream(TEXT, pause_s=SLOW_PAUSE_S)
-
-    def do_breaks(self, body: Any) -> None:
-        self.stream(TEXT[:20], is_whole=False)
-
-    def do_short(self, body: Any) -> None:
-        self.give_bytes(b'{"choices"', length=99)
-
-    def do_midway(self, body: Any) -> None:
-        self.begin_stream()
-        self.send_event({"error": {"message": "the engine died"}})
-
-    def do_dies(self, body: Any) -> None:
-        self.stream(TEXT[:20], is_whole=False)
-        os._exit(1)
-
-    def do_huge(self, body: Any) -> None:
-        self.stream("x" * 17 * 2**20, piece=2**20)
-
-    def do_mixes(self, body: Any) -> None:
+    def mixes(self, body: Any) -> None:
         """Right alone, wrong where another page is being read; each waits for as many others as it expects."""
         with BUSY:
             SEEN[body["expects"]] += 1
@@ -124,12 +73,6 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(0.01)
         is_alone = SEEN[body["expects"]] == 1
         self.stream(TEXT if is_alone else f"{TEXT}.") if body.get("stream") else self.answer(body)
-
-    def do_eos(self, body: Any) -> None:
-        self.stream(f"{TEXT}{EOS}")
-
-    def do_wrong(self, body: Any) -> None:
-        self.stream(f"{text_of(body, self.deed)}.")
 
     def answer(self, body: Any) -> None:
         """Answer as a good server does, but for what it does to tokens and the prompt."""
@@ -179,6 +122,53 @@ class Handler(BaseHTTPRequestHandler):
     def send_event(self, event: object) -> None:
         self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")
         self.wfile.flush()
+
+
+def drips(handler: Handler, body: Any) -> None:
+    handler.begin_stream()
+    handler.drip()
+
+
+def headers(handler: Handler, body: Any) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Drips: ")
+    handler.drip()
+
+
+def fails(message: str) -> Deed:
+    """Send an error in the midst of a stream."""
+
+    def fail(handler: Handler, body: Any) -> None:
+        handler.begin_stream()
+        handler.send_event({"error": {"message": message}})
+
+    return fail
+
+
+def dies(handler: Handler, body: Any) -> None:
+    handler.stream(TEXT[:20], is_whole=False)
+    os._exit(1)
+
+
+DEEDS: dict[str, Deed] = {
+    "error": lambda handler, body: handler.send_error(500, "Out of memory"),
+    "crash": lambda handler, body: handler.send_error(500, "The engine died"),
+    "busy": lambda handler, body: handler.send_error(503),
+    "memory": fails("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    "midway": fails("the engine died"),
+    "drips": drips,
+    "headers": headers,
+    "dies": dies,
+    "mixes": Handler.mixes,
+    "length": lambda handler, body: handler.stream(TEXT[:20], ended_by="length"),
+    "html": lambda handler, body: handler.give_bytes(b"<html>a gateway</html>"),
+    "odd": lambda handler, body: handler.give({"choices": []}),
+    "silent": lambda handler, body: time.sleep(6000),
+    "slow": lambda handler, body: handler.stream(TEXT, pause_s=SLOW_PAUSE_S),
+    "breaks": lambda handler, body: handler.stream(TEXT[:20], is_whole=False),
+    "short": lambda handler, body: handler.give_bytes(b'{"choices"', length=99),
+    "huge": lambda handler, body: handler.stream("x" * 17 * 2**20, piece=2**20),
+    "eos": lambda handler, body: handler.stream(f"{TEXT}{EOS}"),
+}
 
 
 def text_of(body: Any, deed: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,9 +10,8 @@ import torch
 
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.observation.level import Level
 from pytest_dsocr.pages.page_list import shipped
-from pytest_dsocr.subjects.loading import level_before_loading, load_subject, open_subject
+from pytest_dsocr.subjects.loading import load_subject
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import session_subject
 
@@ -22,8 +22,7 @@ def loaded(name: str) -> Any:
     return load_subject(f"{HERE}:{name}", Setup())
 
 
-@pytest.mark.parametrize("name", ["Right", "AsSglang"])
-@pytest.mark.parametrize("preset", ["tiny", "gundam"])
+@pytest.mark.parametrize(("name", "preset"), [("Right", "tiny"), ("AsSglang", "gundam")])
 def test_a_right_processor_gives_the_sessions_inputs_and_text(name: str, preset: str) -> None:
     subject, session = loaded(name), session_subject(Setup())
     asked: dict[str, Any] = {"prompt": f" {DEFAULT.prompts['markdown']}\n", "preset": DEFAULT.presets[preset]}
@@ -37,37 +36,18 @@ def test_a_right_processor_gives_the_sessions_inputs_and_text(name: str, preset:
         assert subject.read(page, **read) == session.read(page, **read)
 
 
-def test_its_level_is_known_and_it_may_be_isolated() -> None:
-    assert level_before_loading(f"{HERE}:Right") is Level.INPUTS
-    subject = open_subject(f"{HERE}:Right", Setup(), 120.0)
-    try:
-        assert type(subject).__name__ == "IsolatedSubject"
-    finally:
-        subject.close()  # type: ignore[attr-defined]
-
-
-BAD = {
-    "processor:nowhere": "'processor:nowhere' names no processor; give processor:package.module:Class",
-    "processor:no_such_package:Any": "processor:no_such_package:Any cannot be had (ModuleNotFoundError: ",
-    f"{HERE}:Absent": f"{HERE}:Absent cannot be had (AttributeError: ",
-}
-
-
-@pytest.mark.parametrize("spec", BAD)
-def test_one_that_is_not_there_is_told(spec: str) -> None:
-    with pytest.raises(DsocrError) as caught:
-        load_subject(spec, Setup())
-    assert str(caught.value).startswith(BAD[spec])
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("WithoutPixels", "the processor gave input_ids, and no images_seq_mask; "),
-        ("OfPictures", "the processor takes images, and no prompt or text; name another"),
-    ],
-)
-def test_one_that_is_another_kind_is_told(name: str, told: str) -> None:
-    subject = loaded(name)
-    with pytest.raises(DsocrError, match=told):
-        subject.inputs(shipped("dev-3")[0], prompt=DEFAULT.prompts["markdown"], preset=DEFAULT.presets["tiny"])
+def test_one_that_is_not_there_or_another_kind_is_told() -> None:
+    for spec, message in {
+        "processor:nowhere": "'nowhere' names no subject; give session, ",
+        "processor:no_such_package:Any": "'no_such_package:Any': there is no module no_such_package, neither in ",
+        f"{HERE}:Absent": "tests.adapters.processors (",
+    }.items():
+        with pytest.raises(DsocrError, match=f"^{re.escape(message)}"):
+            load_subject(spec, Setup())
+    asked: dict[str, Any] = {"prompt": DEFAULT.prompts["markdown"], "preset": DEFAULT.presets["tiny"]}
+    for name, message in {
+        "WithoutPixels": "the processor gave input_ids, and no images_seq_mask; ",
+        "OfPictures": "the processor takes images, and no prompt or text; name another",
+    }.items():
+        with pytest.raises(DsocrError, match=message):
+            loaded(name).inputs(shipped("dev-3")[0], **asked)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsocr.adapters.start import KINDS
+from pytest_dsocr.cli.adapters import KINDS
 from pytest_dsocr.cli.main import main
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.pages.page_list import shipped
@@ -28,9 +28,9 @@ def test_what_is_written_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    name = f"begun_{kind}{KINDS[kind].suffix}"
+    name = f"begun_{kind}{KINDS[kind][0]}"
     assert main(["new-adapter", kind, name]) == 0
-    spec = capsys.readouterr().out.strip().partition("--dsocr-subject=")[2]
+    spec = capsys.readouterr().out.strip().partition("dsocr compare --subject=")[2]
     if kind == "http":
         begun = Path(name).read_text()
         assert OURS in begun
@@ -44,25 +44,17 @@ def test_what_is_written_runs(
         assert read(spec, page) == TEXT
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "message"),
-    [
+def test_what_cannot_be_written_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("there.toml").write_text("mine")
+    for kind, name, message in (
         ("cli", "there.toml", "there is a file there.toml already; give another name"),
         ("cli", "mine.py", "mine.py cannot be an adapter of kind cli; give a name that ends in .toml"),
         ("python", "my-ocr.py", "my-ocr.py cannot be imported; give a name such as my_ocr.py"),
         ("http", "absent/it.toml", "absent/it.toml cannot be written (No such file or directory); give another name"),
-    ],
-)
-def test_what_cannot_be_written_is_said(
-    kind: str,
-    name: str,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("there.toml").write_text("mine")
-    assert main(["new-adapter", kind, name]) == 2
-    assert capsys.readouterr().err == f"dsocr: {message}\n"
+    ):
+        assert main(["new-adapter", kind, name]) == 2
+        assert capsys.readouterr().err == f"dsocr: {message}\n"
     assert Path("there.toml").read_text() == "mine"

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.engine.weights import read_weights
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.reference.goldens import shipped_folder
 from pytest_dsocr.reference.opening import Wanted, open_recorded
@@ -41,22 +39,6 @@ def test_what_is_written_is_what_was_recorded(dtype: str, second: Second) -> Non
     assert (" zebra yellow wonder winter" in text) == (dtype == "float32")
     assert case.observation.steps[-1].token == 1
     assert 2 in [step.token for step in case.observation.steps]
-
-
-def test_names_of_its_experts_sort_otherwise_than_their_numbers(second: Second) -> None:
-    weights = read_weights(second.folder / NAME)
-    experts = {name.split(".experts.")[1].split(".")[0] for name in weights if ".experts." in name}
-    assert sorted(experts) != sorted(experts, key=int)
-
-
-def test_it_has_equal_rows_and_nearly_equal_ones(second: Second) -> None:
-    """A row's twin differs in the last channel alone, or in nothing."""
-    head = read_weights(second.folder / NAME)["lm_head.weight"].float()
-    [vocabulary] = [resolve(second.folder / NAME).tokenizer]
-    pairs = {"<｜▁pad▁｜>": " v", " x": " y", " zebra": "Zebra", " water": " weather"}
-    apart = {text: head[vocabulary.encode(text)[0]] - head[vocabulary.encode(twin)[0]] for text, twin in pairs.items()}
-    nonzero = {text: torch.nonzero(difference).flatten().tolist() for text, difference in apart.items()}
-    assert nonzero == {"<｜▁pad▁｜>": [], " x": [], " zebra": [head.shape[1] - 1], " water": []}
 
 
 def test_a_right_subject_passes_and_its_first_layer_is_held_to_a_limit_of_its_own(second: Second) -> None:

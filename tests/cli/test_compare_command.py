@@ -73,35 +73,28 @@ def verdict(folder: str = "dsocr-out") -> Any:
     return read_result(Path(folder))["verdict"]
 
 
-def test_memory_is_kept_unless_the_user_says_otherwise(
+def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """As the README's main job is called, from a clone with the command of an installed wheel: no checkout is run in
+    place of the installation. Memory is kept unless the user says otherwise."""
     [[name, kept], [other, _]] = MEMORY_KEPT.items()
     monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(other, "131072")
-    pytester.makepyfile(
-        test_it=f"import os\ndef test_it(): open('set', 'w').write(os.environ[{name!r}] + os.environ[{other!r}])"
-    )
-    compare("--tests=test_it.py")
-    assert Path("set").read_text(encoding="utf-8") == kept + "131072"
-
-
-def test_a_session_like_the_vendors_ends_in_0_with_the_plugins_own_result() -> None:
-    done = compare(PAGE, "--out=mine", *TEXT_ALONE)
+    pytester.mkpydir("pytest_dsocr").joinpath("__init__.py").write_text("raise ImportError('not the installed one')")
+    pytester.makepyfile(noted=f"import os\nopen('set', 'w').write(os.environ[{name!r}] + os.environ[{other!r}])")
+    asked = [PAGE, "--out=mine", *TEXT_ALONE, "-p", "noted"]
+    pythonpath = os.pathsep.join((os.environ["PYTHONPATH"], str(pytester.mkdir("plugins"))))
+    Path("noted.py").rename("plugins/noted.py")
+    monkeypatch.setenv("PYTHONPATH", pythonpath)
+    command = [sys.executable, "-P", "-m", "pytest_dsocr", "compare", *asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "verdict         passes, " in done.stdout
     result = read_result(Path("mine"))
     assert (result["passes"], result["comparisons"], len(result["cases"])) == (True, 2, 1)
     assert result["run"]["pages"] == [PAGE]
-
-
-def test_a_checkout_in_the_folder_is_not_run_in_place_of_the_installation(pytester: pytest.Pytester) -> None:
-    """As the README's main job is called: from a clone, with the command of an installed wheel."""
-    pytester.mkpydir("pytest_dsocr").joinpath("__init__.py").write_text("raise ImportError('not the installed one')")
-    asked = [sys.executable, "-P", "-m", "pytest_dsocr", "compare", PAGE, *TEXT_ALONE]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert verdict().startswith("passes, ")
+    assert Path("set").read_text(encoding="utf-8") == kept + "131072"
 
 
 def test_a_subject_is_heard_reading_whatever_its_stages_give() -> None:
@@ -144,12 +137,9 @@ def test_what_ends_the_command_ends_pytest_and_is_no_pass(number: signal.Signals
     ("arguments", "status", "told"),
     [
         (("--level=L9",), 4, "--dsocr-level: 'L9' is not a level"),
-        (("--dsocr-level=L9",), 4, "--dsocr-level: 'L9' is not a level"),
-        (("--", "--no-such-option"), 4, "unrecognized arguments: --no-such-option"),
         (("--", "-k", "no_test_is_called_so"), 5, "verdict         no comparison was made"),
         (("--out=mine.py/out",), 2, "mine.py/out cannot be made (Not a directory)"),
         (("--", "--dsocr-out=there"), 2, "--dsocr-out comes after --; give --out before it"),
-        (("--no-such-option",), 2, "unrecognized arguments: --no-such-option"),
     ],
 )
 def test_what_cannot_be_compared_has_pytests_status_and_says_why(
@@ -161,7 +151,7 @@ def test_what_cannot_be_compared_has_pytests_status_and_says_why(
 
 
 def test_every_option_of_the_plugin_is_offered_by_both_names_and_handed_on(tmp_path: Path) -> None:
-    """To a run elsewhere with files named whole; of what is given several times and counts once, the last."""
+    """Of what is given several times and counts once, the last."""
     switches = [option.flag.replace("dsocr-", "") for option in OPTIONS if option.is_switch]
     valued = [option.flag for option in OPTIONS if not option.is_switch]
     given = [word for flag in valued for word in (f"{flag}=1", f"{flag.replace('dsocr-', '')}=2")]
@@ -171,7 +161,6 @@ def test_every_option_of_the_plugin_is_offered_by_both_names_and_handed_on(tmp_p
         both = [f"{option.flag}={value}" for value in ((1, 2) if option.many else (2,))]
         expected += [option.flag] if option.is_switch else both if option.name != "out" else []
     assert [*words_of(options)] == expected
-    assert [*words_of(options, whole=True)] == expected
 
 
 def test_the_suites_are_found_wherever_it_is_called() -> None:

@@ -222,19 +222,6 @@ def flipped(at: int, apart: float) -> tuple[tuple[Step, ...], list[ForcedStep]]:
 OTHER_TEXT = replace(SAID, text=SAID.text.replace("Minutes", "Seconds"))
 
 
-@pytest.mark.parametrize("at", [0, 1, 2])
-def test_what_its_steps_give_after_a_tie_is_laid_to_it(at: int) -> None:
-    steps, forced = flipped(at, 2.0**-20)
-    tied: dict[str, Any] = {"forced": tuple(forced), "continued": OTHER_TEXT}
-    found = compared(observation(steps=steps), text=OTHER_TEXT.text, **tied)
-    assert list(found)[-6:] == ["read", *OUTPUTS]
-    assert found["tokens"].verdict is Verdict.TIE_FLIP
-    assert found["text"].verdict is Verdict.TIE_FLIP
-    assert found["text"].measured.startswith(f"follows the tie at step {at}: ")
-    assert compared(observation(steps=steps), text="nonsense", **tied)["text"].verdict is Verdict.WRONG
-    assert compared(observation(steps=steps), text="nonsense", forced=tuple(forced))["text"].verdict is Verdict.WRONG
-
-
 def test_what_follows_a_wrong_token_or_none_is_wrong() -> None:
     gives: dict[str, Any] = {"text": OTHER_TEXT.text, "continued": OTHER_TEXT}
     steps, forced = flipped(1, 1.0)

@@ -61,13 +61,6 @@ def test_what_neither_side_has_or_the_subject_does_not_write_is_not_compared() -
     assert compared(mmd="", artefacts={})["result.mmd"].verdict is Verdict.WRONG
 
 
-def files(**changes: Artefact | None) -> dict[str, Any]:
-    """The output's files with some of them changed; None leaves one out."""
-    names = {"figure": "images/0.jpg", "mmd": "result.mmd", "overlay": "result_with_boxes.jpg", "info": "info.json"}
-    found = {**OUTPUT.artefacts, **{names[name]: artefact for name, artefact in changes.items()}}
-    return {"artefacts": {name: artefact for name, artefact in found.items() if artefact is not None}}
-
-
 CHANGES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "text": ({"text": OUTPUT.text + "."}, {"text"}),
     "mmd": ({"mmd": "# Minutes"}, {"result.mmd"}),
@@ -76,14 +69,6 @@ CHANGES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "a box less": ({"spans": (TITLE, IMAGE._replace(boxes=IMAGE.boxes[:1]))}, {"boxes"}),
     "a coordinate": ({"spans": (TITLE._replace(boxes=(Box(1, 2, 3, 5),)), IMAGE)}, {"boxes"}),
     "no files": ({"artefacts": {}}, {"artefacts"}),
-    "a file missing": (files(mmd=None), {"artefacts"}),
-    "a figure of other size": (files(figure=Artefact(812, (20, 30))), {"artefacts"}),
-    "overlay, mmd and info of other bytes": (
-        files(mmd=Artefact(1), overlay=Artefact(2, (3, 4)), info=Artefact(5)),
-        set(),
-    ),
-    "without our own file": (files(info=None), set()),
-    "a picture that only matplotlib draws": ({"artefacts": {**OUTPUT.artefacts, "geo.jpg": FIGURE}}, set()),
 }
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from rapidfuzz.distance import Levenshtein
 
-from pytest_dsocr.compare.boxes import compare_boxes, compare_spans
+from pytest_dsocr.compare.boxes import compare_boxes
 from pytest_dsocr.compare.divergence import first_divergence
 from pytest_dsocr.compare.output import Tie, compare_output
 from pytest_dsocr.compare.seams import compare_seam
@@ -178,16 +178,6 @@ def test_without_a_tolerance_sides_may_be_exchanged(actual: Output, expected: Ou
         assert one.verdict == other.verdict != Verdict.DRIFT
 
 
-@briefly
-@given(SPANS, SPANS, LIMITS)
-def test_labels_and_a_match_of_boxes_are_so_from_both_sides(
-    actual: Sequence[SpanSeen], expected: Sequence[SpanSeen], limits: Tolerances
-) -> None:
-    one, other = compare_boxes(actual, expected, limits), compare_boxes(expected, actual, limits)
-    assert (one.verdict is Verdict.MATCH) is (other.verdict is Verdict.MATCH)
-    assert compare_spans(actual, expected, limits).verdict is compare_spans(expected, actual, limits).verdict
-
-
 # Boxes.
 
 
@@ -230,13 +220,6 @@ def test_text_beside_the_limit(text: str, edits: int) -> None:
 
 
 # Tensors.
-
-
-@briefly
-@given(TENSORS, st.booleans())
-def test_a_seam_matches_itself(tensor: torch.Tensor, whole: bool) -> None:
-    sides = [Seam.of(tensor.clone(), keep_values=whole) for _ in range(2)]
-    assert compare_seam("sam.page", sides[0], sides[1], 0.0).verdict is Verdict.MATCH
 
 
 @briefly

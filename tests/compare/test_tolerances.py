@@ -48,6 +48,13 @@ def test_vision_has_a_limit_of_its_own_in_bfloat16_until_one_is_given_for_all_se
     assert [limits.but({"seam": 0.01}).of_seam(name) for name in names] == [0.01, 0.01, 0.01, 0.06]
 
 
+def test_a_ulp_is_the_distance_to_the_next_number() -> None:
+    for limits in BY_DTYPE.values():
+        epsilon = 2.0**-limits.mantissa_bits
+        assert [limits.ulp(one) for one in (1.0, -6.0, 0.0, 0.3)] == [epsilon, 4 * epsilon, epsilon, epsilon / 4]
+        assert limits.ulp(5e-324) > 0.0
+
+
 def test_outputs_are_exact_under_one_key_and_may_differ_a_little_between_two() -> None:
     same, between = tolerances("float32", "bfloat16"), tolerances("float32", "bfloat16", same_key=False)
     assert (same.boxes, same.coords, same.text) == (0, 0.0, 0.0)

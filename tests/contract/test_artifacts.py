@@ -1,25 +1,43 @@
+"""The files that an output leaves: those of the vendor, ``info.json``, figures, and the page with its boxes."""
+
 from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from pytest_dsocr.contract.artifacts import Artifacts, write_artifacts
+from pytest_dsocr.contract.drawing import (
+    MAX_FIGURE_PX,
+    MAX_JPEG_SIDE_PX,
+    Stroke,
+    crop_figure,
+    draw_boxes,
+    draw_outline,
+    label_colour,
+    place,
+)
+from pytest_dsocr.contract.markup import PixelBox, parse
 from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.foundation.errors import DsocrError
-from tests.contract.recorded_outputs import PAGE_SIZE, Recorded, each_recorded_output
-from tests.vendor_live.outputs import GEOMETRY, IMAGE, PAGE, TEXT, TITLE, span
+from tests.contract.recorded import PAGE_SIZE, Recorded, each_recorded_output
+from tests.vendor_live.outputs import GEOMETRY, IMAGE, TEXT, TITLE, span
 
+LABELS = ["title", "sub_title", "text", "image", "image_caption", "table", "table_caption", "equation", "list"]
 ORIENTATION, ROTATED = 0x0112, 6
+SHARP = 12
+"""Levels that a JPEG of a smooth page may lose."""
 
 
 def page() -> Image.Image:
@@ -54,10 +72,9 @@ def test_the_files_are_the_vendors_and_info_json(recorded: Recorded, tmp_path: P
     assert artifacts.problems or recorded.error is None
 
 
-def test_info_tells_boxes_in_pixels_with_their_text(tmp_path: Path) -> None:
-    write_artifacts(
-        f"Before {TITLE}\n# 稀土\n{span('text', '[[0, 0, 999, 999], [333, 333, 666, 666]]')} b{EOS}", page(), tmp_path
-    )
+def test_info_holds_boxes_in_pixels_with_their_text(tmp_path: Path) -> None:
+    boxes = "[[0, 0, 999, 999], [333, 333, 666, 666]]"
+    write_artifacts(f"Before {TITLE}\n# 稀土\n{span('text', boxes)} b{EOS}", page(), tmp_path)
     info = info_of(tmp_path)
     text = {"label": "text", "text": "b", "problem": None, "span": 1}
     assert info["page"] == {"width": 200, "height": 300}
@@ -67,56 +84,35 @@ def test_info_tells_boxes_in_pixels_with_their_text(tmp_path: Path) -> None:
         {"x": 0, "y": 0, "w": 200, "h": 300, **text},
         {"x": 66, "y": 100, "w": 67, "h": 100, **text},
     ]
-    assert info["spans"][0]["raw"] == TITLE
-    assert info["spans"][0]["boxes"] == [[94, 60, 905, 101]]
+    assert (info["spans"][0]["raw"], info["spans"][0]["boxes"]) == (TITLE, [[94, 60, 905, 101]])
     assert (info["spans"][0]["start"], info["spans"][0]["end"]) == (7, 7 + len(TITLE))
     assert info["problems"] == []
     assert "稀土" in (tmp_path / "info.json").read_text(encoding="utf-8")  # readable as it stands
 
 
-def test_problems_stand_in_the_record_and_in_info(tmp_path: Path) -> None:
-    text = f"{span('text', '[[1, 2, 3')}{span('image', '[[9, 9, 5, 5]]')}<|ref|>"
+def test_every_problem_stands_in_the_record_and_in_info(tmp_path: Path) -> None:
+    text = f"{span('text', '[[1, 2, 3')}{span('image', '[[9, 9, 5, 5]]')}<|ref|>{GEOMETRY}"
     problems = write_artifacts(text, page(), tmp_path).problems
-    assert [word for word in ("span 0", "outside any span", "inverted", "images/0.jpg") if word in str(problems)] == [
-        "span 0",
-        "outside any span",
-        "inverted",
-        "images/0.jpg",
-    ]
+    words = ("span 0", "outside any span", "inverted", "geo.jpg", "images/0.jpg")
+    assert [word for word in words for problem in problems if word in problem] == [*words]
     assert info_of(tmp_path)["problems"] == list(problems)
     assert info_of(tmp_path)["boxes"][0]["problem"] in problems
 
 
-def test_figures_are_cut_from_the_clean_page(tmp_path: Path) -> None:
-    write_artifacts(IMAGE + span("text", "[[150, 400, 400, 500]]"), page(), tmp_path)
-    figure = np.asarray(picture(tmp_path / "images" / "0.jpg")).astype(int)
-    clean = np.asarray(page()).astype(int)[96:180, 20:100]
-    assert figure.shape == clean.shape
-    assert np.abs(figure - clean).max() <= 12  # JPEG's own loss on a smooth page
-
-
-def test_the_page_is_turned_as_its_exif_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_figures_are_cut_from_the_clean_upright_page(is_turned: bool, tmp_path: Path) -> None:
     image = page()
-    image.getexif()[ORIENTATION] = ROTATED
-    write_artifacts(span("image", "[[0, 0, 999, 500]]"), image, tmp_path)
-    assert picture(tmp_path / "result_with_boxes.jpg").size == (300, 200)
-    assert info_of(tmp_path)["page"] == {"width": 300, "height": 200}
+    if is_turned:
+        image.getexif()[ORIENTATION] = ROTATED
+    write_artifacts(span("image", "[[0, 0, 999, 500]]") + span("text", "[[150, 100, 400, 400]]"), image, tmp_path)
+    upright = np.rot90(np.asarray(page()), -1) if is_turned else np.asarray(page())
+    height, width = upright.shape[:2]
     figure = np.asarray(picture(tmp_path / "images" / "0.jpg")).astype(int)
-    assert figure.shape == (100, 300, 3)
-    assert np.abs(figure[0, 299] - np.asarray(page())[0, 0]).max() <= 12  # the page's first pixel is upper right now
-
-
-@pytest.mark.parametrize("mode", ["RGBA", "P", "L", "LA", "CMYK", "1"])
-def test_a_page_of_any_mode_gives_jpegs(mode: str, tmp_path: Path) -> None:
-    write_artifacts(IMAGE, page().convert(mode), tmp_path)
-    assert picture(tmp_path / "images" / "0.jpg").mode == "RGB"
-    assert picture(tmp_path / "result_with_boxes.jpg").mode == "RGB"
-
-
-def test_a_geometry_figure_is_not_drawn_and_that_is_said(tmp_path: Path) -> None:
-    artifacts = write_artifacts(GEOMETRY, page(), tmp_path)
-    assert "geo.jpg" not in written(tmp_path)
-    assert artifacts.problems == ("geo.jpg is not drawn; result.mmd holds its lines and points",)
+    expected = upright[: height * 500 // 999, :]
+    assert figure.shape == expected.shape
+    assert np.abs(figure - expected).max() <= SHARP
+    assert picture(tmp_path / "result_with_boxes.jpg").size == (width, height)
+    assert info_of(tmp_path)["page"] == {"width": width, "height": height}
 
 
 def test_a_page_too_long_for_jpeg_is_a_problem_and_not_an_end(tmp_path: Path) -> None:
@@ -131,7 +127,7 @@ def test_half_a_character_is_refused_before_anything_is_written(tmp_path: Path) 
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("obstacle", ["out", "out/images", "out/info.json/x"])
+@pytest.mark.parametrize("obstacle", ["out", "out/images"])
 def test_a_directory_that_cannot_be_written_is_the_projects_error(obstacle: str, tmp_path: Path) -> None:
     (tmp_path / obstacle).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / obstacle).write_text("in the way")
@@ -157,31 +153,134 @@ def test_a_full_disk_leaves_whole_files_only(tmp_path: Path) -> None:
     assert written(tmp_path) == {"result.mmd"}
 
 
-def test_a_directory_that_is_not_there_is_made(tmp_path: Path) -> None:
-    artifacts = write_artifacts("text", page(), str(tmp_path / "a" / "b"))
-    assert artifacts.paths[0] == tmp_path / "a" / "b" / "result.mmd"
-    assert written(tmp_path / "a" / "b") == {"result.mmd", "result_with_boxes.jpg", "info.json"}
-
-
-def test_files_get_the_usual_permissions_and_others_stay(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    plain = tmp_path / "plain"
-    plain.write_text("")
-    write_artifacts(PAGE, page(), tmp_path)
-    assert (tmp_path / "result.mmd").stat().st_mode == plain.stat().st_mode
-    assert (tmp_path / "notes.txt").read_text() == "mine"
-
-
 def test_writers_that_share_a_directory_do_not_mix_their_files(tmp_path: Path) -> None:
     texts = [f"{IMAGE}{writer} " * 40 for writer in "abcdefgh"]
+    (tmp_path / "notes.txt").write_text("mine")
 
     def write(text: str) -> Artifacts:
         return write_artifacts(text, page(), tmp_path)
 
     with ThreadPoolExecutor(len(texts)) as pool:
-        seen = {tuple(map(os.fspath, artifacts.paths)) for artifacts in pool.map(write, texts)}
-    assert len(seen) == 1
+        [paths] = {tuple(map(os.fspath, artifacts.paths)) for artifacts in pool.map(write, texts)}
     mmd = (tmp_path / "result.mmd").read_text()
     assert len(set(mmd.replace("![](images/0.jpg)", "").split())) == 1
     assert len({box["text"] for box in info_of(tmp_path)["boxes"]}) == 1
-    assert written(tmp_path) == {Path(path).relative_to(tmp_path).as_posix() for path in next(iter(seen))}
+    assert written(tmp_path) == {"notes.txt", *(Path(path).relative_to(tmp_path).as_posix() for path in paths)}
+    assert (tmp_path / "result.mmd").stat().st_mode == (tmp_path / "notes.txt").stat().st_mode
+
+
+@pytest.mark.parametrize(
+    ("box", "problem"),
+    [
+        ("[0, 0, 999, 999]", None),
+        ("[5, 1, 4, 2]", "inverted"),
+        ("[1, 5, 2, 4]", "inverted"),
+        ("[5, 5, 9, 5.9]", "no area"),
+        ("[-1, 0, 9, 9]", "beyond the page of 999 x 999 px"),
+        ("[0, 0, 9, 1000]", "beyond the page"),
+    ],
+)
+def test_a_degenerate_box_is_named(box: str, problem: str | None) -> None:
+    (region,) = place(parse(span("text", f"[{box}]")).spans, 999, 999)
+    assert region.problem is None if problem is None else re.search(f"'text' box .*{problem}", str(region.problem))
+
+
+@pytest.mark.parametrize(
+    "pixels",
+    [
+        PixelBox(5, 5, 5, 9),
+        PixelBox(5, 9, 9, 5),
+        PixelBox(0, 0, MAX_JPEG_SIDE_PX + 1, 2),
+        PixelBox(0, 0, 10_000, MAX_FIGURE_PX // 10_000 + 1),
+        PixelBox(2**31, 0, 2**31 + 5, 5),
+        PixelBox(-(10**300), 0, 5, 5),
+    ],
+)
+def test_what_gives_no_figure_is_refused(pixels: PixelBox) -> None:
+    with pytest.raises(DsocrError, match="figure"):
+        crop_figure(Image.new("RGB", (10, 10)), pixels)
+
+
+def test_a_figure_is_black_beyond_the_page() -> None:
+    figure = crop_figure(Image.new("RGB", (10, 10), "red"), PixelBox(-2, 8, 3, 12))
+    assert figure.size == (5, 4)
+    assert [figure.getpixel(at) for at in ((0, 0), (2, 0), (4, 3))] == [(0, 0, 0), (255, 0, 0), (0, 0, 0)]
+
+
+# The page with its boxes.
+
+
+def drawn(text: str, width: int = 999, height: int = 999) -> Image.Image:
+    return draw_boxes(Image.new("RGB", (width, height), "white"), parse(text).spans)
+
+
+def test_labels_have_colours_that_are_told_apart_and_carry_white_letters() -> None:
+    assert (label_colour("title"), label_colour("formula")) == ((198, 40, 40), (17, 118, 87))
+    for one, other in combinations(LABELS, 2):
+        assert np.abs(np.subtract(label_colour(one), label_colour(other))).max() >= 30, (one, other)
+    for label in [*LABELS, "标题", "", "\ud800", *map(str, range(200))]:
+        channels = np.array(label_colour(label)) / 255
+        linear = np.where(channels <= 0.03928, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+        assert 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05) >= 3.0, label  # WCAG, large or bold text
+
+
+@pytest.mark.parametrize(("label", "size", "width_px"), [("title", 400, 4), ("text", 999, 2), ("text", 3000, 6)])
+def test_outlines_are_at_least_the_vendors_and_grow_with_the_page(label: str, size: int, width_px: int) -> None:
+    pixels = np.asarray(drawn(span(label, "[[300, 300, 900, 900]]"), size, size))
+    row = (pixels[size // 2] == label_colour(label)).all(axis=-1).tolist()
+    assert row[row.index(True) :].index(False) == width_px
+
+
+def test_outline_stands_on_the_vendors_pixels_and_the_label_above_it() -> None:
+    image = drawn(span("text", "[[100, 200, 700, 800]]"), 500, 1000)
+    colour = label_colour("text")
+    assert {image.getpixel(corner) for corner in ((50, 200), (350, 200), (50, 800), (350, 800))} == {colour}
+    assert {image.getpixel(outside) for outside in ((49, 500), (351, 500), (200, 801))} == {(255, 255, 255)}
+    assert 200 < min(np.array(image.getpixel((200, 500)))) < 255, "the inside is tinted"
+    above = np.asarray(image)[:200, 51:80].reshape(-1, 3)
+    assert (above == colour).all(axis=-1).any()
+    assert ((above >= colour).all(axis=-1)).all(), "white letters on the colour"
+
+
+def test_a_long_label_is_cut_and_kept_on_one_line_and_one_at_the_edge_on_the_page() -> None:
+    pixels = np.asarray(drawn(span("w\n" * 500, "[[100, 200, 700, 800]]")))
+    assert (pixels[:170] == 255).all()
+    assert (pixels[:, 800:] == 255).all()
+    assert drawn(span("text", "[[100, 0, 700, 800]]")).getpixel((110, 2)) == label_colour("text")
+    narrow = drawn(span("table_caption", "[[300, 500, 700, 800]]"), width=40, height=400)
+    assert narrow.getpixel((0, 192)) == label_colour("table_caption")
+
+
+def test_a_dashed_outline_is_broken_on_all_four_sides() -> None:
+    image = Image.new("RGB", (60, 60), "white")
+    draw_outline(ImageDraw.Draw(image), PixelBox(10, 10, 50, 44), Stroke((255, 0, 0), 1, dashed=True))
+    red = (np.asarray(image) == (255, 0, 0)).all(axis=2)
+    dashes = {10, *range(11, 19), *range(26, 35), *range(42, 51)}
+    assert {*np.flatnonzero(red[10]).tolist()} == {*np.flatnonzero(red[44]).tolist()} == dashes
+    upright = {at for at in dashes if at <= 44}
+    assert {*np.flatnonzero(red[:, 10]).tolist()} == {*np.flatnonzero(red[:, 50]).tolist()} == upright
+    assert not red[11:44, 11:50].any()
+
+
+@pytest.mark.parametrize(
+    ("box", "point"),
+    [
+        ("[700, 800, 100, 200]", (100, 500)),
+        ("[500, 100, 500, 900]", (500, 500)),
+        ("[-50, 100, 100, 900]", (0, 500)),
+        ("[2000, 100, 3000, 900]", (998, 500)),
+        ("[1e299, -1e299, 500, 500]", (500, 200)),
+    ],
+)
+def test_a_degenerate_box_is_drawn_where_it_meets_the_page(box: str, point: tuple[int, int]) -> None:
+    assert drawn(span("text", f"[{box}]")).getpixel(point) == label_colour("text")
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "L", "1", "CMYK", "LA"])
+def test_any_page_is_drawn_on_a_copy(mode: str) -> None:
+    own = Image.new(mode, (300, 300))
+    before = own.tobytes()
+    image = draw_boxes(own, parse(span("标\0题\ud800", "[[100, 300, 900, 800]]")).spans)
+    assert (image.mode, own.mode, own.tobytes()) == ("RGB", mode, before)
+    assert image.getpixel((29, 150)) != image.getpixel((31, 150))
+    assert draw_boxes(Image.new(mode, (1, 1)), parse(TEXT).spans).size == (1, 1)

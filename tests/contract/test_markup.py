@@ -1,108 +1,145 @@
+"""What is read in an output, against the vendor's reading; and that no text is lost, misread or slow to read."""
+
 from __future__ import annotations
 
+import ast
 import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_dsocr.contract.markup import Box, PixelBox, find_spans, parse, quote, read_boxes, to_pixels
-from pytest_dsocr.contract.mmd import clean_output
-from tests.contract.recorded_outputs import CASES, PAGE_SIZE, RECORD, Recorded, each_recorded_output
-from tests.vendor_live.outputs import OUTPUTS, span
+from pytest_dsocr.contract.drawing import place
+from pytest_dsocr.contract.markup import LARGEST, LONGEST, Box, find_spans, parse, read_boxes, to_pixels
+from pytest_dsocr.contract.mmd import clean_output, to_mmd
+from pytest_dsocr.contract.prompt import EOS
+from tests.contract.fuzzing import fuzz
+from tests.contract.recorded import CASES, OUTPUTS, PAGE_SIZE, Recorded, each_recorded_output
+from tests.vendor_live import outputs
+from tests.vendor_live.outputs import IMAGE, TEXT, span
+
+SPAN = re.compile(r"<\|ref\|>(?P<label>.*?)<\|/ref\|><\|det\|>(?P<coordinates>.*?)<\|/det\|>", re.DOTALL)
+OPEN, CLOSE = "<|ref|>a<|/ref|><|det|>", "<|/det|>"
+MARKS = ["<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>"]
+PIECES = [*MARKS, "<|/ref|><|det|>", "<|", "|>", "<", "image", "[[1, 2, 3, 4]]", "\n", "\0", "稀", "\\colon", "eqq"]
+WHOLE = [OPEN, CLOSE, IMAGE, span("te\nxt", "[[5, 6]]"), span("a<|/det|>", "<|ref|>"), span("\\coloneqq", "2")]
+marked_text = st.lists(st.sampled_from(PIECES + WHOLE) | st.text(max_size=3), max_size=60).map("".join)
+number = st.one_of(
+    st.integers(-2000, 2000).map(str),
+    st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True).map(repr),
+    st.sampled_from(["0x1f", "1_000", "1e400", "-0", "+7", "- 3", "007.", ".5", "1" * 400, "01", "'7'", "nan", "None"]),
+)
+box = st.lists(number, min_size=3, max_size=5).map(", ".join).map("[{}]".format)
+coordinates = st.lists(box | box.map("({})".format), max_size=4).map(lambda boxes: f"[{', '.join(boxes)}]")
 
 
 def test_every_output_is_recorded_with_its_provenance() -> None:
-    assert {name: case.text for name, case in CASES.items()} == OUTPUTS
-    assert len(CASES) >= 30
-    assert RECORD["provenance"]["vendor_sha256"]["modeling_deepseekocr.py"].startswith("5835e0b9e1942fe3")
+    assert {name: case.text for name, case in CASES.items()} == outputs.OUTPUTS
+    assert OUTPUTS["provenance"]["vendor_sha256"]["modeling_deepseekocr.py"].startswith("5835e0b9e1942fe3")
 
 
 @each_recorded_output
-def test_spans_are_the_vendors(recorded: Recorded) -> None:
-    output = clean_output(recorded.text)
-    found = [
-        [output[start:end], output[start + 7 : label_end], output[det_start : end - 8]]
-        for start, label_end, det_start, end in find_spans(output)
-    ]
-    assert found == recorded.spans
-    assert [(s.raw, s.label) for s in parse(output).spans] == [(raw, label) for raw, label, _ in recorded.spans]
-
-
-@each_recorded_output
-def test_boxes_are_those_the_vendor_draws(recorded: Recorded) -> None:
+def test_spans_and_boxes_are_the_vendors(recorded: Recorded) -> None:
     markup = parse(clean_output(recorded.text))
-    drawn = [list(to_pixels(box, *PAGE_SIZE)) for span in markup.spans for box in span.boxes]
-    assert drawn == recorded.outlines
+    spans = [[one.raw, one.label, SPAN.fullmatch(one.raw)["coordinates"]] for one in markup.spans]  # type: ignore[index]
+    assert spans == recorded.spans
+    assert [list(to_pixels(box, *PAGE_SIZE)) for one in markup.spans for box in one.boxes] == recorded.outlines
 
 
-def test_a_span_knows_its_place_its_text_and_its_label() -> None:
-    title, two_lines = span("title", "[[1, 2, 3, 4]]"), span("te\nxt", "[[5, 6, 7, 8]]")
-    text = f" Before\n{title}\n# Head\n\n{two_lines}"
+@fuzz
+@given(marked_text)
+def test_spans_are_those_of_the_regular_expression_and_no_text_is_lost(text: str) -> None:
+    expected = [(m.start(), m.end("label"), m.start("coordinates"), m.end()) for m in SPAN.finditer(text)]
+    assert list(find_spans(text)) == expected
     markup = parse(text)
-    first, second = markup.spans
-    assert markup.preamble == "Before"
-    assert (first.label, first.text, first.boxes) == ("title", "# Head", (Box(1, 2, 3, 4),))
-    assert (second.label, second.text, second.boxes) == ("te\nxt", "", (Box(5, 6, 7, 8),))
-    assert [text[s.start : s.end] for s in markup.spans] == [s.raw for s in markup.spans]
-    assert markup.problems == ()
+    ends = [0, *(span.end for span in markup.spans)]
+    starts = [*(span.start for span in markup.spans), len(text)]
+    outside = [text[end:start].strip() for end, start in zip(ends, starts, strict=True)]
+    assert [markup.preamble, *(span.text for span in markup.spans)] == outside
+    assert all(text[span.start : span.end] == span.raw for span in markup.spans)
+    assert markup.problems or not any(mark in part for part in outside for mark in MARKS)
+    place(markup.spans, 640, 480)
 
 
-def test_no_text_is_lost() -> None:
-    text = f"a{span('x', '[[1, 2, 3, 4]]')}b{span('y', 'broken')}c<|ref|>d"
-    markup = parse(text)
-    assert [markup.preamble, *(s.text for s in markup.spans)] == ["a", "b", "c<|ref|>d"]
+MEETING = [
+    *(span("image", "1"), span("a", "2"), span("\\coloneqq", "2"), span("x <|ref|>image", "3")),
+    *(span("a", span("a", "2")[:-8]), "<|ref|>q " + span("a", "2"), *MARKS, "<|re", "f|>", "|>"),
+    *("\\colon", "eqq", "\\eqqcolon", "a", "\n"),
+]
+"""Spans of which a replacement makes others."""
+
+
+@fuzz
+@given(st.lists(st.sampled_from(MEETING), max_size=24).map("".join))
+def test_markdown_is_made_by_one_replacement_after_the_other(text: str) -> None:
+    """Written a second time, without skipping spans that are gone."""
+    output = clean_output(text)
+    spans = [match.group() for match in SPAN.finditer(output)]
+    figures = [one for one in spans if "<|ref|>image<|/ref|>" in one]
+    for number, one in enumerate(figures):
+        output = output.replace(one, f"![](images/{number}.jpg)\n")
+    for one in spans:
+        if one not in figures:
+            output = output.replace(one, "").replace(r"\coloneqq", ":=").replace(r"\eqqcolon", "=:")
+    assert to_mmd(text) == output
+
+
+@fuzz
+@given(coordinates)
+def test_boxes_are_those_that_python_would_read(text: str) -> None:
+    boxes: list[Box] = []
+    try:  # the vendor's reading: evaluate, then take boxes until one cannot become pixels
+        for x1, y1, x2, y2 in ast.literal_eval(text):
+            _ = [int(value / 999 * 640) for value in (x1, y1, x2, y2)]
+            boxes.append(Box(x1, y1, x2, y2))
+    except (ValueError, SyntaxError, TypeError, OverflowError):
+        pass
+    found, problem = read_boxes(text)
+    assert list(found) == boxes
+    assert problem is not None or found
 
 
 @pytest.mark.parametrize(
-    ("coordinates", "boxes", "problem"),
+    ("text", "boxes", "problem"),
     [
-        ("[[1, 2, 3, 4]]", 1, None),
-        ("[[1, 2, 3, 4], (5.5, -6, 7, 8)]", 2, None),
-        ("[1, 2, 3, 4]", 0, "box 0 .* is not four finite numbers"),
-        ("[[1, 2, 3]]", 0, "box 0"),
-        ("[[1, 2, 3, 4, 5]]", 0, "box 0"),
-        ("[[1, 2, 3, 4], [5, 6], [7, 8, 9, 10]]", 1, "box 1"),
-        ("[[1, 2, 3, 4], [5, 6, '7', 8]]", 1, "box 1"),
-        ("[[1, 2, 3, 4], [5, 6, None, 8]]", 1, "box 1"),
-        ("[[1, 2, 3, 1e400]]", 0, "box 0"),
-        ("[[1, 2, 3, -1e400]]", 0, "box 0"),
-        ("[[1, 2, 3, 1e300]]", 0, "box 0"),
+        ("[[1, 2.5, 0x10, True], (5.5, -6, 7, 8)]", 2, None),
+        ("[[1, 2, 3, 4], [5, 6], [7, 8, 9, 10]]", 1, "box 1 .* is not four finite numbers"),
         ("[[1, 2, 3, -1e300]]", 0, "box 0"),
-        ("[[1, 2, 3, -9e299]]", 1, None),
-        ("[[1, 2, 3, 0x" + "f" * 10_000 + "]]", 0, "box 0"),
-        ("[['abcd', 2, 3, 4]]", 0, "box 0"),
         ("['abcd']", 0, "box 0"),
-        ("[[1, 2, 3, 4]", 0, "cannot be read: .* is not closed"),
-        ("[[nan, 2, 3, 4]]", 0, "cannot be read: 'n' is no part"),
-        ("", 0, "cannot be read: nothing in it"),
+        ("[[1, 2, 3, 4]", 0, "cannot be read"),
+        ("[[__import__('os').system('true'), 2, 3, 4]]", 0, "cannot be read"),
+        ("{[]: 1}", 0, "cannot be read"),
+        ("\0", 0, "cannot be read"),
+        ("", 0, "cannot be read"),
+        ("[" * 1000 + "]" * 1000, 0, "cannot be read"),
+        ("-" * 50_000 + "1", 0, "cannot be read"),
+        ("1+" * 40_000 + "1", 0, "cannot be read"),
         ("[]", 0, "no list of boxes"),
-        ("7", 0, "no list of boxes"),
-        ("'text'", 0, "no list of boxes"),
+        (r"'\square ABC'", 0, "no list of boxes"),
         ("{'a': 1}", 0, "no list of boxes"),
+        ("[" + "[1, 2, 3, 4]," * (LONGEST // 13 + 1) + "]", 0, "cannot be read"),
     ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
 )
-def test_a_bad_box_ends_its_span_and_is_reported(coordinates: str, boxes: int, problem: str | None) -> None:
-    read, found = read_boxes(coordinates)
+def test_a_bad_box_ends_its_span_and_is_reported(text: str, boxes: int, problem: str | None) -> None:
+    read, found = read_boxes(text)
     assert len(read) == boxes
     assert found is None if problem is None else re.search(problem, found or "")
-
-
-def test_coordinates_stay_as_the_model_wrote_them() -> None:
-    (box,), _ = read_boxes("[[1, 2.5, 0x10, True]]")
-    assert [type(value) for value in box] == [int, float, int, bool]
 
 
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        (span("x", "[[1, 2, 3]]"), ["span 0 at offset 0: box 0"]),
         ("ab" + span("x", "[[1, 2, 3, 4]]") + span("y", "?"), ["span 1 at offset 47: coordinates '\\?' cannot be"]),
         ("<|ref|>a " + span("x", "[[1, 2, 3, 4]]"), ["span 0 at offset 0: label .* holds a <|ref|>"]),
-        ("<|ref|>text", ["1 <|ref|> outside any span"]),
         ("<|ref|>a<|/ref|> <|ref|>", ["2 <|ref|> outside any span", "1 <|/ref|> outside any span"]),
-        ("<|det|>[[1", ["1 <|det|> outside any span"]),
-        (span("x", "[[1, 2, 3, 4]]") + "<|/det|>", ["1 <|/det|> outside any span"]),
+        (span("<|ref|>" * 9000, "[[1, 2, 3, 4]]"), ["span 0 at offset 0: label .{,120}$"]),
         ("plain", []),
     ],
+    ids=["coordinates", "open label", "marks", "a megabyte", "none"],
 )
 def test_what_the_vendor_drops_in_silence_is_a_problem(text: str, problems: list[str]) -> None:
     found = parse(text).problems
@@ -111,26 +148,37 @@ def test_what_the_vendor_drops_in_silence_is_a_problem(text: str, problems: list
         assert re.match(start.replace("|", r"\|"), message), message
 
 
-def test_forty_characters_are_quoted() -> None:
-    assert quote("x" * 40) == repr("x" * 40)
-    assert quote("x" * 41) == repr("x" * 40 + "...")
-
-
-def test_a_message_does_not_repeat_megabytes() -> None:
-    problems = parse(span("<|ref|>" * 100_000, "[[1, 2, 3, 4]]") + span("x", "[" * 100_000)).problems
-    assert len(problems) == 2
-    assert max(map(len, problems)) < 200
-
-
 @pytest.mark.parametrize(
-    ("box", "pixels"),
-    [
-        (Box(0, 0, 999, 999), (0, 0, 1240, 1754)),
-        (Box(1, 1, 998, 998), (1, 1, 1238, 1752)),
-        (Box(500, 500, 500.9, 501), (620, 877, 621, 879)),
-        (Box(-1, -0.5, 1000, 1100), (-1, 0, 1241, 1931)),
-        (Box(300, 300, 100, 100), (372, 526, 124, 175)),
-    ],
+    ("text", "cleaned"), [(f" a {EOS}", "a"), (f"a{EOS}{EOS}", f"a{EOS}"), (f"a{EOS} ", f"a{EOS}"), ("\u3000a\n", "a")]
 )
-def test_pixels_are_truncated_parts_of_999(box: Box, pixels: tuple[int, ...]) -> None:
-    assert to_pixels(box, 1240, 1754) == PixelBox(*pixels)
+def test_one_end_token_goes_then_the_blanks(text: str, cleaned: str) -> None:
+    assert clean_output(text) == cleaned
+
+
+@pytest.mark.parametrize("repeated", ["<|ref|>", "<|ref|><|/ref|><|det|>", "<|/det|><|/ref|>", "\0"])
+@pytest.mark.parametrize(("before", "after"), [("", ""), (OPEN, CLOSE)], ids=["outside", "as coordinates"])
+def test_hostile_megabytes_are_read_in_linear_time(before: str, repeated: str, after: str) -> None:
+    with _guard():
+        parse(before + repeated * (4_000_000 // len(repeated)) + after)
+
+
+def test_megabytes_of_equal_spans_take_one_replacement() -> None:
+    """100,000 replacements in a text of this length would take a quarter of an hour."""
+    with _guard():
+        assert "<|" not in to_mmd(f"{TEXT}{IMAGE}" * 50_000 + "end")
+
+
+@contextmanager
+def _guard() -> Iterator[None]:
+    """Stop what a quadratic reader would not finish in hours."""
+
+    def stop(*_: object) -> None:
+        pytest.fail("not finished after 90 s: not linear")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(90)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

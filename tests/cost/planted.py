@@ -10,15 +10,11 @@ import torch
 from torch import Tensor
 
 from pytest_dsocr.contract.inputs import Inputs
-from pytest_dsocr.engine.attention import eager
-from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import View
 from pytest_dsocr.engine.session import Session
-from pytest_dsocr.engine.synthetic import fill
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.protocol import Setup
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.conftest import model_of
 
 CHECKPOINT = "synthetic:tiny"
 
@@ -80,25 +76,6 @@ class Closed(PromptAgain):
     module = None  # type: ignore[assignment]
 
 
-class OneLayerLess(SessionSubject):
-    """Leaves out CLIP's last layer."""
-
-    def __init__(self, session: Session[Any]) -> None:
-        super().__init__(session)
-        transformer = session.model.get_submodule("model.vision_model.transformer")
-        assert isinstance(transformer.layers, torch.nn.ModuleList)
-        transformer.layers = transformer.layers[:-1]
-
-
 def clip_twice(setup: Setup) -> ClipTwice:
     """Load one as the suites do."""
     return ClipTwice(Session.from_checkpoint(setup.checkpoint))
-
-
-def deep_clip(session: Session[Any]) -> Session[Any]:
-    """A small model with as many layers of CLIP as the vendor's."""
-    small = model_of(session).arch
-    arch = replace(small, clip=replace(small.clip, layers=24))
-    model = DeepseekOCR.empty(arch, eager, session.model.device, session.model.dtype)
-    fill(model)
-    return Session(model, session.tokenizer)

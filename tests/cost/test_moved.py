@@ -17,8 +17,9 @@ from pytest_dsocr.cost.workload import Workload
 from pytest_dsocr.engine.session import Session
 from tests.conftest import model_of
 from tests.cost.full_size import shown
+from tests.crops import CROPS
 
-PAGE_PX = (640, 1280)
+PAGE_PX = (1280, 640)
 ROWS, TOKENS, TOKEN = 2, 4, 5
 SIZE = 4
 THROUGH = ("proj", "mlp", "neck.0", "neck.2", "net_2", "net_3", "self_attn", "projector", "lm_head")
@@ -41,13 +42,13 @@ Passed = tuple[Counter[str], Counter[str], Counter[str]]
 
 def work_of(session: Session[Any], rows: int = 1) -> Workload:
     return Workload.of_prompt(
-        PAGE_PX, "free", "gundam", session.tokenizer, generated_tokens=TOKENS, dtype="float32", batch=rows
+        PAGE_PX, "free", CROPS, session.tokenizer, generated_tokens=TOKENS, dtype="float32", batch=rows
     )
 
 
 def run(session: Session[Any], rows: int) -> None:
     page = Image.new("RGB", PAGE_PX, "white")
-    states = [session.prefill(session.prepare(page, prompt="free", preset="gundam")) for _ in range(rows)]
+    states = [session.prefill(session.prepare(page, prompt="free", preset=CROPS)) for _ in range(rows)]
     state = session.pipeline.join(states) if rows > 1 else states[0]
     for _ in range(TOKENS - 1):
         session.decode_step(state, [TOKEN] * rows)
@@ -125,19 +126,16 @@ class Elementwise(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("stage", ["sam", "clip", "prefill"])
-def test_other_operations_are_what_torch_runs(tiny: Session[Any], stage: str) -> None:
-    pipeline, work = tiny.pipeline, work_of(tiny)
-    inputs = tiny.prepare(Image.new("RGB", PAGE_PX, "white"), prompt="free", preset="gundam")
-    views = [inputs.images_crop, inputs.images_ori]
-    features = [pipeline.encode("sam", view) for view in views]
+def test_other_operations_are_what_torch_runs(tiny: Session[Any]) -> None:
+    pipeline, stages = tiny.pipeline, stages_of(model_of(tiny).arch, work_of(tiny))
+    inputs = tiny.prepare(Image.new("RGB", PAGE_PX, "white"), prompt="free", preset=CROPS)
+    counted = {stage: Elementwise() for stage in ("sam", "clip", "prefill")}
+    with counted["sam"]:
+        features = [pipeline.encode("sam", view) for view in (inputs.images_crop, inputs.images_ori)]
+    with counted["clip"]:
+        [pipeline.encode("clip", feature) for feature in features]
     seen = pipeline.vision(inputs)[0].vision_fusion
-    with Elementwise() as counted:
-        if stage == "sam":
-            [pipeline.encode("sam", view) for view in views]
-        elif stage == "clip":
-            [pipeline.encode("clip", feature) for feature in features]
-        else:
-            pipeline.prefill_with(inputs, seen)
-    expected = stages_of(model_of(tiny).arch, work)[stage].cost.other_flops
-    assert sum(counted.flops.values()) == pytest.approx(expected, rel=SMALL), dict(counted.flops)
+    with counted["prefill"]:
+        pipeline.prefill_with(inputs, seen)
+    for stage, found in counted.items():
+        assert sum(found.flops.values()) == pytest.approx(stages[stage].cost.other_flops, rel=SMALL), stage

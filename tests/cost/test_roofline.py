@@ -11,7 +11,6 @@ import suites
 from pytest_dsocr.cost.cost import Cost
 from pytest_dsocr.cost.model import decode_step, stages_of
 from pytest_dsocr.cost.roofline import (
-    DTYPES,
     LAUNCH_BOUND,
     Bound,
     Device,
@@ -44,11 +43,6 @@ def test_the_roof_is_the_longer_of_two_times_and_those_in_a_row_add_up() -> None
     assert compute + memory == Bound(13.0, 11.0, 7.0), "more than the longer of the sums, 11 ms"
     share = compute.share(40.0)
     assert (share.roof, share.mfu, share.bandwidth) == (0.25, 0.25, 0.1)
-
-
-@pytest.mark.parametrize(("flops_a_byte", "limit"), [(99, Limit.MEMORY), (101, Limit.COMPUTE), (0, Limit.MEMORY)])
-def test_the_ridge_divides_memory_from_compute(flops_a_byte: int, limit: Limit) -> None:
-    assert bound(Cost(matrix_flops=flops_a_byte * 10**9, weight_bytes=10**9), DEVICE, "bfloat16").limit is limit
 
 
 @pytest.mark.parametrize(
@@ -99,28 +93,6 @@ def test_the_prefill_in_steps_and_another_dtype() -> None:
     single = Roof.of(FULL, replace(PAGE, dtype="float32"), H200)
     assert single.text == "NVIDIA H200 SXM, 67 TFLOP/s in float32, 4800 GB/s"
     assert single.bounds["decode"].ms == pytest.approx(2 * roof.bounds["decode"].ms, rel=0.01)
-
-
-def test_peaks_are_those_without_sparsity_and_their_source_is_named() -> None:
-    """Written down a second time: with sparsity a figure doubles, and data sheets show that one first."""
-    assert {name: (one.tflops["bfloat16"], one.bandwidth_gb_s) for name, one in devices().items()} == {
-        "h200": (989, 4800),
-        "h100-sxm": (989, 3350),
-        "h100-pcie": (756, 2000),
-        "a100-40": (312, 1555),
-        "a100-80": (312, 2039),
-        "a100-80-pcie": (312, 1935),
-        "l40s": (362, 864),
-        "l4": (121, 300),
-        "rtx-4090": (165.2, 1008),
-        "rtx-3090": (71, 936),
-        "mi300x": (1307.4, 5300),
-    }
-    for device in devices().values():
-        assert {*device.tflops} == {*DTYPES}
-        assert device.tflops["bfloat16"] == device.tflops["float16"] > device.tflops["float32"] > 0
-        assert device.bandwidth_gb_s > device.memory_gb > 0
-        assert device.name.split()[0] in device.source
 
 
 def test_a_device_is_found_by_its_short_name_and_by_its_drivers() -> None:

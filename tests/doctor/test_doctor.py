@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from pytest_dsocr.perf.calibration import Calibration
 from pytest_dsocr.perf.identity import machine_name
 from pytest_dsocr.perf.probe.machine import machine as machine_facts
 from pytest_dsocr.plugin.options import OPTIONS
-from tests.contract.test_pdf import pdf_of
 from tests.reference.small_folder import MAIN, change, write_small_folder
 
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -115,30 +115,17 @@ def test_damaged_weights_are_a_fault(tmp_path: Path) -> None:
     assert found["recordings"]["told"] == inputs.UNREADABLE
 
 
-def test_a_pdf_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "it.pdf").write_bytes(pdf_of("red"))
-    assert doctor("--pages=it.pdf")[0] == 0
-    monkeypatch.setitem(sys.modules, "pypdfium2", None)
-    status, found = doctor("--pages=it.pdf")
-    assert (status, faults(found)) == (1, ["pages"])
-    assert "pip install 'pytest-dsocr[pdf]'" in found["pages"]["told"]
-
-
 def test_a_live_reference_needs_files_like_those_written_down_and_an_environment(tmp_path: Path) -> None:
     folder = write_small_folder(tmp_path / "vendor")
     status, found = doctor("--reference=vendor")
     assert (status, faults(found)) == (1, ["vendor", "vendor's env"])
     assert "anchors drifted: format_messages" in found["vendor"]["told"]
     assert found["vendor"]["todo"] == "see what that affects: dsocr watch-vendor vendor"
-    (folder / MAIN).unlink()
-    assert f"lacks {MAIN}" in doctor("--reference=vendor")[1]["vendor"]["told"]
-
-
-def test_files_that_cannot_be_imported_are_told(tmp_path: Path) -> None:
-    folder = write_small_folder(tmp_path / "vendor")
     change(folder, MAIN, "import json\n", "import json, no_such_module\n")
     found = doctor("--reference=vendor", f"--vendor-env={sys.prefix}")[1]
     assert "no_such_module" in found["vendor's env"]["told"]
+    (folder / MAIN).unlink()
+    assert f"lacks {MAIN}" in doctor("--reference=vendor")[1]["vendor"]["told"]
 
 
 def test_another_pillow_is_told_with_the_one_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,12 +154,8 @@ def test_a_package_that_is_missing_or_too_old_is_named() -> None:
 
 
 def test_the_weights_in_memory_are_counted_in_the_dtype_of_the_run() -> None:
-    single, half = (
-        machine.wanted_bytes(Wanted("mini", "cpu", dtype, "eager", None, None, (), Path(), Path()))
-        for dtype in ("float32", "bfloat16")
-    )
-    assert single == 2 * half
-    assert 40e6 < single < 60e6
+    wanted = Wanted("mini", "cpu", "float32", "eager", None, None, (), Path(), Path())
+    assert 40e6 < machine.wanted_bytes(wanted) == 2 * machine.wanted_bytes(replace(wanted, dtype="bfloat16")) < 60e6
 
 
 def test_a_check_that_breaks_down_is_a_fault_as_is_a_full_disk_and_the_others_go_on(
@@ -189,14 +172,14 @@ def test_a_check_that_breaks_down_is_a_fault_as_is_a_full_disk_and_the_others_go
     assert "make room" in found["disk, out"]["todo"]
 
 
-def test_the_environment_counts_behind_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_counts_behind_the_command_line_and_a_bad_option_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("DSOCR_CHECKPOINT", "nowhere")
     monkeypatch.setenv("DSOCR_PAGES", "dev-20\ndev-3")
     status, found = doctor()
     assert (status, found["pages"]["told"]) == (1, "20 pages can be read: dev-20, dev-3")
     assert doctor("--checkpoint=mini")[0] == 0
-
-
-def test_a_bad_option_is_a_sentence_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
     assert main(["doctor", "--dtype=int8"]) == 2
     assert capsys.readouterr().err.startswith("dsocr: --dsocr-dtype: 'int8' is not one of float32")

@@ -75,17 +75,6 @@ def test_published_config_is_the_full_model() -> None:
     assert Architecture.from_config(PUBLISHED) == SYNTHETIC["full"]
 
 
-def test_defaults_are_the_published_dimensions() -> None:
-    config = published()
-    for place in (config, config["language_config"]):
-        del place["max_position_embeddings"]
-    assert Architecture.from_config(config) == Architecture()
-
-
-def test_language_config_goes_before_the_top_level() -> None:
-    assert Architecture.from_config(published(num_hidden_layers=3)).decoder.num_hidden_layers == 3
-
-
 @pytest.mark.parametrize("name", SYNTHETIC)
 def test_round_trip_through_a_file(name: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(SYNTHETIC[name].to_config()), encoding="utf-8")
@@ -105,7 +94,6 @@ def test_state_dict_is_the_published_index() -> None:
     [
         ("use_mla", True),
         ("topk_method", "noaux_tc"),
-        ("topk_method", "group_limited_greedy"),
         ("scoring_func", "sigmoid"),
         ("rope_scaling", {"type": "yarn", "factor": 40}),
     ],
@@ -115,30 +103,13 @@ def test_other_decoders_are_refused(name: str, value: object) -> None:
         Architecture.from_config(published(**{name: value}))
 
 
-@pytest.mark.parametrize("kind", ["downsample_mlp_gelu", "mlp_gelu", 5])
-def test_other_projectors_are_refused(kind: object) -> None:
-    config = {**published(), "projector_config": {"projector_type": kind}}
-    with pytest.raises(DsocrError, match=r"config\.json has a wrong projector_config\.projector_type"):
-        Architecture.from_config(config)
-
-
-def test_mla_is_refused_where_the_config_is_silent() -> None:
-    config = published()
-    for place in (config, config["language_config"]):
-        del place["use_mla"]
-    with pytest.raises(DsocrError, match="use_mla=True"):
-        Architecture.from_config(config)
-
-
 @pytest.mark.parametrize(
     ("language", "complaint"),
     [
         ({"num_attention_heads": 11}, "the decoder's heads divide its width"),
         ({"num_key_value_heads": 3}, "multiple of its key-value heads"),
         ({"num_experts_per_tok": 65}, "no more experts than there are"),
-        ({"num_attention_heads": 0}, r"language_config.num_attention_heads: expected int >= 1"),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers: expected int <= 128"),
-        ({"hidden_size": "wide"}, "hidden_size: expected int, got str"),
     ],
 )
 def test_impossible_dimensions_are_refused(language: dict[str, Any], complaint: str) -> None:
@@ -150,7 +121,6 @@ def test_impossible_dimensions_are_refused(language: dict[str, Any], complaint: 
     ("text", "complaint"),
     [
         (None, "config.json cannot be read"),
-        ("{", "is damaged"),
         ("[]", "expected object, got array"),
         ('{"model_type": "llama"}', "vision_config.*DeepSeek-OCR checkpoint's own"),
         ('{"vision_config": {"width": {"sam_vit_b": {}}}}', "vision_config.width.*clip-l-14-224"),

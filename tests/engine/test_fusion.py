@@ -37,17 +37,6 @@ def test_crops_come_first_rows_end_by_newline_and_the_separator_is_last() -> Non
     assert fused == [*crop_rows, *page_rows, -2]
 
 
-def test_a_page_without_crops() -> None:
-    fused = fuse(None, torch.arange(4.0)[:, None], (1, 1), NEWLINE, SEPARATOR)[:, 0].tolist()
-    assert fused == [0, 1, -1, 2, 3, -1, -2]
-
-
-def test_scatter_fills_the_marked_positions_in_order() -> None:
-    mask = torch.tensor([[False, True, False, True]])
-    out = scatter(torch.zeros(1, 4, 1), mask, torch.tensor([[5.0], [6.0]]), expected=2)
-    assert out[0, :, 0].tolist() == [0, 5, 0, 6]
-
-
 @pytest.mark.parametrize("features", [1, 3])
 def test_scatter_refuses_too_few_and_too_many(features: int) -> None:
     mask = torch.tensor([[False, True, False, True]])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,29 +49,13 @@ def test_a_page_run_twice_is_timed_twice_and_not_added_up(tiny: Session[Any]) ->
     assert "tokenizer" not in second
 
 
-def test_instrument_does_not_change_the_tokens(tiny: Session[Any]) -> None:
-    outputs = {
-        Session(tiny.model, tiny.tokenizer, policy=tiny.policy, instrument=instrument)
-        .run(PAGES["portrait"](), preset="tiny", max_new_tokens=TOKENS)
-        .token_ids
-        for instrument in ("off", "nvtx", "timed")
-    }
-    assert len(outputs) == 1
-
-
 def test_streamed_texts_together_are_the_output(tiny: Session[Any]) -> None:
     page = PAGES["portrait"]()
     streamed = list(tiny.stream(page, preset="tiny", max_new_tokens=40))
-    result = tiny.run(page, preset="tiny", max_new_tokens=40)
-    assert [s.token_id for s in streamed if s.token_id is not None] == list(result.token_ids)
-    assert "".join(s.text for s in streamed) == tiny.tokenizer.decode(result.token_ids)
-
-
-def test_a_caller_is_told_of_each_token(tiny: Session[Any]) -> None:
     told: list[int] = []
-    inputs = tiny.prepare(PAGES["tiny"](), preset="tiny")
-    result = tiny.run_prepared(inputs, max_new_tokens=TOKENS, on_token=told.append)
-    assert told == list(result.token_ids)
+    result = tiny.run_prepared(tiny.prepare(page, preset="tiny"), max_new_tokens=40, on_token=told.append)
+    assert [s.token_id for s in streamed if s.token_id is not None] == list(result.token_ids) == told
+    assert "".join(s.text for s in streamed) == tiny.tokenizer.decode(result.token_ids)
 
 
 def test_the_first_token_streams_before_the_second_is_computed(tiny: Session[Any]) -> None:
@@ -84,41 +67,29 @@ def test_the_first_token_streams_before_the_second_is_computed(tiny: Session[Any
     assert len(session.stages.times()["decode"].runs_ms) == 1
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_batched_rows_equal_their_single_runs(attention: str) -> None:
+def test_batched_rows_equal_their_single_runs() -> None:
     """Pages of three prompt lengths, one of which ends long before the others."""
-    session = Session.from_checkpoint("synthetic:tiny", attention=attention)
+    session = Session.from_checkpoint("synthetic:tiny", attention="sdpa")
     pages = [PAGES[name]() for name in ("square", "tiny", "landscape")]
     free = [session.run(page, preset=CROPS, max_new_tokens=TOKENS).token_ids for page in pages]
     others = {*free[0], *free[2]}
     end = next(token for token in free[1][1:] if token not in others)
     session.policy = replace(session.policy, eos_id=end)
 
-    alone = [session.run(page, preset=CROPS, max_new_tokens=TOKENS) for page in pages]
+    alone = [tokens[: tokens.index(end) + 1] if end in tokens else tokens for tokens in free]
     together = session.run_batch(pages, preset=CROPS, max_new_tokens=TOKENS)
-    assert [r.token_ids for r in together] == [r.token_ids for r in alone]
+    assert [r.token_ids for r in together] == alone
     assert [r.finish_reason for r in together] == ["length", "eos", "length"]
-    assert [r.counts.views for r in together] == [r.counts.views for r in alone]
+    assert [r.counts.views for r in together] == [5, 1, 3]
     assert len(together[1].token_ids) < TOKENS
+    assert session.run_batch([]) == []
 
 
-def test_a_batch_of_no_pages_gives_no_results(tiny: Session[Any]) -> None:
-    assert tiny.run_batch([]) == []
-
-
-def test_attention_functions_agree(tiny: Session[Any]) -> None:
-    fused = Session.from_checkpoint("synthetic:tiny", attention="sdpa")
-    page = PAGES["landscape"]()
-    eager, sdpa = (s.prefill(s.prepare(page, preset="tiny")).logits for s in (tiny, fused))
-    torch.testing.assert_close(sdpa, eager, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_other_dtypes_stay_near_float32(tiny: Session[Any], dtype: str) -> None:
-    rounded = Session.from_checkpoint("synthetic:tiny", dtype=dtype)
+def test_another_dtype_stays_near_float32(tiny: Session[Any]) -> None:
+    rounded = Session.from_checkpoint("synthetic:tiny", dtype="bfloat16")
     page = PAGES["landscape"]()
     wide, narrow = (s.prefill(s.prepare(page, preset="tiny")) for s in (tiny, rounded))
-    assert narrow.visions[0].page["sam"].dtype == getattr(torch, dtype)
+    assert narrow.visions[0].page["sam"].dtype == torch.bfloat16
     assert narrow.logits.dtype == torch.float32
     error = (narrow.logits - wide.logits).norm() / wide.logits.norm()
     assert 0 < error < 0.1
@@ -126,7 +97,7 @@ def test_other_dtypes_stay_near_float32(tiny: Session[Any], dtype: str) -> None:
 
 def test_two_images_in_one_prompt_are_each_seen(tiny: Session[Any]) -> None:
     prompt = "<image>\nand\n<image>\nFree OCR."
-    pages = [PAGES["square"](), PAGES["landscape"]()]
+    pages = [PAGES["tiny"](), PAGES[CROPPED]()]
     state = tiny.prefill(tiny.prepare(pages, prompt=prompt, preset=CROPS))
     alone = [tiny.prefill(tiny.prepare(page, prompt="free", preset=CROPS)) for page in pages]
     assert len(state.visions) == 2
@@ -152,26 +123,6 @@ def test_no_cuda_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bad_options_list_the_valid_ones(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DsocrError, match=message):
         Session.from_checkpoint("synthetic:tiny", **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"preset": "huge"}, "tiny.*small.*base.*large.*gundam"),
-        ({"prompt": "Free OCR."}, "<image>"),
-        ({"prompt": "<image> <image> two"}, "<image>"),
-    ],
-)
-def test_bad_requests_say_what_to_do(tiny: Session[Any], options: dict[str, Any], message: str) -> None:
-    with pytest.raises(DsocrError, match=f"(?is){message}"):
-        tiny.run(PAGES["tiny"](), max_new_tokens=1, **options)
-
-
-def test_a_page_that_is_no_image(tiny: Session[Any], tmp_path: Path) -> None:
-    path = tmp_path / "page.png"
-    path.write_bytes(b"not an image")
-    with pytest.raises(DsocrError, match=r"page\.png"):
-        tiny.run(path)
 
 
 def test_an_object_that_is_not_the_vendors_is_refused() -> None:

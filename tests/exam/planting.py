@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from inspect import getdoc
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
-from pytest_dsocr.contract import inputs, mmd
+from pytest_dsocr.contract import inputs, mmd, presets
 from pytest_dsocr.contract.inputs import Inputs
 from pytest_dsocr.engine import pipeline, session
 from pytest_dsocr.engine.cache import KVCache
+from pytest_dsocr.engine.decoder import Rope
+from pytest_dsocr.engine.experts import MixtureOfExperts, Router
 from pytest_dsocr.engine.model import Core, DeepseekOCR
+from pytest_dsocr.engine.sam import Sam
 from pytest_dsocr.engine.tokenizer import Tokenizer
+from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.session import SessionSubject
 
 Plant = Callable[[pytest.MonkeyPatch, SessionSubject], None]
@@ -131,10 +137,98 @@ def standing_still(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     change_positions(patch, lambda cache, found: first.setdefault(id(cache), found))
 
 
+def change_rope(patch: pytest.MonkeyPatch, change: Any) -> None:
+    """Change the frequencies and positions of the rotations, given the weights' dtype; a cache keeps its own."""
+    right = Rope.__init__
+
+    def init(self: Rope, inverse: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
+        inverse, moved = change(inverse, positions, dtype)
+        right(self, inverse, moved, dtype)
+        self.positions = positions
+
+    patch.setattr(Rope, "__init__", init)
+
+
+def change_scores(patch: pytest.MonkeyPatch, scores: Any) -> None:
+    """Change how a router scores tokens."""
+
+    def forward(self: Router, x: Tensor) -> tuple[Tensor, Tensor]:
+        weights, chosen = torch.topk(scores(self, x), self.experts_per_token, dim=-1, sorted=False)
+        return chosen, weights.float() * self.scale
+
+    patch.setattr(Router, "forward", forward)
+
+
+def mixtures(subject: SessionSubject) -> list[MixtureOfExperts]:
+    """Return the layers' experts."""
+    return [layer.mlp for layer in core_of(subject).decoder_layers() if isinstance(layer.mlp, MixtureOfExperts)]
+
+
+def quantise_experts(patch: pytest.MonkeyPatch, subject: SessionSubject, largest: Any) -> None:
+    """Round the experts' weights to 8 bits, by their largest value."""
+    for mixture in mixtures(subject):
+        for weight in mixture.experts.parameters():
+            scale = largest(weight.data.abs()) / 127
+            patch.setattr(weight, "data", (weight.data / scale).round() * scale)
+
+
+def encode_at_most(patch: pytest.MonkeyPatch, views: int, rest: Any) -> None:
+    """Encode so many views; ``rest`` makes the others of what was encoded."""
+    right = Sam.forward
+
+    def forward(self: Sam, pixels: Tensor) -> Tensor:
+        made = right(self, pixels[:views])
+        return torch.cat([made, rest(made).expand(max(len(pixels) - views, 0), *made.shape[1:])])
+
+    patch.setattr(Sam, "forward", forward)
+
+
+def resize_by_torch(patch: pytest.MonkeyPatch, **how: Any) -> None:
+    """Resize pages bicubically by torch."""
+
+    def resize(page: Image.Image, size: tuple[int, int], *_: Any, **__: Any) -> Image.Image:
+        levels = torch.from_numpy(np.asarray(page.convert("RGB")).copy()).permute(2, 0, 1)[None].float()
+        made = F.interpolate(levels, size=size[::-1], mode="bicubic", align_corners=False, **how)
+        return Image.fromarray(made[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy())
+
+    patch.setattr(Image.Image, "resize", resize)
+
+
+def choose_grid(patch: pytest.MonkeyPatch, apart: Any, area_px: int) -> None:
+    """Choose the grid that is least apart from a page's ratio; of two the larger, where half its area is filled."""
+    tiling = DEFAULT.tiling
+
+    def crop_grid(width: int, height: int, _: Any) -> tuple[int, int]:
+        if width <= tiling.crop_px and height <= tiling.crop_px:
+            return 1, 1
+        best, least = tiling.grids[0], math.inf
+        for columns, rows in tiling.grids:
+            distance = apart(width / height, columns / rows)
+            if distance < least or (distance == least and width * height > 0.5 * area_px**2 * columns * rows):
+                best, least = (columns, rows), distance
+        return best
+
+    patch.setattr(presets, "crop_grid", crop_grid)
+
+
 def change_loop(patch: pytest.MonkeyPatch, change: Any) -> None:
     """Change the steps of the loop, each the tokens of a row."""
     right = pipeline.generate
     patch.setattr(session, "generate", lambda *args: change(right, *args))
+
+
+def end_where_repeated(patch: pytest.MonkeyPatch, times: int) -> None:
+    """End an output where its last eight tokens came so many times in a row."""
+
+    def steps(right: Any, *args: Any) -> Any:
+        said: list[int] = []
+        for tokens in right(*args):
+            said.append(tokens[0])
+            yield tokens
+            if len(said) >= 8 * times and said[-8 * times :] == said[-8:] * times:
+                return
+
+    change_loop(patch, steps)
 
 
 def change_decoding(patch: pytest.MonkeyPatch, change: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -79,23 +79,6 @@ def explained(explainer: Explainer, report: CaseReport) -> Explanation:
 
 
 GELU, FRONT = "clip.activation-erf", "vision_fusion.separator-first"
-PLANTED: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "pixels.bars-white": ("images_ori", ("bars of the colour (255, 255, 255)", "all of the inputs")),
-    GELU: ("clip.page/0", ("CLIP's exact GELU in place of the quick GELU", "all of clip behind it")),
-    FRONT: ("vision_fusion", ("the separator in front",)),
-    "prefill.no-shared": ("prefill/1", ("no shared experts", "all of prefill behind it")),
-}
-
-
-@pytest.mark.parametrize("name", PLANTED)
-def test_a_mistake_is_named(explainer: Explainer, name: str) -> None:
-    what, words = PLANTED[name]
-    told = explained(explainer, judged(name))
-    assert name in told.mistakes
-    assert told.is_proven, told.text
-    assert f"the session gives at {what} what the subject gave" in told.text
-    for one in words:
-        assert one in told.text
 
 
 def test_what_no_mistake_explains_is_said_so_and_the_process_goes_on(explainer: Explainer) -> None:

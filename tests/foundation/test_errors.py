@@ -7,7 +7,6 @@ import errno
 import pytest
 import torch
 
-from pytest_dsocr.engine.checkpoint import device_named
 from pytest_dsocr.foundation.errors import DsocrError, MachineError, is_of_machine
 
 
@@ -43,9 +42,3 @@ def test_an_error_is_the_machines_where_one_that_it_came_from_is() -> None:
     assert is_of_machine(outer)
     middle.__cause__ = outer  # a ring ends
     assert not is_of_machine(outer)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-def test_a_gpu_that_is_not_there_is_the_machines() -> None:
-    with pytest.raises(MachineError, match="finds no CUDA GPU"):
-        device_named("cuda")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.foundation.files import LINE_CHARACTERS, seal, unseal, write_whole
+from pytest_dsocr.foundation.files import seal, unseal, write_whole
 
 E, B, C = f'"{"é" * 70}"', f'"{"b" * 120}"', f'"{"c" * 230}"'
 CONTENT = {
@@ -45,12 +45,6 @@ def test_each_level_is_one_space_deeper_and_text_stands_as_it_is() -> None:
     digest = hashlib.sha256(LINES.encode()).hexdigest()
     assert sealed.decode() == f'{LINES},\n "sha256": "{digest}"\n}}\n'
     assert unseal(sealed) == {**CONTENT, "sha256": digest}
-
-
-@pytest.mark.parametrize(("characters", "lines"), [(LINE_CHARACTERS - 9, 1), (LINE_CHARACTERS - 8, 3)])
-def test_a_value_stands_on_one_line_as_long_as_it_fits(characters: int, lines: int) -> None:
-    sealed = seal({"k": ["a" * 100, "b" * (characters - 100)]})
-    assert len(sealed.splitlines()) == lines + 3
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,14 @@
-"""This process: what its collector spares, the commit of its folder, and the bar of a command."""
+"""This process: what its collector spares, and the commit of its folder."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import termios
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pytest_dsocr.foundation.process import commit_here, progress_bar
+from pytest_dsocr.foundation.process import commit_here
 
 CODE = """
 import gc, weakref
@@ -36,60 +33,22 @@ def test_what_is_there_is_spared_once_and_what_comes_later_is_collected() -> Non
     assert said.stdout.split() == ["True", "True"]
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a commit and a tag, in which a process is at work."""
+def test_a_commit_has_all_its_digits_and_says_whether_files_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=A", "-c", "user.email=a@b")
+        return subprocess.run(["git", *who, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert commit_here() is None
     (tmp_path / "file").write_text("one", encoding="utf-8")
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"], ["tag", "-a", "v1", "-m", "one"]):
         git(*command)
-    return tmp_path
-
-
-def git(*arguments: str) -> str:
-    who = ("-c", "user.name=A", "-c", "user.email=a@b")
-    return subprocess.run(["git", *who, *arguments], check=True, capture_output=True, text=True).stdout.strip()
-
-
-def test_it_has_all_its_digits_whatever_it_is_tagged(folder: Path) -> None:
-    assert commit_here() == git("rev-parse", "HEAD")
-    (folder / "another").write_text("two", encoding="utf-8")
+    (tmp_path / "another").write_text("two", encoding="utf-8")
     assert commit_here() == git("rev-parse", "HEAD"), "what git does not know is no part of it"
-
-
-def test_it_says_whether_files_differ(folder: Path) -> None:
-    (folder / "file").write_text("two", encoding="utf-8")
+    (tmp_path / "file").write_text("two", encoding="utf-8")
     assert commit_here() == f"{git('rev-parse', 'HEAD')}-dirty"
-
-
-def test_there_may_be_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_DIR", str(folder / "nothing"))
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert commit_here() is None
-    monkeypatch.setenv("PATH", str(folder))
-    assert commit_here() is None
-
-
-SHOWN: dict[str, Any] = {"total": 2, "desc": "pages", "mininterval": 0}
-
-
-def test_a_terminal_shows_the_bar_and_it_goes_when_the_work_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    leader, follower = os.openpty()
-    termios.tcsetwinsize(follower, (24, 80))
-    with os.fdopen(follower, "w", encoding="utf-8") as terminal:
-        monkeypatch.setattr(sys, "stderr", terminal)
-        with progress_bar(**SHOWN) as bar:
-            bar.update()
-            bar.update()
-        terminal.write("end\n")
-        terminal.flush()
-        with os.fdopen(leader, encoding="utf-8", newline="\n") as screen:
-            *redrawn, last = screen.readline().split("\r")[:-1]
-    assert any("pages: 100%" in line for line in redrawn)
-    assert last == "end"
-
-
-def test_elsewhere_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_bar(**SHOWN) as bar:
-        bar.update()
-    assert capsys.readouterr().err == ""

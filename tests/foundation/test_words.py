@@ -14,17 +14,11 @@ from pytest_dsocr.foundation.words import (
     COLUMNS,
     MARGIN,
     PACKAGE,
-    aligned,
-    count,
     entry,
-    fit,
     in_shell,
-    listed,
     near,
     plain,
     printable,
-    shown,
-    si,
 )
 
 
@@ -60,12 +54,6 @@ def test_a_shell_takes_words_as_they_were() -> None:
     assert printed.split(b"\0")[:-1] == [os.fsencode(word) for word in words]
 
 
-def test_a_line_is_cut_at_its_end() -> None:
-    assert fit("a" * COLUMNS) == "a" * COLUMNS
-    assert fit("a" * (COLUMNS + 1)) == "a" * (COLUMNS - 3) + "..."
-    assert (shown("é" * 60), shown("é" * 61), shown([1, None], 5)) == ("é" * 60, "é" * 57 + "...", "[1...")
-
-
 def test_paths_inside_this_package_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert near(str(PACKAGE / "golden" / "vendor")) == "golden/vendor"
@@ -85,35 +73,3 @@ def test_long_text_goes_on_below_itself_up_to_a_limit() -> None:
     assert all(len(line) <= COLUMNS for line in lines)
     assert lines[-1].endswith("...")
     assert list(entry("check", "")) == [f"{'check':<{MARGIN}}"]
-
-
-def test_lists_and_counts_read_as_prose() -> None:
-    assert [count(0, "case"), count(1, "case"), count(2, "case")] == ["0 cases", "1 case", "2 cases"]
-    assert listed(["a", "b"]) == "a, b"
-    assert listed(list("abcdefgh")) == "a, b, c, d, e, f and 2 more"
-
-
-def test_columns_are_as_wide_as_they_have_to_be() -> None:
-    rows = [("stage", "ms", "limit"), ("sam", "12.5", "compute"), ("vision_fusion", "1", "")]
-    assert list(aligned(rows, ("stage", "limit"))) == [
-        "stage            ms  limit",
-        "sam            12.5  compute",
-        "vision_fusion     1",
-    ]
-    assert max(map(len, aligned([("name",), ("a" * 200,)], left=()))) == COLUMNS
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0 B"),
-        (7, "7 B"),
-        (999.4, "999 B"),
-        (999.6, "1 kB"),
-        (61_440, "61.4 kB"),
-        (4.527e12, "4.53 TB"),
-        (2e18, "2e+03 PB"),
-    ],
-)
-def test_numbers_have_three_figures_and_a_prefix(value: float, text: str) -> None:
-    assert f"{si(value)}B" == text

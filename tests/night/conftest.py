@@ -25,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
     (folder / "code.txt").write_text("as it was\n")
     for command in (("init", "-q"), ("add", "."), ("commit", "-qm", "it")):
-        git(*command)
+        subprocess.run(["git", *AS, *command], check=True, capture_output=True)
     return folder
 
 
@@ -41,20 +41,3 @@ def write_config(pages: Sequence[Path], *lines: str) -> None:
     """Write a configuration of fast tests into the working directory."""
     named = ", ".join(f'"{page}"' for page in pages)
     Path("nightly.toml").write_text("\n".join([f"pages = [{named}]", *lines, ""]), encoding="utf-8")
-
-
-def git(*arguments: str) -> str:
-    done = subprocess.run(["git", *AS, *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-def commits(name: str, versions: Sequence[tuple[str, str]]) -> list[str]:
-    """Make a repository here; give a commit for each message and content of the file."""
-    git("init", "-q")
-    found = []
-    for message, content in versions:
-        Path(name).write_text(content, encoding="utf-8")
-        git("add", name)
-        git("commit", "-q", "--allow-empty", "-m", message)
-        found.append(git("rev-parse", "HEAD"))
-    return found

@@ -33,9 +33,6 @@ def test_a_process_gives_its_status_and_its_output() -> None:
     status, _, why = run("import os, sys; print(os.environ['OF_NIGHT']); sys.stderr.write('told'); sys.exit(3)")
     assert (status, why) == (3, "")
     assert all(word in Path("log").read_text() for word in ("1\n", "told"))
-
-
-def test_a_signal_is_told_as_a_shell_does() -> None:
     assert run("import os; os.kill(os.getpid(), 9)")[0] == 137
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from pytest_dsocr.cli.main import parser
 from pytest_dsocr.foundation.errors import DsocrError
-from pytest_dsocr.pages.named import pages_in
-from pytest_dsocr.pages.page_list import PAGES, SUBSETS, BadPage, read_list, shipped
-from tests.cli.cases import cases_of
+from pytest_dsocr.pages.named import make_cases, pages_in
+from pytest_dsocr.pages.page_list import BadPage, read_list, shipped
 
 
 @pytest.fixture
@@ -28,10 +25,6 @@ def written(text: str | bytes, name: str = "pages.txt") -> Path:
     path = Path(name)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
-
-
-def options(*pages: str | Path) -> Namespace:
-    return parser().parse_args(["vendor", "record", "code", *map(str, pages)])
 
 
 @pytest.mark.usefixtures("folder")
@@ -53,28 +46,27 @@ def test_only_at_its_beginning_does_a_hash_make_a_line_a_comment() -> None:
     assert read_list(written("pages/#1.png\npages/café.png")) == [Path("pages/#1.png"), Path("pages/café.png")]
 
 
-def test_paths_are_relative_to_the_list_or_absolute(folder: Path) -> None:
+def test_lists_folders_and_files_stand_beside_each_other_with_paths_relative_to_the_list(folder: Path) -> None:
     (folder / "lists").mkdir()
-    path = written(f"../pages/a.png\n{folder / 'pages' / 'b.jpg'}\n", "lists/two.lst")
-    assert read_list(path) == [Path("lists/../pages/a.png"), folder / "pages" / "b.jpg"]
+    path = written(f"../pages/a.png\n{folder / 'pages' / 'b.jpg'}\n", "lists/two.LST")
+    named = [*pages_in([Path("pages/c d.png"), path, Path("pages/a.png")])]
+    listed = [Path("lists/../pages/a.png"), folder / "pages" / "b.jpg"]
+    assert named == [Path("pages/c d.png"), *listed, Path("pages/a.png")]
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "the list pages.txt names no pages; write the path of one on each line"),
-        ("# none\n\n", "the list pages.txt names no pages; write the path of one on each line"),
-    ],
-)
-def test_a_list_without_pages_is_refused(text: str, message: str) -> None:
-    with pytest.raises(DsocrError) as caught:
-        list(pages_in([written(text)]))
-    assert str(caught.value) == message
+def test_a_list_that_cannot_be_read_or_names_nothing_is_refused() -> None:
+    for text in ("", "# none\n\n"):
+        with pytest.raises(DsocrError, match=r"^the list pages\.txt names no pages; write the path of one"):
+            list(pages_in([written(text)]))
+    with pytest.raises(DsocrError, match=r"^absent\.txt cannot be read \(No such file.*\); give a text file"):
+        list(pages_in([Path("absent.txt")]))
+    with pytest.raises(DsocrError, match=r"^pages\.txt is not text in UTF-8 \(.*\); give a text file"):
+        list(pages_in([written(Image.new("L", (300, 300), 255).tobytes())]))
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_line_that_names_no_file_is_a_bad_page_among_the_good() -> None:
+def test_a_line_that_names_no_file_is_a_bad_page_among_the_good_as_is_the_second_of_one_name() -> None:
     told = "line {} of pages.txt names {}, which is no file; correct the line, or put it there"
     found = list(pages_in([written("# one\npages/a.png\n\npages/z.png\npages\nwith\0zero.png\npages/b.jpg")]))
     assert found == [
@@ -84,47 +76,19 @@ def test_a_line_that_names_no_file_is_a_bad_page_among_the_good() -> None:
         BadPage(Path("with\0zero.png"), told.format(6, "with\0zero.png")),
         Path("pages/b.jpg"),
     ]
-    with pytest.raises(DsocrError, match=r"^line 4 of pages\.txt names pages/z\.png"):
-        cases_of(options("pages.txt"))
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_list_that_cannot_be_read_is_refused() -> None:
-    with pytest.raises(DsocrError, match=r"^absent\.txt cannot be read \(No such file.*\); give a text file"):
-        list(pages_in([Path("absent.txt")]))
-    with pytest.raises(DsocrError, match=r"^pages\.txt is not text in UTF-8 \(.*\); give a text file"):
-        list(pages_in([written(Image.new("L", (300, 300), 255).tobytes())]))
-
-
-@pytest.mark.usefixtures("folder")
-def test_lists_folders_and_files_stand_beside_each_other() -> None:
-    a_list = written("pages/c d.png\npages/a.png", "Two.TXT")
-    named = [str(page) for page in pages_in([Path("pages/b.jpg"), a_list, Path("pages/a.png")])]
-    assert named == ["pages/b.jpg", "pages/c d.png", "pages/a.png", "pages/a.png"]
-    assert [case.page.name for case in cases_of(options(*named))] == ["b.jpg", "c d.png", "a.png"]
-
-
-@pytest.mark.usefixtures("folder")
-def test_two_pages_of_one_name_on_lists_are_refused_by_both_their_paths() -> None:
     Path("others").mkdir()
     Image.new("RGB", (4, 4)).save("others/a.png")
-    a_list = written("pages/a.png\nothers/a.png")
-    with pytest.raises(DsocrError, match=r"^pages/a\.png and others/a\.png are both a-gundam-markdown; give pages of"):
-        cases_of(options(a_list))
-
-
-@pytest.mark.parametrize("subset", SUBSETS)
-def test_a_subset_is_named_like_a_page(subset: str) -> None:
-    assert list(pages_in([Path(subset)])) == shipped(subset)
-    assert {page.parent.parent for page in shipped(subset)} == {PAGES}
-
-
-def test_subsets_that_share_pages_make_each_case_once() -> None:
-    assert len(cases_of(options("dev-3", "dev-20", "typeset"))) == len(shipped("dev-20")) + len(shipped("typeset"))
+    [bad] = make_cases([written("pages/a.png\nothers/a.png")], ["markdown"], ["gundam"]).bad
+    assert bad.why.startswith("pages/a.png and others/a.png are both a-gundam-markdown; give pages of")
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_file_or_folder_of_a_subsets_name_wins() -> None:
+def test_a_subset_is_named_like_a_page_and_a_file_or_folder_of_its_name_wins() -> None:
+    both = make_cases(["dev-3", "dev-20", "typeset"], ["markdown"], ["gundam"]).good
+    assert [case.page for case in both] == [
+        *shipped("dev-3"),
+        *(page for page in (*shipped("dev-20"), *shipped("typeset")) if page not in shipped("dev-3")),
+    ]
     Image.new("RGB", (4, 4)).save("dev-3", "PNG")
     assert list(pages_in([Path("dev-3")])) == [Path("dev-3")]
     Path("pages").rename("typeset")
@@ -138,10 +102,3 @@ def test_what_is_no_page_and_no_subset_is_refused_with_what_there_is() -> None:
         "there is no page dev-4; give an image, a folder of images, a PDF, a list file (.lst, .txt) "
         "or a subset of the shipped pages (dev-3, dev-20, typeset, all)"
     )
-
-
-def test_the_help_names_the_subsets_and_the_lists(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parser().parse_args(["vendor", "record", "--help"])
-    told = " ".join(capsys.readouterr().out.split())
-    assert f"list files (.lst, .txt), PDFs, or shipped pages: {', '.join(SUBSETS)}" in told

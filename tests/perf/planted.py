@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,25 +94,6 @@ class CacheConcatenated(SessionSubject):
             state.cache.append(layer, full.keys(layer).clone(), full.values(layer).clone(), torch.empty(0))
         state.cache.advance(full.length)
         return state
-
-
-class CostlyRanges(SessionSubject):
-    """Its ranges look at the clock, which costs where each look does."""
-
-    in_ranges = False
-
-    @contextmanager
-    def instrumented(self, on: bool) -> Iterator[None]:
-        self.in_ranges = on
-        try:
-            yield
-        finally:
-            self.in_ranges = False
-
-    def step(self, state: Any, token: int) -> Tensor:
-        if self.in_ranges:
-            time.perf_counter_ns()
-        return super().step(state, token)
 
 
 class NgramSearch(SessionSubject):

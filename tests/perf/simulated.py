@@ -40,28 +40,6 @@ def interrupted(rng: np.random.Generator, rounds: int) -> Numbers:
 NOISES: tuple[Noise, ...] = (normal, heavy, clocks, interrupted)
 
 
-def drifting(rng: np.random.Generator, rounds: int) -> Numbers:
-    """2 % of noise on a machine that gets 15 % slower from the first round to the last."""
-    return normal(rng, rounds) + np.linspace(0, 0.15, rounds)
-
-
-def loaded(rng: np.random.Generator, rounds: int) -> Numbers:
-    """2 % of noise; another program starts at some time, and takes a fifth until it ends at another."""
-    slow = normal(rng, rounds)
-    start, end = sorted(rng.integers(0, rounds, 2))
-    slow[start:end] += 0.2
-    return slow
-
-
-def ordered(rng: np.random.Generator, noise: Noise, rounds: int, slower: float, interleaved: bool) -> Times:
-    """One quantity's rounds in the order of the clock: as ABBA, or all of A and then all of B."""
-    clock = MEAN_MS * np.exp(noise(rng, 2 * rounds))
-    index = np.arange(2 * rounds)
-    second = (index // 2 + index) % 2 if interleaved else index // rounds
-    before, after = clock[second == 0], clock[second == 1] * (1 + slower)
-    return {"decode": (before.tolist(), after.tolist())}
-
-
 def table(rng: np.random.Generator, noise: Noise, rounds: int, quantities: int, slower: float = 0.0) -> Times:
     """Rounds of several quantities without a common cause; the second side of the first one is slower."""
     sides = MEAN_MS * np.exp(noise(rng, 2 * quantities * rounds)).reshape(quantities, 2, rounds)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.foundation.files import seal, unseal
+from pytest_dsocr.foundation.files import seal
 from pytest_dsocr.perf.baseline import Baseline, NoBaselineError, check_acceptable, find, has_any
 from tests.perf.made import IDENTITY, PARITY, PLACE, identity, measured
 
@@ -44,13 +44,6 @@ def test_what_is_written_is_found_again_to_the_bit_whatever_the_package_the_comm
     assert found == made()
     assert found.measured.wall_ms("decode") == OURS.wall_ms("decode")
     assert find([tmp_path], identity(name="HEAD", commit="", versions={"pytest-dsocr": "9"}), DAYS) == made()
-
-
-def test_ones_own_folder_counts_before_the_shipped_one(tmp_path: Path) -> None:
-    own, shipped = tmp_path / "own", tmp_path / "shipped"
-    made(days_ago=1).write(own)
-    made(days_ago=2).write(shipped)
-    assert find([own, shipped], IDENTITY, DAYS).age_days == 1
 
 
 @pytest.mark.parametrize(
@@ -88,21 +81,6 @@ def test_a_single_bit_is_seen(tmp_path: Path, path: Path, place: int) -> None:
     path.write_bytes(data)
     assert refusal(tmp_path).startswith(f"FOLDER/{PLACE} is damaged: its ")
     assert has_any([tmp_path], IDENTITY["machine"]), "it was promised all the same"
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        *(({lost: ...}, f"missing required field {lost}") for lost in ("identity", "rounds", "parity", "made")),
-        ({"format": 2}, "has a wrong format: invalid enum value 2"),
-    ],
-)
-def test_one_that_lacks_something_or_has_another_format_is_refused(
-    tmp_path: Path, path: Path, change: dict[str, Any], why: str
-) -> None:
-    content = {**unseal(path.read_bytes()), **change}
-    path.write_bytes(seal({name: value for name, value in content.items() if value is not ... and name != "sha256"}))
-    assert why in refusal(tmp_path)
 
 
 def test_a_damaged_one_of_another_page_is_mentioned_only_where_a_page_has_none(

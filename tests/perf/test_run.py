@@ -13,7 +13,7 @@ import pytest
 from pytest_dsocr.cost.roofline import Bound, Roof, devices
 from pytest_dsocr.perf.baseline import Baseline
 from pytest_dsocr.perf.counts import Change
-from pytest_dsocr.perf.host import busy_ms, follows, host_ratio, idle_share, is_another, of_runs, of_turns
+from pytest_dsocr.perf.host import busy_ms, host_ratio, idle_share, is_another, of_runs, of_turns
 from pytest_dsocr.perf.limits import LOOKS
 from pytest_dsocr.perf.rounds import Measured, Round
 from pytest_dsocr.perf.run import PerfRun, judged, measure
@@ -113,18 +113,6 @@ def test_spoilt_rounds_are_kept_and_not_used() -> None:
     assert (found.good, judgements) == ((), ())
 
 
-def test_what_only_one_side_has_is_not_judged() -> None:
-    made = baseline()
-    rounds = [
-        replace(one, wall_ms={name: value for name, value in one.wall_ms.items() if name != "sam"})
-        for one in made.measured.rounds
-    ]
-    lacking = replace(made, measured=replace(made.measured, rounds=tuple(rounds)))
-    found, judgements = measure(Planted(), COUNTS, lacking, {})
-    assert [one.quantity for one in judgements] == ["prefill", "first_token", "decode", "page"]
-    assert PerfRun(found, judgements, lacking).judgement("sam") is None
-
-
 @pytest.mark.parametrize(("how", "rounds"), [({}, 8), ({"rounds_alone": 24}, 24), ({"most_rounds": 5}, 5)])
 def test_without_a_baseline_there_are_a_few_rounds_and_no_verdict(how: dict[str, Any], rounds: int) -> None:
     calls: list[tuple[str, int, int]] = []
@@ -204,32 +192,6 @@ def test_a_host_that_wanders_hides_nothing() -> None:
     assert np.std(of_turns(before.rounds, EXACT, "decode")) < np.std(before.wall_ms("decode")) / 5
 
 
-def test_what_needs_more_than_the_small_work_follows_by_more() -> None:
-    slower = [2 * (1 + 0.02 * (k % 10)) for k in range(ROUNDS)]
-    rounds = [Round({"decode": (by / 2) ** 1.3}, host_ms={"decode": by}) for by in slower]
-    then = Measured(identity(), {}, tuple(Round({"decode": 1.0}, host_ms={"decode": 2.0}) for _ in slower))
-    _, after = of_runs(then, Measured(identity(), {}, tuple(rounds)), "decode")
-    assert after == pytest.approx([1.0] * ROUNDS)
-
-
-def test_small_work_that_is_disturbed_by_itself_adds_no_noise() -> None:
-    rng = np.random.default_rng(3)
-    steady = [busy_ms(EXACT, "decode") + 14 * float(np.exp(rng.normal(0, 0.02))) for _ in range(ROUNDS)]
-    hosts = 2 * np.exp(rng.normal(0, 0.2, ROUNDS))
-    rounds = [Round({"decode": ms}, host_ms={"decode": host}) for ms, host in zip(steady, hosts, strict=True)]
-    assert np.std(np.log(of_turns(rounds, EXACT, "decode"))) < 1.1 * np.std(np.log(steady))
-
-
-def test_how_far_times_follow_is_not_decided_by_one_disturbed_round() -> None:
-    slower = [1 + 0.01 * k for k in range(20)]
-    assert follows(slower, slower) == pytest.approx(1)
-    assert follows([*slower[:-1], 9.0], slower) == pytest.approx(1, abs=0.05)
-    assert follows([by**1.25 for by in slower], slower) == pytest.approx(1.25)
-    assert follows([1.0] * 20, slower) == 0
-    assert follows([1 / by for by in slower], slower) == 0, "no time gets shorter where the host is slower"
-    assert follows([1.0], [1.0]) == 0
-
-
 def test_in_turn_a_side_that_slows_the_host_throughout_keeps_its_times() -> None:
     after = hosted([2.6] * ROUNDS, LAUNCHES)
     assert of_turns(after.rounds, EXACT, "decode") == after.wall_ms("decode")
@@ -242,13 +204,6 @@ def test_a_host_of_another_pace_is_another_machine() -> None:
     assert {one.pace for one in found} == {Pace.AMBIGUOUS}
     assert found[0].reason.startswith("the host takes 1.50 times as long for the same small work")
     assert (is_another(0.7), is_another(1.3)) == (True, False)
-
-
-def test_where_the_host_was_not_timed_times_are_as_they_are() -> None:
-    before = hosted(STEADY, LAUNCHES)
-    bare = Measured(identity(), EXACT, tuple(Round(one.wall_ms) for one in hosted([2.2] * ROUNDS, LAUNCHES).rounds))
-    assert host_ratio(before, bare) == 1
-    assert of_runs(before, bare, "sam") == (before.wall_ms("sam"), bare.wall_ms("sam"))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_dsocr.perf.limits import LOOKS, is_over, limit_of, look_at, looks_at, order
-from pytest_dsocr.perf.statistics import Judgement, Pace, Shifts, fewest_at, fewest_rounds, holm, judge, level_of
+from pytest_dsocr.perf.limits import LOOKS, is_over, limit_of, look_at, looks_at
+from pytest_dsocr.perf.statistics import Judgement, Pace, Shifts, fewest_at, fewest_rounds, judge, level_of
 from tests.perf.simulated import (
     NOISES,
     Noise,
@@ -20,15 +20,12 @@ from tests.perf.simulated import (
     alarms,
     all_at,
     at_most,
-    drifting,
-    loaded,
     normal,
     only,
-    ordered,
     table,
 )
 
-TABLES = 1000
+TABLES = 300
 MIRRORED = {Pace.SLOWER: Pace.FASTER, Pace.FASTER: Pace.SLOWER}
 ROUNDS = st.lists(st.tuples(*[st.floats(0.5, 2)] * 2), min_size=1, max_size=16)
 briefly = settings(max_examples=100, database=None)
@@ -55,30 +52,11 @@ def test_p_values_are_scipys(sizes: tuple[int, int]) -> None:
 
 
 @both
-@pytest.mark.parametrize("level", [0.2, 0.01, 0.001])
-def test_the_interval_is_what_the_tests_do_not_reject(paired: bool, level: float) -> None:
-    rng = np.random.default_rng(3)
-    for _ in range(20):
-        before, after = np.exp(rng.normal(size=11)).tolist(), np.exp(rng.normal(0.2, size=11)).tolist()
-        shifts = Shifts.between(before, after, paired)
-        low, high = shifts.interval(level)
-        assert low < shifts.centre < high
-        assert shifts.p_above(low - 1e-6) <= level < shifts.p_above(low + 1e-6)
-        assert shifts.p_below(high + 1e-6) <= level < shifts.p_below(high - 1e-6)
-
-
-@both
 def test_ties_count_against_the_finding(paired: bool) -> None:
     shifts = Shifts.between([1.0] * 12, [1.0] * 12, paired)
     assert shifts.p_above(0) == shifts.p_below(0) == pytest.approx(1)
     assert shifts.p_above(-0.1) == shifts.least_p
     assert shifts.interval(0.01) == (0, 0)
-
-
-def test_holm_asks_less_of_each_further_finding() -> None:
-    assert [*holm({"a": 0.02, "b": 0.04, "c": 0.001}, 0.05)] == ["c", "a", "b"]
-    assert [*holm({"a": 0.026, "b": 0.04, "c": 0.001}, 0.05)] == ["c"]
-    assert not [*holm({}, 0.05)]
 
 
 @both
@@ -94,17 +72,6 @@ def test_too_few_rounds_tell_nothing(paired: bool, slower: float) -> None:
         few = ({Pace.AMBIGUOUS}, {fewest})
         enough = ({Pace.SLOWER if slower else Pace.SAME}, {rounds})
         assert ({one.pace for one in found}, {one.wanted for one in found}) == (few if rounds < fewest else enough)
-
-
-@both
-@pytest.mark.parametrize(
-    ("after", "pace"), [(1.0, "SAME"), (1.05, "SAME"), (1 / 1.05, "SAME"), (1.06, "SLOWER"), (0.94, "FASTER")]
-)
-def test_identical_times_have_an_answer(paired: bool, after: float, pace: str) -> None:
-    one = only({"sleep": ([1.0] * 12, [after] * 12)}, paired=paired)
-    assert one.pace == pace
-    assert (one.ratio, one.low, one.high) == pytest.approx((after, after, after))
-    assert (one.before_ms, one.after_ms, one.rounds, one.wanted) == (1, after, 12, 12)
 
 
 @pytest.mark.parametrize(
@@ -180,29 +147,6 @@ def test_what_is_slower_by_just_the_limit_is_neither_slower_nor_the_same(noise: 
         assert at_most(0.01, drawn.count(Pace.SAME), TABLES)
 
 
-def test_without_holm_or_with_all_of_alpha_at_each_look_there_are_more_false_alarms() -> None:
-    rng = np.random.default_rng(4)
-    drawn = [table(rng, normal, 16, 8) for _ in range(TABLES)]
-    alone = [[only({name: sides}, 0, alpha=0.05) for name, sides in one.items()] for one in drawn]
-    assert not at_most(0.2, sum(map(alarms, alone)), TABLES)
-    drawn = [table(rng, normal, 48, 2) for _ in range(TABLES)]
-
-    def ever(looks: int) -> int:
-        cuts = [[{name: (a[:pairs], b[:pairs]) for name, (a, b) in one.items()} for pairs in LOOKS] for one in drawn]
-        return sum(
-            any(
-                alarms(judge(cut, all_at(0, cut), paired=True, alpha=0.05, look=min(look, looks), looks=looks))
-                for look, cut in enumerate(one, 1)
-            )
-            for one in cuts
-        )
-
-    assert at_most(0.05, ever(3), TABLES), "even if the first look with an alarm ends it"
-    assert not at_most(0.06, ever(1), TABLES)
-    for looks in (1, 2, 3, 6):
-        assert sum(level_of(0.01, look, looks) for look in range(1, looks + 1)) == pytest.approx(0.01)
-
-
 @pytest.mark.parametrize(("slower", "limit", "rounds"), [(0.10, 0.05, 24), (0.05, 0.02, 48)])
 def test_a_slowdown_is_found_in_noise_of_two_per_cent(slower: float, limit: float, rounds: int) -> None:
     rng = np.random.default_rng(5)
@@ -215,47 +159,13 @@ def test_a_slowdown_is_found_in_noise_of_two_per_cent(slower: float, limit: floa
         assert others.count(Pace.SAME) >= 0.95 * len(others)
 
 
-@pytest.mark.parametrize("noise", [drifting, loaded])
-def test_interleaved_rounds_withstand_what_misleads_runs_one_after_the_other(noise: Noise) -> None:
-    rng = np.random.default_rng(7)
-    wrong = {
-        interleaved: sum(
-            only(ordered(rng, noise, 24, slower, interleaved), paired=interleaved).pace is not right
-            for slower, right in ((0.0, Pace.SAME), (0.1, Pace.SLOWER))
-            for _ in range(100)
-        )
-        for interleaved in (True, False)
-    }
-    assert wrong[True] <= 6
-    assert wrong[False] >= 60
-
-
-@pytest.mark.parametrize(("slower", "limit"), [(0.0, 0.015), (0.01, 0.02), (0.035, 0.02)])
-def test_the_number_of_rounds_that_it_wants_settles_it(slower: float, limit: float) -> None:
-    rng = np.random.default_rng(10)
-    asked = [only(table(rng, normal, 12, 1, slower), limit) for _ in range(200)]
-    wanted = int(np.median([one.wanted for one in asked]))
-    quarter, just, double = (
-        sum(only(table(rng, normal, rounds, 1, slower), limit).settled for _ in range(100))
-        for rounds in (wanted // 4, wanted, 2 * wanted)
-    )
-    assert (quarter <= 30, just >= 50, double >= 90) == (True, True, True)
-
-
-@pytest.mark.parametrize("quantities", [0, 1, 10, 11, 40, 300])
-def test_the_first_look_can_find_something(quantities: int) -> None:
-    first, *others = looks_at(quantities)
-    assert first >= fewest_rounds(max(quantities, 1), 0.01, len(LOOKS), paired=True)
-    assert first % 2 == 0, "whole blocks of ABBA"
-    assert LOOKS[0] <= first < others[0]
-    assert others == [*LOOKS[1:]]
-
-
-@pytest.mark.parametrize("pairs", [2, 12, 14, 48])
-def test_neither_side_gains_by_steady_drift(pairs: int) -> None:
-    turns = [side for pair in range(pairs) for side in order(pair)]
-    assert turns[:4] == [0, 1, 1, 0]
-    assert sum(k for k, side in enumerate(turns) if side) * 2 == sum(range(2 * pairs))
+def test_the_first_look_can_find_something_and_all_looks_share_alpha() -> None:
+    for quantities in (0, 1, 10, 40, 300):
+        first, *others = looks_at(quantities)
+        assert fewest_rounds(max(quantities, 1), 0.01, len(LOOKS), paired=True) <= first < others[0]
+        assert (first % 2, others) == (0, [*LOOKS[1:]]), "whole blocks of ABBA"
+    for looks in (1, 3):
+        assert sum(level_of(0.01, look, looks) for look in range(1, looks + 1)) == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize(("slower", "taken"), [(0.0, 12), (0.5, 12), (0.05, 48)])
@@ -272,26 +182,14 @@ def test_it_ends_with_the_look_that_settles_it(slower: float, taken: int) -> Non
     ]
 
 
-MEDIANS_MS = {"sam": 40.0, "tokenizer": 0.2, "decode": 15.0, "decode_late": 16.0, "page": 2000.0, "clip": 0.0}
-
-
-@pytest.mark.parametrize(
-    ("quantity", "options", "limit"),
-    [
-        ("page", {}, 0.05),
-        ("page", {"*": 0.02}, 0.02),
+def test_a_limit_is_the_most_specific_and_raised_for_what_hardly_matters() -> None:
+    medians_ms = {"sam": 40.0, "decode": 15.0, "page": 2000.0}
+    for quantity, options, limit in (
         ("page", {"*": 0.02, "page": 0.03}, 0.03),
-        ("page", {"page": 0.001}, 0.005),
+        ("page", {"*": 0.02}, 0.02),
         ("sam", {}, 0.25),
         ("sam", {"sam": 0.3}, 0.3),
-        ("tokenizer", {}, 50.0),
         ("decode", {}, 0.05),
-        ("decode_late", {"*": 0.01}, 0.01),
-        ("clip", {}, 0.05),
-    ],
-)
-def test_a_limit_is_the_most_specific_and_raised_for_what_hardly_matters(
-    quantity: str, options: dict[str, float], limit: float
-) -> None:
-    assert limit_of(quantity, options, MEDIANS_MS, MEDIANS_MS["page"]) == pytest.approx(limit)
-    assert limit_of("sam", {}, {"sam": 40.0}, math.nan) == 0.05, "without a time of the page"
+    ):
+        assert limit_of(quantity, options, medians_ms, 2000.0) == pytest.approx(limit)
+    assert limit_of("sam", {}, medians_ms, math.nan) == 0.05, "without a time of the page"

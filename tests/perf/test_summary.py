@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 import suites
 from pytest_dsocr.contract.image import image_size
-from pytest_dsocr.cost.roofline import Bound, Limit, Roof, devices
+from pytest_dsocr.cost.roofline import Bound, Roof, devices
 from pytest_dsocr.engine.places import SYNTHETIC
 from pytest_dsocr.pages.page_list import shipped
 from pytest_dsocr.perf.baseline import read
@@ -19,11 +18,7 @@ from pytest_dsocr.perf.rounds import Measured
 from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.perf.summary import (
     Nearness,
-    distribution,
-    distributions,
-    ms,
     nearness,
-    nearness_json,
     of_host,
     of_judgement,
     of_run,
@@ -56,30 +51,11 @@ def test_a_run_in_sentences(snapshot: SnapshotAssertion) -> None:
     assert runs == snapshot
 
 
-@pytest.mark.parametrize(("busy_us", "limit"), [(7000, "launch-bound"), (7200, "bound by the device")])
-def test_from_half_a_step_on_launches_are_the_limit(busy_us: int, limit: str) -> None:
-    assert f"decode is {limit}: " in [*of_run(measured(TIMES, {**EXACT, "decode.busy_us": busy_us}))][1]
-
-
 def test_a_verdict_in_a_sentence(snapshot: SnapshotAssertion) -> None:
     ambiguous = replace(SLOWER, pace=Pace.AMBIGUOUS, wanted=70)
     judgements = (SLOWER, ambiguous, replace(ambiguous, reason="nothing will"))
     assert [of_judgement(one, "an early step") for one in judgements] == snapshot
     assert of_judgement(Judgement.not_compared("decode", "it has no rounds")) == "it has no rounds"
-
-
-def test_both_sides_are_drawn_on_one_scale_with_every_round() -> None:
-    before, after = distributions([10.0, 10.0, 10.0, 11.0], [22.0, 21.0])
-    assert before == "baseline |█▃          | 10 ms to 22 ms, 4 rounds"
-    assert after == "this run |           █| 2 rounds"
-    assert distribution([5.0], 5.0, 5.0) == "█           ", "where all are equal"
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"), [(0.01234, "0.0123 ms"), (14.2, "14.2 ms"), (991.4, "991 ms"), (12_345, "12.3 s")]
-)
-def test_three_figures_are_shown(value: float, shown: str) -> None:
-    assert ms(value) == shown
 
 
 def baseline(subject: str, attention: str = "eager") -> Measured:
@@ -106,44 +82,6 @@ def test_no_time_is_below_the_roof(subject: str, attention: str) -> None:
     assert all(0 < one.share.roof < 1 for one in found.values())
     single = [one for name, one in found.items() if name not in ("vision", "first_token", "page")]
     assert all(one.share.roof == pytest.approx(max(one.share.mfu, one.share.bandwidth)) for one in single)
-
-
-def test_shares_are_of_the_median_and_kept_as_json() -> None:
-    measured = baseline("session")
-    sam = near(measured)["sam"]
-    assert sam.measured_ms == median(measured.wall_ms("sam"))
-    flops_a_second = sam.bound.compute_ms * H200.tflops["bfloat16"] * 1e9 / (sam.measured_ms / 1e3)
-    assert sam.share.mfu == pytest.approx(flops_a_second / 989e12)
-    found = nearness_json(measured, over(measured))
-    assert found["prefill_in_steps"] == pytest.approx(4.75, abs=0.01)
-    decode = found["times"]["decode"]
-    assert decode["share"]["roof"] == pytest.approx(decode["least_ms"] / decode["measured_ms"])
-
-
-def test_what_limits_the_shipped_baselines() -> None:
-    steps = []
-    for subject in ("session", "vendor"):
-        found = near(baseline(subject))
-        limits = {name: one.limit for name, one in found.items()}
-        assert limits.pop("sam") is Limit.KERNELS
-        assert {*limits.values()} == {Limit.LAUNCHES}
-        steps.append(found["decode"].share.roof)
-    assert steps[1] < 0.7 * steps[0] < 0.02, "the vendor's step is farther from the roof"
-
-
-def test_what_limits_a_stage_is_not_known_before_the_gpus_time_is_counted() -> None:
-    measured = baseline("session")
-    uncounted = {name: value for name, value in measured.exact.items() if not name.endswith(".busy_us")}
-
-    def limit(**busy_us: int) -> str:
-        return near(replace(measured, exact=uncounted | {f"{k}.busy_us": us for k, us in busy_us.items()}))[
-            "sam"
-        ].limit_text
-
-    sam_ms = near(measured)["sam"].measured_ms
-    assert limit() == "not known"
-    assert limit(sam=round(900 * sam_ms)) == Limit.KERNELS
-    assert limit(sam=round(100 * sam_ms)) == Limit.LAUNCHES
 
 
 def test_the_roof_is_of_what_was_measured_and_none_without_counted_tokens_or_a_peak() -> None:

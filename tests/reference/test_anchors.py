@@ -188,9 +188,8 @@ def test_the_command_tells_it_and_writes_an_issue(vendor: Path, capsys: pytest.C
     assert "suite contract  1 anchor: load_image" in lines
     assert f"stale           golden/vendor/mine/cpu/manifest.json: made from another {MAIN}" in lines
     issue = Path("issue.md").read_text(encoding="utf-8")
-    assert "| `load_image` | " in issue
-    assert " | contract, parity, checkpoint, reference |" in issue
-    assert f"- `golden/vendor/mine/flops-eager.json`: made from another {MAIN}" in issue
+    assert issue.startswith("## The vendor's files have changed\n")
+    assert [line.strip() for line in lines[:-1]] == [line.strip() for line in issue.splitlines()[2:]]
     Path("golden/vendor/mine/cpu/manifest.json").write_text("{}", encoding="utf-8")
     assert main(asked) == 2
     assert "does not say what it was made from" in capsys.readouterr().err

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_dsocr.cli.main import parser
-from pytest_dsocr.plugin.config import joined, typed_options
-from pytest_dsocr.report.commands import following, record, rerun
+from pytest_dsocr.plugin.config import typed_options
+from pytest_dsocr.report.commands import following, record
 from pytest_dsocr.report.payload import RunPayload
 from tests.report.made import MADE, MATCH, WRONG, payload, result, run_payload
 
@@ -66,25 +66,9 @@ def test_without_the_vendors_files_the_session_stands_in_for_any_subject_but_its
     lost = payload(left_out="recording", reason="lost", run=run_payload(subject="a:B"))
     commands = [told for _, told in following(result(("error", lost)))]
     assert commands == ["dsocr vendor record path/to/vendor dev-3", "pytest suites --dsocr-reference=session"]
-    by_session = payload(left_out="recording", reason="lost", run=run_payload(subject="a:B", reference="session"))
-    assert [told for _, told in following(result(("error", by_session)))] == commands[:1]
-    passed = [("passed", payload(MATCH)), ("skipped", by_session)]
-    assert [told for _, told in following(result(*passed))] == ["pytest suites --dsocr-reference=path/to/vendor"]
-
-
-def test_a_test_is_run_again_as_a_shell_reads_it() -> None:
-    command = rerun("suites/a.py::test[a page-b]", ["-k", "x or y"])
-    assert shlex.split(command) == ["pytest", "suites/a.py::test[a page-b]", "-k", "x or y"]
 
 
 def test_what_was_typed_beside_the_tests_is_kept() -> None:
     typed = ("suites", "--dsocr-subject", "a:B", "-n", "2", "other.py::test")
     config: Any = SimpleNamespace(args=["suites", "other.py::test"], invocation_params=SimpleNamespace(args=typed))
     assert typed_options(config) == ["--dsocr-subject=a:B", "-n", "2"]
-
-
-def test_a_flag_of_ours_is_shown_joined_to_its_value() -> None:
-    typed = ["-n", "2", "--dsocr-reference", "path", "--dsocr-no-skip", "suites", "--dsocr-pages=a", "--dsocr-out"]
-    assert joined(typed) == [
-        "-n", "2", "--dsocr-reference=path", "--dsocr-no-skip", "suites", "--dsocr-pages=a", "--dsocr-out",
-    ]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
@@ -10,32 +9,13 @@ import pytest
 from pytest_dsocr.perf.statistics import Judgement, Pace
 from pytest_dsocr.report.payload import SpentPayload
 from pytest_dsocr.report.terminal import Summary
-from pytest_dsocr.report.times import PARTS, by_part, in_line, in_table, rows, table
-from pytest_dsocr.report.words import BY_SESSION, by_session, counts, first_wrong
-from tests.report.made import MATCH, case_payload, payload, perf, result, run_payload
+from pytest_dsocr.report.times import PARTS, by_part, in_line, in_table
+from pytest_dsocr.report.words import BY_SESSION, by_session
+from tests.report.made import MATCH, case_payload, payload, result, run_payload
 
 SLOWER = Judgement("decode", Pace.SLOWER, 14.2, 17.04, 1.2, 1.18, 1.225, 0.05, 24, 24)
 SAME = Judgement("page", Pace.SAME, 101.0, 100.0, 0.99, 0.98, 1.0, 0.05, 24, 24)
 NONE = Judgement("sam", Pace.NOT_COMPARED, math.nan, 12.0, math.nan, math.nan, math.nan, 0.05, 0, 0, "no rounds")
-
-
-@pytest.mark.parametrize(
-    ("by_verdict", "words"),
-    [
-        ({}, ""),
-        ({"MATCH": 10, "DRIFT": 4, "WRONG": 1, "TIE-FLIP": 2}, "1 WRONG, 2 TIE-FLIP, 4 DRIFT within 3.2e-07, 10 MATCH"),
-        ({"MATCH": 1, "NOT-COMPARED": 2}, "1 MATCH; 2 not made"),
-        ({"NOT-COMPARED": 2}, "2 not made"),
-    ],
-)
-def test_verdicts_are_counted_the_gravest_first(by_verdict: dict[str, int], words: str) -> None:
-    assert counts(by_verdict, 3.2e-7) == words
-
-
-def test_what_passed_before_the_first_wrong_is_counted() -> None:
-    assert [first_wrong("x", k).partition(", ")[2] for k in (0, 1, 9)] == [
-        *("the first that was compared", "after 1 comparison that passed", "after 9 comparisons that passed")
-    ]
 
 
 @pytest.mark.parametrize(
@@ -52,28 +32,6 @@ def test_compression_is_over_all_cases_that_are_counted() -> None:
     found = result(*(("passed", payload(MATCH, run=run_payload(), case=case)) for case in cases)).to_json()
     expected = {"cases": 2, "vision_tokens_per_page": 160.0, "text_tokens_per_vision_token": 2.0}
     assert found["compression"] == expected
-
-
-def test_each_quantity_has_a_row_in_the_order_of_the_stages() -> None:
-    sam, decode, page = rows(perf(SAME, SLOWER, NONE))
-    assert (decode.quantity, decode.median, decode.baseline) == ("decode", "17 ms", "14.2 ms")
-    assert (decode.ratio, decode.interval, decode.pace) == ("1.200", "1.180 to 1.225", "SLOWER")
-    assert (page.quantity, page.pace, page.ratio) == ("page", "SAME", "0.990")
-    assert (sam.baseline, sam.ratio, sam.interval, sam.pace) == ("", "", "", "NOT-COMPARED")
-    assert json.loads(json.dumps(NONE.to_json(), allow_nan=False))["ratio"] is None, "as dsocr.json is written"
-
-
-def test_a_bar_is_a_share_of_the_page_and_never_longer() -> None:
-    assert [one.share for one in rows(perf())] == [12.0, 17.04, 100.0]
-    assert [one.share for one in rows(perf(vision=150.0, page=100.0))] == [100.0, 100.0]
-    assert [one.share for one in rows(perf(sam=12.0))] == [0.0], "without a page there is nothing to share"
-
-
-def test_the_table_has_the_columns_of_what_there_is() -> None:
-    assert [row.text.split() for row in table(perf())][:2] == [["stage", "this", "run"], ["sam", "12", "ms"]]
-    assert [row.pace for row in table(perf(SLOWER, SAME))] == ["", "", "SLOWER", "SAME"]
-    assert [*rows({**perf(), "roof": None})] == [*rows(perf())]
-    assert list(table({"median_ms": {}, "judgements": []})) == []
 
 
 def process(worker: str, elapsed_s: float, **seconds: float) -> SpentPayload:

@@ -11,18 +11,16 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from pytest_dsocr.compare.signs import Reason, Sign
-from pytest_dsocr.compare.text import compare_text
-from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
+from pytest_dsocr.compare.verdict import Comparison, Verdict
 from pytest_dsocr.contract.markup import Box
 from pytest_dsocr.engine.checkpoint import resolve
-from pytest_dsocr.observation.level import Level, SubjectFaultError
+from pytest_dsocr.observation.level import SubjectFaultError
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.observation.provenance import SESSION_STANDS_IN
 from pytest_dsocr.reference.opening import Wanted
 from pytest_dsocr.reference.session import SessionReference
-from pytest_dsocr.report.payload import number, of_case, of_comparison, of_fault, of_number, of_run
-from tests.report.made import DRIFT, MADE, MATCH, WRONG, config, recorded, report
+from pytest_dsocr.report.payload import number, of_case, of_fault, of_number, of_run
+from tests.report.made import DRIFT, MADE, MATCH, config, recorded, report
 
 
 @pytest.mark.parametrize(
@@ -38,34 +36,6 @@ def test_numbers_that_json_has_no_word_for_go_as_words(value: float | None, sent
     assert number(sent) == received
 
 
-@pytest.mark.parametrize(
-    ("comparison", "passes"),
-    [
-        (MATCH, True),
-        (DRIFT, True),
-        (WRONG, False),
-        (compare_text("a word", "a ward", 0.0), False),
-        (replace(WRONG, signs=frozenset((Sign.SHUFFLED, Sign.NOT_FINITE))), False),
-        (not_compared("clip.page", Reason.NEITHER), True),
-        (not_compared("clip.page", Reason.NOT_OFFERED), True),
-        (not_compared("clip.page", Reason.NOT_GIVEN), False),
-    ],
-)
-def test_a_comparison_is_told_whole(comparison: Comparison, passes: bool) -> None:
-    told = json.loads(json.dumps(of_comparison(comparison)))
-    assert told.pop("passes") is passes
-    assert told == {
-        "what": comparison.what,
-        "verdict": comparison.verdict.value,
-        "measured": comparison.measured,
-        "error": comparison.error,
-        "details": list(comparison.details),
-        "reason": comparison.reason,
-        "signs": sorted(comparison.signs),
-        "diff": [[[piece.side, piece.text] for piece in line] for line in comparison.diff],
-    }
-
-
 def test_a_case_is_told_with_what_broke_and_what_both_sides_took(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     spans = (SpanSeen("title", (Box(1, 2, 3, 4),)),)
     misshapen = Comparison("sam.page", Verdict.WRONG, "shape [1]; the reference has [2]", math.inf)
@@ -74,20 +44,6 @@ def test_a_case_is_told_with_what_broke_and_what_both_sides_took(tmp_path: Path,
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert told["cause"] is not None
     assert {**told, "cause": ""} == snapshot
-
-
-def test_of_a_case_that_is_right_nothing_is_said_to_be_wrong(tmp_path: Path) -> None:
-    told = of_case(report(tmp_path, forced=None, prefill_best=None))
-    assert (told["first_wrong"], told["cause"], told["right_before"], told["passes"]) == (None, None, 0, True)
-    assert told["tokens"] == {"reference": 3, "subject": None}
-
-
-def test_a_run_says_what_is_held_against_what() -> None:
-    told = of_run(config(subject="mine:Model", pages=("a.png",)), recorded(), Level.INPUTS)
-    assert json.loads(json.dumps(told)) == told
-    assert (told["subject"], told["level"], told["pages"]) == ("mine:Model", "L1", ["a.png"])
-    assert (told["reference"], told["key"]) == ("recorded", "mini/cpu-float32-eager")
-    assert told["where"] == "golden/vendor/mini/cpu-float32-eager"
 
 
 def test_a_run_by_the_session_says_so_whether_or_not_a_recording_is_behind_it() -> None:

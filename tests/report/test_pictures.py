@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image, ImageChops
+from PIL import Image
 
 from pytest_dsocr.contract.markup import UNITS, Box
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.files import unseal
 from pytest_dsocr.observation.observation import SpanSeen
 from pytest_dsocr.report.payload import picture_name
@@ -25,7 +24,6 @@ from pytest_dsocr.report.pictures import (
     MARGIN_PX,
     RED,
     draw,
-    paired_by_overlap,
     side_by_side,
 )
 from pytest_dsocr.report.side_files import write_sides
@@ -59,13 +57,6 @@ def colours(pane: Image.Image, box: Box | None = None) -> set[tuple[int, ...]]:
     return {colour for _, colour in pane.getcolors(1 << 20) or () if isinstance(colour, tuple)} & {GREY, BLUE, RED}
 
 
-def test_what_both_read_alike_is_grey_and_the_same_on_both_sides() -> None:
-    reference, subject = panes(text(HERE, FAR), text(HERE, FAR))
-    assert ImageChops.difference(reference, subject).getbbox() is None
-    assert colours(reference) == {GREY}
-    assert colours(reference, HERE) == colours(reference, FAR) == {GREY}
-
-
 @pytest.mark.parametrize(
     ("subject", "box", "seen"),
     [
@@ -86,71 +77,11 @@ def test_what_differs_is_blue_for_the_reference_and_red_for_the_subject(
     assert tuple(colours(pane, box) for pane in both) == seen
 
 
-def test_a_wanted_box_is_dashed_and_a_missing_or_surplus_one_is_thick() -> None:
-    shares = []
-    for pane in panes(text(HERE), ()):
-        y = round(HERE.y2 / UNITS * (pane.height - 1))
-        row = [pane.getpixel((x, y)) for x in range(100, 250)]
-        shares.append(row.count(BLUE) / len(row))
-    assert shares[0] == 1
-    assert 0.4 < shares[1] < 0.6
-
-    def thickness(pane: Image.Image, box: Box) -> int:
-        x, y = pane.width // 4, round(box.y2 / UNITS * (pane.height - 1))
-        return sum(pane.getpixel((x, y + d)) in (BLUE, RED) for d in range(-9, 10))
-
-    reference, _ = panes(text(HERE, FAR), text(NEAR))
-    assert thickness(reference, FAR) > thickness(reference, HERE) > 1
-    _, subject = panes(text(HERE), text(NEAR, FAR))
-    assert thickness(subject, FAR) > thickness(subject, NEAR) > 1
-
-
-@pytest.mark.parametrize(
-    ("actual", "expected", "pairs"),
-    [
-        ((), (), []),
-        ((HERE, FAR), (FAR, HERE), [(0, 1), (1, 0)]),
-        ((HERE, HERE), (HERE,), [(0, 0)]),
-        ((NEAR, FAR), (HERE,), [(0, 0)]),
-        ((FAR,), (HERE,), []),
-        ((NEAR, HERE), (HERE,), [(1, 0)]),
-        ((Box(1, 1, 1e300, 1e300),), (Box(0, 0, math.inf, 900),), [(0, 0)]),
-        ((Box(*[math.nan] * 4),), (HERE,), []),
-    ],
-)
-def test_equal_boxes_are_paired_first_and_then_those_that_overlap(
-    actual: Sequence[Box], expected: Sequence[Box], pairs: list[tuple[int, int]]
-) -> None:
-    assert sorted(paired_by_overlap(text(*actual), text(*expected)).places) == pairs
-
-
-@pytest.mark.parametrize("box", [HERE, Box(5, 5, 5, 5)], ids=["some_area", "none"])
-def test_of_boxes_in_one_place_those_under_one_label_are_pairs(box: Box) -> None:
-    actual, expected = text(box, label="title") + text(box), text(box) + text(box, label="title")
-    assert sorted(paired_by_overlap(actual, expected).places) == [(0, 1), (1, 0)]
-
-
 @pytest.mark.parametrize(
     "box", [Box(1e300, -1e300, 5, 5), Box(math.inf, 0, -math.inf, 9), Box(*[math.nan] * 4), Box(999, 999, 999, 999)]
 )
 def test_a_box_that_lies_nowhere_is_drawn_on_the_page_and_no_error(box: Box) -> None:
     panes(text(box, label="a\nlabel \x1b[2J" + "long" * 99), text(box, HERE), (40, 30))
-
-
-@pytest.mark.parametrize("size", [(600, 5000), (5000, 600), (1, 1), (2500, 3500)])
-def test_a_sheet_of_any_page_fits_a_screen(size: tuple[int, int]) -> None:
-    sheet = side_by_side(Image.new("L", size), text(HERE), text(NEAR), "WRONG")
-    assert sheet.height <= LARGEST_PX[1] + HEAD_PX + FOOT_PX
-    assert sheet.width <= 2 * LARGEST_PX[0] + 3 * MARGIN_PX
-
-
-def test_the_legend_says_more_where_something_differs() -> None:
-    def legend(subject: Spans) -> Image.Image:
-        sheet = side_by_side(Image.new("RGB", (600, 800), "white"), text(HERE), subject, "WRONG")
-        return sheet.crop((0, sheet.height - FOOT_PX, sheet.width, sheet.height))
-
-    assert colours(legend(text(HERE))) == {GREY}
-    assert colours(legend(text(NEAR))) == {GREY, BLUE, RED}
 
 
 def test_a_case_is_drawn_into_the_runs_folder(tmp_path: Path) -> None:
@@ -163,14 +94,6 @@ def test_a_case_is_drawn_into_the_runs_folder(tmp_path: Path) -> None:
     reds, blues = ([np.asarray(side)[..., channel].astype(int) for side in sides] for channel in (0, 2))
     blue = [int((b - r > 99).sum()) for r, b in zip(reds, blues, strict=True)]
     assert blue[0] > 2 * blue[1] > 0, "the reference's boxes, and where the subject ought to have them"
-
-
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("a file")
-    with pytest.raises(DsocrError, match=r"page-tiny-free.jpg cannot be written .*; make room, or give another folder"):
-        draw(report(tmp_path), tmp_path / "taken")
-    with pytest.raises(DsocrError, match="cannot be written"):
-        write_sides(report(tmp_path), tmp_path / "taken" / "case")
 
 
 # Files.
@@ -208,10 +131,10 @@ def test_what_a_subject_did_not_come_to_is_not_there(tmp_path: Path) -> None:
 
 
 def test_whatever_a_subject_reads_the_files_are_small_and_whole(tmp_path: Path) -> None:
-    boxes = (Box(math.nan, 0, 5, 5), Box(0, 0, math.inf, 5), Box(-1e300, 0, 1e300, 9), *[Box(0, 0, 9, 9)] * 50_000)
+    boxes = (Box(math.nan, 0, 5, 5), Box(0, 0, math.inf, 5), Box(-1e300, 0, 1e300, 9), *[Box(0, 0, 9, 9)] * 6_000)
     said: dict[str, Any] = {
-        "text": "\ud800\x00" * 3_000_000,
-        "mmd": "\udfff" * 3_000_000,
+        "text": "\ud800\x00" * 300_000,
+        "mmd": "\udfff" * 300_000,
         "spans": (SpanSeen("\ud800", boxes),),
     }
     out = write_sides(report(tmp_path, **said), tmp_path / "case") / "subject"

@@ -13,8 +13,7 @@ import pytest
 from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.verdict import Comparison, not_compared
 from pytest_dsocr.observation.level import Level
-from pytest_dsocr.report.collection import Plan
-from pytest_dsocr.report.exit_status import EXIT_STATUS, OF_PYTEST, Ending
+from pytest_dsocr.report.exit_status import OF_PYTEST, Ending
 from pytest_dsocr.report.file import read_result, write_json
 from pytest_dsocr.report.result import level_of_comparison
 from tests.report.made import (
@@ -35,12 +34,6 @@ from tests.report.made import (
 )
 
 RIGHT, BAD = ("passed", payload(MATCH)), ("failed", payload(WRONG))
-
-
-def test_verdicts_are_counted_over_tests_and_what_was_not_compared_is_no_comparison() -> None:
-    made = result(("passed", payload(MATCH, DRIFT)), BAD, ("skipped", payload(not_compared("a", Reason.NOT_GIVEN))))
-    assert dict(made.counts) == {"MATCH": 1, "DRIFT": 1, "WRONG": 1, "NOT-COMPARED": 1}
-    assert (made.made, made.worst_drift) == (3, 3.2e-7)
 
 
 def test_cases_come_in_the_runs_order_each_once_whichever_worker_was_first() -> None:
@@ -134,15 +127,6 @@ def test_of_a_tests_phases_the_gravest_counts(phases: tuple[tuple[Any, Any], ...
     assert (test.outcome, len(test.comparisons)) == (outcome, 1)
 
 
-@pytest.mark.parametrize("order", [("failed", "passed"), ("passed", "failed")])
-def test_of_two_reports_of_one_test_the_gravest_counts_and_all_that_they_told(order: tuple[str, str]) -> None:
-    made = begun()
-    made.add("a", order[0], {"comparisons": payload(MATCH)["comparisons"]}, order[0])
-    made.add("a", order[1], {"reason": "then"}, order[1])
-    [test] = made.tests.values()
-    assert (test.outcome, test.reason, made.made, test.payload["reason"]) == ("failed", "failed", 1, "then")
-
-
 @pytest.mark.parametrize(
     ("outcomes", "ended", "verdict"),
     [
@@ -173,16 +157,6 @@ def test_known_failures_are_told_from_skips(came: Any, compared: Comparison, out
     made.add_report(sent)
     [test] = made.tests.values()
     assert (test.outcome, test.reason) == (outcome, "slow rotary")
-
-
-def test_reports_that_carry_nothing_of_ours_are_left_alone_and_a_skip_says_why() -> None:
-    made = begun()
-    made.add_report(report("call", "failed", None))
-    assert not made.concerned
-    sent = report("setup", "skipped", payload())
-    sent.longrepr = ("test.py", 1, "Skipped: needs L2")
-    made.add_report(sent)
-    assert dict(made.skips) == {"needs L2": 1}
 
 
 # How it ended.
@@ -231,43 +205,6 @@ def test_what_the_run_itself_lacks_counts_as_well() -> None:
     assert [one.ended_as for one in (slower, lost, full)] == [Ending.WRONG, Ending.WRONG, Ending.INFRASTRUCTURE]
 
 
-def test_no_status_is_anothers() -> None:
-    assert {*EXIT_STATUS} == {*Ending}
-    assert len({*EXIT_STATUS.values()}) == len(Ending)
-    assert all(status < 128 for status in EXIT_STATUS.values())
-
-
-def planned(status: int | None) -> Plan:
-    plan = Plan(exit_status=status)
-    plan.add(["a", "b"])
-    plan.ended.update(plan.planned)
-    return plan
-
-
-@pytest.mark.parametrize(
-    ("status", "why"),
-    [
-        (0, []),
-        (1, ["tests failed that do not use pytest-dsocr"]),
-        (2, ["the run was interrupted"]),
-        (77, ["pytest ended with status 77"]),
-        (None, ["the run has not ended"]),
-    ],
-)
-def test_pytests_status_is_told_in_words(status: int | None, why: list[str]) -> None:
-    assert planned(status).why_not(failing=False) == why
-    assert planned(status).why_not(failing=True) == ([] if status == 1 else why)
-
-
-def test_all_reasons_are_told() -> None:
-    plan = planned(1)
-    plan.uncollected.append("test_a.py")
-    plan.problems.append("nothing was compared")
-    plan.ended.remove("a")
-    assert plan.not_ended == ["a"]
-    assert len(plan.why_not(failing=False)) == 3
-
-
 # The file.
 
 
@@ -284,10 +221,3 @@ def test_the_json_file_is_the_result(tmp_path: Path) -> None:
     assert [test["ended_as"] for test in read["tests"]] == ["passes", "wrong", "slower", "infrastructure"]
     assert [one["what"] for one in read["tests"][0]["comparisons"]] == ["input_ids", "sam.page"]
     assert [left.name for left in tmp_path.iterdir()] == ["dsocr.json"]
-
-
-def test_a_number_that_is_none_is_never_written(tmp_path: Path) -> None:
-    made = result(("passed", payload(MATCH, case=case_payload("a", worst_error=float("nan")))))
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        write_json(tmp_path, made.to_json())
-    assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,22 +14,19 @@ from pytest_dsocr.compare.signs import Reason, Sign
 from pytest_dsocr.compare.text import compare_text
 from pytest_dsocr.compare.verdict import Comparison, Verdict, not_compared
 from pytest_dsocr.cost.roofline import Bound, Roof, devices
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.foundation.words import COLUMNS
 from pytest_dsocr.perf.run import PerfRun
 from pytest_dsocr.perf.statistics import Judgement, Pace
-from pytest_dsocr.report.cases import NO_BOXES
 from pytest_dsocr.report.ci import errors, of_run, of_test
-from pytest_dsocr.report.file import RunIdentity, mark_refused
-from pytest_dsocr.report.html import html, write_index
-from pytest_dsocr.report.markdown import cell, markdown, write_summary
+from pytest_dsocr.report.file import RunIdentity
+from pytest_dsocr.report.html import html
+from pytest_dsocr.report.markdown import cell, markdown
 from pytest_dsocr.report.result import RunResult
-from pytest_dsocr.report.terminal import BAD, GOOD, MOST, NOTED, Summary
+from pytest_dsocr.report.terminal import BAD, MOST, Summary
 from tests.perf.made import measured
 from tests.report.made import (
     DRIFT,
     FAULT,
-    IDENTITY,
     MATCH,
     SLOW,
     WRONG,
@@ -183,20 +179,6 @@ def test_what_a_ci_shows(name: str, snapshot: SnapshotAssertion, monkeypatch: py
     assert {"errors": [*errors(run.to_json())], "run": of_this_run, "tests": tests} == snapshot
 
 
-@pytest.mark.parametrize(
-    ("name", "colours"),
-    [
-        ("passes", [GOOD, GOOD]),
-        ("text alone", [BAD, BAD, NOTED, NOTED, BAD]),
-        ("compared nothing", [BAD, BAD]),
-        ("may be missing", [GOOD, NOTED, GOOD]),
-        ("missing", [GOOD, BAD, BAD]),
-    ],
-)
-def test_what_is_right_is_green_and_what_is_not_is_red(name: str, colours: list[dict[str, bool]]) -> None:
-    assert [line.markup for line in Summary(made(name)).lines if line.markup] == colours
-
-
 def test_what_failed_behind_a_break_is_one_line() -> None:
     run = made("breaks once, proven")
     [found] = run.broke
@@ -209,14 +191,6 @@ def test_what_failed_behind_a_break_is_one_line() -> None:
     assert [markdown(value("breaks once, proven")).count(f"test\\[{k}\\]") for k in (0, 3, 5, 6)] == [0, 1, 1, 1]
     assert result(*breaking(page="a")).broke[0]["unit"] == "case", "where a page is read in several presets"
     assert made("passes").broke == []
-
-
-@pytest.mark.parametrize(("subject", "is_said"), [(0, True), (1, False), (None, False)])
-def test_a_run_in_which_no_page_has_a_box_on_either_side_says_so(subject: int | None, is_said: bool) -> None:
-    boxes = [{"reference": 0, "subject": 0}, {"reference": 0, "subject": subject}]
-    cases = [case_payload(f"{k}", MATCH, boxes=one) for k, one in enumerate(boxes)]
-    run = result(*(("passed", payload(MATCH, case=one)) for one in cases))
-    assert (NO_BOXES in run.to_json()["notes"]) is is_said
 
 
 def test_of_many_the_first_are_shown_and_the_others_counted() -> None:
@@ -240,12 +214,6 @@ def test_a_run_that_was_not_there_to_compare_shows_nothing() -> None:
     reporter: Any = Reporter()
     Summary(begun()).show(reporter)
     assert reporter.written == []
-
-
-def test_a_refused_run_says_why(tmp_path: Path) -> None:
-    write_summary(mark_refused(tmp_path, IDENTITY, "no weights here", "infrastructure"), tmp_path)
-    shown = (tmp_path / "summary.md").read_text(encoding="utf-8")
-    assert shown.startswith("## DeepSeek-OCR: infrastructure\n\nno weights here\n")
 
 
 # Nothing of a run's is markup, and nothing steers a terminal.
@@ -325,9 +293,3 @@ def test_a_picture_may_have_any_name_and_a_difference_is_no_markup() -> None:
     found = [*(image["src"] for image in Page(page).all("img")), *(link["href"] for link in Page(page).all("a"))]
     assert found == ["pages/a%20page%20%26%20more%3F.jpg"] * 2
     assert "<del>ward</del><ins>word</ins>" in html(value("text alone"))
-
-
-def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    assert write_index(value("compared nothing"), tmp_path) == tmp_path / "index.html"
-    with pytest.raises(DsocrError, match="cannot be written"):
-        write_index(value("passes"), tmp_path / "absent")

@@ -14,16 +14,13 @@ from pytest_dsocr.engine.session import Session
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.conftest import model_of
 
-WHOLE = ("sam", "clip", "project")
-"""The model's own stages, which give the crops' features first and the page's then."""
-
 
 class Spoilt(SessionSubject):
     """Holds ``bad`` in the midst of one seam, and whatever follows from it.
 
     Args:
         session: one whose model is the engine's.
-        seam: ``sam.crops``, ``vision_fusion``, ``prefill``, ``step``, or a block such as ``sam.page/1``.
+        seam: of a view, such as ``sam.page``; or ``step``.
         bad: NaN or an infinity.
     """
 
@@ -32,41 +29,25 @@ class Spoilt(SessionSubject):
         self.seam, self.bad = seam, bad
 
     def vision(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        stage, _, rest = self.seam.partition(".")
-        view, _, depth = rest.partition("/")
-        model, spoilt = model_of(self.session), "project" if stage == "projector" else stage
-        if depth:
-            path = {"sam": "model.sam_model.blocks", "clip": "model.vision_model.transformer.layers"}[stage]
-            block = model.get_submodule(f"{path}.{depth}")
-            hook = block.register_forward_hook(lambda module, given, out: self._of(view, out), prepend=True)
-            try:
-                return super().vision(inputs)
-            finally:
-                hook.remove()
-        if spoilt in WHOLE:
-            method = getattr(model, spoilt)
-            setattr(model, spoilt, lambda *given: self._of(view, method(*given)))
-            try:
-                return super().vision(inputs)
-            finally:
-                delattr(model, spoilt)
-        seams = super().vision(inputs)
-        if self.seam == "vision_fusion":
-            seams["vision_fusion"] = spoil(seams["vision_fusion"], self.bad)
-        return seams
+        stage, _, view = self.seam.partition(".")
+        model = model_of(self.session)
+        if not view:
+            return super().vision(inputs)
+        method = getattr(model, stage)
 
-    def prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> Any:
-        state = super().prefill(inputs, vision_fusion)
-        if self.seam == "prefill":
-            state.logits = spoil(state.logits, self.bad)
-        return state
+        def spoilt(*given: Tensor) -> Tensor:
+            out: Tensor = method(*given)
+            return spoil(out, self.bad) if (len(out) > 1) == (view == "crops") else out
+
+        setattr(model, stage, spoilt)
+        try:
+            return super().vision(inputs)
+        finally:
+            delattr(model, stage)
 
     def step(self, state: Any, token: int) -> Tensor:
         logits = super().step(state, token)
         return spoil(logits, self.bad) if self.seam == "step" and state.steps == 3 else logits
-
-    def _of(self, view: str, out: Tensor) -> Tensor:
-        return spoil(out, self.bad) if (len(out) > 1) == (view == "crops") else out
 
 
 def spoil(tensor: Tensor, bad: float) -> Tensor:

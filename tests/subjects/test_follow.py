@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -62,22 +63,13 @@ def only(subject: SessionSubject, level: Level, *more: str) -> Any:
     return SimpleNamespace(**{name: getattr(subject, name) for name in names})
 
 
-class Calls:
-    """How often the model is asked to see and to decode."""
-
-    def __init__(self, session: Session[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = {"sam": 0, "decode": 0}
-        for name in self.count:
-            self._count(model_of(session), name, monkeypatch)
-
-    def _count(self, model: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        original = getattr(model, name)
-
-        def counted(*arguments: Any, **options: Any) -> Any:
-            self.count[name] += 1
-            return original(*arguments, **options)
-
-        monkeypatch.setattr(model, name, counted)
+def counted(session: Session[Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Mock]:
+    """Count how often the model is asked to see and to decode."""
+    model = model_of(session)
+    mocks = {name: Mock(wraps=getattr(model, name)) for name in ("sam", "decode")}
+    for name, mock in mocks.items():
+        monkeypatch.setattr(model, name, mock)
+    return mocks
 
 
 def choices(forced: Sequence[ForcedStep] | None) -> tuple[int, ...]:
@@ -88,10 +80,10 @@ def choices(forced: Sequence[ForcedStep] | None) -> tuple[int, ...]:
 def test_along_its_own_tokens_it_says_the_same_and_decodes_once(
     tiny: Session[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, told = Calls(tiny, monkeypatch), list[int]()
+    calls, told = counted(tiny, monkeypatch), list[int]()
     answer = follow(SessionSubject(tiny), case, own, told.append)
     assert choices(answer.forced) == own.token_ids
-    assert calls.count == {"sam": 1, "decode": TOKENS}
+    assert (calls["sam"].call_count, calls["decode"].call_count) == (1, TOKENS)
     assert told == [*range(TOKENS)]
     assert (answer.case_id, answer.text, answer.spans) == (own.case_id, own.output.text, own.output.spans)
     assert answer.spans, "the page has no boxes, so this shows little"
@@ -104,49 +96,30 @@ def test_along_anothers_tokens_it_reads_freely_as_well(
     tiny: Session[Any], case: Case, own: Observation, another: Observation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert another.token_ids != own.token_ids
-    calls, told = Calls(tiny, monkeypatch), list[int]()
+    calls, told = counted(tiny, monkeypatch), list[int]()
     answer = follow(SessionSubject(tiny), case, replace(another, steps=another.steps[:7]), told.append)
     assert (answer.text, answer.mmd) == (own.output.text, own.output.mmd)
     assert len(choices(answer.forced)) == 7
-    assert calls.count == {"sam": 2, "decode": 7 + TOKENS}
+    assert (calls["sam"].call_count, calls["decode"].call_count) == (2, 7 + TOKENS)
     assert told == [*range(7)]
     assert not answer.reread
-
-
-@pytest.mark.parametrize("follows", [True, False])
-def test_without_text_of_it_always_reads_and_notes_where_that_must_agree(
-    follows: bool, tiny: Session[Any], case: Case, own: Observation, another: Observation
-) -> None:
-    subject = only(SessionSubject(tiny), Level.STAGES)
-    answer = follow(subject, case, own if follows else another)
-    assert answer.text == own.output.text
-    assert answer.reread is follows
-
-
-def first_new(tokens: Sequence[int], after: int) -> int:
-    """The place of the first token from ``after`` on that was not there before."""
-    return next(k for k in range(after, len(tokens)) if tokens[k] not in tokens[:k])
-
-
-@pytest.fixture(scope="module")
-def ending(tiny: Session[Any], own: Observation) -> tuple[SessionSubject, int]:
-    """A subject for which a token in the midst of the output is the EOS, and the length of its output."""
-    at = first_new(own.token_ids, 3)
-    return with_rule(tiny, eos_id=own.token_ids[at]), at + 1
+    stages = only(SessionSubject(tiny), Level.STAGES)  # without ``text_of`` it always reads
+    for reference in (own, another):
+        found = follow(stages, case, reference)
+        assert (found.text, found.reread) == (own.output.text, reference is own)
 
 
 def test_it_stops_at_its_eos_where_a_reference_of_the_same_tokens_did_not(
-    ending: tuple[SessionSubject, int], tiny: Session[Any], case: Case, own: Observation
+    tiny: Session[Any], case: Case, own: Observation
 ) -> None:
-    subject, length = ending
-    answer = follow(subject, case, own)
+    at = next(k for k in range(3, TOKENS) if own.token_ids[k] not in own.token_ids[:k])
+    answer = follow(with_rule(tiny, eos_id=own.token_ids[at]), case, own)
     assert choices(answer.forced) == own.token_ids
-    assert answer.text == output_of(tiny, case, list(own.token_ids[:length])).text != own.output.text
-    assert not answer.ends
-    assert not answer.reread
+    assert answer.text == output_of(tiny, case, list(own.token_ids[: at + 1])).text != own.output.text
+    assert (answer.ends, answer.reread) == (False, False)
 
 
-def test_a_subject_that_tells_text_and_is_read_as_well_tells_both(
+def test_what_it_reads_is_held_against_the_text_of_its_tokens_where_both_are_asked_for(
     tiny: Session[Any], case: Case, own: Observation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subject = SessionSubject(tiny)
@@ -171,34 +144,13 @@ def test_seams_and_inputs_are_the_sessions_and_whole_where_the_references_are(
         assert every_bit(answer.seams[name]) == every_bit(seam)
     assert answer.prefill_best == expected.prefill_best
     assert answer.promised == {*SEAMS}
-
-
-def test_the_blocks_of_named_modules_are_seen_in_front_of_their_stage(tiny: Session[Any], pages: Path) -> None:
-    case = cropped_case(pages, "markdown", 1)
-    names = list(follow(SessionSubject(tiny), case, EMPTY).seams)
-    depth = model_of(tiny).arch.sam.layers
-    assert names[: 2 * depth + 2] == [
-        *(f"sam.crops/{k}" for k in range(depth)),
-        "sam.crops",
-        *(f"sam.page/{k}" for k in range(depth)),
-        "sam.page",
-    ]
+    names, depth = [*answer.seams], model_of(tiny).arch.sam.layers
+    sam = [[*(f"sam.{view}/{k}" for k in range(depth)), f"sam.{view}"] for view in ("crops", "page")]
+    assert names[: 2 * depth + 2] == [*sam[0], *sam[1]]
     assert names[-2].startswith("prefill/")
-
-
-def test_a_page_that_the_image_gate_shuts_out_has_no_vision_seams(tiny: Session[Any], pages: Path) -> None:
-    case = make_case(pages / "halves.png", "free", "tiny", 3)
-    answer = follow(SessionSubject(tiny), case, seen(tiny, case))
-    assert [name for name in answer.seams if "/" not in name] == ["prefill"]
-    assert len(choices(answer.forced)) == 3
-
-
-def test_files_are_those_that_it_writes_for_the_text(tiny: Session[Any], case: Case, own: Observation) -> None:
-    answer = follow(SessionSubject(tiny), case, own)
-    assert answer.artefacts is not None
-    assert {"result.mmd", "result_with_boxes.jpg", "info.json"} <= set(answer.artefacts)
-    assert answer.artefacts == own.output.artefacts
-    assert answer.mmd == own.output.mmd != answer.text
+    shut = make_case(pages / "halves.png", "free", "tiny", 3)  # a page that the image gate shuts out
+    names = [*follow(SessionSubject(tiny), shut, seen(tiny, shut)).seams]
+    assert [name for name in names if "/" not in name] == ["prefill"]
 
 
 @pytest.mark.parametrize("level", Level)
@@ -217,52 +169,30 @@ def test_an_answer_goes_as_far_as_the_level(level: Level, tiny: Session[Any], ca
     assert {"result.mmd", "artefacts"} <= left
 
 
-def test_a_subject_that_keeps_gradients_is_followed_without_them(
-    tiny: Session[Any], case: Case, own: Observation
+def test_extra_inputs_and_logits_of_another_dtype_and_shape_are_taken_without_gradients(
+    tiny: Session[Any], case: Case
 ) -> None:
-    subject = SessionSubject(tiny)
-    scale = torch.ones((), requires_grad=True)
-    grads = list[bool]()
-
-    class Graded(SessionSubject):
-        def step(self, state: Any, token: int) -> Tensor:
-            scaled = subject.step(state, token) * scale
-            grads.append(scaled.requires_grad)
-            return scaled
-
-    assert choices(follow(Graded(tiny), case, own).forced) == own.token_ids
-    assert not any(grads)
-
-
-def test_logits_are_compared_in_float32(tiny: Session[Any], case: Case, own: Observation) -> None:
-    subject = only(SessionSubject(tiny), Level.STAGES)
-    prefill = subject.prefill
-
-    def rounded(*arguments: Any) -> Any:
-        state = prefill(*arguments)
-        state.logits = state.logits[0].bfloat16()  # of the shape [V] as well
-        return state
-
-    subject.prefill = rounded
-    answer = follow(subject, case, own)
-    assert answer.seams["prefill"].dtype == "float32"
-    assert answer.seams["prefill"].shape == own.seams["prefill"].shape
-
-
-def test_extra_tensors_of_the_inputs_go_on_to_the_subject_and_are_not_compared(tiny: Session[Any], case: Case) -> None:
     expected = seen(tiny, case, keep_values=True)
     subject = only(SessionSubject(tiny), Level.STAGES)
-    inputs, vision, prefill, got = subject.inputs, subject.vision, subject.prefill, []
+    inputs, vision, prefill, got = subject.inputs, subject.vision, subject.prefill, list[bool]()
 
     def without(given: dict[str, Tensor]) -> dict[str, Tensor]:
-        got.append("attention_mask" in given)
+        got.extend(("attention_mask" in given, torch.is_grad_enabled()))
         return {name: tensor for name, tensor in given.items() if name != "attention_mask"}
 
     subject.inputs = lambda *page, **how: {**inputs(*page, **how), "attention_mask": torch.ones(1, 3)}
     subject.vision = lambda given: vision(without(given))
-    subject.prefill = lambda given, fused: prefill(without(given), fused)
+
+    def rounded(given: dict[str, Tensor], fused: Tensor) -> Any:
+        state = prefill(without(given), fused)
+        state.logits = state.logits[0].bfloat16()
+        return state
+
+    subject.prefill = rounded
     answer = follow(subject, case, expected)
-    assert got == [True, True]
+    assert got == [True, False, True, False]
+    logits = answer.seams["prefill"]
+    assert (logits.dtype, logits.shape) == ("float32", expected.seams["prefill"].shape)
     assert every_bit(answer.inputs) == every_bit(expected.inputs)
     assert every_bit(answer.seams["vision_fusion"]) == every_bit(expected.seams["vision_fusion"])
 
@@ -291,15 +221,6 @@ def flipped(of: Observation, at: int, *, sees_both: bool = True) -> Observation:
     ids = (second, first) if sees_both else (second, max(of.steps[at].best.ids) + 1)
     steps = (*of.steps[:at], Step(second, Best(ids, (best, best))))
     return replace(of, steps=steps, output=replace(of.output, text="what it read"))
-
-
-@pytest.mark.parametrize("at", [0, 7, TOKENS - 1])
-def test_it_is_what_the_subject_reads_freely(tiny: Session[Any], case: Case, own: Observation, at: int) -> None:
-    answer = follow(SessionSubject(tiny), case, flipped(own, at), tokenizer=tiny.tokenizer)
-    assert answer.forced is not None
-    assert answer.forced[at].token == own.token_ids[at]
-    assert answer.continued == own.output
-    assert answer.text == own.output.text
 
 
 def test_it_ends_where_the_subject_would(tiny: Session[Any], case: Case, own: Observation) -> None:
@@ -345,6 +266,9 @@ def test_what_a_subject_says_of_its_tokens_is_not_what_they_mean(
     tiny: Session[Any], case: Case, own: Observation, at: int
 ) -> None:
     expected = flipped(own, at)
+    answer = follow(SessionSubject(tiny), case, expected, tokenizer=tiny.tokenizer)
+    assert choices(answer.forced)[at] == own.token_ids[at]
+    assert answer.continued == own.output
     for subject, verdicts in (
         (SessionSubject(tiny), (Verdict.TIE_FLIP, Verdict.MATCH, Verdict.TIE_FLIP)),
         (Liar(tiny), (Verdict.TIE_FLIP, Verdict.WRONG, Verdict.WRONG)),

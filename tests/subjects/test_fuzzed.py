@@ -132,15 +132,8 @@ def test_a_cache_may_be_anything(place: str, odd: Any) -> None:
     assert "the subject's cache" in told
 
 
-@pytest.mark.parametrize(
-    ("keys", "told"),
-    [
-        (torch.ones(2, 3, 4), "the subject's cache.keys(0) gave a tensor of shape [2, 3, 4]; give [B, G, S, D]"),
-        (None, "the subject's cache.keys(0) gave None for keys; give a tensor"),
-    ],
-)
-def test_a_cache_of_other_shapes_is_named(keys: Any, told: str) -> None:
+def test_a_cache_of_other_shapes_is_named() -> None:
+    keys = torch.ones(2, 3, 4)
     state: Any = SimpleNamespace(cache=SimpleNamespace(layers=1, keys=lambda _: keys, values=lambda _: keys))
-    with pytest.raises(SubjectFaultError) as caught:
+    with pytest.raises(SubjectFaultError, match=r"cache\.keys\(0\) gave a tensor of shape \[2, 3, 4\]; give \[B, G"):
         _ = KvProbe(state).lengths
-    assert str(caught.value).startswith(told)

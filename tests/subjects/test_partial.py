@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,40 +12,25 @@ import torch
 
 from pytest_dsocr.cases.substitution import substitute
 from pytest_dsocr.compare.case import CaseReport, Exchange, judge
-from pytest_dsocr.compare.signs import Reason
 from pytest_dsocr.compare.tolerances import tolerances
 from pytest_dsocr.compare.verdict import Verdict
 from pytest_dsocr.engine.session import Session
 from pytest_dsocr.explain.hints import hint
-from pytest_dsocr.observation.block_seams import watch_deep
 from pytest_dsocr.observation.case import Case, make_case
-from pytest_dsocr.observation.level import Level, SubjectFaultError
+from pytest_dsocr.observation.level import Level
 from pytest_dsocr.observation.observation import Observation
-from pytest_dsocr.observation.packing import without_values
 from pytest_dsocr.report.payload import of_case
 from pytest_dsocr.report.pictures import draw
 from pytest_dsocr.subjects.follow import follow
 from tests.compare.made import every_bit
-from tests.conftest import model_of
-from tests.crops import cropped_case
 from tests.subjects.seen import seen
 from tests.subjects.spoilt import Raising, Reusing, Spoilt
 from tests.subjects.test_follow import only
 
 LIMITS = tolerances("float32")
-INPUTS = ["input_ids", "images_seq_mask", "images_spatial_crop", "images_crop", "images_ori", "dtypes"]
-VISION = ["sam.page", "clip.page", "projector.page", "vision_fusion"]
-PREFILL, DECODE, TEXT = ["prefill", "prefill_best"], ["logits", "tokens"], ["text", "spans", "boxes"]
-FILES = ["result.mmd", "artefacts"]
-AFTER = {
-    "inputs": [*INPUTS, *VISION, *PREFILL, *DECODE, *TEXT, *FILES],
-    "vision": [*VISION, *PREFILL, *DECODE, *TEXT, *FILES],
-    "prefill": [*PREFILL, *DECODE, *TEXT, *FILES],
-    "step": [*DECODE, *TEXT, *FILES],
-    "text_of": [*TEXT, *FILES],
-    "write": FILES,
-}
-STAGES = {"inputs": "tokenizer", "step": "decode", "text_of": "postprocess", "write": "postprocess"}
+PARTS = ("inputs", "vision", "prefill", "step", "read", "write")
+RAISES = {"inputs": "tokenizer", "vision": "vision", "prefill": "prefill", "step": "decode"}
+"""The stage of each method."""
 
 
 @pytest.fixture(scope="module")
@@ -63,83 +47,44 @@ def held(subject: Any, case: Case, expected: Observation) -> CaseReport:
     return judge(Exchange(case, follow(subject, case, expected), expected, 0.0, 0.0), LIMITS)
 
 
-@pytest.mark.parametrize("method", AFTER)
-def test_what_came_before_the_error_is_compared_and_what_comes_after_is_lost_to_it(
-    method: str, tiny: Session[Any], case: Case, expected: Observation, tmp_path: Path
+def test_what_came_before_an_error_is_kept_and_what_comes_after_is_lost_to_it(
+    tiny: Session[Any], case: Case, expected: Observation
 ) -> None:
-    report = held(Raising(tiny, method), case, expected)
-    lost = {one.what: one for one in report.comparisons if one.lost_to is not None}
-    made = {one.what: one for one in report.comparisons if one.lost_to is None}
-    assert sorted(lost) == sorted(AFTER[method])
-    assert {one.verdict for one in made.values()} <= {Verdict.MATCH}
-    assert sorted([*made, *lost]) == sorted(AFTER["inputs"])
-    assert {one.lost_to for one in lost.values()} == {report.fault}
-    assert not any(one.passes for one in lost.values())
-    assert all(f"no kernel for {method}" in one.measured for one in lost.values())
-    assert isinstance(report.fault, SubjectFaultError)
-    assert report.fault.stage == STAGES.get(method, method)
+    for method, stage in (RAISES | {"text_of": "postprocess", "write": "postprocess"}).items():
+        answer = follow(Raising(tiny, method), case, expected)
+        first = PARTS.index(method if method in PARTS else "read")
+        assert answer.lost == {*PARTS[first:]}, method
+        assert answer.fault is not None
+        assert (answer.fault.stage, f"no kernel for {method}" in str(answer.fault)) == (stage, True)
+        assert (answer.inputs is None) is (method == "inputs")
+        assert len(answer.forced or ()) == {"step": 4, "text_of": 6, "write": 6}.get(method, 0)
+        if method == "prefill":
+            assert {"sam.page/0", "sam.page/1", "sam.page"} <= {*answer.seams}, "blocks that ran are kept"
+    for level in (Level.TEXT, Level.INPUTS):
+        answer = follow(only(Raising(tiny, "read"), level), case, expected)
+        assert (set(answer.lost), answer.inputs is None) == ({"read"}, level is Level.TEXT)
+
+
+def test_a_case_cut_short_is_no_pass_and_what_was_wrong_before_is_the_first_divergence(
+    tiny: Session[Any], case: Case, expected: Observation, tmp_path: Path
+) -> None:
+    report = held(Raising(tiny, "prefill"), case, expected)
     assert (report.passes, report.verdict, report.divergence) == (False, Verdict.NOT_COMPARED, None)
     told = of_case(report)
     assert (told["passes"], told["first_wrong"], told["verdict"]) == (False, None, "NOT-COMPARED")
-    assert told["fault"] == {
-        "case": case.id,
-        "stage": report.fault.stage,
-        "why": str(report.fault),
-        "infrastructure": False,
-    }
-    assert (told["boxes"]["subject"] is None) is (method != "write")
+    fault = {"case": case.id, "stage": "prefill", "why": str(report.fault), "infrastructure": False}
+    assert told["fault"] == fault
     assert draw(report, tmp_path).is_file()
-    assert substitute(Raising(tiny, method), judge(report.exchange, LIMITS)) == ()
+    assert substitute(Raising(tiny, "prefill"), judge(report.exchange, LIMITS)) == ()
 
-
-def test_steps_before_the_one_that_raised_are_told(tiny: Session[Any], case: Case, expected: Observation) -> None:
-    report = held(Raising(tiny, "step"), case, expected)
-    assert len(report.exchange.answer.forced or ()) == 4
-    found = {one.what: one for one in report.comparisons}
-    assert found["tokens"].measured.startswith("step 4 lost to an error: the subject's step raised in decode (Runtime")
-    assert found["tokens"].measured.endswith("; MATCH up to there, all 4")
-    assert found["logits"].measured.endswith("; MATCH up to there, those of the best tokens at 4 steps")
-
-
-def test_a_step_that_is_wrong_before_one_raises_is_wrong(tiny: Session[Any], case: Case, expected: Observation) -> None:
-    best = expected.steps[2].best
-    other = expected.steps[2]._replace(best=best._replace(logits=(best.logits[0] + 9.0, *best.logits[1:])))
-    report = held(
-        Raising(tiny, "step"), case, replace(expected, steps=(*expected.steps[:2], other, *expected.steps[3:]))
-    )
-    assert report.divergence is not None
-    assert report.divergence.first.what == "logits"
-    assert (report.verdict, report.passes) == (Verdict.WRONG, False)
-
-
-def test_what_was_wrong_before_the_error_is_the_first_divergence(
-    tiny: Session[Any], case: Case, expected: Observation
-) -> None:
     class Both(Spoilt):
         def prefill(self, *given: Any) -> Any:
             raise ValueError("features are not finite")
 
     report = held(Both(tiny, "clip.page", float("nan")), case, expected)
     assert report.divergence is not None
-    assert report.divergence.first.what == "clip.page"
-    assert of_case(report)["first_wrong"] == "clip.page"
+    assert report.divergence.first.what == of_case(report)["first_wrong"] == "clip.page"
     assert of_case(report)["fault"] is not None
-
-
-@pytest.mark.parametrize("level", [Level.TEXT, Level.INPUTS])
-def test_a_read_that_fails_loses_nothing_of_the_inputs_and_what_is_not_offered_is_not_lost(
-    level: Level, tiny: Session[Any], case: Case, expected: Observation
-) -> None:
-    report = held(only(Raising(tiny, "read"), level), case, expected)
-    found = {one.what: one for one in report.comparisons}
-    assert [what for what, one in found.items() if one.lost_to] == TEXT
-    assert {found[what].verdict for what in INPUTS} == ({Verdict.MATCH} if level else {Verdict.NOT_COMPARED})
-    assert {found[what].reason for what in (*VISION, *PREFILL, *DECODE, *FILES)} == {Reason.NOT_OFFERED}
-
-
-def test_blocks_that_ran_before_the_error_are_kept(tiny: Session[Any], case: Case, expected: Observation) -> None:
-    answer = follow(Raising(tiny, "prefill"), case, expected)
-    assert {"sam.page/0", "sam.page/1", "sam.page"} <= set(answer.seams)
 
 
 def test_an_error_in_what_a_subject_says_of_itself_is_one_of_its_stage(
@@ -169,66 +114,30 @@ def test_buffers_that_are_used_again_and_inputs_that_are_overwritten_change_noth
     assert every_bit(kept) == every_bit({name: seam.values for name, seam in live.seams.items()})
 
 
-TOKENS = 4
-WHOLE = ["sam.crops", "sam.page", "clip.crops", "clip.page", "projector.crops", "projector.page", "vision_fusion"]
-BLOCKS = ["sam.crops/1", "sam.page/0", "clip.page/1"]
-
-
-@pytest.fixture(scope="module")
-def cropped(pages: Path) -> Case:
-    return cropped_case(pages, "markdown", TOKENS)
-
-
-@pytest.fixture(scope="module")
-def live(tiny: Session[Any], cropped: Case) -> Observation:
-    """A live reference, which shows its blocks as well."""
-    return with_blocks(tiny, cropped, seen(tiny, cropped, keep_values=True))
-
-
-def with_blocks(session: Session[Any], cropped: Case, found: Observation) -> Observation:
-    from dataclasses import replace
-
-    with watch_deep(model_of(session).get_submodule) as deep:
-        session.prefill(session.prepare(cropped.page, prompt=cropped.prompt, preset=cropped.preset))
-    return replace(found, seams={**found.seams, **deep.seams})
-
-
-def judged(subject: Any, cropped: Case, live: Observation) -> CaseReport:
-    return judge(Exchange(cropped, follow(subject, cropped, live), live, 0.0, 0.0), tolerances("float32"))
-
-
-@pytest.mark.parametrize(
-    ("seam", "bad"),
-    [
-        *((seam, math.nan) for seam in (*WHOLE, *BLOCKS, "prefill")),
-        *(("clip.page", -math.inf), ("prefill", math.inf)),
-    ],
-)
+@pytest.mark.parametrize("bad", [math.nan, -math.inf])
 def test_the_first_divergence_is_the_stage_that_is_not_finite(
-    seam: str, bad: float, tiny: Session[Any], cropped: Case, live: Observation
+    bad: float, tiny: Session[Any], case: Case, expected: Observation
 ) -> None:
-    report = judged(Spoilt(tiny, seam, bad), cropped, live)
+    report = held(Spoilt(tiny, "clip.page", bad), case, expected)
     found = {one.what: one for one in report.comparisons}
     assert report.divergence is not None
-    assert report.divergence.first.what == seam
+    assert report.divergence.first.what == "clip.page"
     assert re.search("float16|as they were allocated", hint(report.divergence))
     assert [one.what for one in report.comparisons if one.lost_to] == []
-    assert report.divergence.right == [one.what for one in report.comparisons].index(seam)
-    assert {found[name].verdict for name in ("input_ids", "images_crop", "images_ori")} == {Verdict.MATCH}
+    assert found["sam.page"].verdict is Verdict.MATCH
     assert found["tokens"].verdict is Verdict.WRONG
-    kind = "NaN" if math.isnan(bad) else "infinite"
-    shape = live.seams[seam].shape
+    shape = expected.seams["clip.page"].shape
     first = [int(k) for k in torch.unravel_index(torch.tensor(2), shape)]
+    kind = "NaN" if math.isnan(bad) else "infinite"
     assert report.divergence.first.measured == (
         f"6 {kind} of {math.prod(shape)} values, the first at {first}; the reference is finite"
     )
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["live", "recorded"])
 def test_a_step_whose_logits_are_not_finite_has_no_choice_and_is_named(
-    whole: bool, tiny: Session[Any], cropped: Case, live: Observation
+    tiny: Session[Any], case: Case, expected: Observation
 ) -> None:
-    report = judged(Spoilt(tiny, "step", math.nan), cropped, live if whole else without_values(live))
+    report = held(Spoilt(tiny, "step", math.nan), case, expected)
     found = {one.what: one for one in report.comparisons}
     assert report.divergence is not None
     assert report.divergence.first == found["logits"]

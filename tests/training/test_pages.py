@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tokenizers
 from PIL import Image
 
-from ci.training.page import Block, Page, Rect, Word, load_page
+from ci.training.page import Block, Page, Rect, Word
 from ci.training.rows import IGNORED, collate, make_row, token_places, words_of
 from ci.training.typeset import ANSWERS, typeset
 from pytest_dsocr.contract.markup import parse
 from pytest_dsocr.contract.presets import image_token_count
 from pytest_dsocr.engine.places import MINI_FOLDER
-from pytest_dsocr.engine.tokenizer import byte_level_vocabulary
 from pytest_dsocr.families import DEFAULT
-from pytest_dsocr.foundation.errors import DsocrError
 
 BACKEND = tokenizers.Tokenizer.from_file(str(MINI_FOLDER / "tokenizer.json"))
 WORDS = words_of(BACKEND)
@@ -46,25 +43,6 @@ def test_the_truth_is_on_the_page(seed: int) -> None:
             assert 0 <= y1 < y2 <= page.image.height
             assert np.ptp(shades[round(y1) : round(y2), round(x1) : round(x2)]) > 40
         assert all(word.text in block.text for word in block.words)
-
-
-def test_a_page_is_read_back_with_its_truth_and_refused_without(tmp_path: Path) -> None:
-    page = typeset(3, WORDS)
-    page.save(tmp_path / "page.png")
-    back = load_page(tmp_path / "page.png")
-    assert (back.kind, back.seed, back.blocks) == (page.kind, page.seed, page.blocks)
-    assert back.image.tobytes() == page.image.tobytes()
-    for truth in ("", "[]", '{"kind": "note", "seed": 1, "blocks": [{"label": "text"}]}'):
-        (tmp_path / "page.json").write_text(truth, encoding="utf-8")
-        with pytest.raises(DsocrError, match="holds no truth"):
-            load_page(tmp_path / "page.png")
-
-
-def test_the_words_are_those_of_the_tokenizer() -> None:
-    assert len(WORDS) > 200
-    assert all(len(BACKEND.encode(f" {word}", add_special_tokens=False).ids) == 1 for word in WORDS)
-    with pytest.raises(DsocrError, match="0 words"):
-        words_of(byte_level_vocabulary(512))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import torch
 from ci.training.__main__ import main
 from ci.training.page import Page
 from ci.training.quality import Quality, measure
-from ci.training.recipe import STATE, Recipe, Training, new_model, train
+from ci.training.recipe import STATE, Recipe, Training, train
 from ci.training.rows import Pages
 from ci.training.typeset import typeset
 from pytest_dsocr.contract.markup import parse
@@ -95,22 +95,6 @@ def test_vision_is_asked_for_words_and_experts_are_balanced(small: Path) -> None
     assert training.model.model.layers[0].get_parameter("mlp.down_proj.weight").grad is None
 
 
-def test_the_rate_rises_and_falls() -> None:
-    recipe = Recipe(Path(), typeset, steps=1000, learning_rate=1.0, warmup_steps=100)
-    rates = [recipe.rate(step) for step in range(1000)]
-    assert rates[0] == 0.01
-    assert max(rates) > 0.95
-    assert rates[-1] == pytest.approx(0.01, abs=1e-3)
-
-
-def test_weights_follow_from_the_seed(small: Path) -> None:
-    arch = Architecture.from_folder(small)
-    one, same, other = (new_model(arch, seed).state_dict() for seed in (1, 1, 2))
-    assert all(torch.equal(tensor, same[name]) for name, tensor in one.items())
-    assert not torch.equal(one["lm_head.weight"], other["lm_head.weight"])
-    assert all(tensor.isfinite().all() for tensor in one.values())
-
-
 @pytest.mark.parametrize("what", ["pages", "training", "folder"])
 def test_bad_input_is_2(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str) -> None:
     (tmp_path / STATE).write_bytes(b"torn")
@@ -124,10 +108,6 @@ def test_an_answer_is_held_against_the_truth() -> None:
         "<|ref|>title<|/ref|><|det|>[[0, 0, 100, 50]]<|/det|>\n# Harbor\n\n"
         "<|ref|>text<|/ref|><|det|>[[0, 100, 100, 200]]<|/det|>\nzebra"
     )
-    right = measure(truth, truth, ended=True)
-    assert right == Quality(1, 1, 1, 2, 2, 2, 2.0, 13, 0)
+    assert measure(truth, truth, ended=True) == Quality(1, 1, 1, 2, 2, 2, 2.0, 13, 0)
     answer = parse("<|ref|>text<|/ref|><|det|>[[0, 0, 100, 100]]<|/det|>\n# Harbour")
-    wrong = measure(truth, answer, ended=False)
-    assert wrong == Quality(1, 0, 0, 2, 1, 0, 0.5, 13, 6)
-    assert (right + wrong).pages == 2
-    assert [*(right + wrong).lines()][-1] == "23.1% character errors"
+    assert measure(truth, answer, ended=False) == Quality(1, 0, 0, 2, 1, 0, 0.5, 13, 6)

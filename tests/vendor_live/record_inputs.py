@@ -35,7 +35,7 @@ from pytest_dsocr.reference.vendor_code.observe import inputs_of
 from pytest_dsocr.reference.vendor_code.runtime import synthetic_tokenizer
 from suites.contract.asked import OWN_PAGES, OWN_PRESETS
 from suites.contract.pages import PAGES, ZERO_SUM_PAGES, write_page
-from tests.contract.digest import digest
+from tests.contract.recorded import digest
 from tests.vendor_live.golden import one_line_a_case, path_of, provenance
 
 PROMPT_PAGE = "square"  # 2 x 2 crops

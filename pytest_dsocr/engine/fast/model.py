@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Self
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from pytest_dsocr.engine.architecture import Architecture
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Rope
-from pytest_dsocr.engine.fast.calls import CapturedCalls, CapturedStep
+from pytest_dsocr.engine.fast.calls import CapturedCalls
 from pytest_dsocr.engine.fast.grouped import for_many, waits_for_nothing
 from pytest_dsocr.engine.fast.hooks import Hooks
 from pytest_dsocr.engine.fast.prompt import Prefilled, prefill
@@ -110,13 +111,16 @@ class FastDeepseekOCR(DeepseekOCR):
     def _step(self, x_BC: Tensor, cache: StaticCache) -> Tensor:
         slot = cache.ready()
         if x_BC.device.type != "cuda":  # nothing is captured, so that the step need not cover the whole room
-            logits = self.compute_step(x_BC, slot.first(cache.length + 1))
-            slot.positions.add_(1)
-            return logits
+            return self._step_on(slot.first(cache.length + 1), x_BC)
         key = (self.operations, torch.is_autocast_enabled("cuda"), id(self.weights))
         if key not in slot.captured:
-            slot.captured[key] = CapturedStep(lambda x_BC: self.compute_step(x_BC, slot), x_BC, slot)
-        return slot.captured[key](x_BC)
+            slot.captured[key] = CapturedCalls(partial(self._step_on, slot))
+        return slot.captured[key](x_BC).clone()
+
+    def _step_on(self, slot: Slot, x_BC: Tensor) -> Tensor:
+        logits = self.compute_step(x_BC, slot)
+        slot.positions.add_(1)
+        return logits
 
     def _fast_vision(self) -> FastVision | None:
         return None if _casts(self.dtype, self.device) else self.vision

@@ -8,7 +8,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -35,13 +34,6 @@ class Place:
     sin: Tensor
 
 
-class Captured(Protocol):
-    """A step that was captured over a slot."""
-
-    def __call__(self, x_BC: Tensor) -> Tensor:
-        """Run it."""
-
-
 @dataclass(frozen=True, eq=False)
 class Slot:
     """The memory of one cache, handed on to another when that one is gone."""
@@ -52,8 +44,8 @@ class Slot:
     positions: Tensor
     cos: Tensor
     sin: Tensor
-    captured: dict[object, Captured] = field(default_factory=dict)
-    """Graphs over this memory, by what they compute."""
+    captured: dict[object, Callable[[Tensor], Tensor]] = field(default_factory=dict)
+    """Steps that are captured over this memory, by what they compute."""
 
     @property
     def rows(self) -> int:

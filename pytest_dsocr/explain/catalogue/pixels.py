@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from pytest_dsocr.compare.signs import Sign
-from pytest_dsocr.contract import inputs
+from pytest_dsocr.contract import inputs, presets
 from pytest_dsocr.contract.image import GREY, load_image
 from pytest_dsocr.contract.inputs import normalise
 from pytest_dsocr.contract.presets import Grid, Preset, candidates, crop_count, crop_grid
@@ -57,7 +57,7 @@ def _plant(on: Bench, how: Mapping[str, Any]) -> None:
     on.changes.set(inputs, "load_image", recipe.opened)
     on.changes.set(inputs, "global_view", recipe.view)
     on.changes.set(inputs, "crops", lambda page, grid, _px: recipe.crops(page, grid))
-    on.changes.set(inputs, "crop_grid", lambda width, height, _tiling: recipe.grid(width, height))
+    on.changes.set(presets, "crop_grid", lambda width, height, _tiling: recipe.grid(width, height))
     on.changes.set(inputs, "normalise", recipe.levels)
     on.changes.set(inputs, "check_inputs", lambda *_: None)
 

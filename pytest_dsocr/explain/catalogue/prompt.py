@@ -157,11 +157,6 @@ def _sum(page: Part = _page, crops: Part = DEFAULT.layout.crop_tokens, page_px: 
     return count
 
 
-def _one_crop(preset: Preset, grid: Grid) -> int:
-    side = presets.tokens_per_side(preset.image_size)
-    return _sum()(preset, grid) + (side * (side + 1) if grid == (1, 1) else 0)
-
-
 COUNTS: dict[str, tuple[str, Counted]] = {
     "no-separator": ("no token counted for the separator", _sum(page=lambda s, g: s * (s + 1))),
     "each-crop": ("newlines counted for each crop by itself", _sum(crops=lambda s, g: s * (s + 1) * g[0] * g[1])),

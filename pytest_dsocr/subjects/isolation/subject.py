@@ -34,18 +34,23 @@ class IsolatedModule:
 
     def register_forward_hook(self, hook: Hook) -> HookHandle:
         """Have ``hook(None, (), output)`` called after each call of the module."""
-        return self._subject.hook(self._name, "forward_hook", hook)
+        return HookHandle(self._subject, self._name, "forward_hook", hook)
 
     def register_forward_pre_hook(self, hook: Hook) -> HookHandle:
         """Have ``hook(None, ())`` called for each call of the module."""
-        return self._subject.hook(self._name, "forward_pre_hook", lambda module, given, _output: hook(module, given))
+        return HookHandle(
+            self._subject, self._name, "forward_pre_hook", lambda module, given, _output: hook(module, given)
+        )
 
 
 class HookHandle:
     """Removes a hook; a context manager, as torch's is."""
 
-    def __init__(self, subject: IsolatedSubject, process: ChildProcess | None, number: int) -> None:
-        self._subject, self._process, self._number = subject, process, number
+    def __init__(self, subject: IsolatedSubject, name: str, kind: str, hook: Hook) -> None:
+        self._subject, self._number = subject, next(subject.hook_numbers)
+        subject.hooks[self._number] = hook
+        subject.ask("vision", "module", "hook", name=name, kind=kind, hook=self._number)
+        self._process = subject.process
 
     def __enter__(self) -> HookHandle:
         return self
@@ -55,7 +60,9 @@ class HookHandle:
 
     def remove(self) -> None:
         """Stop calling the hook."""
-        self._subject.unhook(self._number, self._process)
+        del self._subject.hooks[self._number]
+        if self._process is self._subject.process and self._process is not None:
+            self._subject.ask("vision", "module", "unhook", of=self._process, hook=self._number)
 
 
 class IsolatedState:
@@ -93,25 +100,13 @@ class IsolatedState:
 
 
 class IsolatedCache:
-    """The cache of a state in the subject's process, asked for each time."""
+    """The cache of a state in the subject's process, asked each time: ``length``, ``layers``, ``bytes_per_token``."""
 
     def __init__(self, state: IsolatedState) -> None:
         self._state = state
 
-    @property
-    def length(self) -> Any:
-        """Positions held."""
-        return self._get("length")
-
-    @property
-    def layers(self) -> Any:
-        """Number of layers."""
-        return self._get("layers")
-
-    @property
-    def bytes_per_token(self) -> Any:
-        """What it says that a token takes; None where it says nothing."""
-        return self._get("bytes_per_token")
+    def __getattr__(self, name: str) -> Any:
+        return self._get(name)
 
     def keys(self, layer: int) -> Any:
         """Return a layer's keys, ``[B, G, S, D]``."""
@@ -162,17 +157,16 @@ class IsolatedSubject:
 
     def __init__(self, spec: str, setup: Setup, limit_s: float) -> None:
         self._spec, self._setup, self.limit_s = spec, setup, limit_s
-        self._hooks: dict[int, Hook] = {}
-        self._hook_numbers = count(1)
+        self.hooks: dict[int, Hook] = {}
+        self.hook_numbers = count(1)
         self._devices: dict[str, str] = {}
-        self._process: ChildProcess | None = None
+        self.process: ChildProcess | None = None
         self._offered: Mapping[str, Any] = {}
         try:
             self._loaded()
-        except LostError as lost:
-            raise DsocrError(
-                f"{spec} could not make its subject: {lost.summary}; see what it said last"
-            ) from lost.cause
+        except ProcessLostError as lost:
+            why = f"{spec} could not make its subject: {self._how(lost)}; see what it said last"
+            raise DsocrError(why) from _said(lost)
 
     def __getattr__(self, name: str) -> Any:
         offered = self.__dict__.get("_offered", {})
@@ -187,17 +181,17 @@ class IsolatedSubject:
     @property
     def pid(self) -> int | None:
         """Its process, while there is one."""
-        return self._process.pid if self._process else None
+        return self.process.pid if self.process else None
 
     def close(self) -> None:
         """Let the subject close, and end its process."""
-        if self._process:
+        if self.process:
             try:
                 self.ask("close", "close", "close")
             finally:
-                if self._process:
-                    self._process.close()
-                self._process = None
+                if self.process:
+                    self.process.close()
+                self.process = None
 
     def ask(self, stage: str, method: str, what: str, /, of: ChildProcess | None = None, **how: Any) -> Any:
         """Have a request answered.
@@ -213,21 +207,23 @@ class IsolatedSubject:
             SubjectFaultError: where the subject raises there, its process ends, or it has ended before.
         """
         try:
-            if of is not None and of is not self._process:
+            if of is not None and of is not self.process:
                 raise SubjectFaultError(stage, f"the subject's process ended before {method}, which goes on from it")
             return self._request(of or self._loaded(), stage, what, how)
-        except LostError as lost:
+        except ProcessLostError as lost:
             ending = "hung and was ended" if lost.is_hung else lost.how
             current().note(f"the subject's process {ending} in {stage}; another is started for what comes after")
             if lost.is_hung:
-                raise hung(stage, method, self.limit_s) from lost.cause
-            raise SubjectFaultError(
-                stage, f"the subject's process ended in {stage}, under {method}: {lost.summary}; see what it said last"
-            ) from lost.cause
+                raise hung(stage, method, self.limit_s) from _said(lost)
+            told = f"the subject's process ended in {stage}, under {method}: {self._how(lost)}; see what it said last"
+            raise SubjectFaultError(stage, told) from _said(lost)
+
+    def _how(self, lost: ProcessLostError) -> str:
+        return f"it took more than {self.limit_s:g} s" if lost.is_hung else f"it {lost.how}"
 
     def _loaded(self) -> ChildProcess:
-        if self._process is None:
-            process = self._process = ChildProcess([sys.executable, "-c", BOOT, json.dumps(sys.path)])
+        if self.process is None:
+            process = self.process = ChildProcess([sys.executable, "-c", BOOT, json.dumps(sys.path)])
             torch = sys.modules.get("torch")
             threads = torch.get_num_threads() if torch else None
             how = {"spec": self._spec, "setup": asdict(self._setup), "folder": os.getcwd(), "threads": threads}  # noqa: PTH109
@@ -236,7 +232,7 @@ class IsolatedSubject:
             except DsocrError:
                 self._drop()
                 raise
-        return self._process
+        return self.process
 
     def _request(self, process: ChildProcess, stage: str, what: str, how: Mapping[str, Any]) -> Any:
         broken: list[BaseException] = []
@@ -245,10 +241,7 @@ class IsolatedSubject:
         try:
             with current().unlimited():
                 kind, said = process.ask(request, self.limit_s, lambda event: self._on_event(event, broken))
-        except ProcessLostError as lost:
-            self._drop()
-            raise LostError(lost, self.limit_s) from lost
-        except BaseException:  # it is busy with a request that nobody waits for
+        except BaseException:  # it is lost, or busy with a request that nobody waits for
             self._drop()
             raise
         sys.stderr.write(process.take_output())
@@ -262,7 +255,7 @@ class IsolatedSubject:
 
     def _on_event(self, event: Mapping[str, Any], broken: list[BaseException]) -> None:
         """Call a hook; the first that raises is reported when the request is over, as the process is still busy."""
-        hook = self._hooks.get(event["hook"])
+        hook = self.hooks.get(event["hook"])
         if hook and not broken:
             try:
                 hook(None, (), event["output"])
@@ -270,7 +263,7 @@ class IsolatedSubject:
                 broken.append(error)
 
     def _drop(self) -> None:
-        process, self._process = self._process, None
+        process, self.process = self.process, None
         if process:
             process.kill()
 
@@ -281,9 +274,9 @@ class IsolatedSubject:
 
     def _prefill(self, inputs: Mapping[str, Tensor], vision_fusion: Tensor | None) -> IsolatedState:
         answer = self.ask("prefill", "prefill", "prefill", inputs={**inputs}, vision_fusion=vision_fusion)
-        assert self._process
+        assert self.process
         given = {**inputs, **({} if vision_fusion is None else {"vision_fusion": vision_fusion})}
-        return IsolatedState(self, self._process, answer["state"], answer["logits"], given)
+        return IsolatedState(self, self.process, answer["state"], answer["logits"], given)
 
     def _step(self, state: IsolatedState, token: int) -> Tensor:
         logits: Tensor = state.ask("step", "step", token=token, changed=state.changed())
@@ -294,19 +287,6 @@ class IsolatedSubject:
         if not self.ask("vision", "module", "module", name=name):
             raise AttributeError(f"the subject has no module {name}")
         return IsolatedModule(self, name)
-
-    def hook(self, name: str, kind: str, hook: Hook) -> HookHandle:
-        """Have ``hook`` called when a module is."""
-        number = next(self._hook_numbers)
-        self._hooks[number] = hook
-        self.ask("vision", "module", "hook", name=name, kind=kind, hook=number)
-        return HookHandle(self, self._process, number)
-
-    def unhook(self, number: int, of: ChildProcess | None) -> None:
-        """Stop calling a hook."""
-        del self._hooks[number]
-        if of is self._process and of is not None:
-            self.ask("vision", "module", "unhook", of=of, hook=number)
 
 
 class InItsProcess(Exception):  # noqa: N818 - stands for what was raised there
@@ -321,14 +301,8 @@ class MachineErrorThere(InItsProcess, MachineError):  # noqa: N818
     """What happened there is the machine's fault."""
 
 
-class LostError(Exception):
-    """A process that was lost, and what is known of it."""
-
-    def __init__(self, lost: ProcessLostError, limit_s: float) -> None:
-        super().__init__(lost.how)
-        self.how, self.is_hung = lost.how, lost.is_hung
-        self.summary = f"it took more than {limit_s:g} s" if lost.is_hung else f"it {lost.how}"
-        self.cause = InItsProcess(f"the end of what it said:\n{lost.trace}") if lost.trace else None
+def _said(lost: ProcessLostError) -> InItsProcess | None:
+    return InItsProcess(f"the end of what it said:\n{lost.trace}") if lost.trace else None
 
 
 def raised(refusal: Mapping[str, Any]) -> DsocrError:

@@ -65,13 +65,6 @@ class Channel:
         return header["kind"], _unpack(header["value"], buffers)
 
 
-def has_values(tensor: Tensor) -> bool:
-    """Return whether a tensor is dense, with values in it."""
-    import torch
-
-    return not tensor.is_meta and tensor.layout is torch.strided and not tensor.is_quantized
-
-
 def _pack(value: object, tensors: list[Tensor]) -> JsonValue:
     if value is None or isinstance(value, bool | int | float | str):  # of a subclass JSON takes the value alone
         return value
@@ -89,9 +82,12 @@ def _pack(value: object, tensors: list[Tensor]) -> JsonValue:
 
 
 def _pack_tensor(tensor: Tensor, tensors: list[Tensor]) -> JsonValue:
+    import torch
+
+    if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
+        layout = "meta" if tensor.is_meta else str(tensor.layout).removeprefix("torch.")
+        return {"other": f"{layout} tensor of {tensor.dtype}"}
     about = {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": [*tensor.shape]}
-    if not has_values(tensor):
-        return {"empty": about, "layout": "meta" if tensor.is_meta else str(tensor.layout)}
     tensors.append(tensor.detach().resolve_conj().resolve_neg().cpu().contiguous())
     return {"tensor": len(tensors) - 1, **about}
 
@@ -107,8 +103,6 @@ def _unpack(packed: JsonValue, buffers: Sequence[bytearray]) -> Any:
         return packed
     if "tensor" in packed:
         return _unpack_tensor(packed, buffers[packed["tensor"]])
-    if "empty" in packed:
-        return _unpack_empty(packed["empty"], packed["layout"])
     if "map" in packed:
         return {_unpack(key, buffers): _unpack(item, buffers) for key, item in packed["map"]}
     if "preset" in packed:
@@ -128,15 +122,6 @@ def _unpack_tensor(about: Mapping[str, Any], buffer: bytearray) -> Tensor:
     dtype = getattr(torch, about["dtype"])
     flat = torch.frombuffer(buffer, dtype=dtype) if buffer else torch.empty(0, dtype=dtype)
     return flat.reshape(about["shape"])
-
-
-def _unpack_empty(about: Mapping[str, Any], layout: str) -> Tensor:
-    import torch
-
-    dtype = getattr(torch, about["dtype"])
-    if layout == "torch.sparse_coo":
-        return torch.empty(about["shape"], dtype=dtype).to_sparse()
-    return torch.empty(about["shape"], dtype=dtype, device="meta")
 
 
 CLOSING_S, POLL_S, MAX_GRACE_S = 5.0, 0.2, 10.0

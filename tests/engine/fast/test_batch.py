@@ -21,8 +21,8 @@ from pytest_dsocr.engine.session import Session
 from pytest_dsocr.foundation.errors import DsocrError
 from suites.contract.pages import PAGES
 
-NAMES = ("square", "tiny", "landscape", "portrait")
-TOKENS = 20
+NAMES = ("square", "tiny", "landscape")
+TOKENS = 12
 
 
 @pytest.fixture(scope="module")
@@ -46,32 +46,26 @@ def assert_same(found: list[Result], expected: list[Result]) -> None:
     assert [replace(result, stage_times={}) for result in found] == expected
 
 
-@pytest.mark.parametrize("rows", [2, 8])
-def test_each_page_is_read_as_if_it_were_alone(fast: Session[Any], alone: list[Result], rows: int) -> None:
-    batch = PageBatch(fast, rows)
-    assert_same(together(batch), alone)
-    assert_same(together(batch, NAMES[2:4]), alone[2:4])  # in rows that other pages have left
-
-
-@pytest.mark.parametrize("many_rows", [1, 99], ids=["weights read once", "weights read once a row"])
-def test_both_kinds_of_steps(
-    fast: Session[Any], alone: list[Result], many_rows: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("rows", "many_rows", "steps_at_once", "room"),
+    [(2, 99, 1, 1), (3, 1, 16, 256), (8, 99, 3 * TOKENS, 256)],
+    ids=["a step at a time in memory that grows", "weights read once", "more rows than pages"],
+)
+def test_each_page_is_read_as_if_it_were_alone(
+    fast: Session[Any],
+    alone: list[Result],
+    rows: int,
+    many_rows: int,
+    steps_at_once: int,
+    room: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fast_model, "MANY_ROWS", many_rows)
-    assert_same(together(PageBatch(fast, 3)), alone)
-
-
-def test_it_outgrows_its_room(fast: Session[Any], alone: list[Result], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(slots.LEAST_ROOM, "cpu", 1)
-    assert_same(together(PageBatch(fast, 2)), alone)
-
-
-def test_tokens_between_two_looks_are_not_lost(
-    fast: Session[Any], alone: list[Result], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for steps in (1, 3 * TOKENS):
-        monkeypatch.setattr(batching, "STEPS_AT_ONCE", steps)
-        assert_same(together(PageBatch(fast, 4)), alone)
+    monkeypatch.setattr(batching, "STEPS_AT_ONCE", steps_at_once)
+    monkeypatch.setitem(slots.LEAST_ROOM, "cpu", room)
+    batch = PageBatch(fast, rows)
+    assert_same(together(batch), alone)
+    assert batch.read_many([]) == []
 
 
 def test_n_grams_and_another_end(fast: Session[Any]) -> None:
@@ -112,7 +106,7 @@ def test_what_another_page_left_is_not_read(fast: Session[Any], alone: list[Resu
     assert slot is not None
     slot.values.fill_(torch.nan)
     slot.keys.fill_(torch.nan)
-    assert_same(together(batch, NAMES[2:4]), alone[2:4])
+    assert_same(together(batch, NAMES[1:]), alone[1:])
 
 
 def test_stage_times_are_those_of_all_pages() -> None:
@@ -121,10 +115,6 @@ def test_stage_times_are_those_of_all_pages() -> None:
     assert first.stage_times == second.stage_times
     assert {"tokenizer", "sam", "clip", "prefill", "decode", "postprocess"} <= first.stage_times.keys()
     assert len(first.stage_times["prefill"].runs_ms) == 2
-
-
-def test_no_pages(fast: Session[Any]) -> None:
-    assert PageBatch(fast, 2).read_many([]) == []
 
 
 def test_what_cannot_be_batched_is_refused(tiny: Session[Any], fast: Session[Any]) -> None:

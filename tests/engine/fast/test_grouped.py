@@ -46,17 +46,6 @@ def test_experts_are_those_of_the_readable_mixture(experts: int, per_token: int)
     torch.testing.assert_close(found, mixture(plain.normalise(x, norm)))
 
 
-def test_a_grouped_product_is_that_of_each_expert() -> None:
-    """As it is on a GPU that has one; PyTorch computes the same on a CPU."""
-    chosen = torch.tensor([[2, 0], [2, 3], [0, 2]])
-    order, ends = grouped.by_expert(chosen, 5)
-    assert (order.tolist(), ends.tolist()) == ([1, 4, 0, 2, 5, 3], [2, 2, 5, 6, 6])
-    rows, weights = torch.randn(6, 8).bfloat16(), torch.randn(5, 16, 8).bfloat16()
-    assert not grouped.has_grouped_product(weights)
-    found = torch._grouped_mm(rows, weights.transpose(1, 2), offs=ends)
-    torch.testing.assert_close(found, grouped.times(rows, weights, ends))
-
-
 def test_with_eager_attention_vision_is_the_readable_one_to_the_bit(tiny: Session[Any]) -> None:
     expected, found = prefilled(tiny), prefilled(Session.from_checkpoint("synthetic:tiny", engine="fast"))
     for name, seam in expected.visions[0].seams.items():
@@ -139,16 +128,6 @@ def test_hooks_of_a_block_may_change_what_goes_in_and_out(fast: Session[Any]) ->
     assert torch.equal(prefilled(fast).logits, usual)
 
 
-def test_more_tokens_behind_a_prompt_are_computed_by_the_layers(tiny: Session[Any], fast: Session[Any]) -> None:
-    states = [prefilled(session) for session in (tiny, fast)]
-    ids = torch.tensor([[5, 9, 300]])
-    expected, found = (
-        model_of(session).decode(model_of(session).embed(ids), state.cache, all_logits=True)
-        for session, state in zip((tiny, fast), states, strict=True)
-    )
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-
-
 def test_a_cast_after_loading_is_not_computed_with_old_tables() -> None:
     session = Session.from_checkpoint("synthetic:tiny", engine="fast")
     model = model_of(session)
@@ -156,4 +135,6 @@ def test_a_cast_after_loading_is_not_computed_with_old_tables() -> None:
     assert isinstance(model, FastDeepseekOCR)
     model.double()
     assert (model.vision, model.weights) == (None, None)
-    assert prefilled(session).visions[0].page["sam"].dtype == torch.float64
+    state = prefilled(session)
+    session.decode_step(state, 7)
+    assert state.visions[0].page["sam"].dtype == state.cache.keys(0).dtype == torch.float64

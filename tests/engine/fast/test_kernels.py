@@ -11,7 +11,6 @@ from torch import Tensor
 
 from pytest_dsocr.engine.fast import plain
 from pytest_dsocr.engine.fast.step import Operations
-from tests.engine.fast.compiling import compiled_by
 from tests.engine.fast.layers import Made, Sizes, make
 
 pytestmark = pytest.mark.skipif(
@@ -121,11 +120,3 @@ def test_equal_scores_and_scores_that_are_no_numbers(fused: Operations) -> None:
     _, chosen, weights = fused.gate_up(made.x, *asked)
     assert 0 <= int(chosen.min()) <= int(chosen.max()) < 8
     assert weights.isnan().any(), "and so is what they are multiplied with"
-
-
-@pytest.mark.skipif(ON_GPU, reason="a GPU compiles them for itself")
-def test_kernels_compile_for_a_gpu_that_is_not_here() -> None:
-    """At full size, in bf16, for an H200."""
-    assert {*compiled_by("tests.engine.fast.compiled")} == {
-        f"{name}_kernel" for name in ("qkv", "attend", "join", "project", "score", "gate_up", "down")
-    }

@@ -18,7 +18,6 @@ from pytest_dsocr.engine.fast.slots import StaticCache
 from pytest_dsocr.engine.fast.weights import Norm, experts_of
 from pytest_dsocr.engine.pipeline import DecodeState
 from pytest_dsocr.engine.session import ENGINES, Session
-from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.perf.probe.flops import counted_flops
 from suites.contract.pages import PAGES
 from tests.conftest import model_of
@@ -56,20 +55,15 @@ def test_prefill_and_steps_are_within_rounding(tiny: Session[Any], fast: Session
 
 def test_it_reads_what_the_readable_one_reads(tiny: Session[Any], fast: Session[Any]) -> None:
     for first in ("prefill", "redecode"):
-        results = [one.run(PAGES["portrait"](), max_new_tokens=TOKENS, first_token=first) for one in (tiny, fast)]
+        results = [
+            one.run(PAGES["portrait"](), preset="tiny", max_new_tokens=TOKENS, first_token=first)
+            for one in (tiny, fast)
+        ]
         assert results[0].token_ids == results[1].token_ids
 
 
-def test_batched_rows_equal_their_single_runs(fast: Session[Any]) -> None:
-    pages = [PAGES[name]() for name in ("square", "tiny", "landscape")]
-    alone = [fast.run(page, preset="tiny", max_new_tokens=TOKENS).token_ids for page in pages]
-    together = fast.run_batch(pages, preset="tiny", max_new_tokens=TOKENS)
-    assert [result.token_ids for result in together] == alone
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_stays_near_the_readable_one(dtype: str) -> None:
-    sessions = [Session.from_checkpoint("synthetic:tiny", dtype=dtype, engine=engine) for engine in ENGINES]
+def test_half_precision_stays_near_the_readable_one() -> None:
+    sessions = [Session.from_checkpoint("synthetic:tiny", dtype="bfloat16", engine=engine) for engine in ENGINES]
     states = [prefilled(session) for session in sessions]
     for token in (5, 9, 300):
         expected, found = (one.decode_step(state, token) for one, state in zip(sessions, states, strict=True))
@@ -124,14 +118,6 @@ def test_a_step_computes_no_more_than_the_readable_one(tiny: Session[Any], fast:
         assert flops[0] == flops[1]
 
 
-def test_logits_are_the_callers_own(fast: Session[Any]) -> None:
-    state = prefilled(fast)
-    first = fast.decode_step(state, 7)
-    kept = first.clone()
-    fast.decode_step(state, 8)
-    assert torch.equal(first, kept)
-
-
 def test_weights_are_in_memory_once_and_under_the_vendors_names(tiny: Session[Any], fast: Session[Any]) -> None:
     expected, found = model_of(tiny).state_dict(), model_of(fast).state_dict()
     assert found.keys() == expected.keys()
@@ -143,14 +129,6 @@ def test_weights_are_in_memory_once_and_under_the_vendors_names(tiny: Session[An
         weight = model_of(own).get_submodule(name).get_parameter("weight")
         weight.mul_(2)
     assert not torch.allclose(own.decode_step(changed, 7), before), "steps compute with the parameters' memory"
-
-
-def test_a_cast_after_loading_is_not_computed_with_old_weights() -> None:
-    session = Session.from_checkpoint("synthetic:tiny", engine="fast")
-    model_of(session).double()
-    state = prefilled(session)
-    session.decode_step(state, 7)
-    assert state.cache.keys(0).dtype == torch.float64
 
 
 @pytest.mark.parametrize(("normalise", "scale"), [(False, 1.0), (True, 1.5)])
@@ -192,8 +170,3 @@ def test_scores_are_rounded_where_eager_attention_rounds_them(attention: str, ro
     assert model.weights is not None
     assert model.weights.round_scores is rounds
     assert {layer.self_attn.attend for layer in model.model.decoder_layers()} == {eager if rounds else sdpa}
-
-
-def test_another_engine_is_refused() -> None:
-    with pytest.raises(DsocrError, match="engine 'quick' is unknown; choose one of readable, fast"):
-        Session.from_checkpoint("synthetic:tiny", engine="quick")  # type: ignore[arg-type]

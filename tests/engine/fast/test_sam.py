@@ -12,7 +12,6 @@ from torch import Tensor
 from pytest_dsocr.engine.architecture import SamConfig
 from pytest_dsocr.engine.fast import sam as fast
 from pytest_dsocr.engine.sam import Attention, Sam, join_windows, split_windows
-from tests.engine.fast.compiling import compiled_by
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -97,12 +96,3 @@ def test_kernel(kernel: fast.Attend, views: int, height: int, side: int, dtype: 
     found, expected = kernel(*given, side), fast.attend(*given, side)
     assert (found.shape, found.dtype) == (expected.shape, dtype)
     assert (found - expected).norm() / expected.norm() < LIMITS[dtype]
-
-
-@pytest.mark.skipif(ON_GPU, reason="a GPU compiles it for itself")
-@pytest.mark.skipif(
-    not find_spec("triton"), reason="needs the triton package: on Linux, pip install triton; a GPU is not needed"
-)
-def test_the_kernel_compiles_for_a_gpu_that_is_not_here() -> None:
-    """At full size, in bf16, for an H200."""
-    assert compiled_by("tests.engine.fast.compiled_sam") == 5 * ["attend_kernel"]

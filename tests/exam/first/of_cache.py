@@ -10,11 +10,10 @@ from torch import Tensor
 
 from pytest_dsocr.engine import attention, pipeline, session
 from pytest_dsocr.engine.cache import INITIAL_CAPACITY, KVCache
-from pytest_dsocr.engine.decoder import Rope
 from pytest_dsocr.engine.model import DeepseekOCR
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam.planting import LONG, change_positions, mistake
+from tests.exam.planting import LONG, change_positions, change_rope, mistake
 
 BATCH = "a batch of pages of different lengths"
 BUCKET = 64
@@ -133,13 +132,7 @@ def padding_seen(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("HLD-76", "One position for all rows", "decode", BATCH)
 def one_position(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Rows are rotated by the longest row's position."""
-    right = Rope.__init__
-
-    def init(self: Rope, inverse: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
-        right(self, inverse, positions.amax(0, keepdim=True).expand_as(positions), dtype)
-        self.positions = positions
-
-    patch.setattr(Rope, "__init__", init)
+    change_rope(patch, lambda inverse, positions, _: (inverse, positions.amax(0, keepdim=True).expand_as(positions)))
 
 
 @mistake("HLD-77", "A batch ends with its first row", "read", BATCH)

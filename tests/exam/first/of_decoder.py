@@ -11,11 +11,11 @@ from torch import Tensor
 
 from pytest_dsocr.engine import attention
 from pytest_dsocr.engine.cache import KVCache
-from pytest_dsocr.engine.decoder import RmsNorm, Rope
-from pytest_dsocr.engine.experts import MixtureOfExperts, Router
+from pytest_dsocr.engine.decoder import RmsNorm
+from pytest_dsocr.engine.experts import MixtureOfExperts
 from pytest_dsocr.engine.model import Core
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam.planting import LONG, core_of, mistake
+from tests.exam.planting import LONG, change_rope, change_scores, core_of, mistake, mixtures, quantise_experts
 
 HALF = "a run in bfloat16"
 CHUNK = 512
@@ -24,27 +24,19 @@ CHUNK = 512
 @mistake("HLD-55", "Positions in the weights' dtype", "prefill", HALF)
 def rounded_positions(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The angles are computed of positions in the weights' dtype: in bfloat16 those above 256 are rounded."""
-    right = Rope.__init__
-
-    def init(self: Rope, inverse: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
-        right(self, inverse, positions.to(dtype).float(), dtype)
-        self.positions = positions
-
-    patch.setattr(Rope, "__init__", init)
+    change_rope(patch, lambda inverse, positions, dtype: (inverse, positions.to(dtype).float()))
 
 
 @mistake("HLD-56", "Frequencies scaled beyond 1,024 positions", "prefill", LONG)
 def dynamic_scaling(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The dynamic scaling of a longer model was left on: theta grows with the length."""
-    right = Rope.__init__
 
-    def init(self: Rope, inverse: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
+    def scaled(inverse: Tensor, positions: Tensor, _: torch.dtype) -> tuple[Tensor, Tensor]:
         length = int(positions.max()) + 1
         exponents = torch.arange(len(inverse)) / max(len(inverse) - 1, 1)
-        scaled = inverse * (max(length, 1024) / 1024) ** -exponents
-        right(self, scaled, positions, dtype)
+        return inverse * (max(length, 1024) / 1024) ** -exponents, positions
 
-    patch.setattr(Rope, "__init__", init)
+    change_rope(patch, scaled)
 
 
 @mistake("HLD-59", "Chunks of a prompt with a mask from the top left", "prefill", LONG)
@@ -67,13 +59,7 @@ def top_left(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("HLD-61", "The router in the weights' dtype", "prefill", HALF)
 def narrow_router(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Neither the tokens nor the router's weights are widened."""
-
-    def forward(self: Router, x: Tensor) -> tuple[Tensor, Tensor]:
-        scores = F.linear(x, self.weight).softmax(dim=-1)
-        weights, chosen = torch.topk(scores, self.experts_per_token, dim=-1, sorted=False)
-        return chosen, weights.float() * self.scale
-
-    patch.setattr(Router, "forward", forward)
+    change_scores(patch, lambda router, x: F.linear(x, router.weight).softmax(dim=-1))
 
 
 @mistake("HLD-62", "Gate and up exchanged in steps", "decode")
@@ -127,21 +113,14 @@ def half_permuted(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("HLD-68", "Experts in 8 bits", "prefill")
 def quantised_experts(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Their weights are stored with one scale for each row."""
-    for layer in core_of(subject).decoder_layers():
-        if not isinstance(layer.mlp, MixtureOfExperts):
-            continue
-        for weight in layer.mlp.experts.parameters():
-            scale = weight.data.abs().amax(1, keepdim=True) / 127
-            patch.setattr(weight, "data", (weight.data / scale).round() * scale)
+    quantise_experts(patch, subject, lambda weight: weight.amax(1, keepdim=True))
 
 
 @mistake("HLD-69", "Experts in the order of their names", "prefill", "a checkpoint of more than ten experts")
 def sorted_as_text(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Tensors are stacked in the order of the file, where experts.10 stands in front of experts.2."""
-    for layer in core_of(subject).decoder_layers():
-        if not isinstance(layer.mlp, MixtureOfExperts):
-            continue
-        experts = layer.mlp._mlps()
+    for mixture in mixtures(subject):
+        experts = mixture._mlps()
         stored = [[one.data for one in experts[k].parameters()] for k in sorted(range(len(experts)), key=str)]
         for expert, weights in zip(experts, stored, strict=True):
             for parameter, data in zip(expert.parameters(), weights, strict=True):

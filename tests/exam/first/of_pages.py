@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from PIL import Image, ImageOps
 
 from pytest_dsocr.contract import image, inputs, presets
 from pytest_dsocr.contract.presets import Preset
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam.planting import BICUBIC, CROPS, TALL, change_inputs, mistake
+from tests.exam.planting import BICUBIC, CROPS, TALL, change_inputs, choose_grid, mistake, resize_by_torch
 
 SHRUNK, NOTHING = "a page much larger than its views", "nothing"
 TURNS = {
@@ -108,7 +107,7 @@ def stored_size(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
         return page
 
     patch.setattr(inputs, "load_image", remember)
-    patch.setattr(inputs, "crop_grid", lambda width, height, _: right(*sizes.get((width, height), (width, height))))
+    patch.setattr(presets, "crop_grid", lambda width, height, _: right(*sizes.get((width, height), (width, height))))
 
 
 @mistake("HLD-07", "Levels of 16 bits scaled", "tokenizer", "a page of 16 bits")
@@ -176,13 +175,7 @@ def half_pixels(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("HLD-13", "Views resized by torch", "tokenizer")
 def by_torch(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """F.interpolate, bicubic and with antialias: its kernel and its rounding are others than Pillow's."""
-
-    def resize(right: Any, page: Image.Image, size: tuple[int, int]) -> Image.Image:
-        levels = torch.from_numpy(np.asarray(page.convert("RGB")).copy()).permute(2, 0, 1)[None].float()
-        made = F.interpolate(levels, size=size[::-1], mode="bicubic", antialias=True, align_corners=False)
-        return Image.fromarray(made[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy())
-
-    _resized(patch, resize)
+    resize_by_torch(patch, antialias=True)
 
 
 @mistake("HLD-14", "Each crop resized from its own box", "tokenizer", CROPS)
@@ -205,26 +198,14 @@ def own_boxes(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("HLD-15", "Aspect ratios rounded", "tokenizer", "some sizes")
 def rounded_ratios(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Ratios are compared with two decimals, so that grids become equally near."""
-
-    def crop_grid(width: int, height: int, _: presets.Tiling) -> presets.Grid:
-        if width <= DEFAULT.tiling.crop_px and height <= DEFAULT.tiling.crop_px:
-            return 1, 1
-        best, least = DEFAULT.tiling.grids[0], math.inf
-        for columns, rows in DEFAULT.tiling.grids:
-            distance = abs(round(width / height, 2) - round(columns / rows, 2))
-            large = width * height > 0.5 * DEFAULT.tiling.crop_px**2 * columns * rows
-            if distance < least or (distance == least and large):
-                best, least = (columns, rows), distance
-        return best
-
-    patch.setattr(inputs, "crop_grid", crop_grid)
+    choose_grid(patch, lambda page, grid: abs(round(page, 2) - round(grid, 2)), DEFAULT.tiling.crop_px)
 
 
 @mistake("HLD-16", "Cut by area", "tokenizer", "a long small page")
 def by_area(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """A page is left whole where it has no more pixels than a crop."""
     right = presets.crop_grid
-    patch.setattr(inputs, "crop_grid", lambda w, h, to: (1, 1) if w * h <= to.crop_px**2 else right(w, h))
+    patch.setattr(presets, "crop_grid", lambda w, h, to: (1, 1) if w * h <= to.crop_px**2 else right(w, h))
 
 
 @mistake("HLD-17", "Bars of zero", "tokenizer", TALL)

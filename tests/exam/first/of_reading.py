@@ -15,7 +15,7 @@ from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.contract.prompt import EOS
 from pytest_dsocr.engine import pipeline, session
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam.planting import REPEATS, change_decoding, change_loop, mistake
+from tests.exam.planting import REPEATS, change_decoding, change_loop, end_where_repeated, mistake
 
 
 @mistake("HLD-79", "The rule for n-grams a token late", "read", REPEATS)
@@ -52,16 +52,7 @@ def pad_ends(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("HLD-81", "Repeating output ended", "read", REPEATS)
 def loop_detector(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The server takes eight tokens that come twice in a row for a loop."""
-
-    def steps(right: Any, *args: Any) -> Any:
-        said: list[int] = []
-        for tokens in right(*args):
-            said.append(tokens[0])
-            yield tokens
-            if len(said) >= 16 and said[-8:] == said[-16:-8]:
-                return
-
-    change_loop(patch, steps)
+    end_where_repeated(patch, 2)
 
 
 @mistake(

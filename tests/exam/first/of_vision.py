@@ -11,9 +11,9 @@ from torch import Tensor
 
 from pytest_dsocr.engine import clip, sam
 from pytest_dsocr.engine.clip import Clip, Embeddings
-from pytest_dsocr.engine.sam import Attention, Block, LayerNorm2d, Sam
+from pytest_dsocr.engine.sam import Attention, Block, LayerNorm2d
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam.planting import CROPS, core_of, mistake, run_instead
+from tests.exam.planting import CROPS, core_of, encode_at_most, mistake, run_instead
 
 MANY_CROPS = "a page of seven crops or more"
 CAPTURED = 6
@@ -137,13 +137,7 @@ def padded_on_both_sides(patch: pytest.MonkeyPatch, subject: SessionSubject) -> 
 @mistake("HLD-36", "Crops after the sixth not encoded", "sam", MANY_CROPS)
 def six_captured(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The encoder is captured for six views; what is behind them is left at zero."""
-    right = Sam.forward
-
-    def forward(self: Sam, pixels: Tensor) -> Tensor:
-        made = right(self, pixels[:CAPTURED])
-        return torch.cat([made, made.new_zeros(max(len(pixels) - CAPTURED, 0), *made.shape[1:])])
-
-    patch.setattr(Sam, "forward", forward)
+    encode_at_most(patch, CAPTURED, lambda made: torch.zeros_like(made[:1]))
 
 
 def _tf32(x: Tensor) -> Tensor:

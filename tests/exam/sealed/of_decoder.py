@@ -12,10 +12,20 @@ from torch import Tensor
 from pytest_dsocr.engine import attention, fusion, pipeline
 from pytest_dsocr.engine.cache import KVCache
 from pytest_dsocr.engine.decoder import Attention, Rope
-from pytest_dsocr.engine.experts import MixtureOfExperts, Router
+from pytest_dsocr.engine.experts import MixtureOfExperts
 from pytest_dsocr.engine.pipeline import Pipeline
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam.planting import LONG, change_cache, core_of, mistake, run_instead, standing_still
+from tests.exam.planting import (
+    LONG,
+    change_cache,
+    change_rope,
+    change_scores,
+    core_of,
+    mistake,
+    quantise_experts,
+    run_instead,
+    standing_still,
+)
 
 WINDOW, ROOM = 1024, 1280
 
@@ -73,13 +83,7 @@ def final_norm_lost(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("NEW-065", "Positions in bfloat16", "prefill", LONG)
 def positions_bf16(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Positions are cast before they are multiplied by the frequencies: above 256 neighbours coincide."""
-    right = Rope.__init__
-
-    def init(self: Rope, inverse: Tensor, positions: Tensor, dtype: torch.dtype) -> None:
-        right(self, inverse, positions.bfloat16().float(), dtype)
-        self.positions = positions
-
-    patch.setattr(Rope, "__init__", init)
+    change_rope(patch, lambda inverse, positions, _: (inverse, positions.bfloat16().float()))
 
 
 @mistake("NEW-067", "Sliding window of 1024", "prefill", "more than 1,024 positions")
@@ -102,13 +106,8 @@ def window_1024(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("NEW-072", "Router computed in bfloat16", "prefill")
 def router_bf16(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The router's product is made in bfloat16, where the vendor's is in float32."""
-
-    def forward(self: Router, x: Tensor) -> tuple[Tensor, Tensor]:
-        scores = F.linear(x.bfloat16(), self.weight.bfloat16()).float().softmax(dim=-1)
-        weights, chosen = torch.topk(scores, self.experts_per_token, dim=-1, sorted=False)
-        return chosen, weights * self.scale
-
-    patch.setattr(Router, "forward", forward)
+    bf16: Any = lambda router, x: F.linear(x.bfloat16(), router.weight.bfloat16())  # noqa: E731
+    change_scores(patch, lambda router, x: bf16(router, x).float().softmax(dim=-1))
 
 
 @mistake("NEW-073", "Routing weights on the input", "prefill")
@@ -131,11 +130,7 @@ def weights_on_input(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None
 @mistake("NEW-074", "Experts in eight bits", "prefill")
 def experts_int8(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Experts' weights are quantised to int8 with one scale a matrix."""
-    for layer in core_of(subject).decoder_layers():
-        if isinstance(layer.mlp, MixtureOfExperts):
-            for weight in layer.mlp.experts.parameters():
-                scale = weight.data.abs().max() / 127
-                patch.setattr(weight, "data", (weight.data / scale).round() * scale)
+    quantise_experts(patch, subject, lambda weight: weight.max())
 
 
 @mistake("NEW-078", "Cache of 1280 positions as a ring", "decode", "more than 1,280 positions")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from PIL import Image, ImageOps
 
 from pytest_dsocr.contract import image, inputs, presets
@@ -19,8 +16,8 @@ from pytest_dsocr.contract.presets import Grid, Preset
 from pytest_dsocr.families import DEFAULT
 from pytest_dsocr.foundation.errors import DsocrError
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam.first.of_pages import _opened, _resized, scaled_levels
-from tests.exam.planting import COLOUR, CROPS, change_inputs, mistake
+from tests.exam.first.of_pages import _opened, scaled_levels
+from tests.exam.planting import COLOUR, CROPS, change_inputs, choose_grid, mistake, resize_by_torch
 
 CLIP_MEANS = (0.48145466, 0.4578275, 0.40821073)
 CLIP_DEVIATIONS = (0.26862954, 0.26130258, 0.27577711)
@@ -43,13 +40,7 @@ def clip_statistics(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("NEW-004", "Pages resized on the GPU without antialiasing", "tokenizer", "a page that is shrunk")
 def gpu_resize(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Views and crops are made by torch's bicubic interpolate with antialias off."""
-
-    def resize(right: Any, page: Image.Image, size: tuple[int, int]) -> Image.Image:
-        levels = torch.from_numpy(np.asarray(page.convert("RGB")).copy()).permute(2, 0, 1)[None].float()
-        made = F.interpolate(levels, size=size[::-1], mode="bicubic", align_corners=False)
-        return Image.fromarray(made[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy())
-
-    _resized(patch, resize)
+    resize_by_torch(patch)
 
 
 grey_scaled_down = mistake("NEW-006", "16-bit grey scaled down", "tokenizer", "a page of 16 bits")(scaled_levels)
@@ -86,18 +77,7 @@ def pad_offset(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 @mistake("NEW-014", "Area rule measured with the view's side", "tokenizer", "an exact ratio that two grids have")
 def area_by_view(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The rule for ties compares areas of base_size, 1024, in place of 640."""
-
-    def crop_grid(width: int, height: int, _: presets.Tiling) -> Grid:
-        if width <= DEFAULT.tiling.crop_px and height <= DEFAULT.tiling.crop_px:
-            return 1, 1
-        best, least = DEFAULT.tiling.grids[0], math.inf
-        for columns, rows in DEFAULT.tiling.grids:
-            distance = abs(width / height - columns / rows)
-            if distance < least or (distance == least and width * height > 0.5 * 1024**2 * columns * rows):
-                best, least = (columns, rows), distance
-        return best
-
-    patch.setattr(inputs, "crop_grid", crop_grid)
+    choose_grid(patch, lambda page, grid: abs(page - grid), 1024)
 
 
 @mistake("NEW-017", "Crops padded, not stretched", "tokenizer", CROPS)
@@ -158,5 +138,5 @@ def blank_kept(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
 def grid_transposed(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """(rows, columns) is written for (columns, rows) in the grid's tensor and in the schedule, consistently."""
     choose, cut = presets.crop_grid, image.crops
-    patch.setattr(inputs, "crop_grid", lambda width, height, _: choose(width, height)[::-1])
+    patch.setattr(presets, "crop_grid", lambda width, height, _: choose(width, height)[::-1])
     patch.setattr(inputs, "crops", lambda page, of, _: cut(page, of[::-1]))

@@ -16,7 +16,7 @@ from pytest_dsocr.contract.markup import IMAGE_LABEL, Box, PixelBox, Span
 from pytest_dsocr.contract.policy import NgramBan
 from pytest_dsocr.engine import pipeline
 from pytest_dsocr.subjects.session import SessionSubject
-from tests.exam.planting import FIGURES, REPEATS, change_loop, greedy_groups, mistake, tidied
+from tests.exam.planting import FIGURES, REPEATS, change_loop, end_where_repeated, greedy_groups, mistake, tidied
 
 PENALTY, LEAST_TOKENS = 1.05, 16
 
@@ -65,16 +65,7 @@ def repetition_penalty(patch: pytest.MonkeyPatch, subject: SessionSubject) -> No
 @mistake("NEW-087", "Loop guard ends the output", "read", REPEATS)
 def loop_guard(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """Decoding ends where eight tokens come three times in a row."""
-
-    def steps(right: Any, *args: Any) -> Any:
-        said: list[int] = []
-        for tokens in right(*args):
-            said.append(tokens[0])
-            yield tokens
-            if len(said) >= 24 and said[-8:] == said[-16:-8] == said[-24:-16]:
-                return
-
-    change_loop(patch, steps)
+    end_where_repeated(patch, 3)
 
 
 @mistake("NEW-088", "EOS forbidden at first", "read", "a page with a short or empty output")

@@ -14,10 +14,10 @@ from pytest_dsocr.engine import clip, fusion, sam
 from pytest_dsocr.engine.clip import Clip, Embeddings
 from pytest_dsocr.engine.fusion import mosaic as right_mosaic
 from pytest_dsocr.engine.model import DeepseekOCR
-from pytest_dsocr.engine.sam import Sam, relative_table, resize_grid
+from pytest_dsocr.engine.sam import relative_table, resize_grid
 from pytest_dsocr.subjects.session import SessionSubject
 from tests.exam.first.of_vision import cut_relative, padding_masked
-from tests.exam.planting import CROPS, core_of, mistake, resized
+from tests.exam.planting import CROPS, core_of, encode_at_most, mistake, resized
 
 CAPTURED = 8
 windows_masked = mistake("NEW-028", "Padding of windows masked in attention", "sam")(padding_masked)
@@ -56,14 +56,7 @@ relative_cut = mistake("NEW-036", "Relative table cut, not resized", "sam", CROP
 @mistake("NEW-038", "At most eight crops at a time", "sam", "a page of nine crops")
 def engine_batch(patch: pytest.MonkeyPatch, subject: SessionSubject) -> None:
     """The engine is built for eight views; a ninth is given the eighth's features."""
-    right = Sam.forward
-
-    def forward(self: Sam, pixels: Tensor) -> Tensor:
-        made = right(self, pixels[:CAPTURED])
-        more = max(len(pixels) - CAPTURED, 0)
-        return torch.cat([made, made[-1:].expand(more, *made.shape[1:])])
-
-    patch.setattr(Sam, "forward", forward)
+    encode_at_most(patch, CAPTURED, lambda made: made[-1:])
 
 
 def _embedded(self: Embeddings, of_sam: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

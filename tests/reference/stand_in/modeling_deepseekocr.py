@@ -79,7 +79,7 @@ class DeepseekOCRForCausalLM(Decoding):
         inputs = prepare_inputs(page, render(prompt), preset, Tokenizer.wrap(tokenizer))
         ids = inputs.input_ids.masked_fill(inputs.images_seq_mask, DEFAULT.special.image)
         options: dict[str, Any] = {
-            "images": inputs.images,
+            "images": [(inputs.images_crop, inputs.images_ori)],
             "images_seq_mask": inputs.images_seq_mask,
             "images_spatial_crop": inputs.images_spatial_crop,
             "max_new_tokens": DEFAULT.decoding.max_new_tokens,

@@ -1,0 +1,58 @@
+"""What was recorded of the vendor's ``infer``: the inputs that it made, and what it read in many outputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from pytest_dsocr.families import DEFAULT
+from pytest_dsocr.observation.observation import InputsDigest
+from pytest_dsocr.observation.packing import pack_inputs
+from tests.recordings import FOLDER, recording_of
+
+INPUTS = recording_of("inputs")
+OUTPUTS: dict[str, Any] = json.loads((FOLDER / "postprocess.json").read_text(encoding="utf-8"))
+PAGE_SIZE: tuple[int, int] = (OUTPUTS["page_size"][0], OUTPUTS["page_size"][1])
+
+
+class RecordedTokenizer:
+    """Encodes the texts that were recorded with the real vocabulary, and no others."""
+
+    special = DEFAULT.special
+
+    def __init__(self, encoded: Mapping[str, list[int]]) -> None:
+        self._encoded = encoded
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._encoded[text])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        raise NotImplementedError
+
+
+def digest(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """JSON values of the tensors named as the fields of ``Inputs``, as a recording keeps them."""
+    values: dict[str, Any] = json.loads(json.dumps(pack_inputs(InputsDigest.of(tensors))[0]))
+    return values
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One output: what the vendor read in it, drew (outlines, in pixels) and wrote; its error if it raised."""
+
+    text: str
+    error: str | None
+    spans: list[list[str]]
+    outlines: list[list[int]]
+    mmd: str
+    figures: dict[str, list[int]]
+    files: list[str]
+
+
+CASES: dict[str, Recorded] = {name: Recorded(**case) for name, case in OUTPUTS["cases"].items()}
+each_recorded_output = pytest.mark.parametrize("recorded", CASES.values(), ids=CASES.keys())
