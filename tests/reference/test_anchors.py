@@ -102,8 +102,8 @@ def test_comments_and_layout_are_no_drift_and_a_moved_function_is_found(folder: 
     assert after.files[MAIN].sha256 != before.files[MAIN].sha256
     change(folder, MAIN, body_of("text_encode"), "")
     missing = read_anchors(folder)
-    with (folder / CONVERSATION).open("a", encoding="utf-8") as file:
-        file.write(f"\n\n{body_of('text_encode')}")
+    with (folder / CONVERSATION).open("a", encoding="utf-8") as conversation:
+        conversation.write(f"\n\n{body_of('text_encode')}")
     [drift] = drifts(before, read_anchors(folder))
     assert (drift.anchor, drift.changes) == ("text_encode", (f"expected in {MAIN}, found in {CONVERSATION}",))
     assert drift.place.startswith(f"{CONVERSATION}:11 ")
